@@ -32,7 +32,7 @@ def decode(kind: str, cursor: str, *types: type[int] | type[str]) -> list[int | 
     position = found[1:]
     for value, expected in zip(position, types, strict=True):
         if type(value) is not expected:
-            raise ValueError(f"{value!r} is no {expected.__name__}")
+            raise ValueError(f"{value!r} is not of the type {expected.__name__}")
         if "\0" in value if isinstance(value, str) else not 0 <= value < _MAX_NUMBER:
             raise ValueError(f"{value!r} is no position")
     return position

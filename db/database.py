@@ -185,7 +185,8 @@ class Database:
             url = make_url(text_url)
         except ArgumentError:
             raise DatabaseUrlError(
-                f"{text_url!r} is no database URL; use sqlite:///path or postgresql://user@host/name"
+                f"{text_url!r} is not a database URL; use sqlite:///path or "
+                "postgresql://user@host/name"
             ) from None
         backend = url.get_backend_name()
         if backend in ("postgresql", "postgres"):

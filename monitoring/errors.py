@@ -30,7 +30,7 @@ class InvalidCursorError(IngestError):
 
     def __init__(self, field: str, text: str) -> None:
         self.field = field
-        super().__init__(f"{text!r} is no cursor of a log; use next_cursor of a page")
+        super().__init__(f"{text!r} is not a log cursor; use next_cursor of a page")
 
 
 class LineNotFoundError(IngestError):

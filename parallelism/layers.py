@@ -53,8 +53,8 @@ def _inner(model: nn.Module, declaration: Declaration, field: str) -> list[nn.Mo
     if not declaration.layers:
         raise DegreesError(
             field,
-            f"training.{field} acts on layers, and the model declares none; have the task declare "
-            "them (docs/strategies.md), or leave it out",
+            f"training.{field} acts on layers, but the model declares none; declare them in "
+            "the task (docs/strategies.md), or leave it out",
         )
     modules = [model.get_submodule(name) for layer in declaration.layers for name in layer]
     return [module for module in modules if any(True for _ in module.children())]

@@ -75,8 +75,8 @@ class Packet:
         found = self._header.tolist()
         if found != [content, step, source]:
             raise WrongMessageError(
-                f"rank {dist.get_rank()} waited for {_described(content, step, source)}, and got "
-                f"{_described(*found)}: the ranks have lost step with one another"
+                f"rank {dist.get_rank()} waited for {_described(content, step, source)}, but "
+                f"got {_described(*found)}: the ranks are out of step"
             )
 
 
@@ -98,6 +98,6 @@ def _described(content: int, step: int, rank: int) -> str:
 def _lost(verb: str, content: Content, step: int, other: int) -> str:
     way = "to" if verb == "send" else "from"
     return (
-        f"rank {dist.get_rank()} could not {verb} {content.name.lower()} {way} rank {other} for "
-        f"step {step}: it has ended, or has not answered in time"
+        f"rank {dist.get_rank()} could not {verb} {content.name.lower()} {way} rank {other} "
+        f"for step {step}: it has ended, or did not answer in time"
     )

@@ -48,8 +48,8 @@ def deal(parameters: dict[str, nn.Parameter], servers: int) -> list[list[str]]:
     if len(parameters) < servers:
         raise DegreesError(
             "servers",
-            f"the model's {len(parameters)} parameters do not go round {servers} servers; give at "
-            f"most {len(parameters)}",
+            f"the model's {len(parameters)} parameters are too few for {servers} servers; "
+            f"give at most {len(parameters)}",
         )
     shares: list[list[str]] = [[] for _ in range(servers)]
     sizes = [0] * servers

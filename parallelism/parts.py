@@ -174,10 +174,10 @@ class Divided(Strategy):
 def no_gradient(names: Sequence[str]) -> NoGradientError:
     """Return the error about parameters that a rank has left out."""
     return NoGradientError(
-        f"{', '.join(names)} got no gradient in a step: the loss of this rank does not depend on "
-        "it there, so nothing can be averaged over the ranks. Use every trained parameter in every "
-        "micro-batch (multiply what it gives by 0, say), or set requires_grad to False on what is "
-        "not trained"
+        f"{', '.join(names)} got no gradient in a step: the loss of this rank does not depend "
+        "on it there, so nothing can be averaged over the ranks. Use every trained parameter "
+        "in every micro-batch (for example, multiply its output by 0), or set requires_grad "
+        "to False on what is not trained"
     )
 
 

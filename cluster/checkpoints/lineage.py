@@ -101,11 +101,11 @@ async def candidates(
     wanted = await session.get(Checkpoint, job.restore_checkpoint_id)
     if wanted is None:
         return await _lineage(session, job.id, job.attempt, good, None), [
-            "the checkpoint to restore is gone"
+            "the checkpoint to restore no longer exists"
         ]
     names = await _lineage(session, job.id, wanted.attempt, good, wanted.step)
     if wanted.name in good:
-        return names, [f"restores step {wanted.step}"]
+        return names, [f"restoring step {wanted.step}"]
     return names, [f"the checkpoint of step {wanted.step} is {wanted.state}"]
 
 

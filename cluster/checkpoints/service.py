@@ -119,7 +119,7 @@ class CheckpointService:
             row = await load_locked(session, checkpoint_id)
             if row.state in ("deleting", "deleted"):
                 raise WrongStateError(
-                    f"checkpoint {checkpoint_id} is {row.state}; it cannot be kept any more",
+                    f"checkpoint {checkpoint_id} is {row.state}; it can no longer be pinned",
                     row.state,
                 )
             row.pinned = pinned
@@ -272,7 +272,7 @@ class CheckpointService:
                 await self._record_change(
                     session,
                     row,
-                    f"the checkpoint of step {row.step} is whole again",
+                    f"the checkpoint of step {row.step} is intact again",
                     "checkpoint_repaired",
                 )
         self._notifier.notify_viewers(row.job_id)
@@ -337,7 +337,7 @@ class CheckpointService:
                 session, job.id, state, JobState.QUEUED,
                 reason=reason, now=now, attempt=job.attempt, changes=changes,
             ):  # fmt: skip
-                raise ConflictError(f"job {job.id} changed at the same moment; try again")
+                raise ConflictError(f"job {job.id} changed at the same time; try again")
             await session.refresh(job)
             await session.refresh(progress)
             ran = await run_times(session, [job.id])
@@ -363,7 +363,7 @@ class CheckpointService:
         plan = attempt.checkpoint_plan
         if plan.upload:
             if not self._store.has(job.id, name):
-                raise InvalidValueError("name", name, f"{name} was told but not uploaded")
+                raise InvalidValueError("name", name, f"{name} was reported but not uploaded")
             location = STORE
         else:
             location = f"{plan.folder}/{name}"
@@ -428,7 +428,7 @@ class CheckpointService:
         decided = dict(zip([row.id for row in good], of_good, strict=True))
         for row in ordered:
             if row.state == "corrupt":
-                decided[row.id] = Verdict(True, "corrupt, for you to look into: delete it by hand")
+                decided[row.id] = Verdict(True, "corrupt; kept for inspection until you delete it")
             elif row.id == job.restore_checkpoint_id:
                 decided[row.id] = Verdict(True, "the job is about to start from it")
         return [(row, decided[row.id]) for row in ordered]

@@ -177,7 +177,7 @@ class CheckpointStore:
                 raise BadCheckpointError(problems)
         except BadCheckpointError as error:
             shown = "; ".join(str(problem) for problem in error.problems[:5])
-            raise DamagedError(f"checkpoint {upload.name} is not whole: {shown}") from None
+            raise DamagedError(f"checkpoint {upload.name} is incomplete: {shown}") from None
         if manifest.job_id != upload.parent.name or str(manifest.name) != upload.name:
             raise DamagedError(
                 f"the manifest is that of job {manifest.job_id}, {manifest.name}, "
@@ -220,8 +220,8 @@ def _telling_of_a_full_disk() -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise StorageFullError(
-            "the disk with the coordinator's data folder is full; hosts keep their checkpoints and "
-            "send them again until there is room"
+            "the disk with the coordinator's data folder is full; nodes keep their "
+            "checkpoints and retry the upload until there is space"
         ) from None
 
 
@@ -291,10 +291,10 @@ def _is_whole(file: Path, sha256: str) -> bool:
 
 def _inside(root: Path, job_id: str, name: str, path: str | None = None) -> Path:
     if not _JOB_ID.fullmatch(job_id):
-        raise InvalidValueError("job", job_id[:80], f"{job_id[:80]!r} is no job id")
+        raise InvalidValueError("job", job_id[:80], f"{job_id[:80]!r} is not a job id")
     if parse_name(name) is None:
         raise InvalidValueError(
-            "checkpoint", name[:80], f"{name[:80]!r} is no name of a checkpoint"
+            "checkpoint", name[:80], f"{name[:80]!r} is not a checkpoint's name"
         )
     folder = root / job_id / name
     if path is None:

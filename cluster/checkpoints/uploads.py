@@ -56,7 +56,7 @@ class CheckpointUploads:
         parsed = parse_name(name)
         if parsed is None:
             raise InvalidValueError(
-                "checkpoint", name[:80], f"{name[:80]!r} is no checkpoint's name"
+                "checkpoint", name[:80], f"{name[:80]!r} is not a checkpoint's name"
             )
         async with self._db.session() as session:
             attempt = await _writer_of(session, job_id, parsed)

@@ -149,9 +149,9 @@ class RankEvents:
             why = (
                 "the attempt was replaced"
                 if attempt.revoked
-                else "the attempt went on without these ranks"
+                else "the attempt continued without these ranks"
             )
-            await self._note(context, event, f"void, {why}: {event.kind}", data)
+            await self._note(context, event, f"discarded, {why}: {event.kind}", data)
             if event.kind == "started" and first_void:
                 _note_lineage(attempt, data, first_void, context.origin)
             return
@@ -206,7 +206,11 @@ class RankEvents:
                 # All ranks of an earlier one are lost, and the steps that they took are not.
                 first = min(first, attempt.first_step)
             attempt.first_step = first
-            why = "trains from the beginning" if resumed is None else f"goes on from step {resumed}"
+            why = (
+                "training from the first step"
+                if resumed is None
+                else f"resumed from step {resumed}"
+            )
         if data.get("note"):
             why = f"{why}: {data['note']}"
         for each in _passed_over(data):
@@ -291,7 +295,7 @@ class RankEvents:
         at = _time(event.time, self._clock.now())
         await gradients.store(context.session, context.attempt, record, at)
         if record.request:
-            why = f"captured the gradients of step {record.step}"
+            why = f"recorded the gradients of step {record.step}"
             await self._note(context, event, why, {"step": record.step})
 
     async def _completed(
@@ -304,7 +308,7 @@ class RankEvents:
                 progress.step = steps
             if isinstance(metrics, dict):
                 progress.metrics = {**progress.metrics, **metrics}
-        await self._note(context, event, f"took its last step, {steps}", data)
+        await self._note(context, event, f"finished its last step, {steps}", data)
 
     async def _measured(self, context: EventContext, data: dict[str, Any]) -> None:
         """Put what a planned job has taken beside what was expected of it."""

@@ -169,7 +169,9 @@ class CodeStore:
             file.flush()
             await asyncio.to_thread(os.fsync, file.fileno())
         if digest.hexdigest() != sha256:
-            raise DamagedError(f"the SHA-256 of what came is {digest.hexdigest()}, not {sha256}")
+            raise DamagedError(
+                f"the received archive has the SHA-256 {digest.hexdigest()}, not {sha256}"
+            )
 
     def _path(self, sha256: str) -> Path:
         if not SHA256.fullmatch(sha256):
@@ -208,8 +210,9 @@ class CodeStore:
 def no_room(limit: int) -> str:
     """Return the message for uploads beyond the limit."""
     return (
-        f"the coordinator keeps at most {limit / 1024**3:g} GiB of code that no job names; submit "
-        "the jobs that it was uploaded for, or wait: it is removed after an hour"
+        f"the coordinator keeps at most {limit / 1024**3:g} GiB of code that no job uses; "
+        "submit the jobs that it was uploaded for, or wait: unused code is deleted after an "
+        "hour"
     )
 
 

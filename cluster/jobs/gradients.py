@@ -128,7 +128,7 @@ class GradientService:
                 raise NotFoundError("job", job_id)
             why = refusal(job, Command.CAPTURE_GRADIENTS)
             if why is not None:
-                message = f"gradients of job {job_id} cannot be captured: {why}"
+                message = f"gradients of job {job_id} cannot be recorded: {why}"
                 if job.spec.get("script") is not None:
                     raise ConflictError(message)
                 raise WrongStateError(message, JobState(job.state))

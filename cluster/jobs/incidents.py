@@ -63,18 +63,18 @@ class Incident:
     def summary(self) -> str:
         """In one line."""
         parts = [
-            f"{seconds:.2g} s to {what}"
+            f"{what} {seconds:.2g} s"
             for what, seconds in (
-                ("detect", self.detect_seconds),
-                ("regroup", self.regroup_seconds),
-                ("load", self.load_seconds),
-                ("the next step", self.step_seconds),
+                ("detected in", self.detect_seconds),
+                ("regrouped in", self.regroup_seconds),
+                ("loaded in", self.load_seconds),
+                ("next step after", self.step_seconds),
             )
             if seconds is not None
         ]
         if self.steps_redone is not None:
             n = self.steps_redone
-            parts.append(f"{n} step{'s' if n != 1 else ''} done again")
+            parts.append(f"{n} step{'s' if n != 1 else ''} repeated")
         return f"recovered from {self.failure.cause.label}: {', '.join(parts) or self.done}"
 
 

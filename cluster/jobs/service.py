@@ -176,7 +176,7 @@ class JobService:
         for state in states:
             if state not in set(JobState):
                 known = ", ".join(JobState)
-                raise InvalidValueError("state", state, f"{state!r} is no state; known are {known}")
+                raise InvalidValueError("state", state, f"{state!r} is not a state; known: {known}")
         wanted: list[ColumnElement[bool]] = []
         if search is not None:
             if not search.isprintable():
@@ -341,7 +341,7 @@ class JobService:
             self._notifier.notify_job(job_id)
             self._notifier.notify_hosts(allocation)
             return view
-        raise ConflictError(f"job {job_id} changes too quickly to {command} it; try again")
+        raise ConflictError(f"job {job_id} changes too often to {command} it now; try again")
 
     async def _command_once(
         self, job_id: str, command: Command, asked: Mapping[str, dict[str, Any]]

@@ -133,7 +133,7 @@ async def drain_node(session: AsyncSession, node: Node, *, reason: str, now: dat
     node.drain_reason = reason
     if state in UNREACHABLE_STATES:
         await session.flush()
-        await record_node_event(session, node.id, state, f"to be drained: {reason}", now)
+        await record_node_event(session, node.id, state, f"drain requested: {reason}", now)
         return
     end = state
     if state not in DRAINS:

@@ -98,7 +98,7 @@ class NodeService:
         try:
             announcement = await self._announce(name, labels, token, expires, now)
         except IntegrityError:
-            raise ConflictError(f"a node named {name!r} was announced at the same time") from None
+            raise ConflictError(f"a node named {name!r} was registered at the same time") from None
         self._notifier.notify_reconciler()
         return announcement
 
@@ -201,8 +201,8 @@ class NodeService:
             if removed is not None:
                 raise NodeRemovedError(removed.name)
             raise NotAllowedError(
-                "no node has this credential: it has joined anew, or this is not the coordinator "
-                "that it joined; join again with a token from `trainhall nodes add`"
+                "no node has this credential: it has joined again, or it joined another "
+                "coordinator; join with a token from `trainhall nodes add`"
             )
         until = self._clock.monotonic() + self._options.credential_cache_seconds
         self._known[digest] = (node_id, until)
@@ -321,8 +321,8 @@ class NodeService:
             node = await _locked(session, node_id)
             if node.removing:
                 raise ConflictError(
-                    f"node {node.name} is being removed, which cannot be taken back: "
-                    "add it again with `trainhall nodes add` once it is gone"
+                    f"node {node.name} is being removed, which cannot be undone: add it again "
+                    "with `trainhall nodes add` once it is removed"
                 )
             await undrain_node(session, node, reachable=reachable, now=self._clock.now())
             view = await _view(session, node)
@@ -441,8 +441,8 @@ def _check_name(field: str, name: str) -> None:
         raise InvalidValueError(
             field,
             name,
-            f"{name[:80]!r} is no name: 1 to 128 letters, digits, dots, dashes and underscores, "
-            "beginning and ending with a letter or digit",
+            f"{name[:80]!r} is not a valid name: use 1 to 128 letters, digits, dots, dashes "
+            "and underscores, with a letter or digit at both ends",
         )
 
 

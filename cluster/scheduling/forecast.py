@@ -115,8 +115,8 @@ class _Forecast:
 
 def _because_of(job_ids: Sequence[str], labels: reasons.Labels) -> str:
     if not job_ids:
-        return "when is not known"
-    return f"when is not known, as {reasons.listed([*map(labels.of, job_ids)])} may take any time"
+        return "start time unknown"
+    return f"start time unknown: no end is known for {reasons.listed([*map(labels.of, job_ids)])}"
 
 
 def _later(at: datetime, length: timedelta) -> datetime | None:

@@ -95,7 +95,9 @@ def over_quota(quota: Quota, held: Mapping[str, int], labels: Labels) -> str:
 
 def quota_too_small(quota: Quota) -> str:
     """Return the reason of a job that alone would exceed a quota."""
-    return f"{_allowed(quota)}: ask for fewer workers, or have whoever runs the cluster raise it"
+    return (
+        f"{_allowed(quota)}: request fewer workers, or ask the cluster's administrator to raise it"
+    )
 
 
 def never(served: Served, all_nodes: Sequence[NodeFacts], *, only_one_host: bool) -> str:
@@ -183,7 +185,7 @@ def _holding(
     """Jobs and how many devices they hold; the largest first."""
     largest = sorted(found, key=lambda item: (-item[1], item[0]))
     parts = [
-        f"{labels.of(job_id)}{', which is ending,' if job_id in ending else ''} holds {number}"
+        f"{labels.of(job_id)}{', which is stopping,' if job_id in ending else ''} holds {number}"
         for job_id, number in largest[:_SHOWN]
     ]
     if len(largest) > _SHOWN:
@@ -199,7 +201,7 @@ def _kept(nodes: Sequence[NodeFacts], earlier: Collection[Reservation]) -> list[
     for reservation in earlier:
         count = sum(len(i) for node_id, i in reservation.free.items() if node_id in ids)
         if count:
-            kept.append(f"{count} {_are(count)} kept for {label(reservation.job)}")
+            kept.append(f"{count} {_are(count)} reserved for {label(reservation.job)}")
     return kept
 
 
@@ -291,9 +293,9 @@ def _advice(served: Served, all_nodes: Sequence[NodeFacts], only_one_host: bool)
         ways.insert(0, "undrain a node with `trainhall nodes undrain`")
     other = "cpu" if served.group.kind == "cuda" else "cuda"
     if only_one_host:
-        ways.append("leave out resources.one_host")
+        ways.append("remove resources.one_host")
     if served.capacity:
-        ways.append("ask for fewer workers")
+        ways.append("request fewer workers")
     elif any(may_serve(node) and count_of(node, other) for node in all_nodes):
         ways.append(f"set resources.device to {other}")
     *first, last = ways

@@ -56,8 +56,8 @@ class GradientHook:
         for name, parameter in parameters.items():
             if not parameter.is_floating_point():
                 raise CollectiveInputError(
-                    f"{name} is of {parameter.dtype}, and only floating-point gradients can be "
-                    "combined so: set gradient_sync to native, without compression"
+                    f"{name} is of {parameter.dtype}, but only floating-point gradients can "
+                    "be synchronized so: set gradient_sync to native, without compression"
                 )
         self.compression = compression
         self.tools: Tools
@@ -142,8 +142,8 @@ class GradientHook:
         if self._layouts.get(bucket.index) != layout:
             if flat.layout is not torch.strided:
                 raise CollectiveInputError(
-                    f"the gradient of {bucket.names[0]} is sparse, and cannot be combined so: set "
-                    "gradient_sync to native, without compression"
+                    f"the gradient of {bucket.names[0]} is sparse and cannot be synchronized "
+                    "so: set gradient_sync to native, without compression"
                 )
             with self._among_others:
                 self._exchange.agree(flat)

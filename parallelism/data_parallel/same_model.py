@@ -31,7 +31,6 @@ def check_same_parameters(model: nn.Module) -> None:
                 for what, ranks in holders.items()
             )
             raise ModelMismatchError(
-                f"ranks hold different models: parameter {name} is {differences}; give all hosts "
-                f"the same "
-                "code and data"
+                f"ranks hold different models: parameter {name} is {differences}; all nodes "
+                "need the same code and data"
             )

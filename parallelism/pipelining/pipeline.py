@@ -294,9 +294,9 @@ def _joined(*parts: Any) -> Any:
         shapes = ", ".join(str(list(part.shape)) for part in parts)
         raise DegreesError(
             "pipeline",
-            f"the loss gives the model micro-batches of different shapes, {shapes}, and a pipeline "
-            "needs equal ones: have it keep every sample (weigh what does not count by 0), or name "
-            "another strategy",
+            f"the loss gives the model micro-batches of different shapes, {shapes}, but a "
+            "pipeline needs equal ones: keep every sample in the loss (with weight 0 where "
+            "it does not count), or choose another strategy",
         )
     return torch.cat(parts)
 

@@ -31,8 +31,8 @@ def cut(model: nn.Module, declaration: Declaration, number: int) -> list[list[st
         if id(parameter) not in inside:
             raise DegreesError(
                 "pipeline",
-                f"{name} is in none of the layers that the model declares, so that it cannot be "
-                "cut into stages; declare all layers of its forward pass",
+                f"{name} is in none of the layers that the model declares, so the model "
+                "cannot be cut into stages; declare all layers of its forward pass",
             )
     sizes = [
         sum(p.numel() for name in layer for p in model.get_submodule(name).parameters())
@@ -151,8 +151,9 @@ class _StandIn(nn.Module):
 
     def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, nn.Parameter]]:
         raise _Beyond(
-            "the loss looks at the model's parameters, of which no rank under strategies pipeline "
-            "and model has all: leave a penalty to training.weight_decay, or name another strategy"
+            "the loss looks at the model's parameters, but under strategies pipeline and "
+            "model no rank has all of them: use training.weight_decay for a penalty, or "
+            "choose another strategy"
         )
 
 
@@ -167,9 +168,9 @@ class Given(_StandIn):
     def forward(self, *_: Any) -> Any:
         if self._is_called:
             raise _Beyond(
-                "the loss calls the model more than once, and strategies pipeline and model can "
-                "cut one call: call the model once with all that it is to see (torch.cat, and "
-                "chunk its output), or name another strategy"
+                "the loss calls the model more than once, but strategies pipeline and model "
+                "can split only one call: call it once on all inputs (torch.cat, then chunk "
+                "its output), or choose another strategy"
             )
         self._is_called = True
         return self._output

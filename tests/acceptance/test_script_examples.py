@@ -125,7 +125,7 @@ def test_script_pauses_and_resumes_from_its_step(cluster: Cluster, tmp_path: Pat
     assert (done["attempt"], done["step"]) == (2, 300)
     assert [step for step, _ in cluster.points(job, "loss")] == list(range(1, 301))
     reasons = [e["reason"] for e in cluster.get(f"/training/jobs/{job}/events")["items"]]
-    assert f"goes on from step {saved}" in reasons
+    assert f"resumed from step {saved}" in reasons
 
 
 def test_a_task_of_ones_own_is_sent_along(cluster: Cluster) -> None:

@@ -74,7 +74,7 @@ async def test_code_upload_refuses_unusable_archives(
     hostile_hash, hostile = archive(**{"../up": "x"})
     junk = b"no tar at all"
     cases: list[tuple[str, dict[str, Any], int, str]] = [
-        (sha256, {"content": data[:-1]}, 422, "SHA-256 of what came"),
+        (sha256, {"content": data[:-1]}, 422, "the received archive has the SHA-256"),
         (hostile_hash, {"content": hostile}, 422, "../up leads out of the folder"),
         (hashlib.sha256(junk).hexdigest(), {"content": junk}, 422, "no tar archive"),
         (sha256, {"content": data, "headers": {"Content-Type": "text/plain"}}, 415, "octet-stream"),
@@ -155,7 +155,7 @@ async def test_unused_code_is_bounded(
         assert (await client.put(f"{URL}/{sha256}", content=data)).status_code == 201
     refused = await client.put(f"{URL}/{three[0]}", content=three[1])
     assert refused.status_code == 507
-    assert "that no job names; submit the jobs" in refused.json()["detail"]
+    assert "that no job uses; submit the jobs" in refused.json()["detail"]
     # What is there may come again, and what a job names does not count.
     assert (await client.put(f"{URL}/{one[0]}", content=one[1])).status_code == 200
     spec = {"name": "coded", "script": {"path": "train.py"}, "code": one[0]}

@@ -206,7 +206,7 @@ async def test_a_drain_is_asked_for_and_taken_back(client: httpx.AsyncClient) ->
     assert (await client.post(f"{path}/undrain")).json()["drain_reason"] is None
     events = (await client.get(f"{path}/events")).json()["items"]
     assert [e["reason"] for e in events] == [
-        "registered, not yet joined", "to be drained: new disk", "undrained by a user"
+        "registered, not yet joined", "drain requested: new disk", "undrained by a user"
     ]  # fmt: skip
     for body, field in (({"reason": ""}, "reason"), ({"reason": "a\nb"}, "reason"),
                         ({"why": "x"}, "why"), ({"reason": 7}, "reason")):  # fmt: skip

@@ -55,7 +55,7 @@ def test_taken_port_is_reported_in_one_line(tmp_path: Path) -> None:
     ("host", "database", "message"),
     [("256.256.256.256", "", "cannot listen on 256.256.256.256"),
      ("127.0.0.1", "mysql://x/y", "'mysql' is not supported"),
-     ("127.0.0.1", "nonsense", "no database URL"),
+     ("127.0.0.1", "nonsense", "not a database URL"),
      ("127.0.0.1", "postgresql://u:secret@127.0.0.1:1/x", "cannot be used"),
      ("127.0.0.1", "sqlite:////dev/null/x.db", "cannot keep data")],
 )  # fmt: skip

@@ -46,7 +46,7 @@ def test_ddp_reports_a_different_model_on_all(ranks: RankServer, tmp_path: Path)
     assert ranks.call("support.ranks.ddp:differ", 3, tmp_path) == [0, 0, 0]
     message = (
         "ranks hold different models: parameter weight is [2, 6] of torch.float32 on ranks 0, 2, "
-        "and [3, 6] of torch.float32 on rank 1; give all hosts the same code and data"
+        "and [3, 6] of torch.float32 on rank 1; all nodes need the same code and data"
     )
     assert [(tmp_path / f"{rank}.txt").read_text() for rank in range(3)] == [message] * 3
 

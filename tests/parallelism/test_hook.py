@@ -55,6 +55,6 @@ def test_hook_reports_mismatched_gradients_on_all_ranks(ranks: RankServer, tmp_p
 def test_gradients_that_are_no_real_numbers_are_refused() -> None:
     weight = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
     with pytest.raises(
-        CollectiveInputError, match=r"weight is of torch.complex64, and only floating-point"
+        CollectiveInputError, match=r"weight is of torch.complex64, but only floating-point"
     ):
         GradientHook(None, Dense(), {"weight": weight}, torch.device("cpu"))  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ def test_parameter_servers_share_parameters_evenly() -> None:
     shares = deal(dict(model.named_parameters()), 2)
     assert shares == [["0.weight"], ["1.weight", "2.weight", "0.bias", "1.bias", "2.bias"]]
     with pytest.raises(
-        DegreesError, match="6 parameters do not go round 7 servers; give at most 6"
+        DegreesError, match="6 parameters are too few for 7 servers; give at most 6"
     ):
         deal(dict(model.named_parameters()), 7)
 
@@ -56,8 +56,8 @@ def test_parameter_server_detects_a_wrong_step(ranks: RankServer, tmp_path: Path
     assert ranks.call("support.ranks.parameter_server:lost_step", 2, tmp_path) == [0, 0]
     intact, *messages = (tmp_path / "told.txt").read_text().splitlines()
     assert intact == "7"
-    waited = "rank 1 waited for the gradients of rank 0 for step 5, and got "
-    lost = ": the ranks have lost step with one another"
+    waited = "rank 1 waited for the gradients of rank 0 for step 5, but got "
+    lost = ": the ranks are out of step"
     assert messages == [
         f"{waited}the gradients of rank 0 for step 4{lost}",
         f"{waited}the weights of rank 0 for step 5{lost}",

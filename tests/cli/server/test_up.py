@@ -179,7 +179,7 @@ def test_up_resumes_and_dies_as_one(start: Start, message: str) -> None:
         found = httpx.get(base).json()
         # Of restarts it has none to spare.
         assert found["state"] not in ("failed", "completed"), found["reason"]
-        return re.search(r"^goes on from step (\d+)$", "\n".join(lines_of(2)), re.MULTILINE)
+        return re.search(r"^resumed from step (\d+)$", "\n".join(lines_of(2)), re.MULTILINE)
 
     def lines_of(attempt: int) -> list[str]:
         events = httpx.get(base + "/events", params={"limit": 500}).json()["items"]

@@ -449,8 +449,8 @@ async def test_verify_clears_the_mark_of_restored_files(
     assert not await service.verify(view.id), "told once"
     assert (await service.get(view.id)).state == "committed"
     events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
-    reasons = [event.reason for event in events if "is whole" in event.reason]
-    assert reasons == ["the checkpoint of step 10 is whole again"]
+    reasons = [event.reason for event in events if "is intact" in event.reason]
+    assert reasons == ["the checkpoint of step 10 is intact again"]
     assert await start_again(hall, job_id) == [NAME]
 
 

@@ -90,7 +90,7 @@ async def test_retention_keeps_corrupt_and_restored_checkpoints(hall: SimulatedC
     await service.restore(views[10].id)
     assert await reported(hall, job_id, dry_run=False) == {
         30: (True, "one of the 3 newest"),
-        20: (True, "corrupt, for you to look into: delete it by hand"),
+        20: (True, "corrupt; kept for inspection until you delete it"),
         10: (True, "the job is about to start from it"),
     }
 

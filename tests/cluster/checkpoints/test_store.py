@@ -174,7 +174,7 @@ async def test_upload_succeeds_after_a_full_disk(
     with monkeypatch.context() as patch:
         patch.setattr(*places[call], full)
         with pytest.raises(
-            StorageFullError, match="data folder is full; hosts keep their checkpoints"
+            StorageFullError, match="data folder is full; nodes keep their checkpoints"
         ):
             await upload_and_commit(store)
     assert not store.has("job", NAME)

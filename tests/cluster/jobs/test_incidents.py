@@ -53,8 +53,8 @@ def test_incident_of_replaced_attempt_has_every_phase() -> None:
     assert incident.done == "attempt 2 took its place"
     assert newest_incident([first, second], 1) == incident
     assert incident.summary() == (
-        "recovered from killed: 0.5 s to detect, 1 s to regroup, 2 s to load, "
-        "0.5 s to the next step, 12 steps done again"
+        "recovered from killed: detected in 0.5 s, regrouped in 1 s, loaded in 2 s, "
+        "next step after 0.5 s, 12 steps repeated"
     )
 
 

@@ -61,7 +61,9 @@ async def test_events(replaced: Outdated) -> None:
         await replaced.hall.settle()
         assert await replaced.truth() == before, kind
     reasons = [e.reason for e in (await coordinator.jobs.events(job_id, limit=200)).items]
-    void = [reason for reason in reasons if reason.startswith("void, the attempt was replaced")]
+    void = [
+        reason for reason in reasons if reason.startswith("discarded, the attempt was replaced")
+    ]
     assert len(void) == len(EVENTS) - 1, "but for gradients, which are left out"
 
 

@@ -173,7 +173,7 @@ async def test_events_are_notes_that_say_so(left_out: LeftOut) -> None:
         await left_out.tell(kind, data)
         assert await left_out.truth() == before, kind
         *_, reason = await left_out.reasons()
-        assert reason == f"void, the attempt went on without these ranks: {kind}"
+        assert reason == f"discarded, the attempt continued without these ranks: {kind}"
 
 
 async def test_checkpoints_are_refused(left_out: LeftOut) -> None:

@@ -352,11 +352,11 @@ async def test_start_step_of_unmanaged_script_is_unknown(
     await hall.tell(job_id, "started", {"total_steps": 100})
     assert await first_step() is None
     assert "began" in await reasons()
-    assert "trains from the beginning" not in await reasons()
+    assert "training from the first step" not in await reasons()
     # It loads after all, later: that stands.
     await hall.tell(job_id, "started", {"total_steps": 100, "resumed_from": 40})
     assert await first_step() == 41
-    assert "goes on from step 40" in await reasons()
+    assert "resumed from step 40" in await reasons()
 
 
 async def test_restarted_generation_does_not_change_attempts_start(
@@ -427,7 +427,7 @@ async def test_events_of_revoked_attempt_are_void(hall: SimulatedCluster) -> Non
     notes = [
         e.reason for e in (await hall.coordinator.jobs.events(job_id)).items if e.kind == "note"
     ]
-    assert all("void" in note for note in notes)
+    assert all("discarded" in note for note in notes)
     assert len(notes) == 3
 
 

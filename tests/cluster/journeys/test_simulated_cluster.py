@@ -295,7 +295,7 @@ async def test_stopped_agent_gets_no_work(
     assert "the agent on alpha was stopped; the ranks saved first" in job.reason
     (row,) = (await hall.coordinator.nodes.list()).items
     assert (row.state, row.reason) == (
-        "suspect", "its agent was stopped; it gets no new work until it is back"
+        "suspect", "its agent was stopped; it gets no new work until the agent restarts"
     )  # fmt: skip
     await hall.disconnect(node)
     node.attempts.clear()
@@ -318,7 +318,7 @@ async def test_the_queue_explains_itself(hall: SimulatedCluster) -> None:
     assert [(e.job_id, e.position) for e in queue] == [(second, 1), (third, 2), (large, 3)]
     assert queue[0].reason == (
         f"needs 2 CPU slots; 0 of 2 are free, “test” ({nobody}) holds 2; "
-        f"when is not known, as “test” ({nobody}) may take any time"
+        f"start time unknown: no end is known for “test” ({nobody})"
     )
     assert f"waiting for “test” ({second}, 2 CPU slots), ahead in the queue" in queue[1].reason
     assert "needs 8 CPU slots; the whole cluster has 2 CPU slots" in queue[2].reason

@@ -46,7 +46,7 @@ async def test_dry_run_forecasts_the_start(hall: SimulatedCluster) -> None:
     await hall.run_until(running, "running")
     outlook = await asked.outlook(spec(workers=2))
     assert (outlook.when, outlook.position, outlook.expected_at) == ("later", 1, None)
-    assert f"“test” ({running}) may take any time" in outlook.reason
+    assert f"no end is known for “test” ({running})" in outlook.reason
     assert (await asked.list()).total == 0, "nothing was submitted"
 
 

@@ -64,7 +64,7 @@ def test_forecast_waits_for_beneficiary_of_preemption() -> None:
     assert "job r is being preempted for it; expected at 00:00 UTC" in found["job2"].reason
     assert found["job3"].reason == (
         "needs 2 GPUs; waiting for job job2 (8 GPUs), ahead in the queue; "
-        "when is not known, as job job2 may take any time"
+        "start time unknown: no end is known for job job2"
     )
 
 
@@ -72,14 +72,14 @@ def test_forecast_names_job_of_unknown_duration() -> None:
     runs = [running("r", 1, {"a": [0, 1]}, seconds_left=600)]
     found = queue([gpus("a", 4)], runs, job(2, 4), job(3, 1))
     assert found["job2"].reason.endswith("expected at 00:10 UTC")
-    assert found["job3"].reason.endswith("when is not known, as job job2 may take any time")
+    assert found["job3"].reason.endswith("start time unknown: no end is known for job job2")
 
 
 def test_reason_names_only_relevant_holders() -> None:
     runs = [running("r", 1, {"a": range(8)}), running("s", 2, {"b": range(8)})]
     zone = {"zone": "x"}
     reason = reason_for([gpus("a", labels=zone), gpus("b")], runs, job(3, 1, selector=zone))
-    assert reason.endswith("when is not known, as job r may take any time")
+    assert reason.endswith("start time unknown: no end is known for job r")
 
 
 # Quotas
@@ -97,7 +97,7 @@ def test_reason_names_holders_of_full_quota() -> None:
     assert found["job4"].reason == f"needs 2 GPUs; {full}; not before 00:05 UTC"
     assert found["job4"].earliest_start == NOW + timedelta(minutes=5)
     assert found["job5"].reason == (
-        f"needs 5 GPUs; {full}; when is not known, as job s may take any time"
+        f"needs 5 GPUs; {full}; start time unknown: no end is known for job s"
     )
     assert found["job5"].earliest_start is None
 
@@ -118,7 +118,7 @@ def test_reason_counts_new_grants_against_quota() -> None:
     options = ClusterOptions(quotas=Quotas(users={"ada": 2}))
     found = queue([gpus("a")], [], job(1, 2, user="ada"), job(2, 1, user="ada"), options=options)
     assert found["job2"].reason.endswith(
-        "2 are in use: job job1 holds 2; when is not known, as job job1 may take any time"
+        "2 are in use: job job1 holds 2; start time unknown: no end is known for job job1"
     )
 
 
@@ -217,7 +217,7 @@ def test_reason_ignores_devices_on_draining_host() -> None:
     reason = reason_for([gpus("a"), gpus("b", state=DRAINING)], runs, job(3, 8))
     assert reason == (
         "needs 8 GPUs; 6 of 8 are free, job r holds 2, node b is draining; "
-        "when is not known, as job r may take any time"
+        "start time unknown: no end is known for job r"
     )
 
 
@@ -228,7 +228,7 @@ def test_reason_suggests_several_hosts() -> None:
     reason = reason_for([gpus("a"), gpus("b")], [], job(1, 16, one_host=True))
     assert reason == (
         "needs 16 GPUs on one host; the largest host has 8 GPUs: add a node with "
-        "`trainhall nodes add`, leave out resources.one_host, or ask for fewer workers"
+        "`trainhall nodes add`, remove resources.one_host, or request fewer workers"
     )
     reason = reason_for([gpus("a"), gpus("b")], [], job(1, 17, one_host=True))
     assert "leave out" not in reason

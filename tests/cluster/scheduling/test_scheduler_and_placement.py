@@ -152,7 +152,7 @@ def test_impossible_job_blocks_nobody() -> None:
     assert placed_ids(facts) == ["job2"]
     reason = schedule(NOW, facts, OPTIONS)[0].reason
     assert reason.startswith("needs 8 CPU slots; the whole cluster has 2 CPU slots")
-    assert reason.endswith("or ask for fewer workers")
+    assert reason.endswith("or request fewer workers")
     assert "add a node" in reason
 
 
@@ -173,7 +173,7 @@ def test_reason_names_drain_of_device_kind() -> None:
     assert reason(drained).endswith(
         f"has no CPU slot in service (a is drained): {undrain}, or {add}"
     )
-    assert reason(drained, node("b", 2)).endswith(f"{undrain}, {add}, or ask for fewer workers")
+    assert reason(drained, node("b", 2)).endswith(f"{undrain}, {add}, or request fewer workers")
     assert reason(drained, device="cuda").endswith(f"has no GPU: {add}")
     assert reason(node("a", 4, state=NodeState.LOST)).endswith(f"(a is lost): {add}")
 

@@ -108,7 +108,7 @@ def test_job_over_quota_blocks_nobody() -> None:
     never = ClusterOptions(quotas=Quotas(projects={"*": 1}))
     (entry,) = schedule(NOW, cluster([node("a", 4)], [], [job(1, 2, project="p")]), never)
     assert entry.never
-    assert "quota of project p is 1 device: ask for fewer workers" in entry.reason
+    assert "quota of project p is 1 device: request fewer workers" in entry.reason
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_a_job_of_lower_priority_makes_room() -> None:
     pausing = replace(facts, attempts=(facts.attempts[0], replace(facts.attempts[1], goal="pause")))
     (entry,) = schedule(NOW, pausing, OPTIONS)
     assert entry.make_room == ()
-    assert "job s, which is ending, holds 2" in entry.reason
+    assert "job s, which is stopping, holds 2" in entry.reason
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def problems(document: Any) -> dict[str, str]:
         (
             {"parallelism": {"strategy": "pipeline", "tensor": 2}, "resources": {"workers": 2}},
             "parallelism.pipeline",
-            "2 workers / tensor 2 leave pipeline 1, which splits nothing; use more workers, a "
+            "2 workers / tensor 2 leave pipeline 1, which is no split; use more workers, a "
             "smaller tensor, or ddp",
         ),
         (
@@ -246,7 +246,7 @@ def problems(document: Any) -> dict[str, str]:
                 "resources": {"workers": 4},
             },
             "parallelism.pipeline",
-            "4 workers / (data 2 × tensor 2) leave pipeline 1, which splits nothing; use more "
+            "4 workers / (data 2 × tensor 2) leave pipeline 1, which is no split; use more "
             "workers, a smaller data or tensor, or ddp",
         ),
         (

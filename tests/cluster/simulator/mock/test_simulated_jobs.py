@@ -99,7 +99,7 @@ async def test_simulated_resume_continues_from_paused_save(hall: WorkingCluster)
     await hall.turn()
     await hall.until(job_id, "completed")
     reasons = [event.reason for event in await hall.events(job_id)]
-    assert f"goes on from step {paused.step}" in reasons
+    assert f"resumed from step {paused.step}" in reasons
     assert list(await hall.curve(job_id, "loss")) == list(range(1, 101))
 
 
@@ -114,7 +114,7 @@ async def test_cancel_then_restore(hall: WorkingCluster) -> None:
     await hall.turn()
     job = await hall.until(job_id, "completed")
     assert job.attempt == 2
-    assert "goes on from step 20" in [event.reason for event in await hall.events(job_id)]
+    assert "resumed from step 20" in [event.reason for event in await hall.events(job_id)]
 
 
 async def test_a_killed_rank_is_recovered_from(hall: WorkingCluster) -> None:
@@ -127,7 +127,7 @@ async def test_a_killed_rank_is_recovered_from(hall: WorkingCluster) -> None:
     assert (first.failure["rank"], first.failure["signal"]) == (1, 9)
     assert first.failure["cause"] == "out_of_memory"
     assert "rank 1 was ended by SIGKILL" in first.reason
-    assert "goes on from step 40" in [event.reason for event in await hall.events(job_id)]
+    assert "resumed from step 40" in [event.reason for event in await hall.events(job_id)]
     assert "recovering" in await hall.states(job_id)
 
 
