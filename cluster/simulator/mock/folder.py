@@ -1,4 +1,4 @@
-"""Where a simulated cluster's data lie: a temporary folder that goes with its process.
+"""Data folder of a simulated cluster: a temporary one that goes with its process.
 
 A process that is killed leaves its folder behind. Each folder is locked as long as its process
 lives, so that the next one can tell what nobody uses any more, and removes it.

@@ -10,7 +10,7 @@ from trainhall.training.spec.parse import validate_spec
 
 SHARED = "/mnt/shared/checkpoints"
 PRIORITY = -10
-"""Of most jobs, so that those that a user of the page submits come first."""
+"""Priority of most jobs, so that those that a user submits come first."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def arriving(chance: random.Random, number: int) -> Order:
 
 
 def _fates(chance: random.Random, workers: int, steps: int) -> dict[int, Fate]:
-    """What goes wrong in one of five jobs."""
+    """Draw the faults of one job in five."""
     rank, step = chance.randrange(workers), max(3, round(steps * chance.uniform(0.2, 0.8)))
     kind = chance.random()
     if kind < 0.10:

@@ -1,4 +1,4 @@
-"""A node as the coordinator knows it: what it says of itself, and what it is told."""
+"""A node from the coordinator's view: its reports, and its desired state."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ class Node(ABC):
         self.address = address
         self.node_id = ""
         self.agents = 0
-        """How often its agent was started."""
+        """Number of starts of its agent."""
         self.channel: MemoryChannel | None = None
         self.task: asyncio.Task[None] | None = None
         """The gateway's side of the connection."""
@@ -37,11 +37,11 @@ class Node(ABC):
     @property
     @abstractmethod
     def devices(self) -> Sequence[DeviceInfo]:
-        """What it offers."""
+        """Return its devices."""
 
     @abstractmethod
     def assignment_reports(self) -> list[AssignmentReport]:
-        """What is, of each attempt on it."""
+        """Return the state of each attempt on it."""
 
     @abstractmethod
     def desire(self, assignments: Sequence[Assignment]) -> None:
