@@ -1,12 +1,14 @@
 """Write the documents that follow from the code; `--check` only reports stale ones.
 
 docs/job-spec.md comes from the schema of the job spec, docs/cli.md from the commands and
-docs/images/ring.svg from the schedule. The state diagrams in docs/architecture.md and docs/nodes.md
-come from the tables of cluster/lifecycle/ and are written between markers.
+docs/images/ring.svg from the schedule. Written between markers are the state diagrams in
+docs/architecture.md and docs/nodes.md, from the tables of cluster/lifecycle/, and the rules in
+docs/failures.md, from cluster/reconcile/rules.py.
 """
 
 import argparse
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from steps import ROOT
 from trainhall.cluster.lifecycle import states
 from trainhall.cluster.lifecycle.nodes import NODE_EDGES
 from trainhall.cluster.lifecycle.states import NodeState
+from trainhall.cluster.reconcile.rules import AT_ANY_TIME, ONCE_ALL_ENDED, WHILE_RANKS_RUN
 from trainhall.distributed.collectives import draw
 from trainhall.distributed.collectives.algorithms.ring import Ring
 from trainhall.training.spec import JobSpec
@@ -28,6 +31,7 @@ CLI_PAGE = ROOT / "docs" / "cli.md"
 RING_PICTURE = ROOT / "docs" / "images" / "ring.svg"
 ARCHITECTURE_PAGE = ROOT / "docs" / "architecture.md"
 NODES_PAGE = ROOT / "docs" / "nodes.md"
+FAILURES_PAGE = ROOT / "docs" / "failures.md"
 
 _SIGNS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
@@ -69,6 +73,9 @@ def main() -> int:
             NODES_PAGE.read_text(encoding="utf-8"),
             "node states",
             diagram(NODE_EDGES, "a", NodeState.PENDING),
+        ),
+        FAILURES_PAGE: between(
+            FAILURES_PAGE.read_text(encoding="utf-8"), "rules of attempts", rules_table()
         ),
     }
     stale = 0
@@ -206,6 +213,23 @@ def diagram(edges: dict[Any, str], first: str, start: str) -> str:
         for (begin, end), letter in sorted(edges.items(), key=lambda e: (e[1], e[0]))
     ]
     return "\n".join([*lines, "```"])
+
+
+def rules_table() -> str:
+    """Return the rules about attempts, in their order."""
+    rows = ["| | rule | if | then |", "|---|---|---|---|"]
+    numbers = itertools.count(1)
+    for when, rules in (
+        ("at any time", AT_ANY_TIME),
+        ("while ranks run", WHILE_RANKS_RUN),
+        ("once all ranks ended", ONCE_ALL_ENDED),
+    ):
+        rows.append(f"| | **{when}** | | |")
+        rows += [
+            f"| {number} | {rule.name} | {rule.condition} | {rule.decision} |"
+            for rule, number in zip(rules, numbers, strict=False)
+        ]
+    return "\n".join(rows)
 
 
 def between(text: str, name: str, content: str) -> str:

@@ -76,7 +76,7 @@ class Attempt:
                 "phase": "exited" if ended else phase,
                 "ranks": [r.model_dump() for r in status.ranks] if status is not None else [],
                 "in_place": self.launch.in_place and status is not None and not ended,
-                "fallen": status.fallen if status is not None and not ended else [],
+                "failed_ranks": status.failed_ranks if status is not None and not ended else [],
                 "leaving": status.leaving if status is not None and not ended else [],
                 "rendezvous": status.rendezvous if status is not None else None,
                 "plan": self.plan if self.stage is Stage.PLANNING else None,

@@ -229,15 +229,9 @@ def _converge(
     state = found.get(token)
     command = COMMANDS[wanted.goal]
     if state is None and wanted.in_place:
-        earlier = [other for other in found if _is_earlier(other, token)]
-        for other in earlier:
-            if found[other].stage is Stage.LIVE:
-                ends = Command.STOP in (command, found[other].asked)
-                return [] if ends or wanted.waits else [Regroup(other, token)]
-        if earlier and found[max(earlier)].stage is Stage.ENDED:
-            newest = max(earlier)
-            if wanted.counts(newest) or _was_launched(token, launched):
-                return [EndAsGeneration(newest, token)]
+        following = _follow_earlier(token, wanted, found, launched)
+        if following is not None:
+            return following
     if state is None or state.stage in (Stage.PLANNING, Stage.PREPARING, Stage.READY):
         if command is not Command.RUN:
             return [ReportNotStarted(token, _unstarted_outcome(command))]
@@ -251,6 +245,25 @@ def _converge(
     if state.asked < command:
         return [SendCommand(token, command)]
     return [RequestGradients(token, wanted.gradients)] if state.gradients < wanted.gradients else []
+
+
+def _follow_earlier(
+    token: Token,
+    wanted: DesiredAttempt,
+    found: Mapping[Token, ObservedAttempt],
+    launched: Mapping[str, tuple[int, int]],
+) -> list[Action] | None:
+    """Have an earlier generation of an attempt become this one; None if there is none to do so."""
+    earlier = [other for other in found if _is_earlier(other, token)]
+    for other in earlier:
+        if found[other].stage is Stage.LIVE:
+            ends = Command.STOP in (COMMANDS[wanted.goal], found[other].asked)
+            return [] if ends or wanted.waits else [Regroup(other, token)]
+    newest = max(earlier, default=None)
+    if newest is None or found[newest].stage is not Stage.ENDED:
+        return None
+    counts = wanted.counts(newest) or _was_launched(token, launched)
+    return [EndAsGeneration(newest, token)] if counts else None
 
 
 def _begin(

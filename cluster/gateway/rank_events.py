@@ -137,24 +137,14 @@ class RankEvents:
             return known.event_sequence, row.allocation
 
     async def _take(self, context: EventContext, event: RankEvent) -> None:
-        attempt = context.attempt
-        first_void = void_from(attempt, context.origin)
-        is_void = first_void is not None and _is_void(event, attempt, first_void)
+        first_void = void_from(context.attempt, context.origin)
+        if first_void is not None and _is_void(event, context.attempt, first_void):
+            await self._take_void(context, event, first_void)
+            return
         if event.kind == "gradients":
-            if not is_void:
-                await self._gradients(context, event)
+            await self._gradients(context, event)
             return
         data: dict[str, Any] = sanitize_json(event.data)
-        if is_void:
-            why = (
-                "the attempt was replaced"
-                if attempt.revoked
-                else "the attempt continued without these ranks"
-            )
-            await self._note(context, event, f"discarded, {why}: {event.kind}", data)
-            if event.kind == "started" and first_void:
-                _note_lineage(attempt, data, first_void, context.origin)
-            return
         match event.kind:
             case "started":
                 await self._started(context, event, data)
@@ -175,11 +165,20 @@ class RankEvents:
                 why = f"stopped at step {data.get('step')} and saved"
                 await self._note(context, event, why, data)
                 await self._measured(context, data)
-            case "not_saved":
-                why = str(data.get("message", ""))
-                await self._note(context, event, why, data, kind="not_saved")
-            case "note" | "network":
-                await self._note(context, event, str(data.get("message", "")), data)
+            case "note" | "network" | "not_saved":
+                kind = "not_saved" if event.kind == "not_saved" else "note"
+                await self._note(context, event, str(data.get("message", "")), data, kind=kind)
+
+    async def _take_void(self, context: EventContext, event: RankEvent, first_void: int) -> None:
+        if event.kind == "gradients":
+            return
+        attempt, data = context.attempt, sanitize_json(event.data)
+        why = "the attempt continued without these ranks"
+        if attempt.revoked:
+            why = "the attempt was replaced"
+        await self._note(context, event, f"discarded, {why}: {event.kind}", data)
+        if event.kind == "started" and first_void:
+            _note_lineage(attempt, data, first_void, context.origin)
 
     async def _started(self, context: EventContext, event: RankEvent, data: dict[str, Any]) -> None:
         attempt = context.attempt

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from trainhall.db.sanitize import sanitize_json
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.stall import Stall
-from trainhall.training.link.status import Fallen, Outcome
+from trainhall.training.link.status import FailedRank, Outcome
 from trainhall.training.spec.plan import ChosenPlan
 
 
@@ -34,7 +34,7 @@ class HostReport:
     """The generation that was reported on."""
     in_place: bool = False
     """True if its ranks can regroup while they run."""
-    fallen: tuple[Fallen, ...] = ()
+    failed_ranks: tuple[FailedRank, ...] = ()
     leaving: tuple[int, ...] = ()
     """Devices that this generation gave up and that are not free yet."""
     missing: int = field(default=0, compare=False)
@@ -59,7 +59,7 @@ class HostReport:
             "plan": self.plan.model_dump(mode="json") if self.plan is not None else None,
             "ended_at": self.ended_at.timestamp() if self.ended_at is not None else None,
             "in_place": self.in_place,
-            "fallen": [each.model_dump(mode="json") for each in self.fallen],
+            "failed_ranks": [each.model_dump(mode="json") for each in self.failed_ranks],
             "leaving": list(self.leaving),
             "missing": self.missing,
         }
@@ -86,7 +86,7 @@ def parse_host_report(stored: dict[str, Any] | None) -> HostReport | None:
         missing=stored.get("missing", 0),
     )
     outcome, stall, plan = stored.get("outcome"), stored.get("stall"), stored.get("plan")
-    if not (outcome or stall or plan or stored.get("fallen")):
+    if not (outcome or stall or plan or stored.get("failed_ranks")):
         return basics
     values = vars(basics)
     try:
@@ -96,7 +96,9 @@ def parse_host_report(stored: dict[str, Any] | None) -> HostReport | None:
                 "outcome": Outcome(outcome) if outcome else None,
                 "stall": Stall.model_validate(stall) if stall else None,
                 "plan": ChosenPlan.model_validate(plan) if plan else None,
-                "fallen": tuple(Fallen.model_validate(f) for f in stored.get("fallen", ())),
+                "failed_ranks": tuple(
+                    FailedRank.model_validate(f) for f in stored.get("failed_ranks", ())
+                ),
             }
         )
     except ValueError:

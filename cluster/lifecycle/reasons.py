@@ -115,7 +115,7 @@ _TEXTS: Mapping[ReasonCode, str] = {
     ReasonCode.UPLOADING: "its ranks have ended; {who} what they saved",
     ReasonCode.COMPLETED: "completed",
     ReasonCode.RESTARTING: "{failure}; restart {restarts} of {max_restarts}",
-    ReasonCode.RESCHEDULED: "{why}; will be rescheduled (not counted as a restart)",
+    ReasonCode.RESCHEDULED: "{failure}; will be rescheduled (not counted as a restart)",
     ReasonCode.FAILED: "{failure}",
     ReasonCode.FAILED_REPEATEDLY: (
         "failed twice with the same error before {step}; not retrying: {failure}"

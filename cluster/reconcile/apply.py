@@ -4,7 +4,8 @@ A guard that fails raises `ConflictError`, which rolls the transaction back: the
 again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -12,14 +13,11 @@ from sqlalchemy import CursorResult, bindparam, delete, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.checkpoints.lineage import checkpoint_plan
 from trainhall.cluster.errors import ConflictError
 from trainhall.cluster.jobs import auto_plans
-from trainhall.cluster.lifecycle.generations import holds, regroups_in_place
+from trainhall.cluster.lifecycle.generations import holds
 from trainhall.cluster.lifecycle.host_report import dump_failure
 from trainhall.cluster.lifecycle.jobs import (
-    columns_of_reason,
-    create_attempt,
     lock_job,
     move_attempt,
     move_job,
@@ -27,11 +25,10 @@ from trainhall.cluster.lifecycle.jobs import (
 )
 from trainhall.cluster.lifecycle.nodes import (
     UNREACHABLE_STATES,
-    hold_ready,
     holds_devices,
     move_node,
 )
-from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, event_data
+from trainhall.cluster.lifecycle.reasons import event_data
 from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
 from trainhall.cluster.nodes.fault_policy import can_quarantine
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
@@ -41,7 +38,7 @@ from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.reconcile.decisions import (
-    Decision,
+    Change,
     EndAttempt,
     Explain,
     KeepPlan,
@@ -54,11 +51,22 @@ from trainhall.cluster.reconcile.decisions import (
     StopAttempt,
 )
 from trainhall.cluster.reconcile.regroup import regroup
-from trainhall.cluster.scheduling.placement import allocation_of
+from trainhall.cluster.reconcile.start import start_attempt
 from trainhall.db.database import Database
-from trainhall.db.documents import GenerationRecord
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Grant, Job, Node
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """Who has to look again once the transaction is committed."""
+
+    job: str | None = None
+    nodes: frozenset[str] = frozenset()
+
+
+def _touched(attempt: Attempt, others: Collection[str] = ()) -> _Touched:
+    return _Touched(attempt.job_id, frozenset((*attempt.allocation.node_ids, *others)))
 
 
 class Applier:
@@ -97,43 +105,11 @@ class Applier:
             connection = await session.connection()
             await connection.execute(statement, values)
 
-    async def apply(self, decision: Decision) -> bool:
+    async def apply(self, decision: Change) -> bool:
         """False when somebody else was first; then nothing was changed."""
-        touched = _Touched()
         try:
             async with self._db.transaction() as session:
-                match decision:
-                    case MoveNode():
-                        await self._move_node(session, decision)
-                        touched.nodes.add(decision.node_id)
-                    case RemoveNode():
-                        await self._remove_node(session, decision)
-                        touched.removed.add(decision.node_id)
-                    case Release():
-                        await self._release(session, decision)
-                        # Of a device that is gone, the node's next report removes the row.
-                        touched.nodes.add(decision.node_id)
-                    case MarkRunning():
-                        await self._mark_running(session, decision)
-                        touched.jobs.add(decision.token.job_id)
-                    case KeepPlan():
-                        attempt = await self._keep_plan(session, decision)
-                        touched.attempt(attempt)
-                    case StopAttempt():
-                        attempt = await self._stop(session, decision)
-                        touched.attempt(attempt)
-                        touched.nodes |= await _holding(session, attempt)
-                    case Regroup():
-                        attempt, left = await self._regroup(session, decision)
-                        touched.attempt(attempt)
-                        touched.nodes |= left
-                    case EndAttempt():
-                        attempt = await self._end(session, decision)
-                        touched.attempt(attempt)
-                        touched.nodes |= await _holding(session, attempt)
-                    case StartAttempt():
-                        attempt = await self._start(session, decision)
-                        touched.attempt(attempt)
+                touched = await self._apply(session, decision)
         except (ConflictError, IntegrityError):
             # An integrity error here is the grant's key at work: the device was taken meanwhile,
             # or its node went away.
@@ -142,13 +118,40 @@ class Applier:
             # On its own: who reports locks a node before its attempts.
             async with self._db.transaction() as session:
                 await quarantine_failing_nodes(session, touched.nodes, self._clock.now())
-        for job_id in touched.jobs:
-            self._notifier.notify_viewers(job_id)
-        for node_id in touched.nodes | touched.removed:
+        if touched.job is not None:
+            self._notifier.notify_viewers(touched.job)
+        for node_id in touched.nodes:
             self._notifier.notify_node(node_id)
-        for node_id in touched.removed:
-            self._heartbeats.forget(node_id)
+        if isinstance(decision, RemoveNode):
+            self._heartbeats.forget(decision.node_id)
         return True
+
+    async def _apply(self, session: AsyncSession, decision: Change) -> _Touched:
+        now, resume_candidates = self._clock.now(), self._options.resume_candidates
+        match decision:
+            case MoveNode():
+                await self._move_node(session, decision)
+            case RemoveNode():
+                await self._remove_node(session, decision)
+            case Release():
+                # Of a device that is gone, the node's next report removes the row.
+                await self._release(session, decision)
+            case MarkRunning():
+                await self._mark_running(session, decision)
+                return _Touched(decision.token.job_id)
+            case KeepPlan():
+                return _touched(await self._keep_plan(session, decision))
+            case StopAttempt():
+                attempt = await self._stop(session, decision)
+                return _touched(attempt, await _holding(session, attempt))
+            case Regroup():
+                return _touched(*await regroup(session, decision, now, resume_candidates))
+            case EndAttempt():
+                attempt = await self._end(session, decision)
+                return _touched(attempt, await _holding(session, attempt))
+            case StartAttempt():
+                return _touched(await start_attempt(session, decision, now, self._options))
+        return _Touched(nodes=frozenset({decision.node_id}))
 
     async def _move_node(self, session: AsyncSession, decision: MoveNode) -> None:
         if self._heartbeats.seconds_since(decision.node_id) < decision.after_seconds:
@@ -258,10 +261,6 @@ class Applier:
         )
         return await _attempt(session, token.job_id, token.attempt)
 
-    async def _regroup(self, session: AsyncSession, decision: Regroup) -> tuple[Attempt, set[str]]:
-        now, limit = self._clock.now(), self._options.resume_candidates
-        return await regroup(session, decision, now, limit)
-
     async def _end(self, session: AsyncSession, decision: EndAttempt) -> Attempt:
         now = self._clock.now()
         token = decision.token
@@ -343,119 +342,6 @@ class Applier:
         if set(reported) == set(decision.lost_nodes):
             raise ConflictError
 
-    def _isolation_seconds(self, spec: dict[str, Any]) -> float | None:
-        """What an attempt keeps for its life, whatever the coordinator is told later."""
-        stops = spec["recovery"].get("on_isolation") == "stop"
-        return self._options.lost_after_seconds if stops else None
-
-    async def _start(self, session: AsyncSession, decision: StartAttempt) -> Attempt:
-        now = self._clock.now()
-        facts, entry = decision.entry.job, decision.entry
-        await lock_job(session, facts.id)
-        assert entry.placed is not None
-        job = await session.get(Job, facts.id)
-        node_ids = [node.node_id for node in entry.placed]
-        if job is None or not await hold_ready(session, node_ids):
-            raise ConflictError
-        size = sum(len(node.device_indices) for node in entry.placed)
-        if size not in (job.sizes or [job.world_size]):
-            raise ConflictError
-        number = facts.attempt + 1
-        allocation = allocation_of(entry.placed, entry.needs.device)
-        planning = auto_plans.is_auto(job) and not auto_plans.keeps_plan(
-            job, size, entry.needs.device
-        )
-        reason = decision.reason
-        if planning:
-            reason = Reason.of(
-                ReasonCode.PLANNING_STRATEGY, node=entry.placed[0].node_name, placed=reason
-            )
-        plan, notes = await checkpoint_plan(session, job, self._options.resume_candidates)
-        _check(
-            await move_job(
-                session,
-                facts.id,
-                facts.state,
-                JobState.STARTING,
-                reason=reason,
-                now=now,
-                attempt=facts.attempt,
-                changes={
-                    **({"plan": None, "measured_on": None} if planning else {}),
-                    "attempt": number,
-                    "generation": 1,
-                    "world_size": size,
-                    "started_at": job.started_at or now,
-                    "restore_checkpoint_id": None,
-                },
-            )
-        )
-        if not planning and auto_plans.is_auto(job) and (chosen := auto_plans.plan_of(job)):
-            notes.append(f"keeps its plan: {chosen.summary}")
-        attempt = Attempt(
-            job_id=facts.id,
-            number=number,
-            generation=1,
-            **columns_of_reason(decision.reason),
-            goal="run",
-            revoked=False,
-            world_size=size,
-            allocation=allocation,
-            in_place=regroups_in_place(job.spec),
-            isolation_seconds=self._isolation_seconds(job.spec),
-            generations=(
-                GenerationRecord(
-                    1,
-                    now,
-                    decision.reason.text,
-                    size,
-                    allocation,
-                    reason_code=decision.reason.code.value,
-                ),
-            ),
-            planning=planning,
-            checkpoint_plan=plan,
-            node_outcomes={},
-            started_at=now,
-        )
-        await create_attempt(session, attempt)
-        for node in entry.placed:
-            for index in node.device_indices:
-                session.add(
-                    Grant(
-                        node_id=node.node_id,
-                        device_index=index,
-                        job_id=facts.id,
-                        attempt=number,
-                    )
-                )
-        await session.flush()
-        start = f"starts from {plan.resume[0]}" if plan.resume else "starts from the beginning"
-        await record_event(
-            session,
-            facts.id,
-            time=now,
-            kind="attempt",
-            code="attempt_started",
-            reason="; ".join([f"attempt {number} {start}", *notes]),
-            attempt=number,
-            data={"state": AttemptState.STARTING.value, "allocation": allocation.as_json()},
-        )
-        return attempt
-
-
-class _Touched:
-    """Who has to look again once the transaction is committed."""
-
-    def __init__(self) -> None:
-        self.jobs: set[str] = set()
-        self.nodes: set[str] = set()
-        self.removed: set[str] = set()
-
-    def attempt(self, attempt: Attempt) -> None:
-        self.jobs.add(attempt.job_id)
-        self.nodes.update(attempt.allocation.node_ids)
-
 
 async def _holding(session: AsyncSession, attempt: Attempt) -> set[str]:
     """The nodes of which it holds devices: those that a regrouping left out among them."""
@@ -475,7 +361,7 @@ def _check(held: bool) -> None:
         raise ConflictError
 
 
-def _can_quarantine(decision: Decision) -> bool:
+def _can_quarantine(decision: Change) -> bool:
     failure = decision.failure if isinstance(decision, EndAttempt | Regroup) else None
     return failure is not None and can_quarantine(failure.cause)
 

@@ -8,7 +8,6 @@ from trainhall.cluster.lifecycle.nodes import UNREACHABLE_STATES, reason_to_drai
 from trainhall.cluster.lifecycle.reasons import REMOVED_BY_USER, Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, NodeState
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.reconcile.decide_attempt import decide_attempt
 from trainhall.cluster.reconcile.decisions import (
     Decision,
     Explain,
@@ -19,7 +18,9 @@ from trainhall.cluster.reconcile.decisions import (
     StartAttempt,
     StopAttempt,
 )
-from trainhall.cluster.reconcile.resize import decide_size, has_left, preempted, shrink
+from trainhall.cluster.reconcile.resize import has_left, preempted, shrink
+from trainhall.cluster.reconcile.rules import decide_attempt
+from trainhall.cluster.reconcile.situation import Situation
 from trainhall.cluster.reconcile.spare_capacity import SpareCapacity
 from trainhall.cluster.scheduling.scheduler import QueueEntry, schedule
 from trainhall.cluster.snapshot.model import ClusterFacts, NodeFacts
@@ -28,24 +29,20 @@ from trainhall.cluster.snapshot.model import ClusterFacts, NodeFacts
 def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[Decision]:
     """Everything that the present state asks for; empty when nothing is to be done."""
     decisions: list[Decision] = []
-    nodes: dict[str, NodeFacts] = {}
     promised = _promised(facts)
     for node in facts.nodes:
         move = _decide_silence(node, promised.get(node.id, 0.0), options)
         if move is not None:
             decisions.append(move)
-        nodes[node.id] = node
-    lost = {node.id for node in facts.nodes if node.state is NodeState.LOST}
     jobs = {job.id: job for job in facts.jobs}
     spare = SpareCapacity(facts, options.quotas)
     for attempt in facts.attempts:
         job = jobs.get(attempt.job_id)
         if attempt.state in ACTIVE_ATTEMPT_STATES and job is not None:
-            decision = decide_size(now, attempt, job, spare, options)
+            situation = Situation(now, attempt, job, spare, options, facts.listening_seconds)
+            decision = decide_attempt(situation)
             if isinstance(decision, Regroup):
                 spare.take(job, decision.placed)
-            elif decision is None:
-                decision = decide_attempt(now, attempt, job, facts, nodes, lost, options)
             if decision is not None:
                 decisions.append(decision)
     decisions.extend(_releases(facts))

@@ -151,7 +151,7 @@ class Explain:
         return f"job {self.job_id}"
 
 
-Decision = (
+Change = (
     MoveNode
     | RemoveNode
     | Release
@@ -161,5 +161,5 @@ Decision = (
     | Regroup
     | EndAttempt
     | StartAttempt
-    | Explain
 )
+Decision = Change | Explain

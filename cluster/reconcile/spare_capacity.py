@@ -5,7 +5,7 @@ from functools import cached_property
 
 from trainhall.cluster.lifecycle.states import WAITING_STATES, NodeState
 from trainhall.cluster.quotas import Quota, Quotas
-from trainhall.cluster.scheduling.placement import PlacedNode
+from trainhall.cluster.scheduling.placement import DeviceKey, PlacedNode, devices_of
 from trainhall.cluster.scheduling.quota_use import QuotaUse
 from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts, NodeFacts
 
@@ -25,7 +25,7 @@ class SpareCapacity:
         return {node.id: node for node in self._facts.nodes}
 
     @cached_property
-    def _held(self) -> set[tuple[str, int]]:
+    def _held(self) -> set[DeviceKey]:
         return {(grant.node_id, grant.device_index) for grant in self._facts.grants}
 
     @cached_property
@@ -72,6 +72,11 @@ class SpareCapacity:
                 found[node.id] = sorted(free)
         return found
 
+    def exists(self, device: DeviceKey) -> bool:
+        """Whether its node (still) has a device."""
+        node_id, index = device
+        return node_id in self.nodes and any(d.index == index for d in self.nodes[node_id].devices)
+
     def has_of(self, job: JobFacts, node_id: str) -> bool:
         """Whether an attempt of the job holds devices of a node."""
         return (node_id, job.id) in self._busy_with
@@ -91,7 +96,7 @@ class SpareCapacity:
         return min(more, room + lost)
 
     def take(self, job: JobFacts, placed: Iterable[PlacedNode]) -> None:
-        wanted = {(node.node_id, i) for node in placed for i in node.device_indices}
+        wanted = set(devices_of(placed))
         self._quota_use.take(job, len(wanted - self._held))
         self._held.update(wanted)
 

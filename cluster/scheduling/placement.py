@@ -26,6 +26,15 @@ class PlacedNode:
     device_indices: tuple[int, ...]
 
 
+DeviceKey = tuple[str, int]
+"""A node's id and the index of one of its devices."""
+
+
+def devices_of(placed: Iterable[PlacedNode]) -> list[DeviceKey]:
+    """The devices of a placement, in the order of the ranks on them."""
+    return [(node.node_id, index) for node in placed for index in node.device_indices]
+
+
 class FreePool:
     """Free devices of one kind, for many placements one after the other.
 

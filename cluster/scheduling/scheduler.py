@@ -23,7 +23,7 @@ from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduling import reasons
 from trainhall.cluster.scheduling.demand import Group
 from trainhall.cluster.scheduling.estimates import expected_seconds
-from trainhall.cluster.scheduling.placement import FreeDevices, FreePool, PlacedNode
+from trainhall.cluster.scheduling.placement import FreeDevices, FreePool, PlacedNode, devices_of
 from trainhall.cluster.scheduling.preemption import Candidate, make_room
 from trainhall.cluster.scheduling.queue_order import queue_order
 from trainhall.cluster.scheduling.quota_use import QuotaUse
@@ -220,7 +220,7 @@ class Pass:
     def _placed(
         self, job: JobFacts, position: int, placed: Sequence[PlacedNode], kind: str
     ) -> QueueEntry:
-        count = sum(len(node.device_indices) for node in placed)
+        count = len(devices_of(placed))
         self.supply.grant(job, placed)
         if self.reservations:
             self._take_from_others(placed, kind)

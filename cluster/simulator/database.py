@@ -8,7 +8,7 @@ import asyncio
 import functools
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
@@ -37,6 +37,9 @@ class InlineSession:
 
     def add(self, instance: Base) -> None:
         self._session.add(instance)
+
+    def add_all(self, instances: Iterable[Base]) -> None:
+        self._session.add_all(instances)
 
     async def connection(self) -> "InlineConnection":
         return InlineConnection(self._session.connection())

@@ -7,7 +7,7 @@ writes lies on its host's disk until an agent has sent it.
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -437,11 +437,7 @@ class Group:
             for rank in ranks:
                 if rank.shim.control is Command.STOP:
                     rank.end(EXIT_STOPPED)
-        if any(self._is_superseded(rank) for rank in ranks):
-            self.is_broken = True
-            for rank in ranks:
-                rank.unsure = []
-                rank.leave_group(self)
+        self._leave_if_superseded(ranks)
         if self.is_broken:
             return None
         if self.step >= self._total:
@@ -454,9 +450,14 @@ class Group:
             self._save()
         return None
 
-    def _is_superseded(self, rank: Rank) -> bool:
-        newest = rank.shim.newest_group
-        return newest is not None and newest.generation > self.launch.generation
+    def _leave_if_superseded(self, ranks: Sequence[Rank]) -> None:
+        """Break the group up if a rank knows of a newer one."""
+        groups = [rank.shim.newest_group for rank in ranks]
+        if any(group and group.generation > self.launch.generation for group in groups):
+            self.is_broken = True
+            for rank in ranks:
+                rank.unsure = []
+                rank.leave_group(self)
 
     def _complete(self) -> int:
         self._save()

@@ -11,7 +11,12 @@ from typing import Protocol
 
 from trainhall.cluster.agent.shim import failure_cause, isolation
 from trainhall.cluster.agent.shim.outcome import AttemptContext, failed, outcome_of
-from trainhall.cluster.agent.shim.rank_table import RankEntry, RankTable, can_be_replaced, fallen_of
+from trainhall.cluster.agent.shim.rank_table import (
+    RankEntry,
+    RankTable,
+    can_be_replaced,
+    failed_rank,
+)
 from trainhall.cluster.agent.shim.supervisor import AGREE_SECONDS, LEAVE_SECONDS, PEERS_SECONDS
 from trainhall.cluster.simulator.loop import detach, later
 from trainhall.cluster.simulator.ranks import BEGIN_SECONDS, FATE_SHARE, Fate, Group, Rank, Tape
@@ -21,7 +26,7 @@ from trainhall.training.link.launch import Command, Launch, RankSlot, Rendezvous
 from trainhall.training.link.status import (
     EXIT_NOT_REGROUPED,
     EXIT_STOPPED,
-    Fallen,
+    FailedRank,
     Outcome,
     ShimStatus,
 )
@@ -104,7 +109,7 @@ class Shim:
         self._signalled = False
         self._has_store = False
         self._failure: Failure | None = None
-        self._fallen: list[Fallen] = []
+        self._failed_ranks: list[FailedRank] = []
         self._regroup_by = math.inf
         self._rendezvous: Rendezvous | None = None
 
@@ -176,7 +181,7 @@ class Shim:
             return
         kept: dict[tuple[str, int], int] = {rank.device: rank.pid for rank in self.running}
         self.launch = launch
-        self._fallen = []
+        self._failed_ranks = []
         self._ranks.regroup(launch)
         self._regroup_by = math.inf
         if self._ranks.leaving:
@@ -272,15 +277,15 @@ class Shim:
             self.launch, member.state, failure, alone=not any(m.is_alive for m in listed)
         )
         if not replaced:
-            self._fail(self._fallen[0].failure if self._fallen else failure)
+            self._fail(self._failed_ranks[0].failure if self._failed_ranks else failure)
             return
-        self._fallen.append(fallen_of(self.launch, member, failure))
+        self._failed_ranks.append(failed_rank(self.launch, member, failure))
         patience = self.launch.spec.recovery.regroup_seconds + PEERS_SECONDS
         self._regroup_by = min(self._regroup_by, self._machine.monotonic() + patience)
         later(patience, self._settle)
 
     def _settle(self) -> None:
-        """See that what has fallen is replaced in time, that what is to leave does, and that all
+        """See that what has failed is replaced in time, that what is to leave does, and that all
         of it ends once nothing is left."""
         if not self.alive:
             return
@@ -291,17 +296,17 @@ class Shim:
             for rank in self.running:
                 if rank.pid in leaving:
                     rank.end(-9)
-        if self._fallen and self._failure is None:
+        if self._failed_ranks and self._failure is None:
             alone = self.launch.num_nodes == 1 and not self._ranks.alive()
             if late or alone or self.control is not Command.RUN:
-                self._fail(self._fallen[0].failure)
+                self._fail(self._failed_ranks[0].failure)
         if self._is_over():
             self._end()
 
     def _is_over(self) -> bool:
         if not self._started:
             return self._failure is not None or self._signalled
-        waits = bool(self._fallen) and self._failure is None
+        waits = bool(self._failed_ranks) and self._failure is None
         return self.alive and not waits and not self._ranks.alive()
 
     def _fail(self, failure: Failure) -> None:
@@ -349,8 +354,8 @@ class Shim:
     def _publish(
         self, phase: str, ended: Outcome | None = None, failure: Failure | None = None
     ) -> None:
-        fallen = ", ".join(str(f.rank) for f in self._fallen)
-        detail = f": {ended}" if ended else f", without {fallen}" if fallen else ""
+        failed = ", ".join(str(f.rank) for f in self._failed_ranks)
+        detail = f": {ended}" if ended else f", without {failed}" if failed else ""
         why = f" ({failure.message})" if failure else ""
         self._machine.story.log(self._machine.name, f"{name(self.launch)} {phase}{detail}{why}")
         self.status = ShimStatus.model_validate(
@@ -363,7 +368,7 @@ class Shim:
                 "phase": phase,
                 "command": self.control,
                 "ranks": [rank.model_dump() for rank in self._ranks.states],
-                "fallen": [fallen.model_dump() for fallen in self._fallen],
+                "failed_ranks": [rank.model_dump() for rank in self._failed_ranks],
                 "leaving": [member.place.device_index for member in self._ranks.leaving],
                 "rendezvous": self._rendezvous,
                 "outcome": ended,

@@ -22,7 +22,7 @@ def merge_report(stored: HostReport | None, report: AssignmentReport, now: datet
         phase=report.phase,
         generation=report.generation,
         in_place=report.in_place,
-        fallen=tuple(report.fallen),
+        failed_ranks=tuple(report.failed_ranks),
         leaving=tuple(report.leaving),
         stall=report.stall,
         plan=report.plan,

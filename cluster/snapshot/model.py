@@ -9,6 +9,7 @@ from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.lifecycle.host_report import HostReport
 from trainhall.cluster.lifecycle.states import AttemptState, Goal, JobState, NodeState
 from trainhall.training.link.failure import Failure
+from trainhall.training.link.status import Outcome
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class NodeFacts:
     """Why it is to be drained; None: it is not."""
     faults_counted_from: datetime | None = None
     """Faults before this count no more against it."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """It is to be drained or removed once nothing runs on it."""
+        return self.removing or self.state is NodeState.DRAINING
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,11 @@ class JobFacts:
         if not self.sizes:
             object.__setattr__(self, "sizes", (self.workers,))
 
+    @property
+    def is_wanted(self) -> bool:
+        """Nobody asked it to pause or to end."""
+        return self.state in (JobState.STARTING, JobState.RUNNING)
+
 
 @dataclass(frozen=True)
 class HostFacts:
@@ -92,6 +103,17 @@ class HostFacts:
     ranks: tuple[int, ...] = ()
     devices: tuple[int, ...] = ()
     """Their devices' indices."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        return self.report.outcome if self.report is not None else None
+
+    @property
+    def failure(self) -> Failure:
+        """The failure that its ranks ended with."""
+        reported = self.report.failure if self.report is not None else None
+        failure = reported or Failure(message="failed without a message")
+        return failure.model_copy(update={"node": self.node_name})
 
 
 @dataclass(frozen=True)
@@ -140,6 +162,10 @@ class AttemptFacts:
     @property
     def token(self) -> FencingToken:
         return FencingToken(self.job_id, self.number, self.generation)
+
+    @property
+    def size(self) -> int:
+        return sum(len(host.devices) for host in self.hosts)
 
     @property
     def saves(self) -> bool:

@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.launch import Launch, Rendezvous
 from trainhall.training.link.stall import Stall
-from trainhall.training.link.status import Fallen, Outcome, RankState
+from trainhall.training.link.status import FailedRank, Outcome, RankState
 from trainhall.training.spec.plan import ChosenPlan
 
 PROTOCOL_VERSION = 1
@@ -107,7 +107,7 @@ class AssignmentReport(Message):
     reports of all hosts."""
     in_place: bool = False
     """True if its shim and ranks take up a launch of a higher generation while they run."""
-    fallen: list[Fallen] = []
+    failed_ranks: list[FailedRank] = []
     """Ranks of an `in_place` launch that have failed, of `generation`; the others are alive and
     wait for a launch of a higher one."""
     leaving: list[int] = []

@@ -52,7 +52,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-class Fallen(LinkModel):
+class FailedRank(LinkModel):
     """A rank that has failed while others of its attempt wait for it to be replaced."""
 
     rank: int
@@ -76,7 +76,7 @@ class ShimStatus(LinkModel):
     phase: Literal["starting", "running", "stopping", "exited"]
     command: Command = Command.RUN
     ranks: list[RankState] = Field(default_factory=list)
-    fallen: list[Fallen] = Field(default_factory=list)
+    failed_ranks: list[FailedRank] = Field(default_factory=list)
     """Failed ranks of the present generation, where the others wait for their replacement."""
     stall: Stall | None = None
     """In an attempt on several hosts: the ranks here take no step any more."""

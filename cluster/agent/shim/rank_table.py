@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
-from trainhall.training.link.status import EXIT_COMPLETED, EXIT_NOT_REGROUPED, Fallen, RankState
+from trainhall.training.link.status import EXIT_COMPLETED, EXIT_NOT_REGROUPED, FailedRank, RankState
 
 
 @dataclass
@@ -126,9 +126,9 @@ def can_be_replaced(launch: Launch, rank: RankState, failure: Failure, *, alone:
     )
 
 
-def fallen_of(launch: Launch, member: RankEntry, failure: Failure) -> Fallen:
+def failed_rank(launch: Launch, member: RankEntry, failure: Failure) -> FailedRank:
     """Return the report of a failed rank that the others wait to have replaced."""
-    return Fallen(
+    return FailedRank(
         rank=member.state.rank,
         device_kind=member.place.device_kind,
         device_index=member.place.device_index,

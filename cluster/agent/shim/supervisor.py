@@ -11,7 +11,7 @@ It is one thread around one `select`: children that end, commands that arrive, t
                                exited
 
 `starting` ends in `stopping` too, where the rendezvous cannot be opened or a command comes first.
-While it is `regrouping` the agent sees `running` with `fallen` ranks. In `stopping` the ranks save
+While it is `regrouping` the agent sees `running` with `failed_ranks`. In `stopping` the ranks save
 and leave by themselves, or an `Escalation` of signals ends them.
 """
 
@@ -28,7 +28,7 @@ from trainhall.cluster.agent.shim import folder_ipc, isolation, outcome
 from trainhall.cluster.agent.shim.escalation import Escalation, ScriptPause
 from trainhall.cluster.agent.shim.hang_policy import HangPolicy
 from trainhall.cluster.agent.shim.rank_group import RankGroup
-from trainhall.cluster.agent.shim.rank_table import RankEntry, can_be_replaced, fallen_of
+from trainhall.cluster.agent.shim.rank_table import RankEntry, can_be_replaced, failed_rank
 from trainhall.cluster.agent.shim.status_file import RETRY_SECONDS, StatusFile
 from trainhall.training.link.control import STUCK_SECONDS, Control
 from trainhall.training.link.failure import Failure
@@ -36,7 +36,7 @@ from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.progress import newest_step, read
-from trainhall.training.link.status import EXIT_STOPPED, Fallen, Outcome, ShimStatus
+from trainhall.training.link.status import EXIT_STOPPED, FailedRank, Outcome, ShimStatus
 
 AGREE_SECONDS = 1.0
 """Time for the ranks of a task to agree on where to stop."""
@@ -73,9 +73,9 @@ class Shim:
     """The ranks were sent SIGTERM or SIGKILL because of it."""
     _pause: ScriptPause | None = None
     _isolated: bool = False
-    _fallen: list[Fallen] = field(default_factory=list)
+    _failed_ranks: list[FailedRank] = field(default_factory=list)
     _regroup_by: float = math.inf
-    """When (monotonic) the ranks that are left need no longer wait for those that have fallen, or
+    """When (monotonic) the ranks that are left need no longer wait for those that have failed, or
     those that are to leave have had their time."""
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class Shim:
     def _is_over(self) -> bool:
         if not self._group.has_started:
             return self._failure is not None or self._signalled
-        waits = bool(self._fallen) and self._failure is None
+        waits = bool(self._failed_ranks) and self._failure is None
         return not waits and not self._ranks.alive()
 
     # -- starting -------------------------------------------------------------------------------
@@ -270,10 +270,10 @@ class Shim:
                 self.launch, member.state, failure, alone=alone
             )
             if not replaced:
-                self._fail(self._fallen[0].failure if self._fallen else failure)
+                self._fail(self._failed_ranks[0].failure if self._failed_ranks else failure)
                 continue
             failure.step = newest_step(self.folder.path)
-            self._fallen.append(fallen_of(self.launch, member, failure))
+            self._failed_ranks.append(failed_rank(self.launch, member, failure))
             patience = self.launch.spec.recovery.regroup_seconds + PEERS_SECONDS
             self._regroup_by = min(self._regroup_by, time.monotonic() + patience)
 
@@ -287,16 +287,16 @@ class Shim:
     # -- regrouping -----------------------------------------------------------------------------
 
     def _check_regrouping(self) -> None:
-        """See that fallen ranks are replaced in time, and that those that are to leave do."""
+        """See that failed ranks are replaced in time, and that those that are to leave do."""
         late = time.monotonic() >= self._regroup_by
         if late:
             self._regroup_by = math.inf
             processes.send_groups(_pids(self._ranks.leaving), signal.SIGKILL)
-        if not self._fallen or self._failure is not None:
+        if not self._failed_ranks or self._failure is not None:
             return
         alone = self.launch.num_nodes == 1 and not self._ranks.alive()
         if late or alone or self._command is not Command.RUN:
-            self._fail(self._fallen[0].failure)
+            self._fail(self._failed_ranks[0].failure)
             self._publish()
 
     def _take_launch(self) -> None:
@@ -316,7 +316,7 @@ class Shim:
             self._publish()
             return
         self.launch = launch
-        self._fallen = []
+        self._failed_ranks = []
         self._hangs.reset(time.monotonic() + STUCK_SECONDS)
         self._regroup_by = self._leaving_ends()
         self._start_ranks()
@@ -335,7 +335,7 @@ class Shim:
     @property
     def _watches_hangs(self) -> bool:
         """Return whether hangs count: ranks that fail or are to stop have time limits already."""
-        runs = self._group.has_started and self._failure is None and not self._fallen
+        runs = self._group.has_started and self._failure is None and not self._failed_ranks
         return runs and self._command is not Command.STOP
 
     def _check_hangs(self) -> None:
@@ -421,7 +421,7 @@ class Shim:
                 "phase": phase or self._phase(),
                 "command": self._command,
                 "ranks": [rank.model_dump() for rank in self._ranks.states],
-                "fallen": [fallen.model_dump() for fallen in self._fallen],
+                "failed_ranks": [rank.model_dump() for rank in self._failed_ranks],
                 "leaving": [member.place.device_index for member in self._ranks.leaving],
                 "rendezvous": self._group.rendezvous,
                 "outcome": ended,

@@ -215,23 +215,9 @@ class Inspector:
             newest, newest_generation, project, checkpoints, grants,
         ) in rows:  # fmt: skip
             key = (job_id, number)
-            before = self._attempts.get(key)
-            edge = AttemptState(before or state), AttemptState(state)
-            if before not in (None, state) and edge not in ATTEMPT_EDGES:
-                raise InvariantViolationError(
-                    TRANSITIONS, f"attempt {key} went from {before} to {state}"
-                )
-            self._story.exercised[EDGE_TAKEN] += before not in (None, state)
-            self._attempts[key] = state
             places = places_of(allocation)
-            newest_known, before_places = self._generations.get(key, (1, places))
-            if generation < newest_known:
-                raise InvariantViolationError(
-                    DEVICES, f"attempt {key} went back to generation {generation}"
-                )
-            if generation > newest_known:
-                self.regroupings.regrouped(key, before_places, places)
-            self._generations[key] = (generation, places)
+            self._check_edge(key, state)
+            self._check_generation(key, generation, places)
             if revoked:
                 fixed = _Fixed(state, goal, failure, rendezvous, checkpoints)
                 known = self._revoked.setdefault(key, fixed)
@@ -260,6 +246,28 @@ class Inspector:
                 raise InvariantViolationError(
                     TRANSITIONS, f"job {job_id} is {state} with {active[job_id]} active attempts"
                 )
+
+    def _check_edge(self, key: _AttemptKey, state: str) -> None:
+        before = self._attempts.get(key, state)
+        if before != state:
+            if (AttemptState(before), AttemptState(state)) not in ATTEMPT_EDGES:
+                raise InvariantViolationError(
+                    TRANSITIONS, f"attempt {key} went from {before} to {state}"
+                )
+            self._story.exercised[EDGE_TAKEN] += 1
+        self._attempts[key] = state
+
+    def _check_generation(
+        self, key: _AttemptKey, generation: int, places: frozenset[tuple[str, int]]
+    ) -> None:
+        newest, before = self._generations.get(key, (1, places))
+        if generation < newest:
+            raise InvariantViolationError(
+                DEVICES, f"attempt {key} went back to generation {generation}"
+            )
+        if generation > newest:
+            self.regroupings.regrouped(key, before, places)
+        self._generations[key] = (generation, places)
 
     def _check_quotas(self, held: Counter[str | None]) -> None:
         """

@@ -230,12 +230,12 @@ class Regroupings:
         ).fetchone()
         outcomes = json.loads(text)
         ended = {node_id for node_id, each in outcomes.items() if each.get("outcome")}
-        fallen = {
+        failed = {
             (node_id, rank["device_index"])
             for node_id, each in outcomes.items()
-            for rank in each.get("fallen", ())
+            for rank in each.get("failed_ranks", ())
         }
-        goes_on = {place for place in before & after if place[0] not in ended} - fallen
+        goes_on = {place for place in before & after if place[0] not in ended} - failed
         if have & before and not goes_on:
             what = f"attempt {key} has its state at {sorted(have & before)}"
             self._violated(STEPS, f"{what}, and goes on at {sorted(after)}")

@@ -20,7 +20,6 @@ from trainhall.cluster.lifecycle.states import (
 )
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.reconcile.decide import decide, seconds_until_silent
-from trainhall.cluster.reconcile.decide_attempt import SENDING_SECONDS
 from trainhall.cluster.reconcile.decisions import (
     Decision,
     EndAttempt,
@@ -32,6 +31,7 @@ from trainhall.cluster.reconcile.decisions import (
     StartAttempt,
     StopAttempt,
 )
+from trainhall.cluster.reconcile.rules import SENDING_SECONDS
 from trainhall.cluster.snapshot.model import (
     AttemptFacts,
     ClusterFacts,

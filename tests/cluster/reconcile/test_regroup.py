@@ -18,7 +18,7 @@ from trainhall.training.link.events import RankEvent
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.launch import Unrecorded
-from trainhall.training.link.status import Fallen, Outcome
+from trainhall.training.link.status import FailedRank, Outcome
 
 ELASTIC = {"min_workers": 2, "max_workers": 4}
 
@@ -373,13 +373,15 @@ async def test_outdated_decision_keeps_only_rank_with_state(
     node = await hall.add_node("alpha", slots=2)
     job_id = await running(hall, {"min_workers": 1, "max_workers": 2})
     before = await rows(hall, job_id)
-    fallen = Fallen(
+    failed = FailedRank(
         rank=0, device_kind="cpu", device_index=0, generation=1, failure=Failure(message="fell")
     )
     async with hall.db.transaction() as session:
         attempt = await session.get(Attempt, (job_id, 1))
         assert attempt is not None
-        outcome = attempt.node_outcomes[node.node_id] | {"fallen": [fallen.model_dump(mode="json")]}
+        outcome = attempt.node_outcomes[node.node_id] | {
+            "failed_ranks": [failed.model_dump(mode="json")]
+        }
         attempt.node_outcomes = {node.node_id: outcome}
     apply = hall.coordinator.reconciler._applier
     assert isinstance(apply, Applier)

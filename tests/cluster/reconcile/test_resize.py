@@ -1,5 +1,6 @@
 """How an elastic job goes on: the decision alone, for whatever a cluster may look like."""
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +11,9 @@ from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.reconcile.decisions import Decision, Regroup, StopAttempt
-from trainhall.cluster.reconcile.resize import decide_size, has_left, placed, shrink
+from trainhall.cluster.reconcile.resize import has_left, placed, shrink
+from trainhall.cluster.reconcile.rules import AT_ANY_TIME
+from trainhall.cluster.reconcile.situation import Situation
 from trainhall.cluster.reconcile.spare_capacity import SpareCapacity
 from trainhall.cluster.snapshot.model import (
     AttemptFacts,
@@ -24,7 +27,7 @@ from trainhall.cluster.snapshot.model import (
 )
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
-from trainhall.training.link.status import Fallen, Outcome
+from trainhall.training.link.status import FailedRank, Outcome
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPTIONS = ClusterOptions()
@@ -72,9 +75,13 @@ def with_report(of: AttemptFacts, name: str, **more: object) -> AttemptFacts:
     return replace(of, hosts=hosts)
 
 
-def fallen(*indices: int, generation: int = 3, failure: Failure = KILLED) -> tuple[Fallen, ...]:
+def failed_ranks(
+    *indices: int, generation: int = 3, failure: Failure = KILLED
+) -> tuple[FailedRank, ...]:
     return tuple(
-        Fallen(rank=i, device_kind="cpu", device_index=i, generation=generation, failure=failure)
+        FailedRank(
+            rank=i, device_kind="cpu", device_index=i, generation=generation, failure=failure
+        )
         for i in indices
     )
 
@@ -103,7 +110,18 @@ def decision(
     quotas: Quotas = NO_QUOTAS,
 ) -> Decision | None:
     spare = SpareCapacity(facts(the_attempt, the_job, *nodes, waiting=waiting), quotas)
-    return decide_size(NOW, the_attempt, the_job, spare, OPTIONS)
+    return size_decision(the_attempt, the_job, spare)
+
+
+def size_decision(
+    the_attempt: AttemptFacts, the_job: JobFacts, spare: SpareCapacity
+) -> Decision | None:
+    """What the rules about sizes and lost ranks decide; None: they leave it to the others."""
+    situation = Situation(NOW, the_attempt, the_job, spare, OPTIONS, math.inf)
+    sizes = ("replace ranks", "stop after a failed rank", "resize", "grow")
+    held = (rule for rule in AT_ANY_TIME if rule.name in sizes and rule.holds(situation))
+    rule = next(held, None)
+    return rule.decide(situation) if rule is not None else None
 
 
 def regrouped(found: Decision | None) -> dict[str, tuple[int, ...]]:
@@ -116,7 +134,7 @@ def test_resize_leaves_full_size_attempt_alone() -> None:
 
 
 def test_a_fallen_rank_is_replaced_where_it_was() -> None:
-    hurt = with_report(attempt({"a": (0, 1)}), "a", fallen=fallen(1))
+    hurt = with_report(attempt({"a": (0, 1)}), "a", failed_ranks=failed_ranks(1))
     found = decision(hurt, job(2), node("a", 2))
     assert regrouped(found) == {"a": (0, 1)}
     assert isinstance(found, Regroup)
@@ -135,7 +153,7 @@ def test_resize_reports_lost_host_without_restart_cost() -> None:
     assert drained.failure is None
     # A rank's own failure says more.
     spread = attempt({"a": (0, 1), "b": (0,)})
-    both = with_report(spread, "a", fallen=fallen(0))
+    both = with_report(spread, "a", failed_ranks=failed_ranks(0))
     found = decision(both, job(1, 2, 3), node("a", 2), node("b", 1, NodeState.LOST))
     assert isinstance(found, Regroup)
     assert found.failure is not None
@@ -143,25 +161,27 @@ def test_resize_reports_lost_host_without_restart_cost() -> None:
 
 
 def test_resize_keeps_ranks_with_state() -> None:
-    hurt = with_report(attempt({"a": (0, 1, 2), "b": (0,)}), "a", fallen=fallen(0, 1))
+    hurt = with_report(attempt({"a": (0, 1, 2), "b": (0,)}), "a", failed_ranks=failed_ranks(0, 1))
     nodes = (node("a", 3), node("b", 1, NodeState.LOST))
     assert regrouped(decision(hurt, job(1, 2, 4), *nodes)) == {"a": (0, 2)}
     assert regrouped(decision(hurt, job(1, 4), *nodes)) == {"a": (2,)}
 
 
 def test_resize_ignores_failures_of_earlier_generation() -> None:
-    hurt = with_report(attempt({"a": (0, 1)}), "a", generation=2, fallen=fallen(1, generation=2))
+    hurt = with_report(
+        attempt({"a": (0, 1)}), "a", generation=2, failed_ranks=failed_ranks(1, generation=2)
+    )
     assert decision(hurt, job(2), node("a", 2)) is None
 
 
 def test_a_device_that_is_gone_is_left() -> None:
-    hurt = with_report(attempt({"a": (0, 1, 2)}), "a", fallen=fallen(2))
+    hurt = with_report(attempt({"a": (0, 1, 2)}), "a", failed_ranks=failed_ranks(2))
     found = decision(hurt, job(1, 2, 3), node("a", 2))
     assert regrouped(found) == {"a": (0, 1)}
 
 
 def test_resize_leaves_missing_devices_if_possible() -> None:
-    hurt = with_report(attempt({"a": (0, 1, 2)}), "a", fallen=fallen(0))
+    hurt = with_report(attempt({"a": (0, 1, 2)}), "a", failed_ranks=failed_ranks(0))
     assert regrouped(decision(hurt, job(1, 2, 3), node("a", 2))) == {"a": (0, 1)}
     # It needs them: what fell is replaced where it was.
     assert regrouped(decision(hurt, job(3), node("a", 2))) == {"a": (0, 1, 2)}
@@ -169,25 +189,25 @@ def test_resize_leaves_missing_devices_if_possible() -> None:
     assert regrouped(decision(hurt, job(3), node("a", 2), spare)) == {"a": (0, 1), "b": (0,)}
     # Nobody else has the state.
     assert regrouped(decision(hurt, job(1, 2, 3), node("a", 1))) == {"a": (0, 1, 2)}
-    lonely = with_report(attempt({"a": (0,), "b": (5,)}), "a", fallen=fallen(0))
+    lonely = with_report(attempt({"a": (0,), "b": (5,)}), "a", failed_ranks=failed_ranks(0))
     assert regrouped(decision(lonely, job(2), node("a", 1), node("b", 2))) == {"a": (0,), "b": (5,)}
     # A host that has others goes on with them.
-    moved = with_report(attempt({"a": (5,), "b": (0, 1)}), "b", fallen=fallen(1))
+    moved = with_report(attempt({"a": (5,), "b": (0, 1)}), "b", failed_ranks=failed_ranks(1))
     after = decision(moved, job(1, 2, 3), node("a", 1), node("b", 2))
     assert regrouped(after) == {"a": (0,), "b": (0, 1)}
     # What fell on one of them has nowhere to begin anew.
-    hurt = with_report(attempt({"a": (0, 1, 2)}), "a", fallen=fallen(2))
+    hurt = with_report(attempt({"a": (0, 1, 2)}), "a", failed_ranks=failed_ranks(2))
     assert isinstance(decision(hurt, job(3), node("a", 2)), StopAttempt)
     assert regrouped(decision(hurt, job(1, 2, 3), node("a", 0))) == {"a": (0, 1)}
 
 
 def test_resize_stops_attempt_that_cannot_regroup() -> None:
     whole = attempt({"a": (0, 1)})
-    of_all = with_report(whole, "a", fallen=fallen(0, 1))
+    of_all = with_report(whole, "a", failed_ranks=failed_ranks(0, 1))
     final = with_report(
-        whole, "a", fallen=fallen(1, failure=KILLED.model_copy(update={"final": True}))
+        whole, "a", failed_ranks=failed_ranks(1, failure=KILLED.model_copy(update={"final": True}))
     )
-    one = with_report(whole, "a", fallen=fallen(1))
+    one = with_report(whole, "a", failed_ranks=failed_ranks(1))
     cases = [
         (of_all, job(2)),
         (final, job(2)),
@@ -205,7 +225,7 @@ def test_resize_stops_attempt_that_cannot_regroup() -> None:
 
 def test_resize_stops_after_same_error_twice() -> None:
     error = Failure(rank=1, exit_code=1, message="rank 1 failed: KeyError: 'x'")
-    hurt = with_report(attempt({"a": (0, 1)}), "a", fallen=fallen(1, failure=error))
+    hurt = with_report(attempt({"a": (0, 1)}), "a", failed_ranks=failed_ranks(1, failure=error))
     again = replace(hurt, failed_before=error)
     assert isinstance(
         decision(again, job(2, restarts=1, restarts_step=10), node("a", 2)), StopAttempt
@@ -298,7 +318,7 @@ def test_quota_ignores_devices_of_lost_host() -> None:
     whole = facts(alone, of_lab, node("a", 2), node("b", 1, NodeState.LOST))
     held = replace(whole, grants=(*whole.grants, GrantFacts("b", 0, "job", 1)))
     spare = SpareCapacity(held, Quotas(projects={"lab": 2}))
-    assert regrouped(decide_size(NOW, alone, of_lab, spare, OPTIONS)) == {"a": (0, 1)}
+    assert regrouped(size_decision(alone, of_lab, spare)) == {"a": (0, 1)}
 
 
 def test_growth_leaves_quota_for_waiting_jobs() -> None:
@@ -384,7 +404,7 @@ def clusters(draw: st.DrawFn) -> tuple[AttemptFacts, JobFacts, tuple[NodeFacts, 
     for name, its in held.items():
         if draw(st.booleans()):
             dead = draw(st.lists(st.sampled_from(its), unique=True))
-            found = with_report(found, name, fallen=fallen(*dead))
+            found = with_report(found, name, failed_ranks=failed_ranks(*dead))
     return found, job(*sizes, workers=size), nodes
 
 
@@ -405,7 +425,7 @@ def test_regroup_keeps_its_invariants(
         (host.node_id, rank.device_index)
         for host in before.hosts
         if host.report is not None
-        for rank in host.report.fallen
+        for rank in host.report.failed_ranks
     }
     for node_id, index in after:
         # Where nothing lives nothing begins on a device that is gone.
@@ -441,7 +461,7 @@ def test_ranks_with_state_leave_after_transfer() -> None:
     assert isinstance(after, Regroup)
     assert [place.node_id for place in after.placed] == ["b", "c"]
     # One that falls meanwhile is replaced, and the drained node is left behind that.
-    falls = with_report(meets, "b", fallen=fallen(0))
+    falls = with_report(meets, "b", failed_ranks=failed_ranks(0))
     regroup = decision(falls, job(1, 2), *nodes)
     assert isinstance(regroup, Regroup)
     assert [place.node_id for place in regroup.placed] == ["a", "b"]

@@ -54,10 +54,10 @@ class Elastic(Run):
         assert pid is not None
         os.kill(pid, number)
 
-    def wait_for_fallen(self, *ranks: int) -> ShimStatus:
+    def wait_for_failed_ranks(self, *ranks: int) -> ShimStatus:
         eventually(
-            f"ranks {ranks} have fallen",
-            lambda: {fallen.rank for fallen in self.status.fallen} == set(ranks),
+            f"ranks {ranks} have failed",
+            lambda: {each.rank for each in self.status.failed_ranks} == set(ranks),
         )
         return self.status
 
@@ -78,7 +78,9 @@ class Elastic(Run):
         return self.launch.model_copy(
             update={
                 "generation": generation or self.launch.generation + 1,
-                "broken": self.launch.generation if self.status.fallen else self.launch.broken,
+                "broken": self.launch.generation
+                if self.status.failed_ranks
+                else self.launch.broken,
                 "spec": self.launch.spec.model_copy(
                     update={
                         "resources": self.launch.spec.resources.model_copy(

@@ -21,7 +21,7 @@ from trainhall.training.link.events import RankEvent
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.launch import Rendezvous
 from trainhall.training.link.stall import RankStall, Stall
-from trainhall.training.link.status import Fallen, Outcome
+from trainhall.training.link.status import FailedRank, Outcome
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.plan import ChosenPlan, Prediction
 
@@ -47,7 +47,7 @@ class RunningAttempt:
     failure: Failure | None = None
     shipped: bool = False
     plan: ChosenPlan | None = None
-    fallen: list[Fallen] = field(default_factory=list)
+    failed_ranks: list[FailedRank] = field(default_factory=list)
     leaving: list[int] = field(default_factory=list)
     stall: Stall | None = None
 
@@ -60,8 +60,8 @@ class RunningAttempt:
         """A rank dies; the others wait for a launch of a higher generation."""
         launch = self.assignment.launch
         place = next(place for place in launch.ranks if place.rank == rank)
-        self.fallen.append(
-            Fallen(
+        self.failed_ranks.append(
+            FailedRank(
                 **place.model_dump(exclude={"local_rank"}),
                 generation=launch.generation,
                 failure=why or Failure(rank=rank, signal=9, message=f"rank {rank} was killed"),
@@ -73,7 +73,7 @@ class RunningAttempt:
         devices = {place.device_index for place in assignment.launch.ranks}
         left = {p.device_index for p in self.assignment.launch.ranks} - devices
         self.leaving = sorted(left.union(self.leaving) - devices)
-        self.assignment, self.fallen = assignment, []
+        self.assignment, self.failed_ranks = assignment, []
 
 
 class SimulatedNode(Node):
@@ -115,7 +115,7 @@ class SimulatedNode(Node):
             failure=attempt.failure,
             shipped=attempt.shipped,
             in_place=launch.in_place,
-            fallen=attempt.fallen,
+            failed_ranks=attempt.failed_ranks,
             leaving=attempt.leaving,
             stall=attempt.stall,
         )
@@ -291,7 +291,7 @@ class SimulatedCluster(Network[SimulatedNode]):
         for token, attempts in groups.items():
             launches = [attempt.assignment.launch for attempt in attempts]
             ranks = sum(len(launch.ranks) for launch in launches)
-            run = all(a.phase == "running" and not a.fallen for a in attempts)
+            run = all(a.phase == "running" and not a.failed_ranks for a in attempts)
             if token in self.stepped or token[2] == 1 or ranks < launches[0].world_size or not run:
                 continue
             self.stepped.add(token)

@@ -68,7 +68,7 @@ def test_mfu_is_reported_after_regroup(tmp_path: Path) -> None:
         )
         run.reach(10)
         run.kill(1)
-        run.wait_for_fallen(1)
+        run.wait_for_failed_ranks(1)
         run.regroup([0])
         alone_from = run.step + 1
         run.reach(alone_from + 10)

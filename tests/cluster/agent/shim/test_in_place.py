@@ -78,12 +78,12 @@ def test_regroup_waits_until_the_launch_fits(start: Start, gate: Gate) -> None:
     run.reach(10)
     before = run.pids()
     run.kill(1)
-    run.wait_for_fallen(1)
+    run.wait_for_failed_ranks(1)
     group = run.folder.group(2)
     group.mkdir()  # no file can be written in its place
     run.send([0, 2])
     run.kill(2)
-    run.wait_for_fallen(1, 2)  # which it sees no earlier than the launch
+    run.wait_for_failed_ranks(1, 2)  # which it sees no earlier than the launch
     group.rmdir()
     run.regroup([0], generation=2)
     assert run.pids() == {0: before[0]}
@@ -98,9 +98,9 @@ def test_regroup_from_four_to_three_and_back(start: Start, gate: Gate) -> None:
     run.reach(10)
     before = run.pids()
     run.kill(1)
-    status = run.wait_for_fallen(1)
+    status = run.wait_for_failed_ranks(1)
     assert status.phase == "running"
-    assert status.fallen[0].failure.signal == signal.SIGKILL
+    assert status.failed_ranks[0].failure.signal == signal.SIGKILL
 
     run.regroup([0, 2, 3])
     run.reach(run.step + 5)
@@ -192,7 +192,7 @@ def test_hash_chain_survives_death_between_exchanges(start: Start) -> None:
     spec = dying(by=1, at="gathering", before=6)
     undisturbed, run = start(spec, 1), start(spec, 2)
     run.reach(1)
-    run.wait_for_fallen(1)
+    run.wait_for_failed_ranks(1)
     run.regroup([0])
     assert weights(run) == weights(undisturbed)
 
@@ -204,9 +204,9 @@ def test_hash_chain_survives_death_of_source_rank(start: Start) -> None:
     spec["task"]["name"] = "support.tasks.dying:TwiceDyingTask"
     undisturbed, run = start(dying(by=9, at="computing", before=1), 1), start(spec, 3)
     run.reach(1)
-    run.wait_for_fallen(2)
+    run.wait_for_failed_ranks(2)
     run.regroup([0, 1, 2])
-    run.wait_for_fallen(0)
+    run.wait_for_failed_ranks(0)
     run.regroup([0, 1, 2])
     assert weights(run) == weights(undisturbed)
     assert_all_is_reported(run)
@@ -217,7 +217,7 @@ def test_save_completes_without_a_rank_that_died(start: Start) -> None:
     """The only one of the job: that of its last step."""
     run = start(dying(by=1, at="saving", before=1), 2)
     run.reach(1)
-    run.wait_for_fallen(1)
+    run.wait_for_failed_ranks(1)
     run.regroup([0])
     steps = run.result()["steps"]
     assert [found.name.step for found in scan(run.checkpoints)] == [steps]
@@ -230,7 +230,7 @@ def test_unsettled_step_is_not_repeated_after_regroup(start: Start) -> None:
     spec["checkpoint"] = {"every_steps": 7}
     run = start(spec, 2)
     run.reach(1)
-    run.wait_for_fallen(1)
+    run.wait_for_failed_ranks(1)
     run.regroup([0])
     run.result()
     assert [(event["generation"], event["step"]) for event in run.events("stepped")] == [
@@ -244,7 +244,7 @@ def test_survivors_report_what_rank_0_left_unwritten(start: Start) -> None:
     """All have exchanged what they measured, so nobody tells it as numbers of the next group."""
     run = start(dying(by=0, at="writing", before=4), 2)
     run.reach(1)
-    run.wait_for_fallen(0)
+    run.wait_for_failed_ranks(0)
     run.regroup([1])
     assert_all_is_reported(run)
 
@@ -256,12 +256,12 @@ def test_survivor_stuck_in_its_group_is_ended(start: Start) -> None:
     run = start({**spec, "recovery": {"regroup_seconds": 1, "hang_seconds": 1}}, 3)
     run.reach(5)
     run.kill(1)
-    run.wait_for_fallen(1)
+    run.wait_for_failed_ranks(1)
     run.regroup([0, 1, 2])
-    fallen = run.wait_for_fallen(0).fallen[0]
-    assert fallen.generation == 2
-    assert fallen.failure.cause is Cause.HANG
-    assert "rank 0 is behind, leaving its group" in fallen.failure.message
+    failed = run.wait_for_failed_ranks(0).failed_ranks[0]
+    assert failed.generation == 2
+    assert failed.failure.cause is Cause.HANG
+    assert "rank 0 is behind, leaving its group" in failed.failure.message
     run.regroup([0, 1, 2])
     run.reach(run.step + 20)
 
@@ -273,9 +273,9 @@ def test_survivor_stuck_in_its_step_is_replaced(start: Start, tmp_path: Path) ->
     run = start({**spec, "recovery": {"hang_seconds": 0}}, 3)
     eventually("it is stuck", stuck.exists, timeout=60)
     run.kill(1)
-    run.wait_for_fallen(1)
+    run.wait_for_failed_ranks(1)
     run.regroup([0, 1, 2])
-    failure = run.wait_for_fallen(0).fallen[0].failure
+    failure = run.wait_for_failed_ranks(0).failed_ranks[0].failure
     assert failure.exit_code == EXIT_STUCK
     assert "a step does not end although the group of ranks was broken off" in failure.message
     run.regroup([0, 1, 2])
@@ -315,7 +315,7 @@ def test_regroup_loses_no_step_with_gloos_message(start: Start, tmp_path: Path, 
     eventually("a message is lost", mark.exists, timeout=60)
     before = run.pids()
     run.kill(1)
-    run.wait_for_fallen(1)
+    run.wait_for_failed_ranks(1)
     run.regroup([0, 1])
     run.reach(20)
     assert run.pids()[0] == before[0]
@@ -326,7 +326,7 @@ def test_regroup_loses_no_step_with_gloos_message(start: Start, tmp_path: Path, 
     )
     # What still waits holds up no later regrouping either.
     run.kill(1)
-    run.wait_for_fallen(1)
+    run.wait_for_failed_ranks(1)
     run.regroup([0, 1])
     run.reach(run.step + 2)
     assert run.pids()[0] == before[0]
@@ -351,13 +351,13 @@ def test_weights_are_equal_whichever_rank_dies(start: Start, seed: int) -> None:
         run.reach(run.step + chance.randrange(1, 15))
         victim = chance.randrange(len(devices))
         run.kill(victim)
-        run.wait_for_fallen(victim)
+        run.wait_for_failed_ranks(victim)
         again = len(devices) > 2 and chance.random() < 0.3
         run.regroup(devices, run.launch.generation + chance.choice([1, 1, 2]))
         if again:
             second = chance.randrange(len(devices))
             run.kill(second)
-            run.wait_for_fallen(second)
+            run.wait_for_failed_ranks(second)
             run.regroup(devices)
         if chance.random() < 0.5:
             other = chance.choice(devices)
@@ -395,7 +395,7 @@ def test_every_gradient_sync_continues_without_a_rank(
         run.reach(run.step + 10)
         if rank is not None:
             run.kill(rank)
-            run.wait_for_fallen(rank)
+            run.wait_for_failed_ranks(rank)
         run.regroup(devices)
     gate.open()
     assert run.result()["steps"] == undisturbed.result()["steps"] == STEPS
@@ -427,7 +427,7 @@ def test_regrouped_ranks_pause_and_stop(start: Start) -> None:
         run = start(with_changes(steps=100_000), 3)
         run.reach(5)
         run.kill(0)
-        run.wait_for_fallen(0)
+        run.wait_for_failed_ranks(0)
         run.regroup([0, 1])
         run.reach(run.step + 2)
         run.tell(command)

@@ -21,7 +21,7 @@ def test_regroup_flushes_rows_before_the_final_save(tmp_path: Path, devices: lis
     with elastic(tmp_path) as start:
         run = start(spec, 2)
         run.reach(18)
-        run.wait_for_fallen(0)
+        run.wait_for_failed_ranks(0)
         run.regroup(devices)
         status = run.wait()
     assert status.outcome == "failed"

@@ -18,7 +18,7 @@ def test_links_are_measured_once_although_the_reporter_dies(tmp_path: Path, gate
         run = start(spec, 3)
         run.reach(5)
         run.kill(0)
-        run.wait_for_fallen(0)
+        run.wait_for_failed_ranks(0)
         run.regroup([0, 1, 2])
         gate.open()
         completed = run.result()

@@ -1,0 +1,423 @@
+"""The rules that decide what becomes of an active attempt: the first whose condition holds decides.
+
+The table is the decision and its documentation (`scripts/generate_docs.py` writes it into
+docs/failures.md). A rule that decides nothing keeps later ones from being asked.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from trainhall.cluster.lifecycle.reasons import SIGNALLED, Reason, ReasonCode, describe, running
+from trainhall.cluster.lifecycle.states import AttemptState, JobState
+from trainhall.cluster.reconcile.decisions import (
+    Decision,
+    EndAttempt,
+    Explain,
+    KeepPlan,
+    MarkRunning,
+    StopAttempt,
+)
+from trainhall.cluster.reconcile.restart_policy import AfterFailure, node_lost
+from trainhall.cluster.reconcile.situation import Situation
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+
+SENDING_SECONDS = 5.0
+"""After the last rank's end: most hosts have sent everything by then."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str
+    condition: str
+    decision: str
+    holds: Callable[[Situation], object]
+    decide: Callable[[Situation], Decision | None]
+
+
+def _stop(
+    s: Situation, code: ReasonCode, failure: Failure | None = None, **params: Any
+) -> StopAttempt:
+    if failure is not None:
+        params["failure"] = s.describe(failure)
+    return StopAttempt(s.attempt.token, "stop", Reason.of(code, **params), failure)
+
+
+def _stop_after_failed_rank(s: Situation) -> StopAttempt:
+    # Its host waits for an answer: what ends by itself elsewhere has to be ended here.
+    failure = s.losses.ranks[0][1].failure
+    reason = Reason.of(
+        ReasonCode.RANK_FAILED, failure=describe(failure), others="its other ranks stop"
+    )
+    return StopAttempt(s.attempt.token, "stop", reason, failure)
+
+
+def _stop_after_failure(s: Situation) -> StopAttempt:
+    others = "its ranks end" if s.attempt.not_understood else "the other hosts stop"
+    return _stop(s, ReasonCode.RANK_FAILED, s.failure, others=others)
+
+
+def _follow_agents(s: Situation) -> StopAttempt:
+    reason = Reason.of(ReasonCode.AGENT_STOPPED, agents=s.why_agents_stopped)
+    return StopAttempt(s.attempt.token, s.goal_of_stopped_agents, reason)
+
+
+def _leave_drained(s: Situation) -> StopAttempt:
+    how = "it saves and moves" if s.attempt.saves else f"{SIGNALLED} elsewhere"
+    reason = Reason.of(ReasonCode.NODE_DRAINED, node=s.drained[0], how=how)
+    return StopAttempt(s.attempt.token, "pause", reason)
+
+
+def _keep_plan(s: Situation) -> KeepPlan | None:
+    if s.plan is None:
+        return None
+    reason = Reason.of(ReasonCode.STRATEGY_PLANNED, why=s.plan.reason)
+    return KeepPlan(s.attempt.token, s.plan, reason)
+
+
+def _mark_running(s: Situation) -> MarkRunning:
+    hosts = [host.node_name for host in s.attempt.hosts]
+    return MarkRunning(s.attempt.token, s.job.state, running(s.job.workers, hosts))
+
+
+def _explain_uploads(s: Situation) -> Explain | None:
+    """Why a job without processes has not ended: the link may be slow, or the disk here full."""
+    reports = [host.report for host in s.attempt.hosts]
+    ends = [report.ended_at for report in reports if report and report.ended_at]
+    if s.now - max(ends, default=s.now) < timedelta(seconds=SENDING_SECONDS):
+        return None
+    names = ", ".join(host.node_name for host in s.uploading)
+    one = len(s.uploading) == 1
+    who = f"node {names} still uploads" if one else f"nodes {names} still upload"
+    reason = Reason.of(ReasonCode.UPLOADING, who=who)
+    return Explain(s.job.id, s.job.state, reason) if reason.text != s.job.reason else None
+
+
+def _end(
+    s: Situation,
+    attempt_end: AttemptState,
+    job_end: JobState,
+    reason: Reason,
+    failure: Failure | None = None,
+    *,
+    attempt_reason: Reason | None = None,
+    after: AfterFailure | None = None,
+    lost_nodes: tuple[str, ...] = (),
+) -> EndAttempt:
+    path: tuple[JobState, ...] = (job_end,)
+    if s.job.state is JobState.STARTING and job_end is JobState.COMPLETED:
+        path = (JobState.RUNNING, JobState.COMPLETED)
+    if attempt_reason is None:
+        failed = failure and Reason.of(ReasonCode.FAILED, failure=s.describe(failure))
+        attempt_reason = failed or reason
+    restarts = after.restarts if after is not None else None
+    return EndAttempt(
+        token=s.attempt.token,
+        attempt_start=s.attempt.state,
+        attempt_end=attempt_end,
+        attempt_reason=attempt_reason,
+        job_start=s.job.state,
+        job_path=path,
+        reason=reason,
+        failure=failure,
+        restarts=0 if attempt_end is AttemptState.COMPLETED else restarts,
+        restarts_step=after.step if after is not None else None,
+        lost_nodes=lost_nodes,
+    )
+
+
+def _end_lost(s: Situation) -> EndAttempt:
+    name, node = s.lost[0].node_name, s.spare.nodes.get(s.lost[0].node_id)
+    failure = node_lost(s.now, name, node, s.job.step)
+    why = failure.message
+    end, code = {
+        JobState.PAUSING: (JobState.PAUSED, ReasonCode.PAUSED_AFTER_NODE_LOST),
+        JobState.CANCELLING: (JobState.CANCELLED, ReasonCode.CANCELLED_AFTER_NODE_LOST),
+    }.get(s.job.state, (JobState.RECOVERING, ReasonCode.REPLACED))
+    return _end(
+        s, AttemptState.LOST, end, Reason.of(code, why=why), failure,
+        attempt_reason=Reason.of(ReasonCode.NODE_LOST, why=why),
+        lost_nodes=tuple(host.node_id for host in s.lost),
+    )  # fmt: skip
+
+
+def _end_with_agents(s: Situation) -> EndAttempt:
+    why = s.why_agents_stopped
+    end, reason = JobState.RECOVERING, Reason.of(ReasonCode.RESCHEDULED, failure=why)
+    if s.job.state is JobState.PAUSING:
+        end, reason = JobState.PAUSED, Reason.of(ReasonCode.PAUSED_WITH_AGENT, why=why)
+    if s.goal_of_stopped_agents == "pause":
+        saved = Reason.of(ReasonCode.SAVED_WITH_AGENT, why=why)
+        return _end(s, AttemptState.PAUSED, end, reason, attempt_reason=saved)
+    failure = Failure(message=why, cause=Cause.PREEMPTED, step=s.job.step or None)
+    return _end(s, AttemptState.FAILED, end, reason, failure)
+
+
+def _end_moved(s: Situation) -> EndAttempt:
+    why = Reason.stored(s.attempt.reason_code, s.attempt.reason)
+    moved = Failure(message=why.text, cause=Cause.PREEMPTED, step=s.job.step or None)
+    return _end(s, AttemptState.PAUSED, JobState.RECOVERING, why, moved)
+
+
+def _fail(s: Situation, job_end: JobState, code: ReasonCode, **params: Any) -> EndAttempt:
+    """End an attempt with its failure.
+
+    Args:
+        params: of the job's reason, beside the failure.
+    """
+    assert s.failure is not None
+    reason = Reason.of(code, failure=s.describe(s.failure), **params)
+    after = s.after if job_end is not JobState.PAUSED else None
+    return _end(s, AttemptState.FAILED, job_end, reason, s.failure, after=after)
+
+
+def _fail_while_pausing(s: Situation) -> EndAttempt:
+    how = "resumes from its last checkpoint" if s.attempt.saves else "starts again once resumed"
+    return _fail(s, JobState.PAUSED, ReasonCode.FAILED_WHILE_PAUSING, how=how)
+
+
+def _fail_repeatedly(s: Situation) -> EndAttempt:
+    step = "a new step" if s.after.step else "its first step"
+    return _fail(s, JobState.FAILED, ReasonCode.FAILED_REPEATEDLY, step=step)
+
+
+def _fail_without_restarts(s: Situation) -> EndAttempt:
+    most = s.job.max_restarts
+    limit = f"max_restarts is {most}{', each without a new step' if most > 1 else ''}"
+    return _fail(s, JobState.FAILED, ReasonCode.RESTARTS_EXHAUSTED, limit=limit)
+
+
+AT_ANY_TIME = (
+    Rule(
+        "replace ranks",
+        "ranks failed [in place](elastic.md), or their node is lost or drained, and a rank that "
+        "has the state stays",
+        "continues in place, at the largest possible size",
+        lambda s: s.regrouping,
+        lambda s: s.regrouping,
+    ),
+    Rule(
+        "stop after a failed rank",
+        "a rank failed in place, and the attempt cannot continue without it",
+        "its other ranks stop",
+        lambda s: s.losses.ranks and not s.told_to_stop,
+        _stop_after_failed_rank,
+    ),
+    Rule(
+        "resize",
+        "a user resized the job, and there are devices for a new size",
+        "continues in place with the new size, or saves and is placed again",
+        lambda s: s.resizing,
+        lambda s: s.resizing,
+    ),
+    Rule(
+        "grow",
+        "an elastic job has had its size for a while, and no waiting job could use free devices",
+        "continues in place with more ranks, or saves and is placed again",
+        lambda s: s.growing,
+        lambda s: s.growing,
+    ),
+    Rule(
+        "end isolated ranks",
+        "a node is lost, and ranks run on others (under `on_isolation: stop`)",
+        "these stop before the attempt is replaced",
+        lambda s: s.others_end_first and not s.told_to_stop,
+        lambda s: _stop(s, ReasonCode.ISOLATED_RANKS_END, node=s.lost[0].node_name),
+    ),
+    Rule(
+        "await isolated ranks",
+        "isolated ranks may still run (under `on_isolation: stop`)",
+        "waits until they have ended",
+        lambda s: s.others_end_first or s.may_run_unseen,
+        lambda s: None,
+    ),
+    Rule(
+        "give up lost ranks",
+        "a node with unfinished ranks is lost or was removed",
+        "ends as lost; the job is placed again, or paused or cancelled if a user asked for it",
+        lambda s: s.lost,
+        _end_lost,
+    ),
+)
+WHILE_RANKS_RUN = (
+    Rule(
+        "stop after a failure",
+        "a host reported a failure",
+        "the other hosts stop",
+        lambda s: s.failure and not s.told_to_stop,
+        _stop_after_failure,
+    ),
+    Rule(
+        "follow a stopped agent",
+        "an agent was stopped, or its ranks ended in isolation",
+        "the other hosts pause if its ranks saved, otherwise they stop",
+        lambda s: (
+            s.stopped_agents and not s.told_to_stop and s.goal_of_stopped_agents != s.attempt.goal
+        ),
+        _follow_agents,
+    ),
+    Rule(
+        "stop after an early pause",
+        "a host paused before the ranks of all hosts had joined",
+        "the other hosts, which wait for it, stop",
+        lambda s: s.paused_before_joining and not s.told_to_stop,
+        lambda s: _stop(s, ReasonCode.PEERS_NEVER_MET, outcome="was to pause"),
+    ),
+    Rule(
+        "stop after an early end",
+        "a host completed before the ranks of all hosts had joined",
+        "the other hosts, which wait for it, stop",
+        lambda s: s.completed_before and not s.told_to_stop,
+        lambda s: _stop(s, ReasonCode.PEERS_NEVER_MET, outcome="was completed"),
+    ),
+    Rule(
+        "stop a hang",
+        "no host's ranks take a step any more",
+        "all ranks stop; the failure names the rank that is behind",
+        lambda s: s.hang and not s.told_to_stop,
+        lambda s: _stop(s, ReasonCode.HANG, s.hang),
+    ),
+    Rule(
+        "stop a late start",
+        "training did not begin within the limit for a start",
+        "all ranks stop; the failure names those that are missing",
+        lambda s: s.late_start and s.attempt.goal == "run",
+        lambda s: _stop(s, ReasonCode.START_TIMEOUT, s.late_start),
+    ),
+    Rule(
+        "leave a drained node",
+        "a node is drained or removed, and the attempt has taken a step",
+        "saves and is placed again; a script without the SDK gets SIGTERM",
+        lambda s: s.drained and s.attempt.stepped and s.attempt.goal == "run" and s.job.is_wanted,
+        _leave_drained,
+    ),
+    Rule(
+        "keep the plan",
+        "it is starting, and its first host has planned the strategy",
+        "all hosts start with this plan",
+        lambda s: s.plan and s.attempt.state is AttemptState.STARTING,
+        _keep_plan,
+    ),
+    Rule(
+        "run",
+        "it is starting, and all hosts run their ranks",
+        "attempt and job are running",
+        lambda s: s.starts and not s.not_running,
+        _mark_running,
+    ),
+)
+ONCE_ALL_ENDED = (
+    Rule(
+        "have run",
+        "it is still starting, and nothing failed",
+        "attempt and job are running; the next pass ends them",
+        lambda s: s.starts and s.attempt.goal == "run",
+        _mark_running,
+    ),
+    Rule(
+        "await uploads",
+        "an agent still uploads what its ranks saved (a failed attempt waits only for a while)",
+        "waits, and says for which nodes",
+        lambda s: s.uploading,
+        _explain_uploads,
+    ),
+    Rule(
+        "cancel",
+        "a user cancels the job",
+        "attempt and job are cancelled",
+        lambda s: s.job.state is JobState.CANCELLING,
+        lambda s: _end(
+            s, AttemptState.CANCELLED, JobState.CANCELLED, Reason.of(ReasonCode.CANCELLED)
+        ),
+    ),
+    Rule(
+        "complete",
+        "all hosts completed, or one did before the others had joined",
+        "attempt and job are completed",
+        lambda s: s.completed or (s.completed_before and not s.failure),
+        lambda s: _end(
+            s, AttemptState.COMPLETED, JobState.COMPLETED, Reason.of(ReasonCode.COMPLETED)
+        ),
+    ),
+    Rule(
+        "end with an agent",
+        "an agent was stopped, or its ranks ended in isolation",
+        "the job is placed again (no restart is counted), or paused if a user asked for it",
+        lambda s: s.stopped_agents,
+        _end_with_agents,
+    ),
+    Rule(
+        "fail while pausing",
+        "a user pauses the job, and the attempt failed",
+        "the attempt fails, the job is paused",
+        lambda s: s.job.state is JobState.PAUSING and s.failure,
+        _fail_while_pausing,
+    ),
+    Rule(
+        "pause",
+        "a user pauses the job",
+        "attempt and job are paused",
+        lambda s: s.job.state is JobState.PAUSING,
+        lambda s: _end(s, AttemptState.PAUSED, JobState.PAUSED, Reason.of(ReasonCode.PAUSED)),
+    ),
+    Rule(
+        "move",
+        "it was told to end: to leave a node, to make room, to change its size",
+        "the job is placed again (no restart is counted)",
+        lambda s: s.failure is None,
+        _end_moved,
+    ),
+    Rule(
+        "reschedule",
+        "a node is to blame for the failure",
+        "the job is placed again (no restart is counted)",
+        lambda s: s.after.goes_on and s.after.is_free,
+        lambda s: _fail(s, JobState.RECOVERING, ReasonCode.RESCHEDULED),
+    ),
+    Rule(
+        "restart",
+        "another attempt is worth it (see the causes)",
+        "the job restarts from its newest checkpoint",
+        lambda s: s.after.goes_on,
+        lambda s: _fail(
+            s,
+            JobState.RECOVERING,
+            ReasonCode.RESTARTING,
+            restarts=s.after.restarts,
+            max_restarts=s.job.max_restarts,
+        ),
+    ),
+    Rule(
+        "fail",
+        "the failure is final",
+        "attempt and job fail",
+        lambda s: s.failure and s.failure.final,
+        lambda s: _fail(s, JobState.FAILED, ReasonCode.FAILED),
+    ),
+    Rule(
+        "fail repeatedly",
+        "the same failure occurred twice without a new step",
+        "attempt and job fail",
+        lambda s: s.after.repeated,
+        _fail_repeatedly,
+    ),
+    Rule(
+        "run out of restarts",
+        "the restart budget is used up",
+        "attempt and job fail",
+        lambda s: True,
+        _fail_without_restarts,
+    ),
+)
+
+
+def decide_attempt(situation: Situation) -> Decision | None:
+    """What an active attempt asks for; None: nothing."""
+    later = WHILE_RANKS_RUN if situation.unfinished else ONCE_ALL_ENDED
+    rules: tuple[Rule, ...] = (*AT_ANY_TIME, *later)
+    for rule in rules:
+        if rule.holds(situation):
+            return rule.decide(situation)
+    return None

@@ -1,0 +1,113 @@
+"""Applying a start: devices are granted, and a job's next attempt begins, in one transaction."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.checkpoints.lineage import checkpoint_plan
+from trainhall.cluster.errors import ConflictError
+from trainhall.cluster.jobs import auto_plans
+from trainhall.cluster.lifecycle.generations import regroups_in_place
+from trainhall.cluster.lifecycle.jobs import columns_of_reason, create_attempt, lock_job, move_job
+from trainhall.cluster.lifecycle.nodes import hold_ready
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.states import AttemptState, JobState
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.reconcile.decisions import StartAttempt
+from trainhall.cluster.scheduling.placement import DeviceKey, allocation_of, devices_of
+from trainhall.db.documents import GenerationRecord
+from trainhall.db.events import record_event
+from trainhall.db.models import Attempt, Grant, Job
+
+
+async def start_attempt(
+    session: AsyncSession, decision: StartAttempt, now: datetime, options: ClusterOptions
+) -> Attempt:
+    """Grant the devices of a placement and begin the job's next attempt on them.
+
+    Raises:
+        ConflictError: the job moved on, was resized, or a node may get no work any more.
+        IntegrityError: a device was taken meanwhile.
+    """
+    entry, facts = decision.entry, decision.entry.job
+    assert entry.placed is not None
+    await lock_job(session, facts.id)
+    job = await session.get(Job, facts.id)
+    if job is None or not await hold_ready(session, [node.node_id for node in entry.placed]):
+        raise ConflictError
+    allocation = allocation_of(entry.placed, entry.needs.device)
+    size = allocation.world_size
+    if size not in (job.sizes or [job.world_size]):
+        raise ConflictError
+    reason, number, device = decision.reason, facts.attempt + 1, entry.needs.device
+    is_auto = auto_plans.is_auto(job)
+    planning = is_auto and not auto_plans.keeps_plan(job, size, device)
+    if planning:
+        host = entry.placed[0].node_name
+        reason = Reason.of(ReasonCode.PLANNING_STRATEGY, node=host, placed=reason)
+    plan, notes = await checkpoint_plan(session, job, options.resume_candidates)
+    changes = {
+        "attempt": number,
+        "generation": 1,
+        "world_size": size,
+        "started_at": job.started_at or now,
+        "restore_checkpoint_id": None,
+        **({"plan": None, "measured_on": None} if planning else {}),
+    }
+    if not await move_job(
+        session, job.id, facts.state, JobState.STARTING,
+        reason=reason, now=now, attempt=facts.attempt, changes=changes,
+    ):  # fmt: skip
+        raise ConflictError
+    if is_auto and not planning and (chosen := auto_plans.plan_of(job)):
+        notes.append(f"keeps its plan: {chosen.summary}")
+    begun = columns_of_reason(decision.reason)
+    attempt = Attempt(
+        job_id=job.id,
+        number=number,
+        generation=1,
+        **begun,
+        goal="run",
+        revoked=False,
+        world_size=size,
+        allocation=allocation,
+        in_place=regroups_in_place(job.spec),
+        # It is kept for the attempt's life, whatever the coordinator is told later.
+        isolation_seconds=(
+            options.lost_after_seconds
+            if job.spec["recovery"].get("on_isolation") == "stop"
+            else None
+        ),
+        generations=(
+            GenerationRecord(
+                1, now, begun["reason"], size, allocation, reason_code=begun["reason_code"]
+            ),
+        ),
+        planning=planning,
+        checkpoint_plan=plan,
+        node_outcomes={},
+        started_at=now,
+    )
+    await create_attempt(session, attempt)
+    session.add_all(grants_of(attempt, devices_of(entry.placed)))
+    await session.flush()
+    start = f"starts from {plan.resume[0]}" if plan.resume else "starts from the beginning"
+    await record_event(
+        session,
+        job.id,
+        time=now,
+        kind="attempt",
+        code="attempt_started",
+        reason="; ".join([f"attempt {number} {start}", *notes]),
+        attempt=number,
+        data={"state": AttemptState.STARTING.value, "allocation": allocation.as_json()},
+    )
+    return attempt
+
+
+def grants_of(attempt: Attempt, devices: Iterable[DeviceKey]) -> Iterator[Grant]:
+    for node_id, index in devices:
+        yield Grant(
+            node_id=node_id, device_index=index, job_id=attempt.job_id, attempt=attempt.number
+        )
