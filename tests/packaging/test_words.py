@@ -53,16 +53,36 @@ TEST_BANNED = re.compile(
 )
 
 
+# Comments, strings and template strings of TypeScript; a single quote may be an apostrophe in JSX.
+_NO_CODE = re.compile(
+    r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`""", re.S
+)
+_GENERATED = "dashboard/src/client/"
+
+
 @pytest.mark.processes
-def test_identifiers_use_the_words_of_the_field() -> None:
+def test_names_use_the_words_of_the_field() -> None:
     found = {}
-    for path in _python():
-        file = str(path.relative_to(ROOT))
-        names = {name for name in _identifiers(path) if _WORD.search(_snake(name))}
-        names -= ALLOWED.get(file, set())
-        if names:
-            found[file] = sorted(names)
+    for path in tracked():
+        if not path.is_file():
+            continue
+        file = path.relative_to(ROOT).as_posix()
+        names = {path.name.partition(".")[0]} | _identifiers(path, file)
+        banned = {name for name in names if _WORD.search(_snake(name))} - ALLOWED.get(file, set())
+        if banned:
+            found[file] = sorted(banned)
     assert not found, f"see `BANNED` for what to write instead: {found}"
+
+
+@pytest.mark.parametrize("code", ["const wasToldLast = 1;", "class TrustedFrom {}", "f(setAside)"])
+def test_words_of_typescript_identifiers_are_split(code: str) -> None:
+    assert any(_WORD.search(_snake(name)) for name in _typescript_identifiers(code))
+
+
+def test_prose_in_typescript_is_no_identifier() -> None:
+    code = """f("told", 'anew', `heard`); // owed\n/* pulse */ const a = <p>the job's</p>;"""
+    assert _typescript_identifiers(code) >= {"f", "a", "job"}
+    assert not any(_WORD.search(_snake(name)) for name in _typescript_identifiers(code))
 
 
 @pytest.mark.processes
@@ -70,7 +90,7 @@ def test_test_names_are_short_and_plain() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in _python()
-        for name in _identifiers(path)
+        for name in _python_identifiers(path)
         if name.startswith("test_")
         and (name.count("_") > TEST_WORDS or TEST_BANNED.search(name))
         and "tests" in path.parts
@@ -103,7 +123,17 @@ def _docstrings(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, text
 
 
-def _identifiers(path: Path) -> set[str]:
+def _identifiers(path: Path, file: str) -> set[str]:
+    if path.suffix in (".ts", ".tsx", ".mjs") and not file.startswith(_GENERATED):
+        return _typescript_identifiers(path.read_text(encoding="utf-8"))
+    return _python_identifiers(path) if path.suffix == ".py" else set()
+
+
+def _typescript_identifiers(code: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_$][\w$]*", _NO_CODE.sub(" ", code)))
+
+
+def _python_identifiers(path: Path) -> set[str]:
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:
@@ -117,4 +147,4 @@ def _identifiers(path: Path) -> set[str]:
 
 
 def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()

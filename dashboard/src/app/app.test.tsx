@@ -261,7 +261,7 @@ describe("the jobs", () => {
     expect(screen.getByRole("button", { name: /Paused/ })).toHaveAttribute("aria-pressed", "true");
   });
 
-  it("are all told where the address names a filter that there is not", async () => {
+  it("are all shown for an unknown filter in the URL", async () => {
     await open("/jobs?show=everything", { "GET /training/jobs": list(job(), paused) });
     expect(await screen.findByText("tiny")).toBeVisible();
     expect(router.state.location.search).toEqual({});
@@ -302,7 +302,7 @@ describe("the nodes", () => {
 });
 
 describe("a new job", () => {
-  it("is checked, and a complaint is told with its line", async () => {
+  it("is checked, and an error is shown with its line", async () => {
     const asked = await open("/new", {
       "POST /training/jobs": problem(422, "The job spec is not valid", "one thing is wrong", [
         { field: "training.steps", message: "must be at least 1", value: "0" },
@@ -311,9 +311,9 @@ describe("a new job", () => {
     await userEvent.click(await screen.findByRole("button", { name: "Check" }));
     const alert = await screen.findByRole("alert");
     expect(alert).toHaveTextContent("The job spec is not valid");
-    const told = within(alert).getByRole("button");
-    expect(told).toHaveTextContent("line 7");
-    expect(told).toHaveTextContent("training.steps must be at least 1");
+    const located = within(alert).getByRole("button");
+    expect(located).toHaveTextContent("line 7");
+    expect(located).toHaveTextContent("training.steps must be at least 1");
     const request = asked.find(({ method }) => method === "POST");
     expect(new URL(request?.url ?? "").searchParams.get("dry_run")).toBe("true");
     expect(request?.headers.get("Content-Type")).toBe("application/yaml");
@@ -350,13 +350,13 @@ describe("a new job", () => {
 });
 
 describe("mock mode", () => {
-  it("is told on every page", async () => {
+  it("is shown on every page", async () => {
     const health = { status: "ok", version: "0", simulated: true };
     await open("/nodes", { "GET /healthz": health, "GET /cluster/nodes": list() });
     expect(await screen.findByText("simulated")).toBeVisible();
   });
 
-  it("is not told of a real cluster", async () => {
+  it("is not shown for a real cluster", async () => {
     const health = { status: "ok", version: "0", simulated: false };
     await open("/nodes", { "GET /healthz": health, "GET /cluster/nodes": list() });
     expect(await screen.findByText("No nodes yet")).toBeVisible();
@@ -365,7 +365,7 @@ describe("mock mode", () => {
 });
 
 describe("what fails", () => {
-  it("is told with its detail and can be tried again", async () => {
+  it("is shown with its detail and can be tried again", async () => {
     let down = true;
     await open("/nodes", {
       "GET /cluster/nodes": () =>

@@ -4,7 +4,7 @@ import { mayReload } from "./reload";
 
 afterEach(() => sessionStorage.clear());
 
-it("lets a page load itself anew once, not again and again", () => {
+it("lets a page reload itself once, not in a loop", () => {
   expect(mayReload(1_000_000)).toBe(true);
   expect(mayReload(1_005_000)).toBe(false);
   expect(mayReload(1_040_000)).toBe(true);

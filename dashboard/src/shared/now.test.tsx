@@ -6,7 +6,7 @@ import { Ago } from "./ui/time";
 
 afterEach(() => vi.useRealTimers());
 
-it("draws a time anew when its text changes, not every second", async () => {
+it("renders a time when its text changes, not every second", async () => {
   vi.useFakeTimers({ now: Date.parse("2026-01-01T01:00:00Z") });
   const drawn = vi.fn();
   render(

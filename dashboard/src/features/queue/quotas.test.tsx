@@ -10,7 +10,7 @@ const NOBODY = { project: null, user: null };
 const section = (answer: unknown) => shown(<QuotaSection />, { "GET /cluster/quotas": answer });
 
 describe("quotas", () => {
-  it("are told with what is held of each, from every page", async () => {
+  it("are shown with the devices in use of each, from every page", async () => {
     section((request: Request) =>
       new URL(request.url).searchParams.has("cursor")
         ? { items: [BOB], next_cursor: null, others: NOBODY }
