@@ -132,9 +132,13 @@ def test_curve_survives_reload_and_coordinator_restart(page: Page, cluster: Clus
         page.get_by_role("status").filter(has_text=re.compile("reconnecting|stale"))
     ).to_be_visible()
     expect(page.get_by_role("status").filter(has_text="stale")).to_be_visible(timeout=SLOW)
+    pause = page.get_by_role("button", name="Pause", exact=True)
+    expect(pause).to_have_accessible_description(re.compile("unreachable"), timeout=SLOW)
+    expect(pause).to_be_disabled()
     shown = step(page)
     cluster.start_coordinator()
     expect(live(page)).to_be_visible(timeout=SLOW)
+    expect(pause).to_be_enabled(timeout=SLOW)
     wait_for_step(page, shown + 30)
 
     points = curve(page, "Loss", "loss")

@@ -3,6 +3,7 @@ import { createMemoryHistory } from "@tanstack/react-router";
 import { cleanup, render, screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { moment } from "@/shared/format";
 import { fakeApi, job, json, problem } from "../test/fake-api";
 import { App } from "./app";
 import { router } from "./router";
@@ -70,13 +71,12 @@ describe("the queue", () => {
     expect(screen.getByText("3f2a9c51d07b", { selector: "a" })).toBeVisible();
   });
 
-  it("tells times by the clock of the reasons, wherever it is read", async () => {
+  it("shows the times of reasons and of expected starts alike, in local time", async () => {
     vi.useFakeTimers({ now: new Date("2026-01-01T12:00:00Z"), toFake: ["Date"] });
-    const today = { ...entry, earliest_start: "2026-01-01T14:20:31Z" };
-    const later = { ...entry, job_id: "5e60b7d2f913", earliest_start: "2026-01-03T00:05:00Z" };
-    await open("/queue", { "GET /cluster/queue": waiting(2, today, later) });
-    expect(await screen.findByText("14:20 UTC")).toBeVisible();
-    expect(screen.getByText("00:05 UTC on Jan 03")).toBeVisible();
+    const start = { earliest_start: "2026-01-03T00:05:00Z" };
+    const reason = "“tune” (3f2a9c51d07b) ends by 00:05 UTC on Jan 03";
+    await open("/queue", { "GET /cluster/queue": waiting(1, { ...entry, ...start, reason }) });
+    expect(await screen.findAllByText(moment(start.earliest_start))).toHaveLength(2);
   });
 
   it("shows which job can never start, and names the jobs of a reason", async () => {
@@ -281,9 +281,7 @@ describe("the jobs", () => {
     expect(sent("DELETE")).toBe(0);
     await userEvent.click(screen.getByRole("button", { name: "Cancel digits" }));
     await userEvent.click(await screen.findByRole("button", { name: "Cancel job" }));
-    expect(
-      await screen.findByText("The job could not be cancelled: The state forbids it"),
-    ).toBeVisible();
+    expect(await screen.findByText("Could not cancel the job: The state forbids it")).toBeVisible();
     expect(screen.getByText("it has ended")).toBeVisible();
   });
 });

@@ -23,7 +23,8 @@ describe("format", () => {
   });
 
   it("writes durations for people", () => {
-    expect([0.000_045, 0.0312, 4.26, 42, 200, 7500, 273_600].map(duration)).toEqual([
+    expect([0, 0.000_045, 0.0312, 4.26, 42, 200, 7500, 273_600].map(duration)).toEqual([
+      "0 s",
       "45 µs",
       "31.2 ms",
       "4.3 s",

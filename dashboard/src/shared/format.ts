@@ -1,4 +1,4 @@
-/** Numbers and times for people. All are pure; a value that is not there reads "–". */
+/** Numbers and times as text; a missing value reads "–". */
 
 export const NOTHING = "–";
 
@@ -69,6 +69,7 @@ export function percent(value: number | null | undefined): string {
 /** Seconds as one or two units: "0.31 s", "42 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return NOTHING;
+  if (seconds === 0) return "0 s";
   if (seconds < 1e-3) return `${Math.round(seconds * 1e6)} µs`;
   if (seconds < 1) return `${significant(seconds * 1e3, 3)} ms`;
   if (seconds < 10) return `${significant(seconds, 2)} s`;
@@ -81,13 +82,21 @@ export function duration(seconds: number | null | undefined): string {
   return joined(Math.floor(hours / 24), "d", hours % 24, "h");
 }
 
-/** The largest unit alone: "8 s", "4 min", "3 h", "12 d". */
+/** The largest unit alone, for how long ago something was: "8 s", "4 min", "3 h", "12 d". */
 export function age(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return `${Math.floor(whole / 60)} min`;
   if (whole < 86400) return `${Math.floor(whole / 3600)} h`;
   return `${Math.floor(whole / 86400)} d`;
+}
+
+/** A moment in local time: "4:25:54 PM" today, "Nov 23, 2026, 4:25:54 PM" on another day. */
+export function moment(value: string | number): string {
+  const when = new Date(value);
+  const today = when.toDateString() === new Date().toDateString();
+  if (today) return when.toLocaleTimeString();
+  return when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
 export function watts(value: number | null | undefined): string {

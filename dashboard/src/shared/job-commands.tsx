@@ -1,4 +1,4 @@
-import { ActionIcon, Button, Group, Tooltip } from "@mantine/core";
+import { Group, Tooltip } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import {
   cancelJobMutation,
@@ -7,13 +7,14 @@ import {
 } from "@/client/@tanstack/react-query.gen";
 import { useJobChange } from "./api/jobs";
 import { isFinished, type Job } from "./api/types";
+import { Command } from "./ui/command";
 import { Confirm } from "./ui/confirm";
 import { AgainIcon, CancelIcon, PauseIcon, PlayIcon } from "./ui/icons";
 import { ButtonLink, IconLink } from "./ui/links";
 
 interface Props {
-  job: Pick<Job, "id" | "name" | "finished_at" | "allowed_commands">;
-  /** Icons alone, for a row of a table. */
+  job: Pick<Job, "id" | "name" | "finished_at" | "allowed_commands" | "refused_commands">;
+  /** Show icons alone, as in a row of a table. */
   compact?: boolean;
 }
 
@@ -50,42 +51,40 @@ function Again({ job, compact }: Required<Props>) {
   );
 }
 
-/** Pause or resume, and cancel. Commands that are not allowed are disabled, so that nothing moves. */
+/** Pause or resume, and cancel. A command that is not possible stays in place, with the reason. */
 function Running({ job, compact }: Required<Props>) {
-  const pause = useMutation({
-    ...pauseJobMutation(),
-    ...useJobChange("The job could not be paused"),
-  });
+  const pause = useMutation({ ...pauseJobMutation(), ...useJobChange("Could not pause the job") });
   const resume = useMutation({
     ...resumeJobMutation(),
-    ...useJobChange("The job could not be resumed"),
+    ...useJobChange("Could not resume the job"),
   });
   const cancel = useMutation({
     ...cancelJobMutation(),
-    ...useJobChange("The job could not be cancelled"),
+    ...useJobChange("Could not cancel the job"),
   });
   const path = { job_id: job.id };
   const busy = pause.isPending || resume.isPending || cancel.isPending;
-  const allowed = new Set(job.allowed_commands);
-  const resumes = allowed.has("resume");
+  const { refused_commands: refused } = job;
+  const nameOf = (verb: string) => (compact ? `${verb} ${job.name}` : undefined);
   return (
     <Group gap={compact ? 4 : "xs"} wrap="nowrap" justify="flex-end">
-      {resumes ? (
+      {job.allowed_commands.includes("resume") ? (
         <Command
           label="Resume"
-          name={job.name}
+          name={nameOf("Resume")}
           icon={<PlayIcon />}
           compact={compact}
-          disabled={busy}
+          busy={busy}
           onClick={() => resume.mutate({ path })}
         />
       ) : (
         <Command
           label="Pause"
-          name={job.name}
+          name={nameOf("Pause")}
           icon={<PauseIcon />}
           compact={compact}
-          disabled={busy || !allowed.has("pause")}
+          busy={busy}
+          refused={refused.pause}
           onClick={() => pause.mutate({ path })}
         />
       )}
@@ -98,56 +97,16 @@ function Running({ job, compact }: Required<Props>) {
         {(ask) => (
           <Command
             label="Cancel"
-            name={job.name}
+            name={nameOf("Cancel")}
             icon={<CancelIcon />}
             compact={compact}
             danger
-            disabled={busy || !allowed.has("cancel")}
+            busy={busy}
+            refused={refused.cancel}
             onClick={ask}
           />
         )}
       </Confirm>
     </Group>
-  );
-}
-
-interface CommandProps {
-  label: string;
-  name: string;
-  icon: React.ReactNode;
-  compact: boolean;
-  danger?: boolean;
-  disabled: boolean;
-  onClick: () => void;
-}
-
-function Command({ label, name, icon, compact, danger, disabled, onClick }: CommandProps) {
-  if (!compact) {
-    return (
-      <Button
-        size="xs"
-        variant="default"
-        leftSection={icon}
-        disabled={disabled}
-        onClick={onClick}
-        {...(danger && !disabled ? { c: "red" } : {})}
-      >
-        {label}
-      </Button>
-    );
-  }
-  return (
-    <Tooltip label={label} openDelay={300}>
-      <ActionIcon
-        variant="subtle"
-        color={danger ? "red" : "gray"}
-        size="md"
-        aria-label={`${label} ${name}`}
-        disabled={disabled}
-        onClick={onClick}
-      >
-        {icon}
-      </ActionIcon>
-    </Tooltip>
   );
 }

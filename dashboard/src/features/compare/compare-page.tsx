@@ -1,4 +1,4 @@
-import { ActionIcon, Group, Select, Skeleton, Stack, Title, Tooltip } from "@mantine/core";
+import { Group, Select, Skeleton, Stack, Title } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
@@ -9,6 +9,7 @@ import { ApiError } from "@/shared/api/problem";
 import type { Job } from "@/shared/api/types";
 import { Chart } from "@/shared/curves/chart/chart";
 import { look } from "@/shared/curves/chart/palette";
+import { Swatch } from "@/shared/curves/chart/swatch";
 import { CurveControls } from "@/shared/curves/controls/controls";
 import controls from "@/shared/curves/controls/controls.module.css";
 import { type CurveView, rangeOf } from "@/shared/curves/controls/view";
@@ -18,6 +19,7 @@ import { JobLive, originOf } from "@/shared/live/job-live";
 import { spansMagnitudes } from "@/shared/live/metric-names";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
+import { IconButton } from "@/shared/ui/icon-button";
 import { CancelIcon } from "@/shared/ui/icons";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
@@ -73,7 +75,7 @@ export default function ComparePage() {
           />
         ))}
         {missing.map((id) => (
-          <li key={id} className={classes.job}>
+          <li key={id} className={`app-card ${classes.job}`}>
             <span>Job {id} not found</span>
             <Remove name={id} onRemove={() => put(removed(slots, id))} />
           </li>
@@ -137,9 +139,7 @@ function Plots({ jobs, slots, view, onView }: PlotsProps) {
         {panels.map((panel) => (
           <Chart
             key={panel.name}
-            title={panel.title}
-            curves={panel.curves}
-            format={panel.format}
+            {...panel}
             logarithmic={log && spansMagnitudes(panel.name)}
             axis={x}
             smoothing={dragged ?? smooth}
@@ -216,21 +216,10 @@ function useLives(ids: string, range: Range | null, axis: Axis): Map<string, Job
 }
 
 function JobKey({ job, slot, onRemove }: { job: Job; slot: number; onRemove: () => void }) {
-  const { color, dash } = look(slot);
   const main = job.main_metric;
   return (
-    <li className={classes.job}>
-      <svg width="22" height="6" aria-hidden="true">
-        <line
-          x1="0"
-          x2="22"
-          y1="3"
-          y2="3"
-          stroke={color}
-          strokeWidth="4"
-          strokeDasharray={dash?.map((length) => length * 0.75).join(" ")}
-        />
-      </svg>
+    <li className={`app-card ${classes.job}`}>
+      <Swatch look={look(slot)} width={22} strokeWidth={4} />
       <AnchorLink
         to="/jobs/$jobId"
         params={{ jobId: job.id }}
@@ -251,17 +240,9 @@ function JobKey({ job, slot, onRemove }: { job: Job; slot: number; onRemove: () 
 
 function Remove({ name, onRemove }: { name: string; onRemove: () => void }) {
   return (
-    <Tooltip label="Remove">
-      <ActionIcon
-        variant="subtle"
-        color="gray"
-        size="sm"
-        aria-label={`Remove ${name}`}
-        onClick={onRemove}
-      >
-        <CancelIcon />
-      </ActionIcon>
-    </Tooltip>
+    <IconButton label="Remove" name={`Remove ${name}`} size="sm" onClick={onRemove}>
+      <CancelIcon />
+    </IconButton>
   );
 }
 

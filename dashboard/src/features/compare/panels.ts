@@ -1,8 +1,7 @@
 import { look } from "@/shared/curves/chart/palette";
 import { type Curve, hasPoints } from "@/shared/curves/data/curve";
 import type { CurveStore } from "@/shared/curves/data/store";
-import { duration, metric, si } from "@/shared/format";
-import { isKnown } from "@/shared/live/metric-names";
+import { formatOf, isKnown, labelOf } from "@/shared/live/metric-names";
 
 /** A compared job: its points, and the slot that decides its colour. */
 export interface Compared {
@@ -21,29 +20,31 @@ export interface Panel {
   name: string;
   curves: Curve[];
   format: (value: number | null) => string;
+  /** Values are bytes. */
+  binary: boolean;
 }
 
-const ORDER: [name: string, title: string, format?: Panel["format"]][] = [
-  ["loss", "Loss"],
-  ["eval_loss", "Validation loss"],
-  ["accuracy", "Accuracy"],
-  ["eval_accuracy", "Validation accuracy"],
-  ["samples_per_second", "Samples per second", si],
-  ["step_seconds", "Step time", duration],
-  ["learning_rate", "Learning rate"],
-  ["gradient_norm", "Gradient norm"],
+const ORDER = [
+  "loss",
+  "eval_loss",
+  "accuracy",
+  "eval_accuracy",
+  "samples_per_second",
+  "step_seconds",
+  "learning_rate",
+  "gradient_norm",
 ];
 
 /** One chart per metric, main metrics first, with a curve of every job that reports it. */
 export function panelsOf(jobs: readonly Compared[]): Panel[] {
   const mainMetrics = new Set(jobs.map(({ mainMetric }) => mainMetric));
   const custom = new Set(jobs.flatMap(({ all }) => all.names().filter((name) => !isKnown(name))));
-  const names = [...ORDER, ...[...custom].sort().map((name): [string, string] => [name, name])];
-  return names
-    .map(([name, title, format]) => ({
+  return [...ORDER, ...[...custom].sort()]
+    .map((name) => ({
       name,
-      title,
-      format: format ?? metric,
+      title: labelOf(name),
+      format: formatOf(name),
+      binary: name.endsWith("_bytes"),
       curves: jobs
         .map((job) => ({ job, curve: curveOf(job, name) }))
         .filter(({ job, curve }) => hasPoints({ ...curve, store: job.all }))

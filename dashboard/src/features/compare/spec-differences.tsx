@@ -1,8 +1,16 @@
 import { Text } from "@mantine/core";
 import type { Job } from "@/shared/api/types";
 import { NOTHING } from "@/shared/format";
+import { type Column, Table } from "@/shared/ui/table";
 import classes from "./compare-page.module.css";
-import { specDifferences } from "./spec-diff";
+import { type Difference, specDifferences } from "./spec-diff";
+
+const KEY: Column<Difference> = {
+  id: "key",
+  header: "Spec key",
+  rowHeader: true,
+  cell: ({ key }) => <code>{key}</code>,
+};
 
 /** A table of the spec keys in which jobs differ; nothing for a single job. */
 export function SpecDifferences({ jobs }: { jobs: Job[] }) {
@@ -16,37 +24,26 @@ export function SpecDifferences({ jobs }: { jobs: Job[] }) {
     );
   }
   return (
-    <div className="app-card">
-      <table className={`app-table ${classes.diff}`} aria-label="Spec differences">
-        <thead>
-          <tr>
-            <th scope="col">Spec key</th>
-            {jobs.map((job) => (
-              <th key={job.id} scope="col">
-                {job.name}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {differences.map(({ key, values }) => (
-            <tr key={key}>
-              <td>
-                <code>{key}</code>
-              </td>
-              {values.map((value, i) => (
-                <td key={jobs[i]?.id}>
-                  {value ?? (
-                    <Text span c="dimmed">
-                      {NOTHING}
-                    </Text>
-                  )}
-                </td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      label="Spec differences"
+      columns={[KEY, ...jobs.map((job, i) => columnOf(job, i))]}
+      rows={differences}
+      rowKey={({ key }) => key}
+      className={classes.diff}
+      cards
+    />
   );
+}
+
+function columnOf(job: Job, i: number): Column<Difference> {
+  return {
+    id: job.id,
+    header: job.name,
+    cell: ({ values }) =>
+      values[i] ?? (
+        <Text span c="dimmed">
+          {NOTHING}
+        </Text>
+      ),
+  };
 }

@@ -14,7 +14,7 @@ import { useJobLive } from "@/shared/live/use-job-live";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { AnchorLink } from "@/shared/ui/links";
-import { Problem } from "@/shared/ui/problem";
+import { Pending } from "@/shared/ui/problem";
 import classes from "./job-page.module.css";
 import { firstTab, isTab, type Tab, tabsOf } from "./tabs";
 
@@ -39,18 +39,7 @@ export default function JobPage() {
   const live = useJobLive(jobId);
   useTitle(job.data ? `${job.data.name} · ${job.data.state}` : "Job", job.data?.state);
   if (job.error instanceof ApiError && job.error.status === 404) return <UnknownJob id={jobId} />;
-  if (job.data === undefined) {
-    if (job.error) {
-      return (
-        <Problem
-          error={job.error}
-          what="Could not load the job"
-          onRetry={() => void job.refetch()}
-        />
-      );
-    }
-    return <Skeleton height={420} />;
-  }
+  if (job.data === undefined) return <Pending query={job} what="the job" height={420} />;
   if (live === null) return <Skeleton height={420} />;
   return (
     <Stack gap="lg">

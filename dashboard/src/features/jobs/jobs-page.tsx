@@ -1,4 +1,4 @@
-import { Button, Code, Group, Skeleton, Stack, TextInput, Title } from "@mantine/core";
+import { Button, Code, Group, Stack, TextInput, Title } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { getRouteApi } from "@tanstack/react-router";
 import { useCallback, useMemo, useRef, useState } from "react";
@@ -8,7 +8,7 @@ import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { PlusIcon, SearchIcon } from "@/shared/ui/icons";
 import { ButtonLink } from "@/shared/ui/links";
-import { Problem } from "@/shared/ui/problem";
+import { Pending } from "@/shared/ui/problem";
 import { type PageRange, useJobList } from "./api/job-list";
 import { counted, FILTERS, type Filter, matches } from "./filters";
 import classes from "./jobs-page.module.css";
@@ -89,14 +89,7 @@ export default function JobsPage() {
           }}
         />
       </Group>
-      {jobs.error ? (
-        <Problem
-          error={jobs.error}
-          what="The jobs could not be loaded"
-          onRetry={() => void jobs.refetch()}
-        />
-      ) : null}
-      {jobs.isPending && !jobs.error ? <Skeleton height={240} /> : null}
+      <Pending query={jobs} what="the jobs" height={240} />
       {rows.length > 0 ? (
         <JobsTable
           jobs={rows.map(({ job }) => job)}

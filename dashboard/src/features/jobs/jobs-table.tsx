@@ -113,6 +113,7 @@ export function JobsTable({ jobs, selected, onSelect, onScreen }: Props) {
       rowProps={rowProps}
       className={classes.table}
       cards
+      virtual
       onScreen={onScreen}
     />
   );

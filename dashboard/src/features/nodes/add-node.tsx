@@ -62,7 +62,7 @@ export function AddNode() {
                 data-autofocus
               />
               {announce.error ? (
-                <Problem error={announce.error} what="The node could not be added" />
+                <Problem error={announce.error} what="Could not add the node" />
               ) : null}
               <Group justify="flex-end">
                 <Button variant="default" size="xs" onClick={close}>

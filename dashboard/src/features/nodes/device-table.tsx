@@ -63,13 +63,14 @@ export function DeviceTable({ node, devices }: { node: string; devices: Device[]
       rowKey={(device) => device.index}
       className={classes.devices}
       bare
+      cards
     />
   );
 }
 
 function Gone() {
   return (
-    <Tooltip label="Its host does not report it any more. It leaves the list when its job has released it.">
+    <Tooltip label="Its host no longer reports it. It is removed once its job releases it.">
       <Text span size="sm" c="dimmed">
         , gone
       </Text>

@@ -1,7 +1,9 @@
-import { Button, Group, Modal, Stack, Text, TextInput } from "@mantine/core";
+import { Text, TextInput } from "@mantine/core";
 import { useState } from "react";
 import type { ClusterNode } from "@/shared/api/types";
 import { plural } from "@/shared/format";
+import { Command } from "@/shared/ui/command";
+import { Dialog } from "@/shared/ui/dialog";
 import { useSetDrained } from "./api/nodes";
 import { jobsOn } from "./node-sums";
 
@@ -13,15 +15,12 @@ export function DrainButton({ node }: { node: ClusterNode }) {
   const jobs = jobsOn(node.devices).length;
   if (node.drain_reason !== null) {
     return (
-      <Button
-        size="compact-xs"
-        variant="light"
-        loading={change.isPending}
-        aria-label={`Undrain ${node.name}`}
+      <Command
+        label="Undrain"
+        name={`Undrain ${node.name}`}
+        busy={change.isPending}
         onClick={() => change.mutate({ drained: false })}
-      >
-        Undrain
-      </Button>
+      />
     );
   }
   const close = (): void => {
@@ -30,48 +29,36 @@ export function DrainButton({ node }: { node: ClusterNode }) {
   };
   return (
     <>
-      <Button
-        size="compact-xs"
-        variant="subtle"
-        aria-label={`Drain ${node.name}`}
-        // A node that is being removed drains for that.
-        disabled={node.state === "draining"}
+      <Command
+        label="Drain"
+        name={`Drain ${node.name}`}
+        refused={node.state === "draining" ? "It is being removed." : undefined}
         onClick={() => setOpen(true)}
-      >
-        Drain
-      </Button>
-      <Modal opened={open} onClose={close} title={`Drain ${node.name}?`} centered>
-        <form
-          onSubmit={(event) => {
-            event.preventDefault();
+      />
+      {open ? (
+        <Dialog
+          title={`Drain ${node.name}?`}
+          action="Drain node"
+          onClose={close}
+          onSubmit={() => {
             change.mutate({ drained: true, reason });
             close();
           }}
         >
-          <Stack gap="sm">
-            <Text size="sm">
-              It gets no new work until you undrain it.
-              {jobs > 0 ? ` ${plural(jobs, "job")} on it will save and move.` : ""}
-            </Text>
-            <TextInput
-              label="Reason"
-              placeholder="replace the disk"
-              maxLength={500}
-              value={reason}
-              onChange={(event) => setReason(event.currentTarget.value)}
-              data-autofocus
-            />
-            <Group justify="flex-end">
-              <Button variant="default" size="xs" onClick={close}>
-                Go back
-              </Button>
-              <Button type="submit" size="xs">
-                Drain node
-              </Button>
-            </Group>
-          </Stack>
-        </form>
-      </Modal>
+          <Text size="sm">
+            It gets no new work until you undrain it.
+            {jobs > 0 ? ` ${plural(jobs, "job")} on it will save and move.` : ""}
+          </Text>
+          <TextInput
+            label="Reason"
+            placeholder="replace the disk"
+            maxLength={500}
+            value={reason}
+            onChange={(event) => setReason(event.currentTarget.value)}
+            data-autofocus
+          />
+        </Dialog>
+      ) : null}
     </>
   );
 }

@@ -1,9 +1,10 @@
-import { ActionIcon, Button, Group, Skeleton, Stack, Text, Title, Tooltip } from "@mantine/core";
+import { Button, Group, Skeleton, Stack, Text, Title } from "@mantine/core";
 import { lazy, Suspense, useState } from "react";
 import type { ClusterNode } from "@/shared/api/types";
 import { bytes, percent, plural } from "@/shared/format";
+import { Command } from "@/shared/ui/command";
 import { Confirm } from "@/shared/ui/confirm";
-import { OpenIcon, TrashIcon } from "@/shared/ui/icons";
+import { OpenIcon } from "@/shared/ui/icons";
 import { AnchorLink } from "@/shared/ui/links";
 import { Meter } from "@/shared/ui/meter";
 import { StateBadge } from "@/shared/ui/state-badge";
@@ -29,7 +30,7 @@ export function NodeCard({ node, onClose }: Props) {
   const [open, setOpen] = useState(false);
   const busy = node.devices.filter((device) => device.job_id).length;
   return (
-    <section className={classes.card} aria-label={`Node ${node.name}`}>
+    <section className={`app-card ${classes.card}`} aria-label={`Node ${node.name}`}>
       <header className={classes.head}>
         <div className={classes.identity}>
           <Group gap="sm">
@@ -66,26 +67,6 @@ export function NodeCard({ node, onClose }: Props) {
           ) : null}
         </div>
         <HostUse node={node} />
-        <Confirm
-          title={`Remove ${node.name}?`}
-          text={<Consequences node={node} />}
-          action="Remove node"
-          onConfirm={() => remove.mutate({ path: { node_id: node.id } })}
-        >
-          {(ask) => (
-            <Tooltip label="Remove" openDelay={300}>
-              <ActionIcon
-                variant="subtle"
-                color="red"
-                aria-label={`Remove ${node.name}`}
-                disabled={remove.isPending}
-                onClick={ask}
-              >
-                <TrashIcon />
-              </ActionIcon>
-            </Tooltip>
-          )}
-        </Confirm>
       </header>
       {node.devices.length > 0 ? <DeviceTable node={node.name} devices={node.devices} /> : null}
       <Group justify="space-between" className={classes.foot ?? ""}>
@@ -94,9 +75,25 @@ export function NodeCard({ node, onClose }: Props) {
         </Text>
         <Group gap="xs">
           <DrainButton node={node} />
+          <Confirm
+            title={`Remove ${node.name}?`}
+            text={<Consequences node={node} />}
+            action="Remove node"
+            onConfirm={() => remove.mutate({ path: { node_id: node.id } })}
+          >
+            {(ask) => (
+              <Command
+                label="Remove"
+                name={`Remove ${node.name}`}
+                danger
+                busy={remove.isPending}
+                onClick={ask}
+              />
+            )}
+          </Confirm>
           <Button
-            size="compact-xs"
-            variant="subtle"
+            size="xs"
+            variant="default"
             aria-expanded={open}
             aria-label={`History of ${node.name}`}
             onClick={() => setOpen(!open)}

@@ -1,6 +1,5 @@
-import { Skeleton } from "@mantine/core";
 import type { NodeEvent } from "@/shared/api/types";
-import { Problem } from "@/shared/ui/problem";
+import { Pending } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { type Column, Table } from "@/shared/ui/table";
 import { Moment } from "@/shared/ui/time";
@@ -16,8 +15,7 @@ const COLUMNS: Column<NodeEvent>[] = [
 /** The history of a node, the newest first: its states, and what users did to it. */
 export function NodeEvents({ id, name }: { id: string; name: string }) {
   const events = useNodeEvents(id);
-  if (events.error) return <Problem error={events.error} what="The events could not be loaded" />;
-  if (!events.data) return <Skeleton height={60} />;
+  if (!events.data) return <Pending query={events} what="the events" height={60} />;
   const { items } = events.data;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard

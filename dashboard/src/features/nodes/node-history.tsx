@@ -1,4 +1,4 @@
-import { SegmentedControl, Skeleton, Text } from "@mantine/core";
+import { SegmentedControl, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { nodeHistoryOptions } from "@/shared/api/cluster";
@@ -6,7 +6,7 @@ import type { ClusterNode } from "@/shared/api/types";
 import { Chart } from "@/shared/curves/chart/chart";
 import controls from "@/shared/curves/controls/controls.module.css";
 import { devicePanels } from "@/shared/devices/panels";
-import { Problem } from "@/shared/ui/problem";
+import { Pending } from "@/shared/ui/problem";
 import classes from "./nodes.module.css";
 
 const HOURS = ["1", "6", "24", "48"];
@@ -39,10 +39,7 @@ export function NodeHistory({ node }: { node: ClusterNode }) {
         value={hours}
         onChange={setHours}
       />
-      {history.error && !history.data ? (
-        <Problem error={history.error} what="The history could not be loaded" />
-      ) : null}
-      {history.isPending ? <Skeleton height={220} /> : null}
+      <Pending query={history} what="the history" height={220} />
       {history.data && panels.length === 0 ? (
         <Text size="sm" c="dimmed">
           No readings in this time. Devices are sampled every 30 s.

@@ -1,11 +1,11 @@
-import { Code, Group, Skeleton, Stack, Text, TextInput, Title } from "@mantine/core";
+import { Code, Group, Stack, Text, TextInput, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useSummary } from "@/shared/api/cluster";
 import { bytes, percent, watts } from "@/shared/format";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { SearchIcon } from "@/shared/ui/icons";
-import { Problem } from "@/shared/ui/problem";
+import { Pending } from "@/shared/ui/problem";
 import { AddNode } from "./add-node";
 import { useNodes } from "./api/nodes";
 import { isAbout } from "./node-sums";
@@ -59,14 +59,7 @@ export default function NodesPage() {
         </Group>
       </Group>
       <Totals />
-      {nodes.error ? (
-        <Problem
-          error={nodes.error}
-          what="The nodes could not be loaded"
-          onRetry={() => void nodes.refetch()}
-        />
-      ) : null}
-      {nodes.isPending && !nodes.error ? <Skeleton height={220} /> : null}
+      <Pending query={nodes} what="the nodes" height={220} />
       {nodes.data?.length === 0 ? (
         <Empty title="No nodes yet">
           Jobs wait until a node joins. Add one here, or run <Code>trainhall up</Code> to start a
@@ -98,7 +91,7 @@ function Totals() {
   return (
     <dl className={classes.totals}>
       {tiles.map(([label, value]) => (
-        <div key={label} className={classes.tile}>
+        <div key={label} className={`app-card ${classes.tile}`}>
           <Text component="dt" size="xs" c="dimmed">
             {label}
           </Text>

@@ -1,13 +1,13 @@
-import { Button, Code, Group, Skeleton, Stack, Text, Title } from "@mantine/core";
+import { Button, Code, Group, Stack, Text, Title } from "@mantine/core";
 import type { QueueEntry } from "@/shared/api/types";
 import { count, plural } from "@/shared/format";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
-import { Problem } from "@/shared/ui/problem";
+import { Pending } from "@/shared/ui/problem";
 import { type Column, Table } from "@/shared/ui/table";
-import { Ago, UtcTime } from "@/shared/ui/time";
+import { Ago, Moment } from "@/shared/ui/time";
 import { useQueue } from "./api/queue";
 import classes from "./queue-page.module.css";
 import { QuotaSection } from "./quotas";
@@ -31,14 +31,7 @@ export default function QueuePage() {
           </Text>
         ) : null}
       </Group>
-      {queue.error ? (
-        <Problem
-          error={queue.error}
-          what="The queue could not be loaded"
-          onRetry={() => void queue.refetch()}
-        />
-      ) : null}
-      {queue.isPending && !queue.error ? <Skeleton height={160} /> : null}
+      <Pending query={queue} what="the queue" />
       {queue.data && entries.length === 0 ? (
         <Empty title="The queue is empty">
           Every submitted job has started. <Code>trainhall submit --dry-run</Code> shows when a new
@@ -81,7 +74,7 @@ const COLUMNS: Column<QueueEntry>[] = [
     className: classes.job,
     cell: ({ job_id, name, needs, priority }) => (
       <>
-        <AnchorLink to="/jobs/$jobId" params={{ jobId: job_id }}>
+        <AnchorLink to="/jobs/$jobId" params={{ jobId: job_id }} size="sm" fw={600}>
           {name}
         </AnchorLink>
         <Text size="xs" c="dimmed">
@@ -115,6 +108,7 @@ function QueueTable({ entries }: { entries: QueueEntry[] }) {
       rowKey={(entry) => entry.job_id}
       className={classes.table}
       cards
+      virtual
     />
   );
 }
@@ -127,5 +121,5 @@ function ExpectedStart({ entry: { can_start, earliest_start } }: { entry: QueueE
       </Text>
     );
   }
-  return earliest_start ? <UtcTime value={earliest_start} /> : "unknown";
+  return earliest_start ? <Moment value={earliest_start} /> : "unknown";
 }

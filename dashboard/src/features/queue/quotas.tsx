@@ -2,7 +2,7 @@ import { Text, Title } from "@mantine/core";
 import type { Quota } from "@/shared/api/types";
 import { count, plural } from "@/shared/format";
 import { Meter } from "@/shared/ui/meter";
-import { Problem } from "@/shared/ui/problem";
+import { Pending } from "@/shared/ui/problem";
 import { type Column, Table } from "@/shared/ui/table";
 import { type Quotas, useQuotas } from "./api/queue";
 import classes from "./quotas.module.css";
@@ -34,15 +34,7 @@ const COLUMNS: Column<Quota>[] = [
 /** The devices that projects and users hold, and their limits; hidden while there are none. */
 export function QuotaSection() {
   const quotas = useQuotas();
-  if (quotas.error) {
-    return (
-      <Problem
-        error={quotas.error}
-        what="The quotas could not be loaded"
-        onRetry={() => void quotas.refetch()}
-      />
-    );
-  }
+  if (quotas.error) return <Pending query={quotas} what="the quotas" />;
   if (!quotas.data || quotas.data.items.length === 0) return null;
   return (
     <section aria-labelledby="quotas">

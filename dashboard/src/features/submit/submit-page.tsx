@@ -1,4 +1,4 @@
-import { Alert, Button, Group, Kbd, Select, Skeleton, Stack, Text, Title } from "@mantine/core";
+import { Alert, Button, Group, Kbd, Select, Stack, Text, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { useJob } from "@/shared/api/jobs";
@@ -7,7 +7,7 @@ import type { Outlook } from "@/shared/api/types";
 import { specText } from "@/shared/spec-text";
 import { useTitle } from "@/shared/title";
 import { CheckIcon } from "@/shared/ui/icons";
-import { Problem } from "@/shared/ui/problem";
+import { Pending, Problem } from "@/shared/ui/problem";
 import { randomKey, useCheckSpec, useSubmitJob } from "./api/submit-job";
 import { clearDraft, readDraft, writeDraft } from "./draft";
 import { Editor, type EditorHandle } from "./editor";
@@ -29,16 +29,7 @@ export default function SubmitPage() {
 function FromJob({ id }: { id: string }) {
   const job = useJob(id);
   if (job.data) return <SpecForm initial={specText(job.data.spec)} source={job.data.name} />;
-  if (job.error) {
-    return (
-      <Problem
-        error={job.error}
-        what="The job to copy could not be loaded"
-        onRetry={() => void job.refetch()}
-      />
-    );
-  }
-  return <Skeleton height={420} />;
+  return <Pending query={job} what="the job to copy" height={420} />;
 }
 
 function SpecForm({ initial, source }: { initial: string; source?: string }) {
@@ -93,7 +84,7 @@ function SpecForm({ initial, source }: { initial: string; source?: string }) {
           </Title>
           <Text size="sm" c="dimmed">
             {source
-              ? `Starts from the spec of ${source}, with all defaults written out.`
+              ? `Copied from ${source}, with all defaults filled in.`
               : "Describe the job in YAML."}
           </Text>
         </div>
@@ -109,7 +100,7 @@ function SpecForm({ initial, source }: { initial: string; source?: string }) {
           }}
         />
       </Group>
-      <div className={classes.editor} data-wrong={marks.length > 0 || undefined}>
+      <div className={`app-card ${classes.editor}`} data-wrong={marks.length > 0 || undefined}>
         <Editor value={text} onChange={changed} problems={marks} onSubmit={send} handle={editor} />
       </div>
       <div aria-live="polite">
@@ -136,7 +127,7 @@ function SpecForm({ initial, source }: { initial: string; source?: string }) {
             </ul>
           </Alert>
         ) : error ? (
-          <Problem error={error} what="The job was not submitted" onRetry={send} />
+          <Problem error={error} what="Could not submit the job" onRetry={send} />
         ) : check.isSuccess && text === asked ? (
           <Alert color="teal" variant="light" icon={<CheckIcon />} role="status">
             Valid. {outlookText(check.data.outlook)}

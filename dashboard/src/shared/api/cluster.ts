@@ -1,12 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
+import { readSummary } from "@/client";
 import {
   readHealthOptions,
   readNodeHistoryOptions,
   readQueueOptions,
   readSummaryOptions,
 } from "@/client/@tanstack/react-query.gen";
+import { ApiError } from "./problem";
 
 const SUMMARY_MS = 3000;
+const PATIENCE_MS = 10_000;
 const QUEUE_MS = 3000;
 /** The coordinator stores a reading of every device this often. */
 const READING_MS = 30_000;
@@ -22,10 +25,24 @@ export function useHealth() {
 }
 
 export function useSummary() {
-  return useQuery({ ...readSummaryOptions(), refetchInterval: SUMMARY_MS });
+  return useQuery({
+    ...readSummaryOptions(),
+    // A coordinator that is frozen accepts the request and never answers.
+    queryFn: () => readSummary({ signal: AbortSignal.timeout(PATIENCE_MS) }),
+    retry: false,
+    refetchInterval: SUMMARY_MS,
+  });
 }
 
-/** Time span in RFC 3339; `until` null: up to now. */
+/** Why commands are refused while the coordinator does not answer; undefined while it does. */
+export function useUnreachable(): string | undefined {
+  // Reads what the page's header polls.
+  const { error } = useQuery({ ...readSummaryOptions(), enabled: false });
+  const silent = error instanceof ApiError && error.status === 0;
+  return silent ? "The coordinator is unreachable. Try again when it is back." : undefined;
+}
+
+/** A time span in RFC 3339; `until` null: up to now. */
 export interface TimeSpan {
   since: string;
   until: string | null;

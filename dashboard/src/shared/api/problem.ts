@@ -1,9 +1,6 @@
-/** An error in one field of a spec, dotted ("training.steps"). */
-export interface FieldProblem {
-  field: string;
-  message: string;
-  value: string | null;
-}
+import type { FieldProblem } from "@/client";
+
+export type { FieldProblem } from "@/client";
 
 /** Problem details (RFC 9457) as an exception. `status` 0 means that nothing answered. */
 export class ApiError extends Error {

@@ -1,3 +1,5 @@
+import { bytes, duration, metric, si } from "../format";
+
 /** Parts of a step's time, in order. */
 export const STEP_PARTS = [
   "data_seconds",
@@ -73,4 +75,24 @@ const SPEED = new Set<string>([...TIMING, ...BUBBLE, "samples_per_second", "lear
 
 export function isAboutSpeed(name: string): boolean {
   return SPEED.has(name);
+}
+
+const LABELS: Record<string, string> = {
+  eval_loss: "Validation loss",
+  eval_accuracy: "Validation accuracy",
+  step_seconds: "Step time",
+};
+
+/** "bits_per_byte" → "Bits per byte"; a name with another structure stays as it is. */
+export function labelOf(name: string): string {
+  if (!/^[a-z0-9_]+$/.test(name)) return name;
+  const words = name.replaceAll("_", " ");
+  return LABELS[name] ?? words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** The format of a series' values, by the unit in its name. */
+export function formatOf(name: string): (value: number | null) => string {
+  if (name.endsWith("_seconds")) return duration;
+  if (name.endsWith("_bytes")) return bytes;
+  return name.endsWith("_per_second") ? si : metric;
 }

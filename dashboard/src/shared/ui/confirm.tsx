@@ -1,41 +1,40 @@
-import { Button, Group, Modal, Text } from "@mantine/core";
+import { Text } from "@mantine/core";
 import { useState } from "react";
+import { Dialog } from "./dialog";
 
 interface Props {
   title: string;
   text: React.ReactNode;
-  /** The word on the button that does it. */
+  /** The label of the button that confirms. */
   action: string;
   onConfirm: () => void;
-  /** Draws what opens the question. */
+  /** Renders the button that opens the question. */
   children: (ask: () => void) => React.ReactNode;
 }
 
-/** A question before something that can't be undone. Escape and "Go back" change nothing. */
+/** A question before something that cannot be undone. */
 export function Confirm({ title, text, action, onConfirm, children }: Props) {
   const [open, setOpen] = useState(false);
+  const close = () => setOpen(false);
   return (
     <>
       {children(() => setOpen(true))}
-      <Modal opened={open} onClose={() => setOpen(false)} title={title} centered>
-        <Text size="sm" component="div">
-          {text}
-        </Text>
-        <Group justify="flex-end" mt="lg">
-          <Button variant="default" data-autofocus onClick={() => setOpen(false)}>
-            Go back
-          </Button>
-          <Button
-            color="red"
-            onClick={() => {
-              setOpen(false);
-              onConfirm();
-            }}
-          >
-            {action}
-          </Button>
-        </Group>
-      </Modal>
+      {open ? (
+        <Dialog
+          title={title}
+          action={action}
+          danger
+          onClose={close}
+          onSubmit={() => {
+            close();
+            onConfirm();
+          }}
+        >
+          <Text size="sm" component="div">
+            {text}
+          </Text>
+        </Dialog>
+      ) : null}
     </>
   );
 }

@@ -1,4 +1,5 @@
-import { ActionIcon, Button, CopyButton as Copier, Tooltip } from "@mantine/core";
+import { Button, CopyButton as Copier } from "@mantine/core";
+import { IconButton } from "./icon-button";
 import { CheckIcon, CopyIcon } from "./icons";
 
 interface Props {
@@ -28,11 +29,9 @@ export function CopyIconButton({ value, label }: Props) {
   return (
     <Copier value={value} timeout={1500}>
       {({ copied, copy }) => (
-        <Tooltip label={copied ? "Copied" : label}>
-          <ActionIcon variant="subtle" color="gray" size="xs" aria-label={label} onClick={copy}>
-            {copied ? <CheckIcon /> : <CopyIcon />}
-          </ActionIcon>
-        </Tooltip>
+        <IconButton label={copied ? "Copied" : label} name={label} size="xs" onClick={copy}>
+          {copied ? <CheckIcon /> : <CopyIcon />}
+        </IconButton>
       )}
     </Copier>
   );

@@ -9,7 +9,7 @@ interface Props {
 export function Empty({ title, children }: Props) {
   return (
     <Stack align="center" gap="xs" py={56} px="md" ta="center">
-      <Title order={3} size="h4">
+      <Title order={2} size="h4">
         {title}
       </Title>
       <Text component="div" c="dimmed" size="sm" maw={560}>

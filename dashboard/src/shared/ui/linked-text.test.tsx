@@ -6,7 +6,8 @@ import {
   RouterContextProvider,
 } from "@tanstack/react-router";
 import { render, screen } from "@testing-library/react";
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
+import { moment } from "@/shared/format";
 import { LinkedText } from "./linked-text";
 
 function shown(text: string): HTMLElement {
@@ -48,4 +49,12 @@ it("a job with a name is shown by its name, with the id in the link", () => {
 
 it("plain text stays as it is", () => {
   expect(shown("waits for its turn").textContent).toContain("waits for its turn");
+});
+
+it("times are local, of today or of the nearest year that has the day", () => {
+  vi.useFakeTimers({ now: new Date("2026-12-31T12:00:00Z"), toFake: ["Date"] });
+  shown("suspect since 10:20:31 UTC; ends by 00:05 UTC on Jan 03");
+  expect(screen.getByText(moment("2026-12-31T10:20:31Z"))).toBeVisible();
+  expect(screen.getByText(moment("2027-01-03T00:05:00Z"))).toBeVisible();
+  vi.useRealTimers();
 });

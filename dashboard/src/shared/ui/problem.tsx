@@ -1,10 +1,10 @@
-import { Alert, Button, Group, Text } from "@mantine/core";
+import { Alert, Button, Group, Skeleton, Text } from "@mantine/core";
 import { ApiError } from "../api/problem";
 import { AlertIcon } from "./icons";
 
 interface Props {
   error: unknown;
-  /** What failed, as in "The jobs could not be loaded". */
+  /** "Could not load the jobs". */
   what: string;
   onRetry?: () => void;
   onClose?: () => void;
@@ -43,4 +43,20 @@ export function Problem({ error, what, onRetry, onClose }: Props) {
       </Group>
     </Alert>
   );
+}
+
+interface PendingProps {
+  query: { data?: unknown; error: unknown; refetch: () => unknown };
+  /** "the jobs". */
+  what: string;
+  height?: number;
+}
+
+/** A query's error, or a placeholder while it has no data; nothing when it has. */
+export function Pending({ query, what, height = 160 }: PendingProps) {
+  const { data, error, refetch } = query;
+  if (error) {
+    return <Problem error={error} what={`Could not load ${what}`} onRetry={() => void refetch()} />;
+  }
+  return data === undefined ? <Skeleton height={height} /> : null;
 }

@@ -1,9 +1,17 @@
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { type ComponentProps, memo, type ReactNode, type Ref, useEffect, useRef } from "react";
+import {
+  type ComponentProps,
+  type CSSProperties,
+  memo,
+  type ReactNode,
+  type Ref,
+  useEffect,
+  useRef,
+} from "react";
 import classes from "./table.module.css";
 
 export interface Column<Row> {
-  /** The `data-cell` of its cells, and their grid area where rows are cards. */
+  /** The `data-cell` of its cells, and their grid area where rows are cards; there `data-label` is the header. */
   id: string;
   header: ReactNode;
   /** The header is read out, not shown. */
@@ -23,26 +31,28 @@ interface Props<Row> {
   rows: readonly Row[];
   rowKey: (row: Row) => string | number;
   rowProps?: (row: Row) => ComponentProps<"tr"> & { [data: `data-${string}`]: unknown };
-  /** What takes a whole row in place of its cells; null: the cells. */
+  /** Content that replaces the cells of a row; null: the cells. */
   whole?: (row: Row) => ReactNode;
   className?: string | undefined;
   /** Without a frame, inside a card. */
   bare?: boolean;
   /** Show rows as cards in a narrow window. */
   cards?: boolean;
-  /** Draw only the rows that are on the screen; gets the first and last of them. */
+  /** Draw only the rows on the screen. */
+  virtual?: boolean;
+  /** With `virtual`: gets the first and last row on the screen. */
   onScreen?: (first: number, last: number) => void;
 }
 
 /** A table in a frame that scrolls sideways where it must. */
 export function Table<Row>(props: Props<Row>) {
-  const { label, columns, rows, className = "", bare, cards = false, onScreen } = props;
+  const { label, columns, rows, className = "", bare, cards = false, virtual } = props;
   return (
-    <div className={bare ? classes.bare : "app-card"}>
+    <div className={`${classes.frame} ${bare ? "" : "app-card"}`}>
       <table
         className={`${classes.table} ${cards ? classes.cards : ""} ${className}`}
         aria-label={label}
-        {...(onScreen ? { "aria-rowcount": rows.length + 1 } : {})}
+        {...(virtual ? { "aria-rowcount": rows.length + 1 } : {})}
       >
         <thead>
           <tr>
@@ -59,8 +69,8 @@ export function Table<Row>(props: Props<Row>) {
             ))}
           </tr>
         </thead>
-        {onScreen ? (
-          <RowsOnScreen {...props} onScreen={onScreen} />
+        {virtual ? (
+          <RowsOnScreen {...props} />
         ) : (
           <tbody>
             {rows.map((row) => (
@@ -76,7 +86,7 @@ export function Table<Row>(props: Props<Row>) {
 /** Pixels of a row before it is measured. */
 const ESTIMATE = 72;
 
-function RowsOnScreen<Row>(props: Props<Row> & Required<Pick<Props<Row>, "onScreen">>) {
+function RowsOnScreen<Row>(props: Props<Row>) {
   const { columns, rows, rowKey, onScreen } = props;
   const body = useRef<HTMLTableSectionElement>(null);
   const top = body.current ? body.current.getBoundingClientRect().top + window.scrollY : 0;
@@ -89,7 +99,7 @@ function RowsOnScreen<Row>(props: Props<Row> & Required<Pick<Props<Row>, "onScre
   });
   const items = virtual.getVirtualItems();
   const { startIndex = 0, endIndex = 0 } = virtual.range ?? {};
-  useEffect(() => onScreen(startIndex, endIndex), [onScreen, startIndex, endIndex]);
+  useEffect(() => onScreen?.(startIndex, endIndex), [onScreen, startIndex, endIndex]);
   const above = (items[0]?.start ?? top) - top;
   const below = virtual.getTotalSize() + top - (items.at(-1)?.end ?? top);
   return (
@@ -119,10 +129,10 @@ function Gap({ height, columns }: { height: number; columns: number }) {
   );
 }
 
-type Cells<Row> = Pick<Props<Row>, "columns" | "cards" | "rowProps" | "whole">;
+type Cells<Row> = Pick<Props<Row>, "columns" | "rowProps" | "whole">;
 
-function cellsOf<Row>({ columns, cards, rowProps, whole }: Cells<Row>): Cells<Row> {
-  return { columns, cards, rowProps, whole };
+function cellsOf<Row>({ columns, rowProps, whole }: Cells<Row>): Cells<Row> {
+  return { columns, rowProps, whole };
 }
 
 interface RowProps<Row> extends Cells<Row> {
@@ -132,14 +142,14 @@ interface RowProps<Row> extends Cells<Row> {
 }
 
 function PlainRow<Row>(props: RowProps<Row>) {
-  const { columns, cards, rowProps, whole, row, measure, index } = props;
+  const { columns, rowProps, whole, row, measure, index } = props;
   const instead = whole?.(row) ?? null;
   const place =
     index === undefined ? {} : { ref: measure, "data-index": index, "aria-rowindex": index + 2 };
   return (
     <tr {...rowProps?.(row)} {...place}>
       {instead === null ? (
-        columns.map((column) => <Cell key={column.id} column={column} row={row} cards={cards} />)
+        columns.map((column) => <Cell key={column.id} column={column} row={row} />)
       ) : (
         <td colSpan={columns.length}>{instead}</td>
       )}
@@ -150,19 +160,14 @@ function PlainRow<Row>(props: RowProps<Row>) {
 /** Drawn again only when the row or the columns change; a poll leaves most rows as they are. */
 const TableRow = memo(PlainRow) as typeof PlainRow;
 
-interface CellProps<Row> {
-  column: Column<Row>;
-  row: Row;
-  cards: boolean | undefined;
-}
-
-function Cell<Row>({ column, row, cards }: CellProps<Row>) {
-  const { id, right, rowHeader, className, cell } = column;
+function Cell<Row>({ column, row }: { column: Column<Row>; row: Row }) {
+  const { id, header, right, rowHeader, className, cell } = column;
   const attributes = {
     className,
     "data-cell": id,
     "data-right": right || undefined,
-    style: cards ? { gridArea: id } : undefined,
+    "data-label": typeof header === "string" ? header : undefined,
+    style: { "--area": id } as CSSProperties,
   };
   if (!rowHeader) return <td {...attributes}>{cell(row)}</td>;
   return (

@@ -1,5 +1,5 @@
 import { Tooltip } from "@mantine/core";
-import { age, NOTHING } from "../format";
+import { age, moment, NOTHING } from "../format";
 import { useDerivedNow } from "../now";
 
 interface Props {
@@ -16,24 +16,7 @@ export function Ago({ value }: Props) {
 /** A moment in local time, with the universal time in a tooltip. */
 export function Moment({ value }: Props) {
   if (!value) return <>{NOTHING}</>;
-  const when = new Date(value);
-  const today = when.toDateString() === new Date().toDateString();
-  return (
-    <Stamped value={value}>{today ? when.toLocaleTimeString() : when.toLocaleString()}</Stamped>
-  );
-}
-
-/** A time as the coordinator's messages write it: "14:20 UTC". */
-export function UtcTime({ value }: { value: string }) {
-  const today = useDerivedNow((now) => new Date(now).toISOString().slice(0, 10));
-  const when = new Date(value).toISOString();
-  const day = new Date(value).toLocaleDateString("en-US", {
-    month: "short",
-    day: "2-digit",
-    timeZone: "UTC",
-  });
-  const clock = `${when.slice(11, 16)} UTC`;
-  return <Stamped value={value}>{when.startsWith(today) ? clock : `${clock} on ${day}`}</Stamped>;
+  return <Stamped value={value}>{moment(value)}</Stamped>;
 }
 
 function Stamped({ value, children }: { value: string; children: React.ReactNode }) {

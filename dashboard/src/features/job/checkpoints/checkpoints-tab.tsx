@@ -1,14 +1,4 @@
-import {
-  ActionIcon,
-  Button,
-  Group,
-  Modal,
-  NumberInput,
-  Select,
-  Skeleton,
-  Text,
-  Tooltip,
-} from "@mantine/core";
+import { Group, NumberInput, Select, Text } from "@mantine/core";
 import { useState } from "react";
 import type { ParallelismSpec } from "@/client";
 import {
@@ -19,12 +9,14 @@ import {
 import type { Checkpoint, Job } from "@/shared/api/types";
 import { bytes, count, metric, plural } from "@/shared/format";
 import { isAboutSpeed } from "@/shared/live/metric-names";
+import { Command } from "@/shared/ui/command";
 import { Confirm } from "@/shared/ui/confirm";
+import { Dialog } from "@/shared/ui/dialog";
 import { Empty } from "@/shared/ui/empty";
 import { PinIcon, RestoreIcon, TrashIcon } from "@/shared/ui/icons";
-import { Problem } from "@/shared/ui/problem";
-import { Cell, ROW_CARDS } from "@/shared/ui/row-cards";
+import { Pending } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
+import { type Column, Table } from "@/shared/ui/table";
 import { Moment } from "@/shared/ui/time";
 import classes from "./checkpoints-tab.module.css";
 
@@ -38,16 +30,7 @@ export function CheckpointsTab({ job }: { job: Job }) {
   const checkpoints = useCheckpoints(job.id);
   const change = useChangeCheckpoint(job.id);
   const [restoring, setRestoring] = useState<Checkpoint | null>(null);
-  if (checkpoints.error && !checkpoints.data) {
-    return (
-      <Problem
-        error={checkpoints.error}
-        what="Could not load the checkpoints"
-        onRetry={() => void checkpoints.refetch()}
-      />
-    );
-  }
-  if (!checkpoints.data) return <Skeleton height={160} />;
+  if (!checkpoints.data) return <Pending query={checkpoints} what="the checkpoints" />;
   if (checkpoints.data.length === 0) {
     return (
       <Empty title="No checkpoints yet">
@@ -56,71 +39,35 @@ export function CheckpointsTab({ job }: { job: Job }) {
       </Empty>
     );
   }
+  const columns: Column<Checkpoint>[] = [
+    ...COLUMNS,
+    {
+      id: "commands",
+      header: "Commands",
+      hidden: true,
+      className: classes.commands,
+      cell: (checkpoint) => (
+        <Commands
+          checkpoint={checkpoint}
+          job={job}
+          busy={change.isPending}
+          onChange={change.mutate}
+          onRestore={() => setRestoring(checkpoint)}
+        />
+      ),
+    },
+  ];
   return (
-    <div className="app-card">
-      <table className={`app-table ${ROW_CARDS}`} aria-label="Checkpoints">
-        <thead>
-          <tr>
-            <th scope="col" className="right">
-              Step
-            </th>
-            <th scope="col">Saved</th>
-            <th scope="col">State</th>
-            <th scope="col" className="right">
-              Size
-            </th>
-            <th scope="col" className="right">
-              Attempt
-            </th>
-            <th scope="col">Metrics</th>
-            <th scope="col">
-              <span className="sr-only">Commands</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {checkpoints.data.map((checkpoint) => (
-            <tr key={checkpoint.id} className={classes.row} data-state={checkpoint.state}>
-              <Cell className="right" name="step">
-                {count(checkpoint.step)}
-              </Cell>
-              <Cell name="saved">
-                <Moment value={checkpoint.created_at} />
-              </Cell>
-              <Cell name="state">
-                <Group gap={6} wrap="nowrap">
-                  <StateBadge state={checkpoint.state} reason={MEANING[checkpoint.state]} />
-                  {checkpoint.pinned ? (
-                    <Text span size="xs" c="dimmed">
-                      pinned
-                    </Text>
-                  ) : null}
-                </Group>
-              </Cell>
-              <Cell className="right nowrap" name="size">
-                {bytes(checkpoint.size)}
-              </Cell>
-              <Cell className="right" name="attempt">
-                {checkpoint.attempt}
-              </Cell>
-              <Cell name="metrics">
-                <Text size="xs" c="dimmed" className={`numbers ${classes.metrics}`}>
-                  {metricsText(checkpoint.metrics)}
-                </Text>
-              </Cell>
-              <Cell className={classes.commands} name="commands">
-                <Commands
-                  checkpoint={checkpoint}
-                  job={job}
-                  busy={change.isPending}
-                  onChange={change.mutate}
-                  onRestore={() => setRestoring(checkpoint)}
-                />
-              </Cell>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+    <>
+      <Table
+        label="Checkpoints"
+        columns={columns}
+        rows={checkpoints.data}
+        rowKey={({ id }) => id}
+        rowProps={({ state }) => ({ "data-state": state })}
+        className={classes.table}
+        cards
+      />
       {restoring ? (
         <RestoreDialog
           job={job}
@@ -132,9 +79,46 @@ export function CheckpointsTab({ job }: { job: Job }) {
           }}
         />
       ) : null}
-    </div>
+    </>
   );
 }
+
+const COLUMNS: Column<Checkpoint>[] = [
+  { id: "step", header: "Step", right: true, cell: ({ step }) => count(step) },
+  { id: "saved", header: "Saved", cell: ({ created_at }) => <Moment value={created_at} /> },
+  {
+    id: "state",
+    header: "State",
+    cell: ({ state, pinned }) => (
+      <Group gap={6} wrap="nowrap">
+        <StateBadge state={state} reason={MEANING[state]} />
+        {pinned ? (
+          <Text span size="xs" c="dimmed">
+            pinned
+          </Text>
+        ) : null}
+      </Group>
+    ),
+  },
+  {
+    id: "size",
+    header: "Size",
+    right: true,
+    className: "nowrap",
+    cell: ({ size }) => bytes(size),
+  },
+  { id: "attempt", header: "Attempt", right: true, cell: ({ attempt }) => attempt },
+  {
+    id: "metrics",
+    header: "Metrics",
+    className: classes.metrics,
+    cell: ({ metrics }) => (
+      <Text size="xs" c="dimmed" className="numbers">
+        {metricsText(metrics)}
+      </Text>
+    ),
+  },
+];
 
 interface CommandsProps {
   checkpoint: Checkpoint;
@@ -147,32 +131,29 @@ interface CommandsProps {
 function Commands({ checkpoint, job, busy, onChange, onRestore }: CommandsProps) {
   const step = count(checkpoint.step);
   const saved = checkpoint.state === "committed";
-  const refused = job.refused_commands.restore;
+  const unsaved = saved ? undefined : (MEANING[checkpoint.state] ?? "It is not saved.");
+  const deleting = checkpoint.state === "deleting" ? MEANING.deleting : undefined;
   return (
     <Group gap={4} wrap="nowrap" justify="flex-end">
-      <Tooltip label={refused ?? "Restore"}>
-        <ActionIcon
-          variant="subtle"
-          color="gray"
-          aria-label={`Restore from step ${step}`}
-          disabled={busy || !saved || refused !== undefined}
-          onClick={onRestore}
-        >
-          <RestoreIcon />
-        </ActionIcon>
-      </Tooltip>
-      <Tooltip label={checkpoint.pinned ? "Unpin" : "Pin: exempt from retention"}>
-        <ActionIcon
-          variant={checkpoint.pinned ? "light" : "subtle"}
-          color={checkpoint.pinned ? "ink" : "gray"}
-          aria-label={`Pin step ${step}`}
-          aria-pressed={checkpoint.pinned}
-          disabled={busy || !saved}
-          onClick={() => onChange({ kind: checkpoint.pinned ? "unpin" : "pin", checkpoint })}
-        >
-          <PinIcon />
-        </ActionIcon>
-      </Tooltip>
+      <Command
+        compact
+        label="Restore"
+        name={`Restore from step ${step}`}
+        icon={<RestoreIcon />}
+        busy={busy}
+        refused={job.refused_commands.restore ?? unsaved}
+        onClick={onRestore}
+      />
+      <Command
+        compact
+        label={checkpoint.pinned ? "Unpin" : "Pin: exempt from retention"}
+        name={`Pin step ${step}`}
+        icon={<PinIcon />}
+        pressed={checkpoint.pinned}
+        busy={busy}
+        refused={unsaved}
+        onClick={() => onChange({ kind: checkpoint.pinned ? "unpin" : "pin", checkpoint })}
+      />
       <Confirm
         title={`Delete the checkpoint of step ${step}?`}
         text="Its files are removed. This cannot be undone."
@@ -180,17 +161,16 @@ function Commands({ checkpoint, job, busy, onChange, onRestore }: CommandsProps)
         onConfirm={() => onChange({ kind: "delete", checkpoint })}
       >
         {(ask) => (
-          <Tooltip label={checkpoint.pinned ? "Unpin it first" : "Delete"}>
-            <ActionIcon
-              variant="subtle"
-              color="red"
-              aria-label={`Delete step ${step}`}
-              disabled={busy || checkpoint.pinned || checkpoint.state === "deleting"}
-              onClick={ask}
-            >
-              <TrashIcon />
-            </ActionIcon>
-          </Tooltip>
+          <Command
+            compact
+            danger
+            label="Delete"
+            name={`Delete step ${step}`}
+            icon={<TrashIcon />}
+            busy={busy}
+            refused={checkpoint.pinned ? "Unpin it first." : deleting}
+            onClick={ask}
+          />
         )}
       </Confirm>
     </Group>
@@ -221,53 +201,45 @@ function RestoreDialog({ job, checkpoint, onClose, onRestore }: RestoreProps) {
   const [strategy, setStrategy] = useState(before);
   const chosenWorkers = typeof workers === "number" ? workers : Number.NaN;
   return (
-    <Modal opened onClose={onClose} title={`Restore from step ${count(checkpoint.step)}`} centered>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          onRestore({
-            workers: chosenWorkers === job.world_size ? null : chosenWorkers,
-            strategy: strategy === before ? null : strategy,
-          });
-        }}
-      >
-        <Text size="sm" mb="md">
-          Starts a new attempt of {job.name} from this checkpoint. Later steps are repeated and
-          replace those of earlier attempts.
-          {checkpoint.step >= (job.total_steps ?? Number.POSITIVE_INFINITY)
-            ? " No steps are left to train."
-            : null}
-        </Text>
-        <NumberInput
-          label="Workers"
-          description={`Before: ${plural(job.world_size, "worker")}`}
-          min={1}
-          allowDecimal={false}
-          value={workers}
-          onChange={setWorkers}
-          data-autofocus
+    <Dialog
+      title={`Restore from step ${count(checkpoint.step)}`}
+      action="Restore"
+      disabled={!(chosenWorkers >= 1)}
+      onClose={onClose}
+      onSubmit={() =>
+        onRestore({
+          workers: chosenWorkers === job.world_size ? null : chosenWorkers,
+          strategy: strategy === before ? null : strategy,
+        })
+      }
+    >
+      <Text size="sm">
+        Starts a new attempt of {job.name} from this checkpoint. Later steps are repeated and
+        replace those of earlier attempts.
+        {checkpoint.step >= (job.total_steps ?? Number.POSITIVE_INFINITY)
+          ? " No steps are left to train."
+          : null}
+      </Text>
+      <NumberInput
+        label="Workers"
+        description={`Now: ${plural(job.world_size, "worker")}`}
+        min={1}
+        allowDecimal={false}
+        value={workers}
+        onChange={setWorkers}
+        data-autofocus
+      />
+      {job.spec.task ? (
+        <Select
+          label="Strategy"
+          description="Checkpoints load under any strategy."
+          data={Object.entries(STRATEGIES).map(([value, label]) => ({ value, label }))}
+          value={strategy}
+          allowDeselect={false}
+          onChange={(next) => setStrategy(next ?? before)}
         />
-        {job.spec.task ? (
-          <Select
-            mt="sm"
-            label="Strategy"
-            description="Checkpoints load under any strategy."
-            data={Object.entries(STRATEGIES).map(([value, label]) => ({ value, label }))}
-            value={strategy}
-            allowDeselect={false}
-            onChange={(next) => setStrategy(next ?? before)}
-          />
-        ) : null}
-        <Group justify="flex-end" mt="lg">
-          <Button variant="default" onClick={onClose}>
-            Go back
-          </Button>
-          <Button type="submit" disabled={!(chosenWorkers >= 1)}>
-            Restore
-          </Button>
-        </Group>
-      </form>
-    </Modal>
+      ) : null}
+    </Dialog>
   );
 }
 

@@ -1,8 +1,15 @@
 import { look, PALETTE } from "@/shared/curves/chart/palette";
 import { type Curve, hasPoints } from "@/shared/curves/data/curve";
 import type { CurveStore } from "@/shared/curves/data/store";
-import { bytes, duration, metric, percent, si } from "@/shared/format";
-import { COMPRESSION, HIDDEN, isKnown, STEP_PARTS } from "@/shared/live/metric-names";
+import { bytes, duration, percent, si } from "@/shared/format";
+import {
+  COMPRESSION,
+  formatOf,
+  HIDDEN,
+  isKnown,
+  labelOf,
+  STEP_PARTS,
+} from "@/shared/live/metric-names";
 
 /** More would make one blur of lines. */
 const MAX_RANKS = 16;
@@ -66,9 +73,10 @@ export function panelsOf(all: CurveStore, shown: CurveStore, options: Options): 
     { title: "Learning rate", curves: [exact("learning_rate")] },
     { title: "Gradient norm", curves: [line("gradient_norm", "", 0)] },
     ...custom.sort().map((name) => ({
-      title: name,
+      title: labelOf(name),
       curves: [line(name, "", 0)],
-      ...(name.endsWith("_bytes") ? { format: bytes, binary: true } : { format: metric }),
+      format: formatOf(name),
+      binary: name.endsWith("_bytes"),
     })),
     { title: "Samples per second", format: si, curves: [line("samples_per_second", "", 0)] },
     {

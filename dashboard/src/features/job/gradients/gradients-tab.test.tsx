@@ -100,8 +100,9 @@ it("requests a step, and shows that it waits", async () => {
   expect(await screen.findByText("Recording the next step…")).toBeInTheDocument();
 });
 
-it("records nothing for a finished job", async () => {
+it("cannot be recorded for a finished job", async () => {
   fakeApi({ [`GET ${PATH}`]: NOTHING });
   show({ finished_at: "2026-01-01T00:00:00Z", allowed_commands: ["restore"] });
-  expect(await screen.findByRole("button", { name: "Record gradients" })).toBeDisabled();
+  expect(await screen.findByText("No gradients recorded")).toBeVisible();
+  expect(screen.queryByRole("button", { name: "Record gradients" })).toBeNull();
 });

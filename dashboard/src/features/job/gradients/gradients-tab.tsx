@@ -1,4 +1,4 @@
-import { Badge, Button, Group, Select, Skeleton, Stack, Text, UnstyledButton } from "@mantine/core";
+import { Badge, Group, Select, Skeleton, Stack, Text, UnstyledButton } from "@mantine/core";
 import { useState } from "react";
 import {
   isWaiting,
@@ -9,13 +9,13 @@ import {
 import { type GradientHistory, isFinished, type Job, type Remark } from "@/shared/api/types";
 import { Sparkline } from "@/shared/curves/chart/sparkline";
 import { count, metric, plural } from "@/shared/format";
+import { Command } from "@/shared/ui/command";
 import { Empty } from "@/shared/ui/empty";
-import { Problem } from "@/shared/ui/problem";
+import { Pending } from "@/shared/ui/problem";
+import { type Column, Table } from "@/shared/ui/table";
 import { GradientHistogram } from "./gradient-histogram";
 import { magnitudes, ORDERS, type Order, ordered, type Row, rowsOf } from "./gradients";
 import classes from "./gradients-tab.module.css";
-
-const MAX_ROWS = 100;
 
 const COLOURS: Record<Remark, string> = {
   "not finite": "red",
@@ -34,16 +34,7 @@ const MEANING: Record<Remark, string> = {
 export function GradientsTab({ job }: { job: Job }) {
   const gradients = useGradients(job);
   const { data: history } = gradients;
-  if (gradients.error && !history) {
-    return (
-      <Problem
-        error={gradients.error}
-        what="Could not load the gradients"
-        onRetry={() => void gradients.refetch()}
-      />
-    );
-  }
-  if (!history) return <Skeleton height={160} />;
+  if (!history) return <Pending query={gradients} what="the gradients" />;
   return (
     <Stack gap="sm">
       <Top job={job} history={history} />
@@ -70,15 +61,14 @@ function Top({ job, history }: { job: Job; history: GradientHistory }) {
       <Text size="sm" c="dimmed" aria-live="polite">
         {waiting ? "Recording the next step…" : summary(history, last?.step)}
       </Text>
-      <Button
-        size="xs"
-        variant="default"
-        disabled={!job.allowed_commands.includes("capture_gradients")}
-        loading={capture.isPending || (waiting && job.state === "running")}
-        onClick={() => capture.mutate()}
-      >
-        Record gradients
-      </Button>
+      {isFinished(job) ? null : (
+        <Command
+          label="Record gradients"
+          refused={job.refused_commands.capture_gradients}
+          busy={capture.isPending || (waiting && job.state === "running")}
+          onClick={() => capture.mutate()}
+        />
+      )}
     </Group>
   );
 }
@@ -90,93 +80,71 @@ function summary({ steps }: GradientHistory, last: number | undefined): string {
 
 function Norms({ job, history }: { job: Job; history: GradientHistory }) {
   const [order, setOrder] = useState<Order>("model");
-  const [all, setAll] = useState(false);
-  const [chosen, setChosen] = useState<string | null>(null);
-  const rows = ordered(rowsOf(history), order);
-  const shown = all ? rows : rows.slice(0, MAX_ROWS);
+  const [choice, setChosen] = useState<string | null>(null);
+  const chosen = choice ?? history.names[0] ?? "";
+  const parameter: Column<Row> = {
+    id: "parameter",
+    header: (
+      <Group gap="sm" wrap="nowrap">
+        Parameter
+        <Select
+          size="xs"
+          w={150}
+          aria-label="Order"
+          data={Object.entries(ORDERS).map(([value, label]) => ({ value, label }))}
+          value={order}
+          allowDeselect={false}
+          onChange={(next) => setOrder((next ?? "model") as Order)}
+        />
+      </Group>
+    ),
+    cell: ({ name }) => (
+      <UnstyledButton
+        className={classes.name}
+        aria-pressed={name === chosen}
+        onClick={() => setChosen(name)}
+      >
+        {name}
+      </UnstyledButton>
+    ),
+  };
   return (
     <>
-      <Histogram job={job} history={history} name={chosen ?? history.names[0] ?? ""} />
-      <div className="app-card">
-        <table className="app-table" aria-label="Gradients by parameter">
-          <thead>
-            <tr>
-              <th scope="col">
-                <Group gap="sm" wrap="nowrap">
-                  Parameter
-                  <Select
-                    size="xs"
-                    w={150}
-                    aria-label="Order"
-                    data={Object.entries(ORDERS).map(([value, label]) => ({ value, label }))}
-                    value={order}
-                    allowDeselect={false}
-                    onChange={(next) => setOrder((next ?? "model") as Order)}
-                  />
-                </Group>
-              </th>
-              <th scope="col" className="right">
-                Norm
-              </th>
-              <th scope="col" className="right">
-                Max over ranks
-              </th>
-              <th scope="col">Norm over steps</th>
-              <th scope="col">
-                <span className="sr-only">Remark</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((row) => (
-              <NormRow
-                key={row.name}
-                row={row}
-                chosen={row.name === (chosen ?? history.names[0])}
-                onChoose={() => setChosen(row.name)}
-              />
-            ))}
-          </tbody>
-        </table>
-      </div>
-      {shown.length < rows.length ? (
-        <Button variant="subtle" size="xs" onClick={() => setAll(true)}>
-          Show all {count(rows.length)}
-        </Button>
-      ) : null}
+      <Histogram job={job} history={history} name={chosen} />
+      <Table
+        label="Gradients by parameter"
+        columns={[parameter, ...COLUMNS]}
+        rows={ordered(rowsOf(history), order)}
+        rowKey={({ name }) => name}
+        rowProps={({ name }) => ({ className: classes.row, "data-chosen": name === chosen })}
+        virtual
+      />
     </>
   );
 }
 
-interface RowProps {
-  row: Row;
-  chosen: boolean;
-  onChoose: () => void;
-}
-
-function NormRow({ row, chosen, onChoose }: RowProps) {
-  return (
-    <tr className={classes.row} data-chosen={chosen}>
-      <td>
-        <UnstyledButton className={classes.name} aria-pressed={chosen} onClick={onChoose}>
-          {row.name}
-        </UnstyledButton>
-      </td>
-      <td className="right">{metric(row.norm)}</td>
-      <td className="right">{metric(row.largest)}</td>
-      <td>
-        <Sparkline values={magnitudes(row.norms)} label={`Norm of ${row.name} over steps`} />
-      </td>
-      <td>
-        {row.remark ? (
-          <Badge size="sm" variant="light" color={COLOURS[row.remark]} title={MEANING[row.remark]}>
-            {row.remark}
-          </Badge>
-        ) : null}
-      </td>
-    </tr>
-  );
-}
+const COLUMNS: Column<Row>[] = [
+  { id: "norm", header: "Norm", right: true, cell: ({ norm }) => metric(norm) },
+  { id: "largest", header: "Max over ranks", right: true, cell: ({ largest }) => metric(largest) },
+  {
+    id: "norms",
+    header: "Norm over steps",
+    cell: ({ name, norms }) => (
+      <Sparkline values={magnitudes(norms)} label={`Norm of ${name} over steps`} />
+    ),
+  },
+  {
+    id: "remark",
+    header: "Remark",
+    hidden: true,
+    cell: ({ remark }) =>
+      remark ? (
+        <Badge size="sm" variant="light" color={COLOURS[remark]} title={MEANING[remark]}>
+          {remark}
+        </Badge>
+      ) : null,
+  },
+];
 
 /** The histogram of a parameter in the newest step that has histograms. */
 function Histogram({ job, history, name }: { job: Job; history: GradientHistory; name: string }) {

@@ -1,5 +1,6 @@
 import { Breadcrumbs, Group, Progress, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
+import type { ParallelismSpec } from "@/client";
 import { plainText } from "@/shared/ansi";
 import { useQueueEntry } from "@/shared/api/cluster";
 import { lastLineOptions } from "@/shared/api/jobs";
@@ -17,7 +18,7 @@ import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
 import classes from "./header.module.css";
 import { headlines } from "./headline";
-import { meshOf, type Parallelism, scheduleOf, syncOf } from "./mesh";
+import { meshOf, scheduleOf, syncOf } from "./mesh";
 import { PlanCard } from "./plan-card";
 import { secondsLeft } from "./progress";
 import { ResizeButton } from "./resize-button";
@@ -101,9 +102,9 @@ function Reason({ job }: { job: Job }) {
 }
 
 function Facts({ job }: { job: Job }) {
-  const spec = job.spec as { parallelism?: Parallelism; task?: { name?: string } | null };
+  const spec = job.spec as { parallelism?: ParallelismSpec; task?: { name?: string } | null };
   // A script parallelizes its model by itself; a plan replaces the strategy `auto`.
-  const parallelism = job.plan ? (job.plan.parallelism as Parallelism) : spec.parallelism;
+  const parallelism = job.plan ? (job.plan.parallelism as ParallelismSpec) : spec.parallelism;
   const details = spec.task && parallelism ? parallelismOf(parallelism, job.world_size) : [];
   return (
     <Text size="xs" c="dimmed" className={classes.facts ?? ""}>
@@ -130,7 +131,7 @@ function Facts({ job }: { job: Job }) {
 }
 
 /** Strategy, mesh, schedule and gradient sync, without those that are plain defaults. */
-function parallelismOf(parallelism: Parallelism, workers: number): string[] {
+function parallelismOf(parallelism: ParallelismSpec, workers: number): string[] {
   const mesh = meshOf(parallelism, workers);
   const { strategy = "" } = parallelism;
   const plain = strategy === "ddp" && mesh === `data ${workers}`;

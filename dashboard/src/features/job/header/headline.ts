@@ -1,8 +1,8 @@
 import type { Job } from "@/shared/api/types";
 import type { CurveSeries } from "@/shared/curves/data/series";
 import type { CurveStore } from "@/shared/curves/data/store";
-import { count, duration, metric, percent, si, toNumber } from "@/shared/format";
-import { customNames } from "@/shared/live/metric-names";
+import { count, metric, percent, toNumber } from "@/shared/format";
+import { customNames, formatOf, labelOf } from "@/shared/live/metric-names";
 
 /** A headline metric of a job. */
 export interface Headline {
@@ -23,17 +23,15 @@ type Aggregate = "min" | "max" | "latest" | "mean";
 
 interface Figure {
   name: string;
-  label: string;
-  format: (value: number) => string;
   aggregate: Aggregate;
 }
 
 const FIGURES: Figure[] = [
-  { name: "loss", label: "Loss", format: metric, aggregate: "mean" },
-  { name: "eval_loss", label: "Validation loss", format: metric, aggregate: "min" },
-  { name: "eval_accuracy", label: "Validation accuracy", format: metric, aggregate: "max" },
-  { name: "samples_per_second", label: "Samples per second", format: si, aggregate: "mean" },
-  { name: "step_seconds", label: "Step time", format: duration, aggregate: "mean" },
+  { name: "loss", aggregate: "mean" },
+  { name: "eval_loss", aggregate: "min" },
+  { name: "eval_accuracy", aggregate: "max" },
+  { name: "samples_per_second", aggregate: "mean" },
+  { name: "step_seconds", aggregate: "mean" },
 ];
 
 type Reporting = Pick<Job, "metrics" | "main_metric" | "spec">;
@@ -41,7 +39,8 @@ type Reporting = Pick<Job, "metrics" | "main_metric" | "spec">;
 /** The headline metrics that a job reports: its main metric, then the most important ones. */
 export function headlines(job: Reporting, curves: CurveStore): Headline[] {
   const main = mainFigure(job);
-  const tile = ({ name, label, format, aggregate }: Figure): Headline[] => {
+  const tile = ({ name, aggregate }: Figure): Headline[] => {
+    const [label, format] = [labelOf(name), formatOf(name)];
     const series = curves.get(name);
     const found = series && summary(series, aggregate);
     if (found) return [{ name, label, text: format(found.value), of: found.of }];
@@ -56,33 +55,25 @@ export function headlines(job: Reporting, curves: CurveStore): Headline[] {
     ...(main ? tile(main) : []),
     ...others(FIGURES),
     ...bubble(curves),
-    ...others(customNames(job.metrics).map(customFigure)),
+    ...others(customNames(job.metrics).map(meanOf)),
   ].slice(0, MAX_TILES);
 }
 
 function mainFigure({ main_metric: main, spec }: Reporting): Figure | null {
   if (main === null) return null;
-  const figure = FIGURES.find(({ name }) => name === main.name) ?? customFigure(main.name);
+  const figure = FIGURES.find(({ name }) => name === main.name) ?? meanOf(main.name);
   // A training loss is noisy at every step: its best value says little, unless it was asked for.
   const averaged = !spec.metric && figure.aggregate === "mean" && !/^(eval|val)/.test(main.name);
   return averaged ? figure : { ...figure, aggregate: main.goal ?? "latest" };
 }
 
-function customFigure(name: string): Figure {
-  const format = name.endsWith("_per_second") ? si : metric;
-  return { name, label: labelOf(name), format, aggregate: "mean" };
+function meanOf(name: string): Figure {
+  return { name, aggregate: "mean" };
 }
 
 function summary(series: CurveSeries, aggregate: Aggregate): Summary | null {
   if (aggregate === "mean") return recentMean(series);
   return aggregate === "latest" ? latest(series) : bestOf(series, aggregate);
-}
-
-/** "bits_per_byte" → "Bits per byte"; a name with another structure stays as it is. */
-function labelOf(name: string): string {
-  if (!/^[a-z0-9_]+$/.test(name)) return name;
-  const words = name.replaceAll("_", " ");
-  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 interface Summary {

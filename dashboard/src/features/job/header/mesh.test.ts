@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
+import type { ParallelismSpec } from "@/client";
 import { meshOf, scheduleOf, syncOf } from "./mesh";
 
 describe("meshOf", () => {
-  it.each([
+  it.each<[ParallelismSpec, number, string]>([
     [{ strategy: "ddp" }, 1, ""],
     [{ strategy: "ddp" }, 4, "data 4"],
     [{ strategy: "fsdp", data: 2, tensor: null }, 8, "data 2 × shard 4"],

@@ -1,15 +1,4 @@
-/** The `parallelism` section of a job's spec. */
-export interface Parallelism {
-  strategy?: string;
-  data?: number | null;
-  shard?: number | null;
-  tensor?: number | null;
-  pipeline?: number | null;
-  servers?: number | null;
-  schedule?: string;
-  microbatches?: number | null;
-  gradient_sync?: { algorithm?: string; compression?: string } | null;
-}
+import type { ParallelismSpec } from "@/client";
 
 /** The mesh's dimensions, outermost first. */
 const NAMES = ["data", "pipeline", "shard", "tensor"] as const;
@@ -25,7 +14,7 @@ const REMAINDER: Record<string, Name> = {
 };
 
 /** The sizes of the mesh of ranks, as "data 2 × tensor 4"; empty for a single rank. */
-export function meshOf(parallelism: Parallelism, workers: number): string {
+export function meshOf(parallelism: ParallelismSpec, workers: number): string {
   const { strategy = "", servers } = parallelism;
   const numServers = strategy === "parameter_server" ? (servers ?? 1) : 0;
   const sizes = new Map<Name, number>();
@@ -44,13 +33,13 @@ export function meshOf(parallelism: Parallelism, workers: number): string {
 }
 
 /** A pipeline's schedule, as "1f1b, 8 micro-batches"; empty for other strategies. */
-export function scheduleOf({ strategy, schedule, microbatches }: Parallelism): string {
+export function scheduleOf({ strategy, schedule, microbatches }: ParallelismSpec): string {
   if (strategy !== "pipeline" || !schedule) return "";
   return microbatches ? `${schedule}, ${microbatches} micro-batches` : schedule;
 }
 
 /** Gradient sync where it is not PyTorch's own; else empty. */
-export function syncOf({ gradient_sync }: Parallelism): string {
+export function syncOf({ gradient_sync }: ParallelismSpec): string {
   const { algorithm = "native", compression = "none" } = gradient_sync ?? {};
   const parts = [
     ...(algorithm === "native" ? [] : [algorithm]),

@@ -1,7 +1,22 @@
-import { Table, Text } from "@mantine/core";
+import { Text } from "@mantine/core";
 import type { Plan } from "@/client";
 import { bytes, metric, NOTHING } from "@/shared/format";
+import { type Column, Table } from "@/shared/ui/table";
 import classes from "./plan-card.module.css";
+
+interface Row {
+  name: string;
+  predicted: string;
+  measured: string;
+  error: string;
+}
+
+const COLUMNS: Column<Row>[] = [
+  { id: "name", header: "Quantity", hidden: true, rowHeader: true, cell: ({ name }) => name },
+  { id: "predicted", header: "Predicted", cell: ({ predicted }) => predicted },
+  { id: "measured", header: "Measured", cell: ({ measured }) => measured },
+  { id: "error", header: "Error", cell: ({ error }) => error },
+];
 
 /** The plan of a job with strategy `auto`: its reason, the prediction and what was measured. */
 export function PlanCard({ plan }: { plan: Plan }) {
@@ -21,28 +36,16 @@ export function PlanCard({ plan }: { plan: Plan }) {
     },
   ];
   return (
-    <section className={classes.card} aria-label="Plan">
+    <section className={`app-card ${classes.card}`} aria-label="Plan">
       <Text size="sm">Planned: {plan.reason}.</Text>
-      <Table className={classes.figures ?? ""} verticalSpacing={2} horizontalSpacing="sm">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th />
-            <Table.Th>Predicted</Table.Th>
-            <Table.Th>Measured</Table.Th>
-            <Table.Th>Error</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {rows.map((row) => (
-            <Table.Tr key={row.name}>
-              <Table.Th scope="row">{row.name}</Table.Th>
-              <Table.Td>{row.predicted}</Table.Td>
-              <Table.Td>{row.measured}</Table.Td>
-              <Table.Td>{row.error}</Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
+      <Table
+        label="Prediction and measurement"
+        columns={COLUMNS}
+        rows={rows}
+        rowKey={({ name }) => name}
+        className={classes.figures}
+        bare
+      />
       <Text size="xs" c="dimmed">
         {measured ? null : "Measured once an attempt completes or pauses. "}Assumptions:{" "}
         {plan.assumed}.

@@ -1,10 +1,12 @@
-import { Button, Group, Modal, NumberInput, Stack, Text, Tooltip } from "@mantine/core";
+import { Group, NumberInput, Text } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { resizeJobMutation } from "@/client/@tanstack/react-query.gen";
 import { useJobChanged } from "@/shared/api/jobs";
 import type { Job } from "@/shared/api/types";
 import { plural } from "@/shared/format";
+import { Command } from "@/shared/ui/command";
+import { Dialog } from "@/shared/ui/dialog";
 import { ResizeIcon } from "@/shared/ui/icons";
 import { Problem } from "@/shared/ui/problem";
 import { isRange, rangeText, requestedWorkers, resizeRequest, type WorkerRange } from "./workers";
@@ -14,30 +16,11 @@ const INTEGER = { min: 1, allowDecimal: false };
 /** Changes a job's number of workers, or shows why that is not possible. */
 export function ResizeButton({ job }: { job: Job }) {
   const [open, setOpen] = useState(false);
-  const why = job.refused_commands.resize ?? null;
+  const why = job.refused_commands.resize;
   return (
     <>
-      <Tooltip
-        label={why}
-        disabled={why === null}
-        events={{ hover: true, focus: true, touch: true }}
-        multiline
-        maw={280}
-      >
-        {/* Not `disabled`: neither pointer nor keyboard could reach the reason. */}
-        <Button
-          size="xs"
-          variant="default"
-          leftSection={<ResizeIcon />}
-          aria-disabled={why !== null}
-          data-disabled={why !== null || undefined}
-          {...(why === null ? {} : { "aria-description": why })}
-          onClick={() => setOpen(why === null)}
-        >
-          Resize
-        </Button>
-      </Tooltip>
-      {open && why === null ? <ResizeDialog job={job} onClose={() => setOpen(false)} /> : null}
+      <Command label="Resize" icon={<ResizeIcon />} refused={why} onClick={() => setOpen(true)} />
+      {open && why === undefined ? <ResizeDialog job={job} onClose={() => setOpen(false)} /> : null}
     </>
   );
 }
@@ -50,51 +33,38 @@ function ResizeDialog({ job, onClose }: { job: Job; onClose: () => void }) {
   const range = { min, max };
   const changes = min !== before.min || max !== before.max;
   return (
-    <Modal opened onClose={onClose} title={`Resize ${job.name}`} centered>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (!isRange(range)) return;
-          resize.mutate(
-            { path: { job_id: job.id }, body: resizeRequest(range) },
-            { onSuccess: onClose },
-          );
-        }}
-      >
-        <Stack gap="sm">
-          <Text size="sm">
-            {current(job, before)} {effect(job)}
-          </Text>
-          <Group grow align="flex-start">
-            <NumberInput
-              {...INTEGER}
-              label="Min workers"
-              value={min}
-              onChange={setMin}
-              data-autofocus
-            />
-            <NumberInput {...INTEGER} label="Max workers" value={max} onChange={setMax} />
-          </Group>
-          <Text size="xs" c="dimmed">
-            {explanation(range)}
-          </Text>
-          {resize.error ? <Problem error={resize.error} what="Could not resize the job" /> : null}
-          <Group justify="flex-end">
-            <Button variant="default" size="xs" onClick={onClose}>
-              Go back
-            </Button>
-            <Button
-              type="submit"
-              size="xs"
-              loading={resize.isPending}
-              disabled={!isRange(range) || !changes}
-            >
-              Resize job
-            </Button>
-          </Group>
-        </Stack>
-      </form>
-    </Modal>
+    <Dialog
+      title={`Resize ${job.name}`}
+      action="Resize job"
+      busy={resize.isPending}
+      disabled={!isRange(range) || !changes}
+      onClose={onClose}
+      onSubmit={() => {
+        if (!isRange(range)) return;
+        resize.mutate(
+          { path: { job_id: job.id }, body: resizeRequest(range) },
+          { onSuccess: onClose },
+        );
+      }}
+    >
+      <Text size="sm">
+        {current(job, before)} {effect(job)}
+      </Text>
+      <Group grow align="flex-start">
+        <NumberInput
+          {...INTEGER}
+          label="Min workers"
+          value={min}
+          onChange={setMin}
+          data-autofocus
+        />
+        <NumberInput {...INTEGER} label="Max workers" value={max} onChange={setMax} />
+      </Group>
+      <Text size="xs" c="dimmed">
+        {explanation(range)}
+      </Text>
+      {resize.error ? <Problem error={resize.error} what="Could not resize the job" /> : null}
+    </Dialog>
   );
 }
 

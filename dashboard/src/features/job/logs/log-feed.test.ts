@@ -45,7 +45,7 @@ class Log {
 let log: Log;
 let feed: LogFeed;
 const pass = (milliseconds = 250) => vi.advanceTimersByTimeAsync(milliseconds);
-const offsets = () => feed.get().lines.map((line) => line.offset);
+const offsets = () => feed.state.value.lines.map((line) => line.offset);
 const upTo = (count: number) => Array.from({ length: count }, (_, i) => i);
 
 beforeEach(() => {
@@ -86,16 +86,16 @@ describe("LogFeed", () => {
     log.write(TAIL + PAGE + 10);
     feed.start();
     await pass();
-    expect(feed.get()).toMatchObject({ atStart: false, atEnd: true, first: 0 });
+    expect(feed.state.value).toMatchObject({ atStart: false, atEnd: true, first: 0 });
     feed.earlier();
     feed.earlier();
     await pass();
     expect(offsets()).toEqual(upTo(TAIL + PAGE + 10).slice(10));
-    expect(feed.get().first).toBe(-PAGE);
+    expect(feed.state.value.first).toBe(-PAGE);
     feed.earlier();
     await pass();
     expect(offsets()).toEqual(upTo(TAIL + PAGE + 10));
-    expect(feed.get().atStart).toBe(true);
+    expect(feed.state.value.atStart).toBe(true);
     log.write(1);
     feed.wake();
     await pass();
@@ -120,7 +120,7 @@ describe("LogFeed", () => {
     feed.start();
     await pass();
     expect(offsets()).toContain(3000);
-    expect(feed.get()).toMatchObject({ atStart: false, atEnd: false });
+    expect(feed.state.value).toMatchObject({ atStart: false, atEnd: false });
     feed.wake();
     await pass();
     expect(log.requests).toHaveLength(1);
@@ -129,7 +129,7 @@ describe("LogFeed", () => {
     feed.later();
     await pass();
     expect(offsets().at(-1)).toBe(TAIL * 10 - 1);
-    expect(feed.get().atEnd).toBe(true);
+    expect(feed.state.value.atEnd).toBe(true);
     feed.goTo("beginning");
     await pass();
     expect(offsets()).toEqual(upTo(PAGE));
@@ -176,11 +176,11 @@ describe("LogFeed", () => {
     log.write(2);
     feed.wake();
     await pass();
-    expect(feed.get().error).toBeInstanceOf(Error);
+    expect(feed.state.value.error).toBeInstanceOf(Error);
     expect(offsets()).toEqual(upTo(2));
     log.away = false;
     await pass(2500);
-    expect(feed.get().error).toBeNull();
+    expect(feed.state.value.error).toBeNull();
     expect(offsets()).toEqual(upTo(4));
   });
 
@@ -193,11 +193,11 @@ describe("LogFeed", () => {
     expect(offsets().length).toBeLessThanOrEqual(MAX_LINES);
     expect(offsets().at(-1)).toBe(MAX_LINES + 499);
     const [first = 0] = offsets();
-    expect(feed.get()).toMatchObject({ first, atStart: false });
+    expect(feed.state.value).toMatchObject({ first, atStart: false });
     feed.earlier();
     await pass();
     expect(offsets()[0]).toBe(0);
-    expect(feed.get()).toMatchObject({ first: 0, atStart: true, atEnd: false });
+    expect(feed.state.value).toMatchObject({ first: 0, atStart: true, atEnd: false });
   });
 
   it("continues after a stop, as when a page is rendered twice", async () => {
@@ -226,10 +226,10 @@ describe("LogFeed", () => {
     gone.wake();
     await pass(10_000);
     expect(log.requests).toHaveLength(1);
-    expect(gone.get().error).toBeInstanceOf(ApiError);
+    expect(gone.state.value.error).toBeInstanceOf(ApiError);
     gone.goTo("end");
     await pass();
-    expect(gone.get()).toMatchObject({ error: null, atEnd: true });
+    expect(gone.state.value).toMatchObject({ error: null, atEnd: true });
     gone.stop();
   });
 });

@@ -1,6 +1,7 @@
 import type { LogFrom, LogPage } from "@/features/job/api/logs";
 import { isRefused } from "@/shared/api/problem";
 import type { LogLine } from "@/shared/api/types";
+import { Signal } from "@/shared/live/signal";
 
 export interface LogState {
   lines: LogLine[];
@@ -48,8 +49,7 @@ type Direction = "later" | "earlier";
  * by itself while it contains the newest line; above `MAX_LINES` it drops pages at the other end.
  */
 export class LogFeed {
-  private state = NOTHING;
-  private readonly listeners = new Set<() => void>();
+  readonly state = new Signal(NOTHING);
   private pages: LoadedPage[] = [];
   private reading: Direction | null = null;
   private readonly requested = new Set<Direction>();
@@ -91,24 +91,17 @@ export class LogFeed {
 
   /** Continue: there may be new lines at the end. */
   wake(): void {
-    if (this.pages.length === 0 || this.state.atEnd) this.schedule("later");
+    if (this.pages.length === 0 || this.state.value.atEnd) this.schedule("later");
   }
 
   /** Read the page after the last line; `earlier` the one before the first. */
   later = (): void => {
-    if (this.pages.length > 0 && !this.state.atEnd) this.request("later");
+    if (this.pages.length > 0 && !this.state.value.atEnd) this.request("later");
   };
 
   earlier = (): void => {
-    if (this.pages.length > 0 && !this.state.atStart) this.request("earlier");
+    if (this.pages.length > 0 && !this.state.value.atStart) this.request("earlier");
   };
-
-  subscribe = (listener: () => void): (() => void) => {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  };
-
-  get = (): LogState => this.state;
 
   private schedule(direction: Direction): void {
     if (this.stopped || this.refused) return;
@@ -170,7 +163,7 @@ export class LogFeed {
   }
 
   private async readLater(epoch: number): Promise<void> {
-    const catchingUp = this.state.atEnd;
+    const catchingUp = this.state.value.atEnd;
     for (;;) {
       const last = this.pages.at(-1);
       if (last === undefined || last.next === null) return;
@@ -178,7 +171,7 @@ export class LogFeed {
       if (this.isOutdated(epoch)) return;
       if (page.items.length > 0) this.pages.push(loadedPage(page));
       else last.next = page.next_cursor;
-      const lines = this.state.lines.concat(page.items);
+      const lines = this.state.value.lines.concat(page.items);
       this.show({ ...this.bounded(lines, "start"), atEnd: !page.more });
       if (!page.more || !catchingUp) return;
     }
@@ -190,8 +183,8 @@ export class LogFeed {
     const page = await this.read({ before: begin.previous, limit: PAGE });
     if (this.isOutdated(epoch)) return;
     this.pages.unshift(loadedPage(page));
-    const lines = page.items.concat(this.state.lines);
-    const first = this.state.first - page.items.length;
+    const lines = page.items.concat(this.state.value.lines);
+    const first = this.state.value.first - page.items.length;
     this.show({ ...this.bounded(lines, "end", first), atStart: page.previous_cursor === null });
   }
 
@@ -199,7 +192,7 @@ export class LogFeed {
   private bounded(
     lines: LogLine[],
     at: "start" | "end",
-    first = this.state.first,
+    first = this.state.value.first,
   ): Partial<LogState> {
     let excess = lines.length - MAX_LINES;
     let dropped = 0;
@@ -219,8 +212,7 @@ export class LogFeed {
   }
 
   private show(change: Partial<LogState>): void {
-    this.state = { ...this.state, ...change };
-    for (const listener of this.listeners) listener();
+    this.state.update((state) => ({ ...state, ...change }));
   }
 }
 

@@ -1,9 +1,11 @@
-import { ActionIcon, Group, Text, TextInput, Tooltip } from "@mantine/core";
+import { Group, Text, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
-import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { type LogFilter, searchLogs } from "@/features/job/api/logs";
 import { count } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
+import { Signal, useSignal } from "@/shared/live/signal";
+import { IconButton } from "@/shared/ui/icon-button";
 import { DownIcon, SearchIcon, UpIcon } from "@/shared/ui/icons";
 import { lineId } from "./line-id";
 import { LogSearch, MAX_MATCHES, type Matches } from "./log-search";
@@ -19,7 +21,7 @@ interface Props {
   onChoose: (line: string) => void;
 }
 
-const NOTHING: Matches = { lines: [], done: true, error: null };
+const NOTHING = new Signal<Matches>({ lines: [], done: true, error: null });
 
 /** Searches all stored lines for a text and steps through the matches. */
 export function LogFind({ jobId, live, filter, find, chosen, onFind, onChoose }: Props) {
@@ -72,28 +74,22 @@ export function LogFind({ jobId, live, filter, find, chosen, onFind, onChoose }:
           if (event.key === "Escape") setText("");
         }}
       />
-      <Tooltip label="Previous (Shift + Enter)">
-        <ActionIcon
-          variant="subtle"
-          color="gray"
-          aria-label="Previous match"
-          disabled={found.lines.length === 0}
-          onClick={() => step(-1)}
-        >
-          <UpIcon />
-        </ActionIcon>
-      </Tooltip>
-      <Tooltip label="Next (Enter)">
-        <ActionIcon
-          variant="subtle"
-          color="gray"
-          aria-label="Next match"
-          disabled={found.lines.length === 0}
-          onClick={() => step(1)}
-        >
-          <DownIcon />
-        </ActionIcon>
-      </Tooltip>
+      <IconButton
+        label="Previous (Shift + Enter)"
+        name="Previous match"
+        disabled={found.lines.length === 0}
+        onClick={() => step(-1)}
+      >
+        <UpIcon />
+      </IconButton>
+      <IconButton
+        label="Next (Enter)"
+        name="Next match"
+        disabled={found.lines.length === 0}
+        onClick={() => step(1)}
+      >
+        <DownIcon />
+      </IconButton>
       <Text size="xs" c="dimmed" className="numbers nowrap" role="status" aria-label="Matches">
         {status(find, found, at)}
       </Text>
@@ -127,8 +123,5 @@ function useSearch(jobId: string, live: JobLive, filter: LogFilter, find: string
       search.stop();
     };
   }, [search, live]);
-  return useSyncExternalStore(search?.subscribe ?? never, search?.get ?? nothing);
+  return useSignal(search?.found ?? NOTHING);
 }
-
-const never = () => () => undefined;
-const nothing = () => NOTHING;

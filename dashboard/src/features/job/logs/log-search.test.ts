@@ -43,18 +43,13 @@ describe("LogSearch", () => {
     log.length = 250;
     search.start();
     await vi.advanceTimersByTimeAsync(1000);
-    expect(search.get()).toMatchObject({ done: true, error: null });
-    expect(search.get().lines).toHaveLength(25);
+    expect(search.found.value).toMatchObject({ done: true, error: null });
+    expect(search.found.value.lines).toHaveLength(25);
     expect(log.asked).toEqual([null, "100", "200"]);
     log.length = 270;
     search.wake();
     await vi.advanceTimersByTimeAsync(1000);
-    expect(
-      search
-        .get()
-        .lines.map((line) => line.offset)
-        .slice(-2),
-    ).toEqual([250, 260]);
+    expect(search.found.value.lines.map((line) => line.offset).slice(-2)).toEqual([250, 260]);
     expect(log.asked.at(-1)).toBe("250");
   });
 
@@ -63,10 +58,10 @@ describe("LogSearch", () => {
     log.failures = [new Error("nothing answers")];
     search.start();
     await vi.advanceTimersByTimeAsync(100);
-    expect(search.get()).toMatchObject({ done: false, error: new Error("nothing answers") });
+    expect(search.found.value).toMatchObject({ done: false, error: new Error("nothing answers") });
     await vi.advanceTimersByTimeAsync(5000);
-    expect(search.get()).toMatchObject({ done: true, error: null });
-    expect(search.get().lines).toHaveLength(25);
+    expect(search.found.value).toMatchObject({ done: true, error: null });
+    expect(search.found.value.lines).toHaveLength(25);
 
     log.failures = [new ApiError(422, "The request is not valid", "search: too long")];
     const asked = log.asked.length;

@@ -1,6 +1,7 @@
 import type { LogPage } from "@/features/job/api/logs";
 import { isRefused } from "@/shared/api/problem";
 import type { LogLine } from "@/shared/api/types";
+import { Signal } from "@/shared/live/signal";
 
 export interface Matches {
   lines: LogLine[];
@@ -16,8 +17,7 @@ const RETRY_MS = 2000;
 
 /** The lines of a job that contain a text, in order, including new ones as they arrive. */
 export class LogSearch {
-  private found: Matches = { lines: [], done: false, error: null };
-  private readonly listeners = new Set<() => void>();
+  readonly found = new Signal<Matches>({ lines: [], done: false, error: null });
   private cursor: string | null = null;
   private reading = false;
   private again = false;
@@ -44,15 +44,8 @@ export class LogSearch {
     else this.timer ??= setTimeout(() => void this.run(), this.cursor === null ? 0 : PAUSE_MS);
   }
 
-  subscribe = (listener: () => void): (() => void) => {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  };
-
-  get = (): Matches => this.found;
-
   private get isFull(): boolean {
-    return this.found.lines.length >= MAX_MATCHES;
+    return this.found.value.lines.length >= MAX_MATCHES;
   }
 
   private async run(): Promise<void> {
@@ -66,15 +59,15 @@ export class LogSearch {
         if (this.stopped) break;
         this.cursor = page.next_cursor;
         more = page.more;
-        this.show({
-          lines: page.items.length > 0 ? this.found.lines.concat(page.items) : this.found.lines,
+        this.found.update(({ lines }) => ({
+          lines: page.items.length > 0 ? lines.concat(page.items) : lines,
           done: !more,
           error: null,
-        });
+        }));
       }
     } catch (error) {
       this.reading = false;
-      this.show({ ...this.found, error });
+      this.found.update((found) => ({ ...found, error }));
       // A finished job sends nothing that would wake the search again.
       if (!this.stopped && !isRefused(error)) {
         this.timer ??= setTimeout(() => void this.run(), RETRY_MS);
@@ -83,10 +76,5 @@ export class LogSearch {
     }
     this.reading = false;
     if (this.again) this.wake();
-  }
-
-  private show(found: Matches): void {
-    this.found = found;
-    for (const listener of this.listeners) listener();
   }
 }

@@ -2,7 +2,7 @@ import { Text } from "@mantine/core";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, useEffect, useLayoutEffect, useRef } from "react";
 import { highlighted, type Segment, showLine } from "@/shared/ansi";
-import { bytes } from "@/shared/format";
+import { bytes, moment } from "@/shared/format";
 import { useRestOfWindow } from "@/shared/ui/rest-of-window";
 import { lineId } from "./line-id";
 import type { LogState } from "./log-feed";
@@ -123,7 +123,7 @@ export function LogView(props: Props) {
   return (
     <section
       ref={scroller}
-      className={classes.view}
+      className={`app-card ${classes.view}`}
       onScroll={onScroll}
       onWheel={onHand}
       onTouchMove={onHand}
@@ -162,7 +162,7 @@ export function LogView(props: Props) {
                 tabIndex={-1}
                 className={classes.link}
                 aria-label="Link to this line"
-                title={`Link to this line · ${new Date(line.time).toLocaleString()}`}
+                title={`Link to this line · ${moment(line.time)}`}
                 onClick={() => props.onChoose(id)}
               >
                 #

@@ -1,11 +1,12 @@
 import { Button, Group, SegmentedControl, Select, Stack, Switch, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
-import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { type LogFilter, readLogs } from "@/features/job/api/logs";
 import { ApiError } from "@/shared/api/problem";
 import { isFinished, type Job } from "@/shared/api/types";
 import { plural } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
+import { useSignal } from "@/shared/live/signal";
 import { Problem } from "@/shared/ui/problem";
 import { lineId } from "./line-id";
 import { LogFeed, type LogState } from "./log-feed";
@@ -33,7 +34,7 @@ export function LogsTab({ job, live }: Props) {
   );
   const filter = useMemo(() => ({ rank, stream, attempt }), [rank, stream, attempt]);
   const feed = useFeed(job.id, live, filter, line);
-  const state = useSyncExternalStore(feed.subscribe, feed.get);
+  const state = useSignal(feed.state);
   // The router would restore the scroll position from before the URL changed.
   const choose = (next: string | undefined) =>
     void navigate({
@@ -45,14 +46,14 @@ export function LogsTab({ job, live }: Props) {
     setFollowing(false);
     setScrollTarget({ line: next });
     choose(next);
-    if (!feed.get().lines.some((each) => lineId(each) === next)) feed.goTo({ at: next });
+    if (!feed.state.value.lines.some((each) => lineId(each) === next)) feed.goTo({ at: next });
   };
   const follow = (on: boolean): void => {
     setFollowing(on);
     if (!on) return;
     setScrollTarget(null);
     if (line !== undefined) choose(undefined);
-    if (!feed.get().atEnd) feed.goTo("end");
+    if (!feed.state.value.atEnd) feed.goTo("end");
   };
   const isGone = state.error instanceof ApiError && state.error.status === 404;
   return (

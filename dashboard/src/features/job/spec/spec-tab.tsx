@@ -18,7 +18,7 @@ export default function SpecTab({ job }: { job: Job }) {
         </ButtonLink>
       </Group>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
-      <pre className={classes.spec} tabIndex={0}>
+      <pre className={`app-card ${classes.spec}`} tabIndex={0}>
         {text}
       </pre>
     </Stack>

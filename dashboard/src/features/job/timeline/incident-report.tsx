@@ -1,6 +1,7 @@
 import { Badge, Code, Group, Text } from "@mantine/core";
 import { plainText } from "@/shared/ansi";
 import type { Job } from "@/shared/api/types";
+import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
 import { Moment } from "@/shared/ui/time";
 import { causeOf, type Incident, stagesOf } from "./incident";
@@ -17,13 +18,17 @@ interface Props {
 export function IncidentReport({ job, attempt, incident }: Props) {
   const { failure } = incident;
   const stages = stagesOf(incident);
-  const ended = failure.cause === "preempted" ? "stopped" : "failed";
+  const preempted = failure.cause === "preempted";
   const tail = (failure.log_tail ?? "").trimEnd();
   return (
-    <section className={classes.report} aria-label={`Failure: ${causeOf(failure)}`}>
+    <section
+      className={classes.report}
+      data-preempted={preempted || undefined}
+      aria-label={`Failure of attempt ${attempt}: ${causeOf(failure)}`}
+    >
       <Group justify="space-between" gap="xs">
         <Group gap="xs">
-          <Badge color={failure.cause === "preempted" ? "gray" : "red"} variant="light" radius="sm">
+          <Badge color={preempted ? "gray" : "red"} variant="light" radius="sm">
             {causeOf(failure)}
           </Badge>
           <Text size="xs" c="dimmed">
@@ -49,11 +54,13 @@ export function IncidentReport({ job, attempt, incident }: Props) {
         </Group>
       </Group>
       <Text size="sm" fw={600}>
-        {failure.message}
+        <LinkedText text={failure.message} />
       </Text>
       <Text size="xs" c="dimmed">
         {incident.done}
-        {typeof failure.step === "number" ? ` · ${ended} after step ${failure.step}` : ""}
+        {typeof failure.step === "number"
+          ? ` · ${preempted ? "stopped" : "failed"} after step ${failure.step}`
+          : ""}
       </Text>
       {stages.length > 0 ? (
         <dl className={classes.stages}>

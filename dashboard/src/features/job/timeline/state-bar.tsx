@@ -1,5 +1,5 @@
 import { Text, Tooltip } from "@mantine/core";
-import { count, duration, plural } from "@/shared/format";
+import { count, duration, moment, plural } from "@/shared/format";
 import { MOVING, TONES } from "@/shared/ui/state-badge";
 import tones from "@/shared/ui/tones.module.css";
 import {
@@ -43,7 +43,7 @@ export function StateBar({ periods, failures, checkpoints }: Props) {
     (time) => Math.round((share(time) / 100) * SLOTS),
   );
   return (
-    <figure className={classes.bar} aria-label="States over time">
+    <figure className={`app-card ${classes.bar}`} aria-label="States over time">
       <div className={classes.track}>
         {periods.map((each) => (
           <Tooltip
@@ -53,7 +53,7 @@ export function StateBar({ periods, failures, checkpoints }: Props) {
             label={
               <>
                 <b>{each.state}</b> for {duration((each.end - each.begin) / 1000)}, from{" "}
-                {new Date(each.begin).toLocaleString()}
+                {moment(each.begin)}
                 <br />
                 {each.reason}
               </>
@@ -75,7 +75,7 @@ export function StateBar({ periods, failures, checkpoints }: Props) {
         {marks.map((mark) => (
           <Tooltip
             key={`${mark.kind} ${mark.time} ${mark.label}`}
-            label={`${new Date(mark.time).toLocaleTimeString()}: ${mark.label}`}
+            label={`${moment(mark.time)}: ${mark.label}`}
           >
             <span
               className={classes.mark}
@@ -87,10 +87,10 @@ export function StateBar({ periods, failures, checkpoints }: Props) {
       </div>
       <div className={classes.ends}>
         <Text span size="xs" c="dimmed">
-          {new Date(begin).toLocaleString()}
+          {moment(begin)}
         </Text>
         <Text span size="xs" c="dimmed">
-          {new Date(end).toLocaleString()}
+          {moment(end)}
         </Text>
       </div>
       <Legend periods={periods} failures={failures.length} checkpoints={checkpoints} />

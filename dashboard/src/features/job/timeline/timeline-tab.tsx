@@ -7,7 +7,7 @@ import { useSignal } from "@/shared/live/signal";
 import { useNow } from "@/shared/now";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
-import { Problem } from "@/shared/ui/problem";
+import { Pending } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Moment } from "@/shared/ui/time";
 import { IncidentReport } from "./incident-report";
@@ -30,16 +30,8 @@ export function TimelineTab({ job, live }: { job: Job; live: JobLive }) {
   const attempts = useAttempts(job.id);
   const now = useNow();
   const last = events.at(-1);
-  if (attempts.error && !attempts.data) {
-    return (
-      <Problem
-        error={attempts.error}
-        what="Could not load the attempts"
-        onRetry={() => void attempts.refetch()}
-      />
-    );
-  }
-  if (!attempts.data || last === undefined) return <Skeleton height={160} />;
+  if (!attempts.data) return <Pending query={attempts} what="the attempts" />;
+  if (last === undefined) return <Skeleton height={160} />;
   const ended = job.finished_at ? Date.parse(job.finished_at) : Date.parse(last.time);
   return (
     <Stack gap="md">
@@ -59,7 +51,7 @@ function SectionCard({ job, section }: { job: Job; section: AttemptSection }) {
   const { number, attempt, groups } = section;
   const title = number === 0 ? "Before the first attempt" : `Attempt ${number}`;
   return (
-    <section className={classes.card} aria-label={title}>
+    <section className={`app-card ${classes.card}`} aria-label={title}>
       <Group justify="space-between">
         <Group gap="sm">
           <Text fw={600}>{title}</Text>

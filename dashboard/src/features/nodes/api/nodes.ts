@@ -23,7 +23,7 @@ export function useNodes() {
   });
 }
 
-/** What happened to a node, the oldest first. */
+/** The events of a node, the oldest first. */
 export function useNodeEvents(nodeId: string) {
   return useQuery({
     ...listNodeEventsOptions({ path: { node_id: nodeId } }),
@@ -39,7 +39,7 @@ export function useRemoveNode() {
   return useMutation({
     ...removeNodeMutation(),
     onSuccess: useRenew(listNodesQueryKey()),
-    onError: (error) => notifyProblem("The node could not be removed", error),
+    onError: (error) => notifyProblem("Could not remove the node", error),
   });
 }
 
@@ -57,7 +57,7 @@ export function useSetDrained(nodeId: string) {
         ? drainNode({ path, body: { reason: reason.trim() || undefined } })
         : undrainNode({ path }),
     onSuccess: useRenew(listNodesQueryKey(), [{ path }]),
-    onError: (error) => notifyProblem("The node could not be changed", error),
+    onError: (error) => notifyProblem("Could not change the node", error),
   });
 }
 

@@ -1,15 +1,17 @@
-import { ActionIcon, Tooltip, useComputedColorScheme } from "@mantine/core";
+import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useRef } from "react";
 import "uplot/dist/uPlot.min.css";
 import type { Axis, Range } from "@/shared/curves/data/axis";
 import { curvesCsv, saveText } from "@/shared/curves/data/csv";
 import { type Curve, hasPoints, identityOf, seriesOf } from "@/shared/curves/data/curve";
 import { metric } from "@/shared/format";
+import { IconButton } from "@/shared/ui/icon-button";
 import { DownIcon } from "@/shared/ui/icons";
 import classes from "./chart.module.css";
 import { legendText, positionText } from "./legend";
 import { scheduleWork, useLingering, useOnScreen } from "./on-screen";
 import { Plot } from "./plot";
+import { Swatch } from "./swatch";
 
 interface Props {
   title: string;
@@ -134,22 +136,18 @@ export function Chart(props: Props) {
   useEffect(() => draw.current?.(), [onScreen, props.smoothing, range?.from, range?.to]);
 
   return (
-    <figure className={classes.panel} ref={frame} data-chart={title}>
+    <figure className={`app-card ${classes.panel}`} ref={frame} data-chart={title}>
       <figcaption className={classes.caption}>
         <span className={classes.title}>{title}</span>
         <span className={classes.cursor} ref={cursorLabel} />
-        <Tooltip label="Download as CSV" openDelay={300}>
-          <ActionIcon
-            variant="subtle"
-            color="gray"
-            size="xs"
-            className={classes.save ?? ""}
-            aria-label={`Download ${title} as CSV`}
-            onClick={() => saveText(`${syncKey}-${slug(title)}.csv`, csv(curves))}
-          >
-            <DownIcon />
-          </ActionIcon>
-        </Tooltip>
+        <IconButton
+          label="Download as CSV"
+          name={`Download ${title} as CSV`}
+          size="xs"
+          onClick={() => saveText(`${syncKey}-${slug(title)}.csv`, csv(curves))}
+        >
+          <DownIcon />
+        </IconButton>
         <span className={classes.keys}>
           {curves.map((curve, i) => (
             <Key
@@ -191,17 +189,7 @@ function Key({ curve, alone, format, valueRef }: KeyProps) {
   return (
     <span className={classes.key}>
       {alone && curve.label === "" ? null : (
-        <svg width="14" height="4" aria-hidden="true" className={classes.swatch}>
-          <line
-            x1="0"
-            x2="14"
-            y1="2"
-            y2="2"
-            stroke={curve.color}
-            strokeWidth={curve.thin ? 2 : 3}
-            strokeDasharray={curve.dash?.map((length) => length / 2).join(" ")}
-          />
-        </svg>
+        <Swatch look={curve} strokeWidth={curve.thin ? 2 : 3} />
       )}
       {curve.label === "" ? null : (
         <span className={classes.label} title={curve.label}>

@@ -26,7 +26,7 @@ describe("legendText", () => {
   it("shows the point before the cursor with its step, never the last one", () => {
     expect(text(validation, 55)).toBe("0.112 (step 50)");
     expect(text(validation, 109)).toBe("0.112 (step 50)");
-    expect(text(validation, 55, "elapsed")).toBe("0.112 (0:50)");
+    expect(text(validation, 55, "elapsed")).toBe("0.112 (50 s)");
   });
 
   it("shows nothing before the first point or without points", () => {

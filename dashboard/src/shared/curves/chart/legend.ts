@@ -1,6 +1,6 @@
 import { type Axis, positions } from "@/shared/curves/data/axis";
 import { type Curve, seriesOf } from "@/shared/curves/data/curve";
-import { age, count } from "@/shared/format";
+import { count, duration, moment } from "@/shared/format";
 
 type Format = (value: number | null) => string;
 
@@ -63,16 +63,6 @@ export function legendText(
 
 export function positionText(at: number, axis: Axis): string {
   if (axis === "step") return `step ${count(Math.round(at))}`;
-  if (axis === "elapsed") return at < 0 ? `-${age(-at)}` : clock(at);
-  return new Date(at * 1000).toLocaleTimeString();
-}
-
-/** Seconds as "0:42", "12:05", "3:00:00". */
-export function clock(seconds: number): string {
-  const whole = Math.round(seconds);
-  const two = (value: number) => String(value).padStart(2, "0");
-  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
-  return hours > 0
-    ? `${hours}:${two(minutes)}:${two(whole % 60)}`
-    : `${minutes}:${two(whole % 60)}`;
+  if (axis === "elapsed") return at < 0 ? `−${duration(-at)}` : duration(at);
+  return moment(at * 1000);
 }

@@ -1,7 +1,8 @@
 import { Button, Group, NumberInput, SegmentedControl, Slider, Switch, Text } from "@mantine/core";
 import { useState } from "react";
+import { positionText } from "@/shared/curves/chart/legend";
 import type { Axis, Range } from "@/shared/curves/data/axis";
-import { duration } from "@/shared/format";
+import { count } from "@/shared/format";
 import classes from "./controls.module.css";
 import { type CurveView, MAX_SMOOTHING, rangeOf } from "./view";
 
@@ -179,9 +180,6 @@ function StepsForm({ range, onChange, onClose }: StepsProps) {
 }
 
 function rangeText({ from, to }: Range, axis: Axis): string {
-  if (axis === "step")
-    return `steps ${from.toLocaleString("en-US")} to ${to.toLocaleString("en-US")}`;
-  if (axis === "elapsed") return `${duration(Math.max(0, from))} to ${duration(to)}`;
-  const [begin, end] = [from, to].map((seconds) => new Date(seconds * 1000));
-  return `${begin?.toLocaleString()} to ${end?.toLocaleTimeString()}`;
+  if (axis === "step") return `steps ${count(from)} to ${count(to)}`;
+  return `${positionText(from, axis)} to ${positionText(to, axis)}`;
 }

@@ -1,0 +1,68 @@
+import { ActionIcon, Button, Tooltip } from "@mantine/core";
+import { useUnreachable } from "../api/cluster";
+
+interface Props {
+  label: string;
+  /** Its name for screen readers: "Pause digits". */
+  name?: string | undefined;
+  icon?: React.ReactNode;
+  /** Show the icon alone, as in a row of a table. */
+  compact?: boolean;
+  danger?: boolean;
+  /** For a command that switches something on and off. */
+  pressed?: boolean;
+  /** An earlier command is still on its way. */
+  busy?: boolean;
+  /** Why the command is not possible now. */
+  refused?: string | null | undefined;
+  onClick: () => void;
+}
+
+/** A button that changes something on the coordinator, or shows why it cannot. */
+export function Command(props: Props) {
+  const { label, name, icon, compact = false, danger, pressed, busy = false, onClick } = props;
+  const unreachable = useUnreachable();
+  const refused = unreachable ?? props.refused ?? null;
+  const shared = {
+    "aria-label": name,
+    "aria-pressed": pressed,
+    disabled: busy && refused === null,
+    // Not `disabled`: neither pointer nor keyboard could reach the reason.
+    "aria-disabled": refused !== null,
+    "data-disabled": refused !== null || undefined,
+    "aria-description": refused ?? undefined,
+    onClick: () => {
+      if (refused === null) onClick();
+    },
+  };
+  return (
+    <Tooltip
+      label={refused ?? label}
+      disabled={refused === null && !compact}
+      events={{ hover: true, focus: true, touch: true }}
+      openDelay={300}
+      multiline
+      maw={280}
+    >
+      {compact ? (
+        <ActionIcon
+          variant={pressed ? "light" : "subtle"}
+          color={pressed ? "ink" : danger ? "red" : "gray"}
+          {...shared}
+        >
+          {icon}
+        </ActionIcon>
+      ) : (
+        <Button
+          size="xs"
+          variant="default"
+          leftSection={icon}
+          {...(danger && refused === null ? { c: "red" } : {})}
+          {...shared}
+        >
+          {label}
+        </Button>
+      )}
+    </Tooltip>
+  );
+}
