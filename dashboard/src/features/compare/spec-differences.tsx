@@ -1,9 +1,12 @@
 import { Text } from "@mantine/core";
 import type { Job } from "@/shared/api/types";
-import { NOTHING } from "@/shared/format";
+import { NOTHING, plural } from "@/shared/format";
 import { type Column, Table } from "@/shared/ui/table";
 import classes from "./compare-page.module.css";
 import { type Difference, specDifferences } from "./spec-diff";
+
+/** Above this many the table is folded, so that the curves are on the screen. */
+const FEW = 12;
 
 const KEY: Column<Difference> = {
   id: "key",
@@ -24,14 +27,17 @@ export function SpecDifferences({ jobs }: { jobs: Job[] }) {
     );
   }
   return (
-    <Table
-      label="Spec differences"
-      columns={[KEY, ...jobs.map((job, i) => columnOf(job, i))]}
-      rows={differences}
-      rowKey={({ key }) => key}
-      className={classes.diff}
-      cards
-    />
+    <details open={differences.length <= FEW}>
+      <summary className={classes.fold}>{plural(differences.length, "spec difference")}</summary>
+      <Table
+        label="Spec differences"
+        columns={[KEY, ...jobs.map((job, i) => columnOf(job, i))]}
+        rows={differences}
+        rowKey={({ key }) => key}
+        className={classes.diff}
+        cards
+      />
+    </details>
   );
 }
 
