@@ -205,8 +205,18 @@ def test_planner_passes_parts_between_stages(
     assert predicted == pytest.approx(measured, rel=0.1)
 
 
-@pytest.mark.parametrize("workers", [4, 8])
-@pytest.mark.parametrize("hidden", [[32], [64, 32], [64, 32, 16], [32] * 4, [32] * 9])
+HIDDEN = [[32], [64, 32], [64, 32, 16], [32] * 4, [32] * 9]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "workers"),
+    [
+        *((hidden, 4) for hidden in HIDDEN),
+        # The deepest has the meshes of the others, and more.
+        *(pytest.param(hidden, 8, marks=pytest.mark.slow) for hidden in HIDDEN[:-1]),
+        (HIDDEN[-1], 8),
+    ],
+)
 def test_planner_covers_every_mesh_of_mlp(hidden: list[int], workers: int) -> None:
     spec = job({"name": "digits", "params": {"hidden": hidden, "dropout": 0.2}}, "ddp", batch=64)
     made = plan(spec, workers, RATES, None)
