@@ -160,11 +160,11 @@ def _reach_store(address: str, port: int, superseded: Callable[[], bool] | None)
 def _unless(
     superseded: Callable[[], bool] | None, has_lost: Callable[[], bool], port: int
 ) -> Iterator[None]:
-    """Within it ranks connect, which is broken off once `superseded` says so.
+    """Interrupt the connecting of ranks within, once `superseded` says so.
 
-    A rank that died behind the roll call tells no address, and the others wait for it in the store.
-    One that breaks off may leave others waiting, and ranks that all live come to connect: unless
-    one of them has been lost it is put off for long enough for that.
+    A rank that died after the roll call publishes no address, and the others wait for it in the
+    store. An interruption may leave others waiting, and live ranks do connect in the end: unless
+    one of them has been lost, it is delayed for long enough for that.
 
     Args:
         port: of the store.
@@ -252,8 +252,10 @@ def call_roll(
 def _look_for(
     store: dist.Store, keys: list[str], timeout: timedelta, superseded: Callable[[], bool]
 ) -> None:
-    """A wait of torch's own cannot be broken off, and tells of each that ends in vain. Where the
-    store's host has gone without a word not even a look ends, so another thread takes them.
+    """Wait for keys of the store, in a way that can be interrupted.
+
+    Torch's own wait cannot, and logs each timeout. If the store's host has vanished, not even a
+    poll returns, so another thread polls.
     """
     ends = time.monotonic() + timeout.total_seconds()
     found, given_up = Event(), Event()

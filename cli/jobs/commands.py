@@ -337,7 +337,7 @@ def _command(
     One job is printed as itself, several as one list.
 
     Raises:
-        CliError: of the first that refused; the others are told.
+        CliError: of the first that refused; the others are printed.
     """
     done, refused = [], []
     with connect(url) as client:
