@@ -59,7 +59,7 @@ from trainhall.db.models import Attempt, Grant, Job, Node
 
 @dataclass(frozen=True)
 class _Touched:
-    """Who has to look again once the transaction is committed."""
+    """Components to notify once the transaction is committed."""
 
     job: str | None = None
     nodes: frozenset[str] = frozenset()

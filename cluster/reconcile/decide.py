@@ -1,4 +1,4 @@
-"""What shall change, and why: a pure function of (now, the state of the cluster, options)."""
+"""Decisions and their reasons: a pure function of (now, the state of the cluster, options)."""
 
 import math
 from collections.abc import Iterator

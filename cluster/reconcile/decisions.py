@@ -1,4 +1,4 @@
-"""What can be decided about the cluster. `decide` says when, `apply` carries it out.
+"""The decisions about the cluster. `decide` says when, `apply` carries them out.
 
 Each decision is complete in itself and is applied on its own, guarded by what it was decided from;
 if the guard fails, somebody else was first and the next pass decides anew. So the order of
@@ -51,7 +51,7 @@ class Release:
     attempt: int
     reason: Reason
     device_indices: tuple[int, ...] = ()
-    """Those that a regrouping gave up; none: all of them."""
+    """Devices that a regrouping released; none: all of them."""
 
     @property
     def about(self) -> str:
@@ -105,7 +105,7 @@ class Regroup(_OfAttempt):
     """None leaves the job's count as it is."""
     restarts_step: int | None = None
     failure: Failure | None = None
-    """Of the rank or host that is replaced."""
+    """Failure of the rank or host that is replaced."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class EndAttempt(_OfAttempt):
     """None leaves the job's count as it is."""
     restarts_step: int | None = None
     lost_nodes: tuple[str, ...] = ()
-    """Of a lost attempt: the hosts that are lost or gone."""
+    """Lost or removed hosts of a lost attempt."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from trainhall.db.models import Attempt, Grant, Job
 from trainhall.training.checkpoint.format.names import parse_name
 
 KEPT_GENERATIONS = 50
-"""Of an attempt, for people; the first and the newest."""
+"""Number of generations of an attempt that are kept for people: the first and the newest."""
 
 
 async def regroup(
@@ -151,7 +151,7 @@ async def _grant(
 
 
 def _keeps_state(attempt: Attempt, allocation: Allocation) -> bool:
-    """Of the ranks that live, as far as their hosts have told, one stays."""
+    """Return whether a live rank stays, as far as the hosts have reported."""
     living = attempt.allocation.devices
     for node_id, stored in attempt.node_outcomes.items():
         report = parse_host_report(stored)

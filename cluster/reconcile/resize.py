@@ -36,7 +36,7 @@ class Losses:
     failure: Failure | None = None
     """The first that was reported."""
     lost: Failure | None = None
-    """Of the first node that is lost or was removed: it costs no restart."""
+    """Failure of the first node that is lost or was removed: it costs no restart."""
     why: str = ""
 
     def __bool__(self) -> bool:
@@ -147,7 +147,7 @@ def _is_wanted(attempt: AttemptFacts, job: JobFacts) -> bool:
 
 
 def _hosts_regroup(attempt: AttemptFacts) -> bool:
-    """Its hosts say that their ranks regroup; an agent of an older version does not."""
+    """Return whether its hosts report ranks that regroup; old agents do not."""
     return all(
         h.report is not None and (h.report.outcome or h.report.in_place) for h in attempt.hosts
     )
@@ -286,7 +286,7 @@ def _change(
 
 
 def _is_settled(attempt: AttemptFacts, job: JobFacts) -> bool:
-    """It takes steps, every host under the present generation."""
+    """Return whether it takes steps, with every host under the present generation."""
     return (
         attempt.begun
         and attempt.stepped
@@ -341,7 +341,7 @@ def _size_change_text(attempt: AttemptFacts, after: Sequence[PlacedNode]) -> str
 def has_left(
     attempt: AttemptFacts, host: HostFacts | None, node_id: str, device_index: int
 ) -> bool:
-    """Whether a device that an active attempt holds was given up by it, and nothing runs there.
+    """Return whether an active attempt has released a device, and nothing runs there.
 
     Args:
         host: the attempt's host on that node; None where it has none any more.

@@ -202,7 +202,7 @@ AT_ANY_TIME = (
         "stop after a failed rank",
         "a rank failed in place, and the attempt cannot continue without it",
         "its other ranks stop",
-        lambda s: s.losses.ranks and not s.told_to_stop,
+        lambda s: s.losses.ranks and not s.asked_to_stop,
         _stop_after_failed_rank,
     ),
     Rule(
@@ -223,7 +223,7 @@ AT_ANY_TIME = (
         "end isolated ranks",
         "a node is lost, and ranks run on others (under `on_isolation: stop`)",
         "these stop before the attempt is replaced",
-        lambda s: s.others_end_first and not s.told_to_stop,
+        lambda s: s.others_end_first and not s.asked_to_stop,
         lambda s: _stop(s, ReasonCode.ISOLATED_RANKS_END, node=s.lost[0].node_name),
     ),
     Rule(
@@ -246,7 +246,7 @@ WHILE_RANKS_RUN = (
         "stop after a failure",
         "a host reported a failure",
         "the other hosts stop",
-        lambda s: s.failure and not s.told_to_stop,
+        lambda s: s.failure and not s.asked_to_stop,
         _stop_after_failure,
     ),
     Rule(
@@ -254,7 +254,7 @@ WHILE_RANKS_RUN = (
         "an agent was stopped, or its ranks ended in isolation",
         "the other hosts pause if its ranks saved, otherwise they stop",
         lambda s: (
-            s.stopped_agents and not s.told_to_stop and s.goal_of_stopped_agents != s.attempt.goal
+            s.stopped_agents and not s.asked_to_stop and s.goal_of_stopped_agents != s.attempt.goal
         ),
         _follow_agents,
     ),
@@ -262,21 +262,21 @@ WHILE_RANKS_RUN = (
         "stop after an early pause",
         "a host paused before the ranks of all hosts had joined",
         "the other hosts, which wait for it, stop",
-        lambda s: s.paused_before_joining and not s.told_to_stop,
+        lambda s: s.paused_before_joining and not s.asked_to_stop,
         lambda s: _stop(s, ReasonCode.PEERS_NEVER_MET, outcome="was to pause"),
     ),
     Rule(
         "stop after an early end",
         "a host completed before the ranks of all hosts had joined",
         "the other hosts, which wait for it, stop",
-        lambda s: s.completed_before and not s.told_to_stop,
+        lambda s: s.completed_before and not s.asked_to_stop,
         lambda s: _stop(s, ReasonCode.PEERS_NEVER_MET, outcome="was completed"),
     ),
     Rule(
         "stop a hang",
         "no host's ranks take a step any more",
         "all ranks stop; the failure names the rank that is behind",
-        lambda s: s.hang and not s.told_to_stop,
+        lambda s: s.hang and not s.asked_to_stop,
         lambda s: _stop(s, ReasonCode.HANG, s.hang),
     ),
     Rule(
@@ -414,7 +414,7 @@ ONCE_ALL_ENDED = (
 
 
 def decide_attempt(situation: Situation) -> Decision | None:
-    """What an active attempt asks for; None: nothing."""
+    """Return the decision about an active attempt; None: nothing to do."""
     later = WHILE_RANKS_RUN if situation.unfinished else ONCE_ALL_ENDED
     rules: tuple[Rule, ...] = (*AT_ANY_TIME, *later)
     for rule in rules:

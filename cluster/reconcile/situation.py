@@ -30,7 +30,7 @@ class Situation:
     listening_seconds: float
 
     @property
-    def told_to_stop(self) -> bool:
+    def asked_to_stop(self) -> bool:
         return self.attempt.goal == "stop"
 
     @cached_property
@@ -150,7 +150,7 @@ class Situation:
 
     @cached_property
     def after(self) -> AfterFailure:
-        """What becomes of the job after `failure`."""
+        """Return the consequence of `failure` for the job."""
         assert self.failure is not None
         return after_failure(self.job, self.failure)
 
@@ -170,7 +170,7 @@ class Situation:
 
     @property
     def goal_of_stopped_agents(self) -> Goal:
-        """What the other hosts do when agents were stopped: none can save without the rest."""
+        """Return the goal of the other hosts when agents were stopped: none can save alone."""
         saved = all(host.outcome is Outcome.PAUSED for host in self.stopped_agents)
         return "pause" if saved else "stop"
 

@@ -49,7 +49,7 @@ class SpareCapacity:
 
     @cached_property
     def _quota_waits(self) -> set[Quota]:
-        """Those of which a waiting job could use something."""
+        """Return the quotas of which a waiting job could use something."""
         return {
             quota
             for job, kind in self._waiting
@@ -73,17 +73,16 @@ class SpareCapacity:
         return found
 
     def exists(self, device: DeviceKey) -> bool:
-        """Whether its node (still) has a device."""
+        """Return whether its node (still) has a device."""
         node_id, index = device
         return node_id in self.nodes and any(d.index == index for d in self.nodes[node_id].devices)
 
     def has_of(self, job: JobFacts, node_id: str) -> bool:
-        """Whether an attempt of the job holds devices of a node."""
+        """Return whether an attempt of the job holds devices of a node."""
         return (node_id, job.id) in self._busy_with
 
     def allows(self, job: JobFacts, more: int, lost: int) -> int:
-        """How many of so many more devices the job's quotas leave it, beside what other jobs that
-        wait could use of them.
+        """Return how many of `more` devices the quotas leave it, beside waiting jobs' possible use.
 
         Args:
             lost: devices that it is about to lose, and may have others for.

@@ -38,7 +38,7 @@ class NodeFacts:
 
     @property
     def is_leaving(self) -> bool:
-        """It is to be drained or removed once nothing runs on it."""
+        """Return whether it is to be drained or removed once nothing runs on it."""
         return self.removing or self.state is NodeState.DRAINING
 
 
