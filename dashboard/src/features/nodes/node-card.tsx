@@ -19,6 +19,9 @@ import classes from "./nodes.module.css";
 // The plotting library is loaded with a history only.
 const NodeHistory = lazy(async () => ({ default: (await import("./node-history")).NodeHistory }));
 
+/** Codes of the reasons that name the drain. */
+const DRAIN_CODES = new Set(["draining", "drained"]);
+
 interface Props {
   node: ClusterNode;
   onClose: () => void;
@@ -62,7 +65,7 @@ export function NodeCard({ node, onClose }: Props) {
               {node.reason} (<Ago value={node.state_at} />)
             </Text>
           ) : null}
-          {node.drain_reason && !node.reason.startsWith(node.drain_reason) ? (
+          {node.drain_reason && !DRAIN_CODES.has(node.reason_code) ? (
             <Text size="sm">Will be drained: {node.drain_reason}</Text>
           ) : null}
         </div>
