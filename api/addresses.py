@@ -25,8 +25,9 @@ def join_note(request: Request) -> str | None:
     if name is not None and not is_loopback(name):
         return None
     return (
-        "the coordinator answers on loopback alone, so only an agent on its own host can reach it; "
-        "for other hosts start it with `trainhall server --host 0.0.0.0` and add the node again"
+        "the coordinator answers on loopback only, so only an agent on its own host can "
+        "reach it; for other hosts start it with `trainhall server --host 0.0.0.0` and add "
+        "the node again"
     )
 
 

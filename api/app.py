@@ -149,9 +149,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 def _nothing_here(request: Request, status: int) -> RefusalError:
     where = f"{request.method} {request.url.path[:200]}"
     if status == 404:
-        return RefusalError(
-            404, "not-found", f"there is nothing at {where}; /docs tells what there is"
-        )
+        return RefusalError(404, "not-found", f"there is no route {where}; /docs lists all routes")
     allowed = sorted(_methods(request))
     return RefusalError(
         405, "method-not-allowed", f"{where} is not possible; possible here: {', '.join(allowed)}",

@@ -119,11 +119,13 @@ def _request_id(scope: Scope) -> str:
 def _failure(error: Exception, request_id: str) -> RefusalError:
     instance = f"urn:request:{request_id}"
     if isinstance(error, DBAPIError) and was_undone(error):
-        return _unavailable("nothing was changed, since others changed the same at once", instance)
+        return _unavailable(
+            "nothing was changed: another request changed it at the same time", instance
+        )
     if isinstance(error, OperationalError | InterfaceError):
         return _unavailable("the database does not answer", instance)
     return RefusalError(
-        500, "internal-error", f"the coordinator failed; its log tells more under {request_id}",
+        500, "internal-error", f"the coordinator failed; its log has details under {request_id}",
         instance=instance,
     )  # fmt: skip
 

@@ -15,5 +15,5 @@ def parse_duration(given: object) -> float:
         return float(given)
     found = re.fullmatch(r"(-?\d+(?:\.\d*)?)\s*([a-z]*)", str(given).strip())
     if found is None or found[2] not in _SECONDS:
-        raise ValueError(f"{given} is no duration, such as 90s, 10m or 2h")
+        raise ValueError(f"{given} is not a duration, such as 90s, 10m or 2h")
     return float(found[1]) * _SECONDS[found[2]]

@@ -46,7 +46,7 @@ def read_model(folder: Path) -> GPT:
     if kept is None or kept["name"] != "language_model":
         whose = "a script's job" if kept is None else f"the task {kept['name']}"
         raise NoLanguageModelError(
-            f"{folder.name} is of {whose}; text is written by the task language_model alone"
+            f"{folder.name} is of {whose}; only the task language_model generates text"
         )
     params = TaskSpec.model_validate(kept).parsed_params()
     model = GPT(shape_of(cast(LanguageModelParams, params)))

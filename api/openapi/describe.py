@@ -17,7 +17,7 @@ FORBIDDEN = RefusalError(
     403, "not-allowed", "a page of 'http://example.org' may not use this coordinator"
 )
 FAILED = RefusalError(
-    500, "internal-error", "the coordinator failed; its log tells more under 1f0c2b7e55aa4d21",
+    500, "internal-error", "the coordinator failed; its log has details under 1f0c2b7e55aa4d21",
     instance="urn:request:1f0c2b7e55aa4d21",
 )  # fmt: skip
 UNAVAILABLE = RefusalError(

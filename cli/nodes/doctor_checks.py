@@ -367,6 +367,6 @@ def check_name(host: str) -> Check:
                      "add it to /etc/hosts, or give `trainhall agent` an --address")  # fmt: skip
     detail = f"{host} is {', '.join(found)}"
     if all(is_loopback(address) for address in found):
-        return Check(name, "warn", f"{detail}: this host alone",
+        return Check(name, "warn", f"{detail}: this host only",
                      "for jobs over several hosts give `trainhall agent` an --address")  # fmt: skip
     return Check(name, "ok", detail)

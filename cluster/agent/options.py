@@ -67,8 +67,8 @@ class AgentOptions:
         url = urlsplit(self.coordinator)
         if url.scheme not in ("http", "https") or not url.hostname:
             raise OptionError(
-                f"--coordinator {self.coordinator!r} is no address of a coordinator; "
-                "give one like http://host:8000"
+                f"--coordinator {self.coordinator!r} is not a coordinator's address; use one "
+                "like http://host:8000"
             )
         if self.slots is not None and not 0 <= self.slots <= MAX_SLOTS:
             raise OptionError(f"--slots {self.slots} must lie between 0 and {MAX_SLOTS}")

@@ -124,7 +124,7 @@ class Situation:
             if host.outcome is Outcome.FAILED:
                 return self._cause_of(host.failure)
             if host.outcome not in (None, Outcome.COMPLETED) and attempt.goal == "run":
-                message = f"its ranks on node {host.node_name} stopped without having been told to"
+                message = f"its ranks on node {host.node_name} stopped without a command"
                 return Failure(message=message)
         return None
 

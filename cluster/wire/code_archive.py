@@ -197,7 +197,7 @@ def _checked(tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, PurePosixP
         if path in entries or not path.parts or (path in folders and not member.isdir()):
             raise ArchiveError(f"{member.name} is in it twice")
         if under := parents & leaves:
-            raise ArchiveError(f"{member.name} lies below {under.pop()}, which is no folder")
+            raise ArchiveError(f"{member.name} lies below {under.pop()}, which is not a folder")
         entries.add(path)
         folders |= parents
         if len(folders) > MAX_FILES:
@@ -254,7 +254,7 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
         except ArchiveError:
             raise
         except _NO_TAR as error:
-            raise ArchiveError(f"it is no tar archive, plain or with gzip: {error}") from None
+            raise ArchiveError(f"it is not a tar archive, plain or gzipped: {error}") from None
 
 
 class _Bounded:

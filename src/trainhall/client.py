@@ -130,7 +130,9 @@ class Client:
         except UnreachableError as error:
             if time.monotonic() < deadline:
                 raise
-            raise TimeoutError(f"nothing was heard of job {job_id}: {error}") from error
+            raise TimeoutError(
+                f"the coordinator did not answer about job {job_id}: {error}"
+            ) from error
         if job["state"] not in follow.FINAL:
             raise TimeoutError(f"job {job_id} is still {job['state']} after {timeout:g} s")
         return job

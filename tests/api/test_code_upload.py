@@ -76,7 +76,7 @@ async def test_code_upload_refuses_unusable_archives(
     cases: list[tuple[str, dict[str, Any], int, str]] = [
         (sha256, {"content": data[:-1]}, 422, "the received archive has the SHA-256"),
         (hostile_hash, {"content": hostile}, 422, "../up leads out of the folder"),
-        (hashlib.sha256(junk).hexdigest(), {"content": junk}, 422, "no tar archive"),
+        (hashlib.sha256(junk).hexdigest(), {"content": junk}, 422, "not a tar archive"),
         (sha256, {"content": data, "headers": {"Content-Type": "text/plain"}}, 415, "octet-stream"),
         (sha256, {"content": b"", "headers": {"Content-Length": str(65 << 20)}}, 413, "64 MiB"),
         ("abc", {"content": data}, 404, "64 lower-case hexadecimal"),

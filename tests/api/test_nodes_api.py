@@ -41,7 +41,7 @@ async def test_a_node_is_announced_with_a_command(client: httpx.AsyncClient) -> 
     assert words[:2] == ["trainhall", "agent"]
     assert words[words.index("--coordinator") + 1] == "http://127.0.0.1:8000"
     assert words[words.index("--token") + 1] == node["join_token"]
-    assert "loopback alone" in node["note"]
+    assert "loopback only" in node["note"]
     listed = (await client.get(f"{API}/cluster/nodes")).json()["items"]
     assert [(n["name"], n["state"], n["labels"]) for n in listed] == [
         ("gpu-07", "pending", {"rack": "b"})

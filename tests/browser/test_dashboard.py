@@ -249,7 +249,7 @@ def test_nodes_and_the_command_that_adds_one(page: Page, cluster: Cluster) -> No
     page.get_by_role("button", name="Get command").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_text("trainhall agent")).to_contain_text(cluster.url)
-    expect(dialog.get_by_role("alert")).to_contain_text("answers on loopback alone")
+    expect(dialog.get_by_role("alert")).to_contain_text("answers on loopback only")
     dialog.get_by_role("button", name="Done").click()
     added = page.get_by_role("region", name="Node gpu-07")
     expect(added).to_contain_text("pending")

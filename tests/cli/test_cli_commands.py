@@ -358,7 +358,7 @@ def test_nodes(cli: Cli) -> None:
     assert done.json["name"] == "gpu-07"
     assert done.json["join_token"] in done.json["command"]
     assert done.json["command"].startswith("trainhall agent --coordinator ")
-    assert "loopback alone" in done.err
+    assert "loopback only" in done.err
     assert "`trainhall server --host 0.0.0.0`" in done.err
     listed = cli("nodes", "list", "-o", "json").json
     assert {n["name"]: n["labels"] for n in listed}["gpu-07"] == {"rack": "b"}

@@ -16,5 +16,5 @@ def test_parse_duration_takes_units(given: object, seconds: float) -> None:
 
 @pytest.mark.parametrize("given", ["", "soon", "10 years", "5 s s", "1h30", True, None, "inf"])
 def test_parse_duration_refuses_the_rest(given: object) -> None:
-    with pytest.raises(ValueError, match="is no duration, such as 90s, 10m or 2h"):
+    with pytest.raises(ValueError, match="is not a duration, such as 90s, 10m or 2h"):
         parse_duration(given)

@@ -164,7 +164,7 @@ class Session:
     def _unsaved_pause(self) -> str:
         message = "it paused without having saved anything by trainhall.checkpoint.save()"
         if self.loaded_step:
-            return f"{message} since step {self.loaded_step}, from which it will go on"
+            return f"{message} since step {self.loaded_step}, from which it will resume"
         return f"{message}: when resumed, the script starts again from its beginning"
 
     # -- checkpoints ----------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def _read_binary(folder: Path, *, train: bool) -> tuple[Any, Any]:
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] if train else ["test_batch.bin"]
     if missing := [name for name in names if not (folder / name).is_file()]:
         raise BadDataError(
-            f"{folder} lacks {', '.join(missing)}; fetch CIFAR-10's binary version again"
+            f"{folder} does not have {', '.join(missing)}; download CIFAR-10's binary version again"
         )
     records = np.concatenate([_records(folder / name) for name in names])
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)

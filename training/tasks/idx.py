@@ -67,7 +67,9 @@ def unpack_checked(source: Path, target: Path, dimensions: int) -> tuple[int, ..
         _check_size(source, shape, target.stat().st_size - _header_size(dimensions))
         return shape
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadDataError(f"{source} is no whole gzip file ({error}); fetch it again") from error
+        raise BadDataError(
+            f"{source} is not a complete gzip file ({error}); download it again"
+        ) from error
     except OSError as error:
         raise BadDataError(f"{source} can't be read: {error.strerror or error}") from error
 

@@ -226,8 +226,8 @@ class CheckedTask(Task):
         what = f"{_at(type(self._own))}: {name}"
         if isinstance(data, IterableDataset):
             raise BadTaskError(
-                f"{what} is an IterableDataset, which has no positions to go on from after a "
-                "pause; give a map-style data set"
+                f"{what} is an IterableDataset, which has no position to resume from after a "
+                "pause; use a map-style data set"
             )
         whole = gives_batches(data)
         if not (whole or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))):

@@ -138,4 +138,4 @@ def _unreadable(file: Path, error: OSError) -> BadDataError:
 def _why_no_text(file: Path) -> str:
     if file.stat().st_size == 0:
         return "is empty; leave it out"
-    return "holds NUL bytes, so it is no text in UTF-8; convert it or leave it out"
+    return "holds NUL bytes, so it is not UTF-8 text; convert it or leave it out"

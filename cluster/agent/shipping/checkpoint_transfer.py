@@ -67,7 +67,7 @@ async def upload(api: Uploading, folder: Path, job_id: str, event: dict[str, Any
     """
     name = str(event.get("name", ""))
     if parse_name(name) is None:
-        return f"{name!r} is no checkpoint's name"
+        return f"{name!r} is not a checkpoint's name"
     why_not = None
     try:
         if await asyncio.to_thread((folder / name).is_dir):
@@ -147,7 +147,7 @@ async def fetch(
     sure: list[str] = []
     for name in names:
         if parse_name(name) is None:
-            lacking[name] = "that is no checkpoint's name"
+            lacking[name] = "this is not a checkpoint's name"
             continue
         try:
             is_local = await asyncio.to_thread(_is_good, folder / name, job_id)

@@ -182,7 +182,7 @@ def test_deadline_holds_where_nothing_is_answered(silent: Server) -> None:
 
 def test_wait_times_out_without_a_response(silent: Server) -> None:
     with trainhall.client.Client(silent.url) as hall:
-        with pytest.raises(TimeoutError, match="nothing was heard of job 4f2a"):
+        with pytest.raises(TimeoutError, match="did not answer about job 4f2a"):
             hall.wait("4f2a", timeout=0.1)
         with pytest.raises(UnreachableError):
             follow.wait(hall._rest, "4f2a", 0.1)

@@ -207,7 +207,7 @@ def test_limits() -> None:
 
 
 def test_names() -> None:
-    assert "this host alone" in seen(checks.check_name("localhost"))[1]
+    assert "this host only" in seen(checks.check_name("localhost"))[1]
     assert "--address" in seen(checks.check_name("no-such-host.invalid"))[1]
 
 

@@ -242,7 +242,7 @@ def test_launched_attempts_are_remembered_within_bounds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["lab:8000", "ftp://lab", "http://", ""])
 def test_coordinator_has_an_address(url: str, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="no address of a coordinator"):
+    with pytest.raises(OptionError, match="not a coordinator's address"):
         AgentOptions(coordinator=url, data_dir=tmp_path)
 
 

@@ -140,9 +140,9 @@ def no_gzip(raw: Path) -> None:
         (strange_label, TRAIN_LABELS, "holds the label 11; they are 0 to 9"),
         (other_size, TRAIN_IMAGES, "images of 20×20 pixels"),
         (no_images, TRAIN_IMAGES, "holds no images"),
-        (broken_gzip, f"{TRAIN_IMAGES}.gz", "is no whole gzip file"),
+        (broken_gzip, f"{TRAIN_IMAGES}.gz", "is not a complete gzip file"),
         (endless_gzip, f"{TRAIN_IMAGES}.gz", "is too long: its header tells 64×28×28"),
-        (no_gzip, f"{TRAIN_IMAGES}.gz", "is no whole gzip file"),
+        (no_gzip, f"{TRAIN_IMAGES}.gz", "is not a complete gzip file"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -201,10 +201,12 @@ def test_damaged_cifar10_files_are_named(tmp_path: Path) -> None:
     assert f"{file} holds the label 99" in refusal("cifar10", tmp_path)
     (folder / "test_batch.bin").unlink()
     file.write_bytes(whole)
-    assert f"{folder} lacks test_batch.bin" in refusal("cifar10", tmp_path)
+    assert f"{folder} does not have test_batch.bin" in refusal("cifar10", tmp_path)
     for number in (2, 4):
         (folder / f"data_batch_{number}.bin").unlink()
-    assert f"{folder} lacks data_batch_2.bin, data_batch_4.bin" in refusal("cifar10", tmp_path)
+    assert f"{folder} does not have data_batch_2.bin, data_batch_4.bin" in refusal(
+        "cifar10", tmp_path
+    )
     shutil.rmtree(folder)
     (tmp_path / "cifar-10-batches-py").mkdir()
     message = refusal("cifar10", tmp_path)

@@ -135,7 +135,7 @@ def test_texts_are_files_folders_and_patterns(tmp_path: Path) -> None:
     ("name", "words"),
     [
         ("empty.txt", "empty.txt is empty"),
-        ("image.png", "image.png holds NUL bytes, so it is no text in UTF-8"),
+        ("image.png", "image.png holds NUL bytes, so it is not UTF-8 text"),
         ("gone.txt", "no file on this host is called"),
         ("*.rst", "no file on this host fits"),
         ("nothing", "holds no text files"),

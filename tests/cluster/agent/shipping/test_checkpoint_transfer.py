@@ -251,7 +251,7 @@ async def test_none_that_can_be_had_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(checkpoint_transfer.CheckpointUnavailableError, match="found nothing"):
         await checkpoint_transfer.fetch(Store(), tmp_path, "job", [NAME])
     with pytest.raises(
-        checkpoint_transfer.CheckpointUnavailableError, match="no checkpoint's name"
+        checkpoint_transfer.CheckpointUnavailableError, match="not a checkpoint's name"
     ):
         await checkpoint_transfer.fetch(Store(), tmp_path, "job", ["../../etc"])
 
