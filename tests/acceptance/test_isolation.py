@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster.cluster import COLD, Cluster, Program
+from support.cluster.cluster import Cluster, Program
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
@@ -28,7 +28,7 @@ class TwoHosts(Cluster):
     """A coordinator that gives nodes up soon, and two agents with a slot each."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, slots=1, warm=False)
+        super().__init__(folder, slots=1)
         self.coordinator.env |= TIMES
         self.agents: dict[str, Program] = {}
 
@@ -40,7 +40,7 @@ class TwoHosts(Cluster):
                 "agent", "--coordinator", self.url, "--token", token,
                 "--data-dir", str(self.folder / name), "--slots", "1",
             ]  # fmt: skip
-            self.agents[name] = Program(name, arguments, self.folder, self.agent.env, COLD)
+            self.agents[name] = Program(name, arguments, self.folder, self.agent.env)
             self.agents[name].start()
         eventually("both nodes to be ready", lambda: self.states() == {"ready"})
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster.cluster import TRAINHALL, Cluster, running_cluster
+from support.cluster import forks
+from support.cluster.cluster import Cluster, running_cluster
 
 from trainhall.cluster.wire.code_archive import inspect
 
@@ -37,10 +38,9 @@ def nothing_is_left(cluster: Cluster) -> Iterator[None]:
 
 
 def submit(cluster: Cluster, *arguments: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [*TRAINHALL, "submit", *arguments, "--url", cluster.url, "-o", "json"],
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+    done = forks.run(
+        forks.TRAINHALL, ["submit", *arguments, "--url", cluster.url, "-o", "json"], timeout=120
+    )
     assert done.returncode == code, done.stderr
     return done.stderr if code else str(json.loads(done.stdout)["id"])
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster.cluster import COLD, Cluster, Program, running_cluster
+from support.cluster.cluster import Cluster, Program, running_cluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
@@ -32,7 +32,7 @@ for step in range(th.checkpoint.step + 1, 100001):
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[Cluster]:
     """A cluster of two hosts: an agent each, that share neither folders nor an address."""
-    with running_cluster(tmp_path / "cluster", slots=1, warm=False) as cluster:
+    with running_cluster(tmp_path / "cluster", slots=1) as cluster:
         token = cluster.post("/cluster/nodes", json={"name": "there"})["join_token"]
         runtime = cluster.folder / "run-there"
         runtime.mkdir()
@@ -42,7 +42,6 @@ def hosts(tmp_path: Path) -> Iterator[Cluster]:
              "--data-dir", str(cluster.folder / "other"), "--address", "127.0.0.2"],
             cluster.folder,
             {**cluster.agent.env, "TRAINHALL_RUNTIME_DIR": str(runtime)},
-            COLD,
         )  # fmt: skip
         other.start()
 

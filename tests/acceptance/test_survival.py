@@ -191,9 +191,8 @@ def test_the_warm_parent_may_die_too(cluster: Cluster, gate: Gate) -> None:
     job = cluster.submit(stepping_job(gate))
     cluster.wait_for_step(job, 20)
     ranks = [p.pid for p in cluster.rank_processes(job)]
-    for process in psutil.Process(cluster.agent.pid).children():
-        if any("trainhall.training.process.warm_parent" in part for part in process.cmdline()):
-            process.kill()
+    (parent,) = cluster.warm_parents()
+    parent.kill()
     gate.open()
     done = cluster.wait_for(job, "completed")
     assert done["attempt"] == 1

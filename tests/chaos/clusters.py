@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from support.cluster import forks
 from support.cluster.cluster import FINAL, TRAINHALL, Cluster, Program
 from support.waiting import eventually
 
@@ -51,7 +52,9 @@ PATIENT = Shape()
 class Host:
     """An agent and all that runs because of it."""
 
-    def __init__(self, name: str, folder: Path, command: list[str], arguments: list[str]) -> None:
+    def __init__(
+        self, name: str, folder: Path, command: list[str] | str, arguments: list[str]
+    ) -> None:
         self.name = name
         self.data = folder / name
         self.runtime = folder / f"run-{name}"
@@ -87,11 +90,15 @@ class ChaosCluster(Cluster):
         shape: Shape,
         net: Network | None = None,
         database_url: str | None = None,
+        *,
+        forked: bool = False,
     ) -> None:
+        """`forked`: its programs are forks where they can be, which is cheaper to start."""
         super().__init__(folder, database_url, shape.slots)
         self.shape = shape
         self.net = net
         place: list[str] = []
+        self.forked = forked and net is None
         if net is not None:
             place = net.coordinator.prefix
             self.http.close()
@@ -103,7 +110,9 @@ class ChaosCluster(Cluster):
             [json.dumps(dict(shape.times)), *self._server_arguments()[1:], "--host", address],
             folder,
             {"TRAINHALL_RUNTIME_DIR": f"{self.runtime}/"},
-            [*place, sys.executable, "-P", coordinator.__file__],
+            f"{coordinator.__name__}:main"
+            if self.forked
+            else [*place, sys.executable, "-P", coordinator.__file__],
         )
         if net is not None:
             # The API is served on loopback alone, agents on any address.
@@ -120,10 +129,10 @@ class ChaosCluster(Cluster):
         name = host_name(number)
         token = self.post("/cluster/nodes", json={"name": name})["join_token"]
         address = f"127.0.0.{number + 2}"
-        command = list(TRAINHALL)
+        command: list[str] | str = forks.TRAINHALL if self.forked else list(TRAINHALL)
         if self.net is not None:
             place = self.net.hosts[number]
-            address, command = place.address, [*place.prefix, *command]
+            address, command = place.address, [*place.prefix, *TRAINHALL]
         arguments = [
             "agent", "--coordinator", self.agents_url, "--token", token,
             "--slots", str(self.slots), "--address", address,
@@ -288,6 +297,7 @@ def chaos_cluster(
     shape: Shape,
     *,
     database_url: str | None = None,
+    forked: bool = False,
 ) -> Iterator[ChaosCluster]:
     """A running cluster. Whatever happens to this process, nothing of the cluster stays.
 
@@ -302,7 +312,7 @@ def chaos_cluster(
             for name in ("coordinator", *(host_name(i) for i in range(shape.hosts))):
                 _mount_small_disk(folder / name)
         net = stack.enter_context(network(shape.hosts)) if shape.own_network else None
-        cluster = ChaosCluster(folder, shape, net, database_url)
+        cluster = ChaosCluster(folder, shape, net, database_url, forked=forked)
         stack.callback(cluster.http.close)
         cluster.start()
         yield cluster

@@ -18,8 +18,10 @@ from chaos.report import Report, ViolatedError
 class Stage:
     """One cluster at a time: a scenario that asks for the shape of the one before gets that."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, forked: bool = False) -> None:
+        """`forked`: programs are forks where they can be, which is cheaper to start."""
         self.folder = folder
+        self._forked = forked
         self.said = ""
         """What the programs of the cluster that a scenario failed in said last."""
         self._shape: Shape | None = None
@@ -34,7 +36,9 @@ class Stage:
         """
         if self._cluster is None or self._shape != shape:
             self.close()
-            self._cluster = self._stack.enter_context(chaos_cluster(self.new_folder(), shape))
+            self._cluster = self._stack.enter_context(
+                chaos_cluster(self.new_folder(), shape, forked=self._forked)
+            )
             self._shape = shape
         try:
             yield self._cluster
@@ -49,7 +53,10 @@ class Stage:
     def cluster_on(self, database_url: str, shape: Shape) -> Iterator[ChaosCluster]:
         """A cluster for one scenario alone, whose state is in another database."""
         self.close()
-        with chaos_cluster(self.new_folder(), shape, database_url=database_url) as cluster:
+        opened = chaos_cluster(
+            self.new_folder(), shape, database_url=database_url, forked=self._forked
+        )
+        with opened as cluster:
             try:
                 yield cluster
             except BaseException:

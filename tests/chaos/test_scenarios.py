@@ -16,7 +16,7 @@ SEED = 1
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with closing(Stage(tmp_path_factory.mktemp("chaos"))) as opened:
+    with closing(Stage(tmp_path_factory.mktemp("chaos"), forked=True)) as opened:
         yield opened
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+from support.cluster import forks
 from support.cluster.cluster import TRAINHALL, Cluster, running_cluster
-from support.cluster.warm_cli import WarmCli, warm_cli
 from support.holds import STEPS, Gate
 from support.waiting import eventually
 from typer.main import get_command
@@ -51,17 +51,16 @@ class Done:
 class Cli:
     """Runs `trainhall` against one cluster."""
 
-    def __init__(self, cluster: Cluster, folder: Path, warm: WarmCli) -> None:
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster = cluster
         self.folder = folder
-        self._warm = warm
 
     def __call__(
         self, *arguments: str, code: int = 0, given: str | None = None, **env: str
     ) -> Done:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("TRAINHALL_")}
         env = clean | {"TRAINHALL_URL": self.cluster.url} | env
-        done = self._warm.run(arguments, given=given, cwd=self.folder, env=env)
+        done = forks.run(forks.TRAINHALL, arguments, given=given, cwd=self.folder, env=env)
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
@@ -81,15 +80,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def warm() -> Iterator[WarmCli]:
-    with warm_cli() as opened:
-        yield opened
-
-
 @pytest.fixture
-def cli(cluster: Cluster, tmp_path: Path, warm: WarmCli) -> Cli:
-    return Cli(cluster, tmp_path, warm)
+def cli(cluster: Cluster, tmp_path: Path) -> Cli:
+    return Cli(cluster, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -130,11 +123,16 @@ def test_submit_and_follow_shows_progress_on_stderr(cli: Cli) -> None:
     assert "\x1b" not in done.err
 
 
-def test_data_folder_of_running_coordinator_is_found(cli: Cli) -> None:
-    folder = cli.cluster.folder / "coordinator"
-    assert data_dir_of(cli.cluster.url) == folder
-    assert data_dir_of(cli.cluster.url.replace("127.0.0.1", "lab")) is None
-    assert data_dir_of("http://127.0.0.1:9") is None
+def test_data_folder_of_running_coordinator_is_found(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "cluster")
+    cluster.coordinator.command = TRAINHALL  # a fork has another command line
+    try:
+        cluster.start_coordinator()
+        assert data_dir_of(cluster.url) == cluster.folder / "coordinator"
+        assert data_dir_of(cluster.url.replace("127.0.0.1", "lab")) is None
+        assert data_dir_of("http://127.0.0.1:9") is None
+    finally:
+        cluster.stop()
 
 
 def test_a_dry_run_creates_nothing(cli: Cli) -> None:

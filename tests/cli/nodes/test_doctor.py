@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster.cluster import TRAINHALL
+from support.cluster import forks
 
 from trainhall import __version__
 from trainhall.cli.base.running import data_dir_of, server_options
@@ -234,9 +234,9 @@ def test_the_summary_counts_in_good_english() -> None:
 
 def run_doctor(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TRAINHALL_")}
-    return subprocess.run(
-        [*TRAINHALL, "doctor", "--data-dir", str(folder), *arguments],
-        capture_output=True, text=True, check=False, env=clean | {"NO_COLOR": "1"},
+    return forks.run(
+        forks.TRAINHALL, ["doctor", "--data-dir", str(folder), *arguments],
+        env=clean | {"NO_COLOR": "1"},
     )  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def counted(launch: Launch) -> bytes:
 async def test_ranks_and_lines_outlive_the_agent(
     coordinator: FakeCoordinator, tmp_path: Path, number: signal.Signals
 ) -> None:
-    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
         gate = tmp_path / "gate"
         launch = launch_of(script(tmp_path, COUNTING, str(LINES), str(gate), workers=2))
         coordinator.want((launch, "run"))
@@ -132,7 +132,7 @@ async def test_the_end_comes_while_the_coordinator_is_away(tmp_path: Path) -> No
     coordinator = FakeCoordinator()
     started = coordinator.serving()
     await started.__aenter__()
-    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
         gate = tmp_path / "gate"
         launch = launch_of(script(tmp_path, COUNTING, str(LINES), str(gate)))
         coordinator.want((launch, "run"))
@@ -167,7 +167,7 @@ if os.fork() == 0:
 print("ready", flush=True)
 time.sleep(600)
 """
-    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
         launch = launch_of(script(tmp_path, text, str(note), grace_seconds=0.3))
         coordinator.want((launch, "run"))
         await until("the grandchild", note.exists)
@@ -231,7 +231,7 @@ async def test_unavailable_checkpoint_fails_the_attempt(
 async def test_first_failing_rank_is_reported(
     coordinator: FakeCoordinator, tmp_path: Path, task: bool
 ) -> None:
-    with agent_process(tmp_path, coordinator.url, TOKEN, warm=task) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
         spec = synthetic(100000) if task else script(tmp_path, COUNTING, "100000", workers=2)
         launch = launch_of(spec)
         coordinator.want((launch, "run"))
@@ -323,9 +323,8 @@ async def test_ranks_outlive_the_warm_parent(
         launch = launch_of(spec, code=TESTS)
         coordinator.want((launch, "run"))
         await until("it to start", lambda: any(e.kind == "started" for e in coordinator.events))
-        assert agent.process is not None
-        (warm,) = psutil.Process(agent.process.pid).children()
-        warm.kill()
+        (parent,) = agent.warm_parents()
+        parent.kill()
         gate.open()
         await until("it to complete", lambda: coordinator.outcome(launch) == "completed")
         again = launch_of(synthetic(5), job_id="again")
@@ -345,7 +344,7 @@ out.write(b"no end of line")
 """
     expected = b"\xff\xfe not utf-8 \xc3\x28\n" + bytes(range(256))
     expected += b"x" * 10_000_000 + b"\nno end of line"
-    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False):
+    with agent_process(tmp_path, coordinator.url, TOKEN):
         launch = launch_of(script(tmp_path, text))
         coordinator.want((launch, "run"))
         await until("it to complete", lambda: coordinator.outcome(launch) == "completed")
@@ -358,7 +357,7 @@ async def test_an_ended_attempt_never_runs_again(
 ) -> None:
     ledger = tmp_path / "ledger"
     text = "import sys\nwith open(sys.argv[1], 'a') as f: f.write('once\\n')\n"
-    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
         launch = launch_of(script(tmp_path, text, str(ledger)))
         coordinator.want((launch, "run"))
         await until("it to complete", lambda: coordinator.outcome(launch) == "completed")
@@ -493,7 +492,7 @@ async def test_ranks_killed_by_second_signal_are_reported(
 async def test_a_removed_node_ends_with_one_sentence(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
-    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
         launch = launch_of(script(tmp_path, COUNTING, "100000"))
         coordinator.want((launch, "run"))
         await until("output", lambda: coordinator.log(launch))
@@ -510,13 +509,13 @@ async def test_a_removed_node_ends_with_one_sentence(
 async def test_agent_reports_unusable_options_in_one_line(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
-    with agent_process(tmp_path / "bad", coordinator.url, "wrong", warm=False) as agent:
+    with agent_process(tmp_path / "bad", coordinator.url, "wrong") as agent:
         process = agent.process
         assert process is not None
         await until("its end", lambda: process.poll() is not None)
         assert "refuses to let this host join: the join token is unknown" in agent.output()
         assert "Traceback" not in agent.output()
-    with agent_process(tmp_path / "good", coordinator.url, TOKEN, warm=False) as agent:
+    with agent_process(tmp_path / "good", coordinator.url, TOKEN) as agent:
         await until("a report", lambda: coordinator.reports)
         mode = (agent.data_dir / "agent.json").stat().st_mode & 0o777
         assert mode == 0o600
@@ -532,7 +531,7 @@ async def test_agent_reports_unusable_options_in_one_line(
 async def test_new_token_replaces_a_refused_credential(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
-    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
         await until("a report", lambda: coordinator.reports)
         await asyncio.to_thread(agent.end, signal.SIGTERM)
         # Of a database that was lost, say.
@@ -553,7 +552,7 @@ async def test_deleted_checkpoints_are_removed_from_host(
         folder.mkdir(parents=True)
         (folder / "manifest.json").touch()
     coordinator.remove = [str(checkpoint), str(precious)]
-    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False):
+    with agent_process(tmp_path, coordinator.url, TOKEN):
         await until("the report", lambda: coordinator.reports and coordinator.last.removed)
         assert coordinator.last.removed == [str(checkpoint)]
         assert not checkpoint.exists()

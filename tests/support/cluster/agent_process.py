@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
+import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+from support.cluster import forks
 from support.holds import with_tests
 from support.waiting import Pauses
 
@@ -19,26 +19,6 @@ from trainhall.training.spec.parse import validate_spec
 
 T = TypeVar("T")
 FOLDER_VARIABLE = "TRAINHALL_TEST_FOLDER"
-
-PROGRAM = """
-import sys
-from pathlib import Path
-from trainhall.cluster.agent.daemon import run_agent
-from trainhall.cluster.agent.options import AgentError, AgentOptions
-url, token, folder, stop_ranks, save_seconds, warm = sys.argv[1:]
-if warm == "cold":
-    from support.cluster.cold_agent import stay_cold
-    stay_cold()
-options = AgentOptions(
-    coordinator=url, token=token or None, data_dir=Path(folder), slots=2, name="here",
-    stop_ranks_on_exit=stop_ranks == "stop", reconnect_limit_seconds=0.3,
-    save_seconds=float(save_seconds),
-)
-try:
-    sys.exit(run_agent(options))
-except AgentError as error:
-    sys.exit(str(error))
-"""
 
 
 class AgentProcess:
@@ -52,27 +32,20 @@ class AgentProcess:
         *,
         stop_ranks: bool = False,
         save_seconds: float = 30.0,
-        warm: bool = True,
     ) -> None:
-        """`warm`: it imports torch at once, as agents do, rather than when a task asks for it."""
         self.folder = folder
         self.data_dir = folder / "agent"
         how = "stop" if stop_ranks else "leave"
-        self._arguments = [
-            url, token, str(self.data_dir), how, str(save_seconds), "warm" if warm else "cold",
-        ]  # fmt: skip
+        self._arguments = [url, token, str(self.data_dir), how, str(save_seconds)]
         self._log = folder / "agent.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: forks.Fork | None = None
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, *self._arguments],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env=with_tests() | {FOLDER_VARIABLE: str(self.folder)},
-                start_new_session=True,
-            )  # fmt: skip
+        env = with_tests() | forks.agent_environment() | {FOLDER_VARIABLE: str(self.folder)}
+        with self._log.open("ab") as log, open(os.devnull, "rb") as nothing:
+            files = [nothing, log, log]
+            self.process = forks.fork(forks.SMALL_AGENT, self._arguments, files=files, env=env)
 
     def end(self, number: signal.Signals) -> int:
         assert self.process is not None
@@ -91,6 +64,9 @@ class AgentProcess:
                 if here and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
         return found
+
+    def warm_parents(self) -> list[psutil.Process]:
+        return [p for p in self.processes() if p.ppid() == forks.warm_parents().pid]
 
     def rank_pids(self) -> dict[int, int]:
         """The live ranks' pids by rank."""

@@ -11,13 +11,12 @@ from typing import Any
 
 import httpx
 import psutil
+from support.cluster import forks
 from support.holds import with_tests
 from support.ports import reserve
 from support.waiting import eventually
 
 TRAINHALL = [sys.executable, "-m", "trainhall.cli.main"]
-COLD = [sys.executable, "-m", "support.cluster.cold_agent"]
-"""The same, of an agent that runs scripts alone."""
 FINAL = {"completed", "failed", "cancelled"}
 
 
@@ -30,15 +29,16 @@ class Program:
         arguments: list[str],
         folder: Path,
         env: dict[str, str],
-        command: list[str] = TRAINHALL,
+        command: list[str] | str = forks.TRAINHALL,
     ) -> None:
+        """`command` is executed, or forked where it names a `package.module:function`."""
         self.name = name
         self.command = command
         self.arguments = arguments
         self.folder = folder
         self.env = env
         self.starts = 0
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | forks.Fork | None = None
 
     @property
     def log(self) -> Path:
@@ -51,15 +51,19 @@ class Program:
 
     def start(self) -> None:
         self.starts += 1
-        with self.log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [*self.command, *self.arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **self.env},
-                start_new_session=True,
-            )
+        env = {**os.environ, **self.env}
+        with self.log.open("wb") as output, open(os.devnull, "rb") as nothing:
+            if isinstance(self.command, str):
+                target = self.command
+                if self.arguments[0] == "agent":
+                    target, env = forks.AGENT, env | forks.agent_environment()
+                files = [nothing, output, output]
+                self.process = forks.fork(target, self.arguments, files=files, env=env)
+            else:
+                self.process = subprocess.Popen(
+                    [*self.command, *self.arguments],
+                    stdin=nothing, stdout=output, stderr=output, env=env, start_new_session=True,
+                )  # fmt: skip
 
     def ended(self) -> bool:
         assert self.process is not None
@@ -98,10 +102,7 @@ class Cluster:
         folder: Path,
         database_url: str | None = None,
         slots: int = 2,
-        *,
-        warm: bool = True,
     ) -> None:
-        """`warm`: the agent imports torch at once, as agents do, rather than when a task asks."""
         self.folder = folder
         # Sockets live below it, so that a test can see that none is left.
         self.runtime = folder / "run"
@@ -113,7 +114,7 @@ class Cluster:
         self.coordinator = Program("coordinator", self._server_arguments(), folder, env)
         # Tasks of the tests' own are found there.
         agent_env = env | {"PYTHONPATH": with_tests()["PYTHONPATH"]}
-        self.agent = Program("agent", [], folder, agent_env, TRAINHALL if warm else COLD)
+        self.agent = Program("agent", [], folder, agent_env)
         self.slots = slots
         self.http = httpx.Client(timeout=10)
 
@@ -251,6 +252,10 @@ class Cluster:
                     found.append(process)
         return sorted(found, key=lambda p: p.pid)
 
+    def warm_parents(self) -> list[psutil.Process]:
+        """Those of its agent."""
+        return [p for p in self.processes() if p.ppid() == forks.warm_parents().pid]
+
     def processes(self) -> list[psutil.Process]:
         """Every live process that this cluster started, at any depth, however detached."""
         mine = str(self.folder)
@@ -280,9 +285,9 @@ class Cluster:
 
 @contextlib.contextmanager
 def running_cluster(
-    folder: Path, database_url: str | None = None, slots: int = 2, *, warm: bool = True
+    folder: Path, database_url: str | None = None, slots: int = 2
 ) -> Iterator[Cluster]:
-    cluster = Cluster(folder, database_url, slots, warm=warm)
+    cluster = Cluster(folder, database_url, slots)
     try:
         cluster.start()
         yield cluster

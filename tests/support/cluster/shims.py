@@ -1,14 +1,15 @@
 """One shim on one folder, as `trainhall run` uses it."""
 
 import contextlib
+import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from support.cluster import forks
 from support.cluster.agent_process import launch_of
+from support.cluster.forks import Fork
 from support.waiting import eventually
 
 from trainhall.cluster.agent.os_support import processes
@@ -26,18 +27,18 @@ class Run:
         self.launch = launch
         path.mkdir(parents=True)
         replace_json(self.folder.launch, launch)
-        self.arguments = [
-            sys.executable,
-            "-m",
-            "trainhall.cluster.agent.shim.main",
-            str(path),
-        ]
         self.process = self.start(*arguments)
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*self.arguments, *arguments], stdin=subprocess.PIPE, start_new_session=True
-        )
+    def start(self, *arguments: str) -> Fork:
+        parent = forks.warm_parents() if "--preload" in arguments else forks.programs()
+        theirs, ours = os.pipe()
+        with open(theirs, "rb") as file:
+            process = forks.fork(
+                "trainhall.cluster.agent.shim.main:main", [str(self.folder.path), *arguments],
+                files=[file, 1, 2], parent=parent.address,
+            )  # fmt: skip
+        process.stdin = open(ours, "wb")  # noqa: SIM115
+        return process
 
     @property
     def status(self) -> ShimStatus:

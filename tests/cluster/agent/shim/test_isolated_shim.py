@@ -1,10 +1,10 @@
 """A shim whose node is not heard any more ends its ranks by itself, in time."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from support.cluster.agent_process import launch_of, script
+from support.cluster.forks import Fork
 from support.cluster.shims import Run
 
 from trainhall.cluster.agent.shim import isolation
@@ -31,7 +31,7 @@ class HeartbeatRun(Run):
         spec = script(folder, text, on_isolation="stop", grace_seconds=1.0)
         super().__init__(folder / "attempt", launch_of(spec, isolation_seconds=LOST_AFTER))
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str) -> Fork:
         isolation.write_last_ack(self.folder, self.acked_at)
         return super().start(*arguments)
 

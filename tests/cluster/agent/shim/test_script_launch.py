@@ -385,7 +385,7 @@ def test_script_that_stops_querying_gets_a_signal(
 
     def start(self: Run, *arguments: str) -> Any:
         return subprocess.Popen(
-            [sys.executable, "-c", IMPATIENT, *self.arguments[3:], *arguments],
+            [sys.executable, "-c", IMPATIENT, str(self.folder.path), *arguments],
             stdin=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
 

@@ -1,0 +1,52 @@
+"""The programs of forked agents, whose warm parents are forks, too."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from support.cluster import forks
+
+from trainhall.cli.main import main as trainhall
+from trainhall.cluster.agent.daemon import run_agent
+from trainhall.cluster.agent.launch.warm_client import RANK_MODULE, SHIM_MODULE, WarmParent
+from trainhall.cluster.agent.options import AgentError, AgentOptions
+
+
+def main() -> None:
+    """`trainhall agent`."""
+    _use_forks()
+    trainhall()
+
+
+def small() -> int | str:
+    """An agent with two slots that gives up a coordinator soon."""
+    url, token, folder, stop_ranks, save_seconds = sys.argv[1:]
+    _use_forks()
+    options = AgentOptions(
+        coordinator=url, token=token or None, data_dir=Path(folder), slots=2, name="here",
+        stop_ranks_on_exit=stop_ranks == "stop", reconnect_limit_seconds=0.3,
+        save_seconds=float(save_seconds),
+    )  # fmt: skip
+    try:
+        return run_agent(options)
+    except AgentError as error:
+        return str(error)
+
+
+def _use_forks() -> None:
+    """Have this process ask for its warm parents instead of executing them."""
+    parent = "\0" + os.environ.pop(forks.WARM_PARENTS)
+
+    def execute(self: WarmParent) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with self._data_dir.warm_log.open("wb") as log, theirs:
+            forked: Any = forks.fork(
+                "trainhall.training.process.warm_parent:main", [SHIM_MODULE, RANK_MODULE],
+                files=[theirs, log, log], parent=parent,
+            )  # fmt: skip
+            self._process = forked
+        return ours
+
+    WarmParent._execute = execute  # type: ignore[method-assign]

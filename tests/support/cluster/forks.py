@@ -1,0 +1,273 @@
+"""Programs that are forked from a process with their modules imported, instead of executed.
+
+Importing is most of what a start costs a processor: 1.5 s for a coordinator, 3 s for torch; and the
+tests start hundreds. A fork has an environment, a folder, files, a session and an end of its own,
+as an executed program does, and is found by its environment. That the real commands start from
+nothing is shown by those tests that execute them: of `up`, of `server` and of the warm parent.
+"""
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import random
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import IOBase
+from pathlib import Path
+from typing import IO, Any
+
+from support.holds import with_tests
+
+from trainhall.cluster.agent.launch.warm_client import RANK_MODULE, SHIM_MODULE
+from trainhall.cluster.agent.os_support import linux
+from trainhall.training.process.warm_parent import warm_up
+
+TRAINHALL = "trainhall.cli.main:main"
+AGENT = "support.cluster.forked_agent:main"
+"""`trainhall agent`."""
+SMALL_AGENT = "support.cluster.forked_agent:small"
+"""The agent of `AgentProcess`."""
+WARM_PARENTS = "TRAINHALL_TESTS_WARM_PARENTS"
+"""The variable that tells a forked agent where its warm parents are forked."""
+PROGRAMS = (
+    "trainhall.cli.main",
+    "trainhall.cli.base.client",
+    "trainhall.cli.spec.specs",
+    "trainhall.api.server",
+    "trainhall.cluster.agent.daemon",
+    "trainhall.cluster.agent.shim.main",
+    "sqlalchemy.dialects.sqlite.aiosqlite",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "uvloop",
+    "yaml",
+)
+"""What the coordinator, the agent, shims of scripts and the commands import sooner or later."""
+TORCH = "torch"
+_MESSAGE_BYTES = 1 << 17
+_READY = b"ready\n"
+
+
+class Fork:
+    """A forked program, with what tests use of `subprocess.Popen`."""
+
+    def __init__(self, link: socket.socket, arguments: Sequence[str]) -> None:
+        self._link = link
+        self.args = arguments
+        self.returncode: int | None = None
+        self.stdin: IO[Any] | None = None
+        self.stdout: IO[Any] | None = None
+        self.stderr: IO[Any] | None = None
+        self.pid = int(link.recv(_MESSAGE_BYTES))
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._link], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = int(self._link.recv(_MESSAGE_BYTES))
+            self._link.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def fork(
+    target: str,
+    arguments: Sequence[str] = (),
+    *,
+    files: Iterable[IO[Any] | IOBase | socket.socket | int],
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    parent: str = "",
+) -> Fork:
+    """Start `package.module:function` as a program with these arguments.
+
+    Args:
+        files: its standard input, output and errors.
+        parent: the address of the process to fork; that of `programs` if it is left out.
+    """
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    link.connect(parent or programs().address)
+    request = {
+        "target": target,
+        "arguments": list(arguments),
+        "env": dict(os.environ if env is None else env),
+        "cwd": str(cwd or Path.cwd()),
+    }
+    fds = [file if isinstance(file, int) else file.fileno() for file in files]
+    socket.send_fds(link, [json.dumps(request).encode()], fds)
+    return Fork(link, arguments)
+
+
+def run(
+    target: str,
+    arguments: Sequence[str] = (),
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    given: str | None = None,
+    timeout: float = 90,
+) -> subprocess.CompletedProcess[str]:
+    """The program's output and exit code; `given` is its standard input."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        files[0].write((given or "").encode())
+        files[0].seek(0)
+        forked = fork(target, arguments, files=files, env=env, cwd=cwd)
+        try:
+            code = forked.wait(timeout)
+        finally:
+            forked.kill()
+            forked.wait()
+        for file in files:
+            file.seek(0)
+        out, err = (file.read().decode() for file in files[1:])
+    return subprocess.CompletedProcess(arguments, code, out, err)
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A process that is forked."""
+
+    pid: int
+    address: str
+
+
+def programs() -> Parent:
+    """The parent of whatever needs no torch."""
+    return _parent(*PROGRAMS)
+
+
+def warm_parents() -> Parent:
+    """The parent of the agents' warm parents, and of whatever else needs torch."""
+    return _parent(TORCH)
+
+
+def agent_environment() -> dict[str, str]:
+    """What a forked agent needs."""
+    return {WARM_PARENTS: warm_parents().address[1:]}
+
+
+@functools.cache
+def _parent(*modules: str) -> Parent:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    address = f"\0trainhall-tests-{os.getpid()}-{modules[0]}"
+    with listener:
+        listener.bind(address)
+        listener.listen(64)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "support.cluster.forks", str(listener.fileno()), *modules],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[listener.fileno()],
+            # Threads of ranks that wait for each other crawl; OpenMP reads it when torch does.
+            env=with_tests() | linux.environment_padding() | {"OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+        )  # fmt: skip
+    assert process.stdout is not None
+    with process.stdout as answers:
+        assert answers.readline() == _READY
+    atexit.register(_end, process)
+    return Parent(process.pid, address)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Have it end, as it does too where this process is killed: its standard input is closed."""
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait()
+
+
+def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Fork what is asked for; returns in each fork, with what it shall be."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(0, selectors.EVENT_READ)
+        selector.register(listener, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fd == 0:
+                    os._exit(0)
+                if key.fileobj is not listener:
+                    selector.unregister(key.fileobj)
+                    _tell_end(key.fd, *key.data)
+                    continue
+                link, _ = listener.accept()
+                message, fds, _, _ = socket.recv_fds(link, _MESSAGE_BYTES, 3)
+                if not message:
+                    link.close()
+                    continue
+                pid = os.fork()
+                if pid == 0:
+                    return json.loads(message), fds
+                for fd in fds:
+                    os.close(fd)
+                selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, link))
+                with contextlib.suppress(OSError):
+                    link.send(str(pid).encode())
+
+
+def _tell_end(pidfd: int, pid: int, link: socket.socket) -> None:
+    os.close(pidfd)
+    _, status = os.waitpid(pid, 0)
+    with link, contextlib.suppress(OSError):  # whoever asked may have ended before
+        link.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _become(request: dict[str, Any], fds: Sequence[int]) -> Callable[[], Any]:
+    """Leave all of the parent behind but its modules; the program's function."""
+    os.setsid()
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+    os.closerange(3, 1 + max(int(name) for name in os.listdir("/proc/self/fd")))
+    env: dict[str, str] = request["env"]
+    linux.show_environment({k: v for k, v in env.items() if os.environ.get(k) != v})
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(request["cwd"])
+    random.seed()
+    module, _, function = request["target"].partition(":")
+    sys.argv = [module, *request["arguments"]]
+    found: Callable[[], Any] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def main() -> None:
+    """Import the modules and be forked; a fork ends as the interpreter does."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    if sys.argv[2:] == [TORCH]:
+        warm_up([SHIM_MODULE, RANK_MODULE])
+    else:
+        for name in sys.argv[2:]:
+            importlib.import_module(name)
+        gc.collect()
+        gc.freeze()
+    os.environ.pop(linux.PADDING_VARIABLE, None)
+    os.write(1, _READY)
+    program = _become(*_serve(listener))
+    listener.detach()
+    sys.exit(program())
+
+
+if __name__ == "__main__":
+    main()
