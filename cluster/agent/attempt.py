@@ -51,6 +51,11 @@ class Attempt:
         return ObservedAttempt(stage, asked, shipped, self.final_command, self.gradients)
 
     @property
+    def log_fields(self) -> dict[str, object]:
+        job_id, attempt, generation = self.token
+        return {"job": job_id, "attempt": attempt, "generation": generation}
+
+    @property
     def stopped_mark(self) -> Path:
         """Return the file that marks an attempt stopped with its agent, for the next agent."""
         return self.folder.path / "agent-stopped"

@@ -5,11 +5,8 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Coroutine
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +14,9 @@ from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt, keep_prepared
 from trainhall.cluster.agent.coordinator_link.http_api import CoordinatorApi
 from trainhall.cluster.agent.data_dir import DataDir, Token
-from trainhall.cluster.agent.launch import planner
-from trainhall.cluster.agent.launch.code_cache import CodeCache, CodeUnavailableError
-from trainhall.cluster.agent.launch.warm_client import (
-    TorchUnavailableError,
-    WarmParent,
-    WarmParentError,
-)
-from trainhall.cluster.agent.os_support import linux, processes
+from trainhall.cluster.agent.launch.warm_client import WarmParent
+from trainhall.cluster.agent.launcher import CannotStartError, Launcher
+from trainhall.cluster.agent.os_support import processes
 from trainhall.cluster.agent.reconcile import (
     Action,
     CleanUp,
@@ -42,7 +34,6 @@ from trainhall.cluster.agent.reconcile import (
 )
 from trainhall.cluster.agent.shim import folder_ipc, isolation, outcome
 from trainhall.cluster.agent.shim.folder_ipc import Claim
-from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
 from trainhall.cluster.agent.shipping.shipping import Shipper
 from trainhall.cluster.host_log import HostLogger
 from trainhall.cluster.wire.protocol import Assignment, AssignmentReport
@@ -52,7 +43,6 @@ from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome, ShimStatus
-from trainhall.training.spec.plan import PlanningFailedError
 
 logger = HostLogger(__name__)
 
@@ -73,16 +63,11 @@ class Attempts:
         changed: Callable[[], None],
     ) -> None:
         self._data_dir = data_dir
-        self._api = api
-        self._warm = warm
+        self._launcher = Launcher(data_dir, api, warm)
         self._changed = changed
-        self._code = CodeCache(data_dir.code, api)
         self._attempts: dict[Token, Attempt] = {}
         self._desired: dict[Token, Assignment] | None = None
         self._agent_ends = False
-        self._children: list[subprocess.Popen[bytes]] = []
-        """Shims that this agent executed: whoever ended stays in the process table until asked."""
-        self._launched = data_dir.read_launched()
         self._acked_at = float("-inf")
         """When the newest report that the coordinator took was sent (`isolation.now`)."""
         self._leaving: dict[Token, asyncio.Task[None]] = {}
@@ -117,7 +102,7 @@ class Attempts:
 
     def watched(self) -> bool:
         """Return whether any process may still end without reporting."""
-        return bool(self._children or self.live())
+        return bool(self._launcher.children or self.live())
 
     def live(self) -> list[Attempt]:
         """Return the attempts whose processes may still run."""
@@ -155,7 +140,7 @@ class Attempts:
     def refresh(self) -> bool:
         """Look at every attempt that has not ended; True when something changed."""
         changed = False
-        self._children = [child for child in self._children if child.poll() is None]
+        self._launcher.reap()
         for attempt in list(self._attempts.values()):
             if attempt.stage in (Stage.READY, Stage.LIVE) and self._look(attempt):
                 changed = True
@@ -235,11 +220,9 @@ class Attempts:
         message = "the processes of this attempt cannot be started on this host"
         self._refuse(attempt, message, tail)
 
-    def _refuse(
-        self, attempt: Attempt, message: str, tail: str = "", cause: Cause = Cause.NOT_STARTED
-    ) -> None:
+    def _refuse(self, attempt: Attempt, message: str, tail: str = "") -> None:
         """End an attempt whose ranks cannot be started here."""
-        failure = Failure(message=message, log_tail=tail, cause=cause)
+        failure = Failure(message=message, log_tail=tail, cause=Cause.NOT_STARTED)
         self._end(attempt, Outcome.FAILED, failure)
 
     def _end(self, attempt: Attempt, ended: Outcome, failure: Failure | None) -> None:
@@ -280,7 +263,7 @@ class Attempts:
                 if token in self._attempts or not self._is_leaving(token[0])
             }
         found = {t: a.observe(self.shipper.shipped(t)) for t, a in self._attempts.items()}
-        for action in decide(wanted, found, self._launched, agent_ends=self._agent_ends):
+        for action in decide(wanted, found, self._launcher.launched, agent_ends=self._agent_ends):
             self._act(action)
 
     def leave(self) -> None:
@@ -317,21 +300,17 @@ class Attempts:
         match action:
             case Plan(token):
                 attempt = self._take_up(token, Stage.PLANNING)
-                self._begin(attempt, self._plan(attempt))
+                self._begin(attempt, self._launcher.plan(attempt))
             case Prepare(token):
                 attempt = self._take_up(token, Stage.PREPARING)
-                self._begin(attempt, self._make_ready(attempt))
+                self._begin(attempt, self._prepare(attempt))
             case Start(token):
                 attempt = self._attempts[token]
-                self._begin(attempt, self._start(attempt))
+                self._begin(attempt, self._launcher.start(attempt))
             case SendCommand(token, command):
                 folder_ipc.send_command(self._attempts[token].folder, command)
             case RequestGradients(token, gradients):
-                attempt = self._attempts[token]
-                # Without a status there is no page yet, or one that the shim is about to write.
-                if attempt.status is not None:
-                    Control.ask(attempt.folder.control, gradients)
-                    attempt.gradients = gradients
+                _request_gradients(self._attempts[token], gradients)
             case Regroup(token, onto):
                 self._regroup(self._attempts[token], onto)
             case EndAsGeneration(token, onto):
@@ -349,7 +328,7 @@ class Attempts:
         assert self._desired is not None
         launch = keep_prepared(self._desired[onto].launch, attempt.launch)
         with contextlib.suppress(OSError):  # a full disk: there will be another try
-            self._note_launched(onto)
+            self._launcher.note_launched(onto)
             replace_json(attempt.folder.launch, launch)
             folder_ipc.notify_launch(attempt.folder)
 
@@ -359,8 +338,10 @@ class Attempts:
                 await work
             except asyncio.CancelledError:
                 raise
+            except CannotStartError as error:
+                self._end(attempt, Outcome.FAILED, error.failure)
             except Exception as error:
-                logger.exception("attempt_cannot_continue", **_fields(attempt.token))
+                logger.exception("attempt_cannot_continue", **attempt.log_fields)
                 problem = f"{type(error).__name__}: {error}"
                 self._refuse(attempt, f"this host cannot run the attempt: {problem}")
             finally:
@@ -379,118 +360,12 @@ class Attempts:
         self._attempts[token] = attempt
         return attempt
 
-    async def _plan(self, attempt: Attempt) -> None:
-        """Find the strategy of a job that leaves it to us. What runs follows from the answer."""
-        final = attempt.folder.path
-        part = final.with_name(f".preparing-plan-{final.name}")
-        try:
-            attempt.plan = await planner.plan(attempt.launch, self._code, part)
-        except PlanningFailedError as error:
-            report = "\n".join([*error.lines, str(error)])
-            message = f"its strategy cannot be planned: {error}"
-            failure = Failure(
-                message=message, final=error.final, log_tail=report[-outcome.LOG_TAIL_BYTES :]
-            )
-            self._end(attempt, Outcome.FAILED, failure)
-
-    async def _make_ready(self, attempt: Attempt) -> None:
-        """Fetch what the attempt starts from and make its folder, which appears at once."""
-        launch = attempt.launch
-        plan = launch.checkpoint
-        if plan.upload:
-            folder = self._data_dir.checkpoints(launch.job_id)
-            folder.mkdir(parents=True, exist_ok=True)
-            plan = plan.model_copy(update={"folder": str(folder)})
-            if plan.resume:
-                # Who comes later is handed what the others hold.
-                joins = launch.in_place and launch.generation > 1
-                others = launch.num_nodes > 1
-                try:
-                    fetched = await checkpoint_transfer.fetch(
-                        self._api, folder, launch.job_id, plan.resume,
-                        other_hosts=others, needed=not joins,
-                    )  # fmt: skip
-                except checkpoint_transfer.CheckpointUnavailableError as error:
-                    cause = Cause.BAD_CHECKPOINT if error.is_damaged else Cause.NOT_STARTED
-                    self._refuse(attempt, str(error), cause=cause)
-                    return
-                there = {"resume": fetched.names, "lacking": fetched.lacking}
-                plan = plan.model_copy(update=there)
-            launch = launch.model_copy(update={"checkpoint": plan})
-        elif plan.folder:
-            # If that fails, the ranks report why, in terms of what they wanted to save.
-            with contextlib.suppress(OSError):
-                await asyncio.to_thread(os.makedirs, plan.folder, exist_ok=True)
-                found = await asyncio.to_thread(unreported_checkpoints.find_unrecorded, launch)
-                plan = plan.model_copy(update={"resume": [*found, *plan.resume]})
-            launch = launch.model_copy(update={"checkpoint": plan})
-        final = attempt.folder.path
-        part = AttemptFolder(final.with_name(f".preparing-{final.name}"))
-        try:
-            part.path.mkdir(parents=True)
-            if launch.spec.code is not None:
-                try:
-                    await self._code.copy(launch.spec.code, part.path / "code")
-                except (CodeUnavailableError, OSError) as error:
-                    why = f"the code of this job cannot be had on this host: {error}"
-                    self._refuse(attempt, why)
-                    return
-                launch = launch.model_copy(update={"code": str(final / "code")})
-            attempt.launch = launch
-            replace_json(part.launch, launch)
-            self._write_last_ack(part, launch)
-            part.path.rename(final)
-        finally:
-            # It is there only where something failed or was cancelled.
-            if part.path.exists():
-                await threads.finish(partial(shutil.rmtree, part.path, ignore_errors=True))
+    async def _prepare(self, attempt: Attempt) -> None:
+        await self._launcher.prepare(attempt, self._write_last_ack)
         attempt.stage = Stage.READY
-        self.shipper.add(attempt.token, attempt.folder, launch)
+        self.shipper.add(attempt.token, attempt.folder, attempt.launch)
         # Not by way of the next look at things: a job's first step is near.
-        await self._start(attempt)
-
-    async def _start(self, attempt: Attempt) -> None:
-        """Start a shim. First it is noted that the token was launched here, and never again is."""
-        self._note_launched(attempt.token)
-        attempt.starts += 1
-        try:
-            if attempt.launch.spec.script is None and linux.IS_LINUX:
-                try:
-                    await self._warm.start_shim(attempt.folder, self._data_dir.doorbell)
-                except WarmParentError as error:
-                    logger.warning("attempt_starts_cold", **_fields(attempt.token), error=error)
-                    attempt.process = self._execute(attempt)
-            else:
-                attempt.process = self._execute(attempt)
-        except TorchUnavailableError as error:
-            self._refuse(attempt, str(error))
-            return
-        attempt.started_at = time.monotonic()
-
-    def _note_launched(self, token: Token) -> None:
-        job_id, *number = token
-        newest = self._launched.get(job_id, (0, 0))
-        if (number[0], number[1]) > newest:
-            others = {job: its for job, its in self._launched.items() if job != job_id}
-            launched = {**others, job_id: (number[0], number[1])}
-            self._data_dir.write_launched(launched)
-            self._launched = launched
-
-    def _execute(self, attempt: Attempt) -> subprocess.Popen[bytes]:
-        with folder_ipc.log_path(attempt.folder).open("ab") as log:
-            child = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "trainhall.cluster.agent.shim.main"),
-                    *(str(attempt.folder.path), "--doorbell", str(self._data_dir.doorbell)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                start_new_session=True,
-            )
-        self._children.append(child)
-        return child
+        await self._launcher.start(attempt)
 
     async def _sweep(self, attempt: Attempt) -> None:
         """The shim died without a word: end what it left behind, then say so in its place."""
@@ -576,10 +451,11 @@ class Attempts:
         await self.shipper.close()
 
 
-def _fields(token: Token) -> dict[str, object]:
-    """A token as fields of the log."""
-    job_id, attempt, generation = token
-    return {"job": job_id, "attempt": attempt, "generation": generation}
+def _request_gradients(attempt: Attempt, gradients: int) -> None:
+    # Without a status there is no page yet, or one that the shim is about to write.
+    if attempt.status is not None:
+        Control.ask(attempt.folder.control, gradients)
+        attempt.gradients = gradients
 
 
 def _hide_folder(folder: AttemptFolder) -> Path:

@@ -115,7 +115,7 @@ class Waiting:
 
 async def late(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> AttemptFolder:
     """The folder of an attempt whose every shim is late; the next look gives it up."""
-    monkeypatch.setattr(attempts, "_execute", lambda attempt: Waiting())
+    monkeypatch.setattr(attempts._launcher, "_execute", lambda attempt: Waiting())
     launch = launch_of({"script": {"path": "/train.py"}})
     plan = CheckpointPlan(folder="", upload=False)
     launch = launch.model_copy(update={"checkpoint": plan})

@@ -1,0 +1,177 @@
+"""The way of an attempt to its shim on this host: plan, folder, start."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+from trainhall.cluster.agent import threads
+from trainhall.cluster.agent.attempt import Attempt
+from trainhall.cluster.agent.coordinator_link.http_api import CoordinatorApi
+from trainhall.cluster.agent.data_dir import DataDir, Token
+from trainhall.cluster.agent.launch import planner
+from trainhall.cluster.agent.launch.code_cache import CodeCache, CodeUnavailableError
+from trainhall.cluster.agent.launch.warm_client import (
+    TorchUnavailableError,
+    WarmParent,
+    WarmParentError,
+)
+from trainhall.cluster.agent.os_support import linux
+from trainhall.cluster.agent.shim import folder_ipc, outcome
+from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
+from trainhall.cluster.host_log import HostLogger
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.folder import AttemptFolder, replace_json
+from trainhall.training.link.launch import CheckpointPlan, Launch
+from trainhall.training.spec.plan import PlanningFailedError
+
+logger = HostLogger(__name__)
+
+
+class CannotStartError(Exception):
+    """The ranks of an attempt cannot be started on this host."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def _cannot_start(message: str, cause: Cause = Cause.NOT_STARTED) -> CannotStartError:
+    return CannotStartError(Failure(message=message, cause=cause))
+
+
+class Launcher:
+    """Plans, prepares and starts attempts.
+
+    Raises:
+        CannotStartError: from each of its steps.
+    """
+
+    def __init__(self, data_dir: DataDir, api: CoordinatorApi, warm: WarmParent) -> None:
+        self._data_dir = data_dir
+        self._api = api
+        self._warm = warm
+        self._code = CodeCache(data_dir.code, api)
+        self.launched = data_dir.read_launched()
+        """The newest attempt and generation of each job that was launched here."""
+        self.children: list[subprocess.Popen[bytes]] = []
+        """Shims that this agent executed: whoever ended stays in the process table until asked."""
+
+    def reap(self) -> None:
+        """Take ended shims out of the process table."""
+        self.children = [child for child in self.children if child.poll() is None]
+
+    async def plan(self, attempt: Attempt) -> None:
+        """Find the strategy of a job that leaves it to us. What runs follows from the answer."""
+        final = attempt.folder.path
+        part = final.with_name(f".preparing-plan-{final.name}")
+        try:
+            attempt.plan = await planner.plan(attempt.launch, self._code, part)
+        except PlanningFailedError as error:
+            report = "\n".join([*error.lines, str(error)])
+            message = f"its strategy cannot be planned: {error}"
+            tail = report[-outcome.LOG_TAIL_BYTES :]
+            failure = Failure(message=message, final=error.final, log_tail=tail)
+            raise CannotStartError(failure) from error
+
+    async def prepare(
+        self, attempt: Attempt, write_last_ack: Callable[[AttemptFolder, Launch], None]
+    ) -> None:
+        """Fetch what the attempt starts from and make its folder, which appears at once."""
+        plan = await self._prepare_checkpoints(attempt.launch)
+        launch = attempt.launch.model_copy(update={"checkpoint": plan})
+        final = attempt.folder.path
+        part = AttemptFolder(final.with_name(f".preparing-{final.name}"))
+        try:
+            part.path.mkdir(parents=True)
+            if launch.spec.code is not None:
+                try:
+                    await self._code.copy(launch.spec.code, part.path / "code")
+                except (CodeUnavailableError, OSError) as error:
+                    why = f"the code of this job cannot be had on this host: {error}"
+                    raise _cannot_start(why) from error
+                launch = launch.model_copy(update={"code": str(final / "code")})
+            attempt.launch = launch
+            replace_json(part.launch, launch)
+            write_last_ack(part, launch)
+            part.path.rename(final)
+        finally:
+            # It is there only where something failed or was cancelled.
+            if part.path.exists():
+                await threads.finish(partial(shutil.rmtree, part.path, ignore_errors=True))
+
+    async def _prepare_checkpoints(self, launch: Launch) -> CheckpointPlan:
+        """Make the folder of the job's checkpoints, and fetch the one to start from."""
+        plan = launch.checkpoint
+        if plan.upload:
+            folder = self._data_dir.checkpoints(launch.job_id)
+            folder.mkdir(parents=True, exist_ok=True)
+            plan = plan.model_copy(update={"folder": str(folder)})
+            if plan.resume:
+                # Who comes later is handed what the others hold.
+                joins = launch.in_place and launch.generation > 1
+                others = launch.num_nodes > 1
+                try:
+                    fetched = await checkpoint_transfer.fetch(
+                        self._api, folder, launch.job_id, plan.resume,
+                        other_hosts=others, needed=not joins,
+                    )  # fmt: skip
+                except checkpoint_transfer.CheckpointUnavailableError as error:
+                    cause = Cause.BAD_CHECKPOINT if error.is_damaged else Cause.NOT_STARTED
+                    raise _cannot_start(str(error), cause) from error
+                plan = plan.model_copy(update={"resume": fetched.names, "lacking": fetched.lacking})
+        elif plan.folder:
+            # If that fails, the ranks report why, in terms of what they wanted to save.
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(os.makedirs, plan.folder, exist_ok=True)
+                found = await asyncio.to_thread(unreported_checkpoints.find_unrecorded, launch)
+                plan = plan.model_copy(update={"resume": [*found, *plan.resume]})
+        return plan
+
+    async def start(self, attempt: Attempt) -> None:
+        """Start a shim. First it is noted that the token was launched here, and never again is."""
+        self.note_launched(attempt.token)
+        attempt.starts += 1
+        try:
+            if attempt.launch.spec.script is None and linux.IS_LINUX:
+                try:
+                    await self._warm.start_shim(attempt.folder, self._data_dir.doorbell)
+                except WarmParentError as error:
+                    logger.warning("attempt_starts_cold", **attempt.log_fields, error=error)
+                    attempt.process = self._execute(attempt)
+            else:
+                attempt.process = self._execute(attempt)
+        except TorchUnavailableError as error:
+            raise _cannot_start(str(error)) from error
+        attempt.started_at = time.monotonic()
+
+    def note_launched(self, token: Token) -> None:
+        """Keep on disk that a token was launched here."""
+        job_id, number, generation = token
+        if (number, generation) > self.launched.get(job_id, (0, 0)):
+            others = {job: its for job, its in self.launched.items() if job != job_id}
+            launched = {**others, job_id: (number, generation)}
+            self._data_dir.write_launched(launched)
+            self.launched = launched
+
+    def _execute(self, attempt: Attempt) -> subprocess.Popen[bytes]:
+        with folder_ipc.log_path(attempt.folder).open("ab") as log:
+            child = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "trainhall.cluster.agent.shim.main"),
+                    *(str(attempt.folder.path), "--doorbell", str(self._data_dir.doorbell)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+            )
+        self.children.append(child)
+        return child
