@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from trainhall.db.documents import HostAllocation
+from trainhall.db.documents import NodeAllocation
 
 
 def _nobody(_: str) -> None:
@@ -30,7 +30,7 @@ class Notifier:
         self.notify_viewers(job_id)
         self.notify_reconciler()
 
-    def notify_hosts(self, allocation: Iterable[HostAllocation]) -> None:
+    def notify_hosts(self, allocation: Iterable[NodeAllocation]) -> None:
         """The assignments of an attempt's hosts changed."""
         for host in allocation:
             self.notify_node(host.node_id)

@@ -1,13 +1,14 @@
 """Pages of a list, and the cursors between them."""
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 from trainhall.cluster.errors import InvalidCursorError, InvalidValueError
 from trainhall.db import cursors
 
 MAX_LIMIT = 1000
 encode = cursors.encode
+T = TypeVar("T")
 
 
 def decode(kind: str, cursor: str, *types: type[int] | type[str]) -> list[int | str]:
@@ -33,11 +34,14 @@ def check_limit(limit: int) -> int:
     return limit
 
 
-T = TypeVar("T")
+def page_of(
+    kind: str, items: Sequence[T], limit: int, cursor: str | None
+) -> tuple[list[T], str | None]:
+    """Return one page of a list that is at hand as a whole, and the cursor of the next one.
 
-
-@dataclass(frozen=True)
-class Page(Generic[T]):
-    items: list[T]
-    next_cursor: str | None
-    """Hand it back for the next page; None on the last one."""
+    Raises:
+        InvalidCursorError: the cursor was not handed out by the list `kind`.
+    """
+    start = decode_number(kind, cursor) if cursor is not None else 0
+    end = start + limit
+    return list(items[start:end]), encode(kind, end) if end < len(items) else None

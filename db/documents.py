@@ -1,78 +1,57 @@
-"""The JSON columns of attempts as values: what stands in each is parsed here and nowhere else.
+"""The JSON columns of attempts as values.
 
 A value that another version stored is read as far as it is understood: unknown keys are dropped,
 missing ones have their defaults.
 """
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Generic, Self, TypeVar
+from datetime import datetime
+from typing import Any, Generic, TypeVar
 
+from pydantic import GetCoreSchemaHandler, TypeAdapter
+from pydantic_core import core_schema, to_jsonable_python
 from sqlalchemy import JSON, Dialect
 from sqlalchemy.types import TypeDecorator
+
+from trainhall.db.views import VALUE
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class RankPlacement:
+    """Rank of an attempt and its device."""
+
+    __pydantic_config__ = VALUE
     rank: int
-    local_rank: int
-    device_kind: str
-    """cpu or cuda."""
-    device_index: int
-
-    @classmethod
-    def parse(cls, stored: Mapping[str, Any]) -> Self:
-        rank = stored.get("rank", 0)
-        index = stored.get("device_index", 0)
-        return cls(rank, stored.get("local_rank", 0), stored.get("device_kind", "cpu"), index)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "rank": self.rank,
-            "local_rank": self.local_rank,
-            "device_kind": self.device_kind,
-            "device_index": self.device_index,
-        }
+    local_rank: int = 0
+    device_kind: str = "cpu"
+    """`cpu` or `cuda`."""
+    device_index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class HostAllocation:
-    node_id: str
-    node_name: str
-    node_rank: int
-    ranks: tuple[RankPlacement, ...]
+class NodeAllocation:
+    """Devices of one node that are granted to an attempt."""
 
-    @classmethod
-    def parse(cls, stored: Mapping[str, Any]) -> Self:
-        node_id = stored.get("node_id", "")
-        name, node_rank = stored.get("node_name", node_id), stored.get("node_rank", 0)
-        return cls(
-            node_id, name, node_rank, tuple(map(RankPlacement.parse, stored.get("ranks", ())))
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "node_id": self.node_id,
-            "node_name": self.node_name,
-            "node_rank": self.node_rank,
-            "ranks": [rank.as_json() for rank in self.ranks],
-        }
+    __pydantic_config__ = VALUE
+    node_id: str = ""
+    node_name: str = ""
+    node_rank: int = 0
+    ranks: tuple[RankPlacement, ...] = ()
 
 
-class Allocation(tuple[HostAllocation, ...]):
-    """The hosts of an attempt, in the order of their node ranks."""
+class Allocation(tuple[NodeAllocation, ...]):
+    """Hosts of an attempt, in the order of their node ranks."""
 
     __slots__ = ()
 
     @classmethod
-    def parse(cls, stored: Iterable[Mapping[str, Any]]) -> Self:
-        return cls(map(HostAllocation.parse, stored))
-
-    def as_json(self) -> list[dict[str, Any]]:
-        return [host.as_json() for host in self]
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        hosts = handler.generate_schema(tuple[NodeAllocation, ...])
+        return core_schema.no_info_after_validator_function(cls, hosts)
 
     @property
     def world_size(self) -> int:
@@ -96,7 +75,7 @@ class Allocation(tuple[HostAllocation, ...]):
     def node_names(self) -> list[str]:
         return [host.node_name for host in self]
 
-    def host(self, node_id: str) -> HostAllocation | None:
+    def host(self, node_id: str) -> NodeAllocation | None:
         return next((host for host in self if host.node_id == node_id), None)
 
 
@@ -114,33 +93,6 @@ class GenerationRecord:
     """The failure that it was regrouped after, as `trainhall.training.link.failure` writes it."""
     reason_code: str = ""
 
-    @classmethod
-    def parse(cls, stored: Mapping[str, Any]) -> Self:
-        allocation = Allocation.parse(stored.get("allocation", ()))
-        return cls(
-            generation=stored.get("generation", 1),
-            time=datetime.fromisoformat(stored["time"]) if "time" in stored else _EPOCH,
-            reason=stored.get("reason", ""),
-            world_size=stored.get("world_size", allocation.world_size),
-            allocation=allocation,
-            reason_code=stored.get("reason_code", ""),
-            failure=stored.get("failure"),
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "generation": self.generation,
-            "time": self.time.isoformat(),
-            "reason": self.reason,
-            "reason_code": self.reason_code,
-            "world_size": self.world_size,
-            "allocation": self.allocation.as_json(),
-            "failure": self.failure,
-        }
-
-
-_EPOCH = datetime.fromtimestamp(0, UTC)
-
 
 @dataclass(frozen=True, slots=True)
 class GenerationStart:
@@ -157,21 +109,6 @@ class GenerationStart:
     since: int | None = None
     """With `restart_step`: the earliest generation in which one of its processes began."""
 
-    @classmethod
-    def parse(cls, stored: Mapping[str, Any]) -> Self:
-        names = ("loaded", "stepped", "step", "restart_step", "since")
-        return cls(*(stored.get(name) for name in names))
-
-    def as_json(self) -> dict[str, Any]:
-        values = {
-            "loaded": self.loaded,
-            "stepped": self.stepped,
-            "step": self.step,
-            "restart_step": self.restart_step,
-            "since": self.since,
-        }
-        return {name: value for name, value in values.items() if value is not None}
-
 
 @dataclass(frozen=True, slots=True)
 class UnrecordedCheckpoints:
@@ -181,15 +118,6 @@ class UnrecordedCheckpoints:
     generation: int
     after_step: int
     """The last step of it that is known; -1: none is."""
-
-    @classmethod
-    def parse(cls, stored: Mapping[str, Any]) -> Self:
-        step = stored.get("after_step", -1)
-        return cls(stored.get("attempt", 0), stored.get("generation", 0), step)
-
-    def as_json(self) -> dict[str, Any]:
-        step = self.after_step
-        return {"attempt": self.attempt, "generation": self.generation, "after_step": step}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,60 +133,24 @@ class CheckpointPlan:
     unrecorded: UnrecordedCheckpoints | None = None
     """Better checkpoints that may be in the folder."""
 
-    @classmethod
-    def parse(cls, stored: Mapping[str, Any]) -> Self:
-        unrecorded = stored.get("unrecorded")
-        return cls(
-            folder=stored.get("folder"),
-            upload=stored.get("upload", True),
-            resume=tuple(stored.get("resume", ())),
-            unrecorded=UnrecordedCheckpoints.parse(unrecorded) if unrecorded else None,
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        unrecorded = self.unrecorded.as_json() if self.unrecorded is not None else None
-        return {
-            "folder": self.folder,
-            "upload": self.upload,
-            "resume": list(self.resume),
-            "unrecorded": unrecorded,
-        }
-
-
-def parse_generations(stored: Iterable[Mapping[str, Any]]) -> tuple[GenerationRecord, ...]:
-    return tuple(map(GenerationRecord.parse, stored))
-
-
-def dump_generations(generations: Iterable[GenerationRecord]) -> list[dict[str, Any]]:
-    return [each.as_json() for each in generations]
-
-
-def parse_starts(stored: Mapping[str, Mapping[str, Any]]) -> dict[int, GenerationStart]:
-    return {int(number): GenerationStart.parse(each) for number, each in stored.items()}
-
-
-def dump_starts(starts: Mapping[int, GenerationStart]) -> dict[str, Any]:
-    return {str(number): each.as_json() for number, each in starts.items()}
-
 
 class Document(TypeDecorator[T], Generic[T]):
-    """A JSON column that is read as a value. To change it, assign another value.
+    """JSON column that is read as a value. To change it, assign another value.
 
     Args:
-        parse: makes the value of what is stored.
-        dump: makes JSON of the value.
+        kind: type of the value.
     """
 
     impl = JSON
     cache_ok = True
 
-    def __init__(self, parse: Callable[[Any], T], dump: Callable[[T], Any]) -> None:
+    def __init__(self, kind: Any) -> None:
         super().__init__()
-        self.parse = parse
-        self.dump = dump
+        self.kind = kind
+        self._values: TypeAdapter[T] = TypeAdapter(kind)
 
     def process_bind_param(self, value: T | None, dialect: Dialect) -> Any:
-        return None if value is None else self.dump(value)
+        return None if value is None else to_jsonable_python(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> T | None:
-        return None if value is None else self.parse(value)
+        return None if value is None else self._values.validate_python(value)

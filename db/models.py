@@ -25,10 +25,6 @@ from trainhall.db.documents import (
     Document,
     GenerationRecord,
     GenerationStart,
-    dump_generations,
-    dump_starts,
-    parse_generations,
-    parse_starts,
 )
 from trainhall.db.types import BigInt, UtcTime
 
@@ -138,9 +134,9 @@ class Attempt(Base):
     revoked: Mapped[bool] = mapped_column(Boolean, default=False)
     """Fenced off: it may change nothing any more, and what it writes is void."""
     world_size: Mapped[int]
-    allocation: Mapped[Allocation] = mapped_column(Document(Allocation.parse, Allocation.as_json))
+    allocation: Mapped[Allocation] = mapped_column(Document(Allocation))
     checkpoint_plan: Mapped[CheckpointPlan] = mapped_column(
-        Document(CheckpointPlan.parse, CheckpointPlan.as_json), default=CheckpointPlan
+        Document(CheckpointPlan), default=CheckpointPlan
     )
     isolation_seconds: Mapped[float | None]
     """Under `recovery.on_isolation: stop`: its ranks end before a node was silent for so long, and
@@ -150,7 +146,7 @@ class Attempt(Base):
     spec: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """Spec that it runs with, if its job was resized since and it still has the old size."""
     generations: Mapped[tuple[GenerationRecord, ...]] = mapped_column(
-        Document(parse_generations, dump_generations), default=()
+        Document(tuple[GenerationRecord, ...]), default=()
     )
     """Oldest first."""
     planning: Mapped[bool] = mapped_column(Boolean, default=False)
@@ -166,7 +162,7 @@ class Attempt(Base):
     finished_at: Mapped[datetime | None]
     failure: Mapped[dict[str, Any] | None]
     began: Mapped[dict[int, GenerationStart]] = mapped_column(
-        Document(parse_starts, dump_starts), default=dict
+        Document(dict[int, GenerationStart]), default=dict
     )
     """By generation, how it began."""
 

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.db.database import Database
 from trainhall.db.models import DeviceReading, Node
+from trainhall.db.views import VALUE, Time
 
 SECONDS = 30.0
 KEPT = timedelta(days=2)
@@ -38,7 +39,8 @@ class Use(Protocol):
 class DevicePoint:
     """Use of a device in the interval up to `time`."""
 
-    time: datetime
+    __pydantic_config__ = VALUE
+    time: Time
     utilization: float | None
     """Mean, 0 to 100."""
     memory_used: int | None
@@ -51,8 +53,12 @@ class DevicePoint:
 
 @dataclass(frozen=True, slots=True)
 class DeviceHistory:
+    """Use of one device of a node."""
+
+    __pydantic_config__ = VALUE
     index: int
     points: list[DevicePoint]
+    """Oldest first."""
 
 
 @dataclass

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainhall.db.documents import Allocation
+from trainhall.db.views import VALUE
 
 SLOWEST = "slowest_rank"
 RATIO = "slowest_rank_ratio"
@@ -20,13 +21,14 @@ SLOW = 1.25
 
 @dataclass(frozen=True)
 class Straggler:
-    """A rank that holds up the others."""
+    """Rank that holds up the others."""
 
+    __pydantic_config__ = VALUE
     rank: int
     ratio: float
     """Ratio of its own time for a step to the median of all ranks'."""
     node: str | None
-    """Name of its node; None: not known."""
+    """Name of its node."""
 
 
 def straggler_of(metrics: Mapping[str, Any], allocation: Allocation | None) -> Straggler | None:

@@ -3,14 +3,15 @@
 import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from sqlalchemy import Connection, Select, select
 
 from trainhall.db import cursors
 from trainhall.db.database import Database
 from trainhall.db.models import LogChunk
+from trainhall.db.views import VALUE, Time
 from trainhall.monitoring.errors import InvalidCursorError, LineNotFoundError
 from trainhall.monitoring.lines import plain_text, split_lines
 
@@ -21,30 +22,34 @@ SEARCH_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line, or a piece of a very long one."""
+    """Line that a rank wrote, or a piece of a very long one."""
 
+    __pydantic_config__ = VALUE
     attempt: int
     rank: int
-    stream: str
+    stream: Annotated[str, Field(json_schema_extra={"enum": ["stdout", "stderr"]})]
     offset: int
     """Offset of its first byte in the rank's output file."""
-    time: datetime
+    time: Time
     """When the coordinator received it."""
     text: str
-    """Without the line's end; bytes that are not UTF-8 are replaced."""
+    """Without its line break; bytes that are not UTF-8 are replaced."""
     void: bool
     """True if it was written after its attempt was replaced, or had continued without its rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
+    """Lines of a job's ranks."""
+
+    __pydantic_config__ = VALUE
     items: list[LogLine]
     next_cursor: str
-    """Cursor of the next page, which exists now or when more was written."""
+    """Hand it back as `after` for the next page, now or when more was written."""
     previous_cursor: str | None
-    """Cursor at which this page begins; None: at the very beginning."""
+    """Hand it back as `before` for the lines before this page; null when there are none."""
     more: bool
-    """Something is stored behind this page that was not looked at for it."""
+    """Stored lines after this page were not searched yet."""
 
 
 @dataclass(frozen=True, slots=True)

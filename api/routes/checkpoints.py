@@ -22,14 +22,14 @@ from trainhall.api.openapi.describe import (
 from trainhall.api.params import CheckpointId, Cursor, JobId, Limit
 from trainhall.api.problems import RefusalError, invalid
 from trainhall.api.schemas.checkpoints import (
-    Checkpoint,
     CheckpointFiles,
-    CheckpointPage,
     CheckpointProblem,
     RetentionList,
     Verification,
 )
-from trainhall.api.schemas.jobs import Changes, Job
+from trainhall.api.schemas.jobs import Changes
+from trainhall.cluster.checkpoints.views import Checkpoint, CheckpointPage
+from trainhall.cluster.jobs.views import Job
 
 router = APIRouter(prefix="/checkpoints", tags=["checkpoints"])
 
@@ -62,9 +62,7 @@ async def list_checkpoints(
     hall: Hall, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
 ) -> CheckpointPage:
     """The newest first."""
-    page = await hall.checkpoints.list(job_id, limit=limit, cursor=cursor)
-    items = [Checkpoint.model_validate(view) for view in page.items]
-    return CheckpointPage(items=items, next_cursor=page.next_cursor)
+    return await hall.checkpoints.list(job_id, limit=limit, cursor=cursor)
 
 
 @router.post(
@@ -81,8 +79,7 @@ async def collect_checkpoints(
 ) -> RetentionList:
     """Deletes the checkpoints that the job's `checkpoint` settings do not keep. Every save does it
     by itself; this is for after one was unpinned."""
-    decisions = await hall.checkpoints.collect(job_id, dry_run=dry_run)
-    return RetentionList.model_validate({"items": decisions})
+    return RetentionList(items=await hall.checkpoints.collect(job_id, dry_run=dry_run))
 
 
 @router.get(
@@ -92,7 +89,7 @@ async def collect_checkpoints(
 )
 async def get_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     """Includes its step, size and metrics."""
-    return Checkpoint.model_validate(await hall.checkpoints.get(checkpoint_id))
+    return await hall.checkpoints.get(checkpoint_id)
 
 
 @router.delete(
@@ -125,7 +122,7 @@ async def delete_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Response
 )
 async def pin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     """Retention leaves a pinned checkpoint alone."""
-    return Checkpoint.model_validate(await hall.checkpoints.pin(checkpoint_id))
+    return await hall.checkpoints.pin(checkpoint_id)
 
 
 @router.delete(
@@ -140,7 +137,7 @@ async def pin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
 )
 async def unpin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     """Retention may take it from now on."""
-    return Checkpoint.model_validate(await hall.checkpoints.unpin(checkpoint_id))
+    return await hall.checkpoints.unpin(checkpoint_id)
 
 
 @router.post(
@@ -220,10 +217,9 @@ async def restore_checkpoint(hall: Hall, checkpoint_id: CheckpointId, request: R
     """Starts a new attempt of the checkpoint's job from there, as it was or on other resources. The
     job must not be running."""
     wanted = await read_json(request, Changes)
-    view = await hall.checkpoints.restore(
+    return await hall.checkpoints.restore(
         checkpoint_id, resources=wanted.resources, parallelism=wanted.parallelism
     )
-    return Job.model_validate(view)
 
 
 name_operations(router)

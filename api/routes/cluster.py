@@ -21,28 +21,19 @@ from trainhall.api.openapi.describe import (
     body,
     name_operations,
 )
-from trainhall.api.paging import page_of
 from trainhall.api.params import Cursor, Limit, NodeId
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.nodes import (
     AnnouncedNode,
-    Device,
-    DeviceHistory,
-    DevicePage,
     Drain,
     NewNode,
-    Node,
     NodeChange,
-    NodeEvent,
     NodeEvents,
     NodeHistory,
-    NodePage,
-    QueueEntry,
-    QueuePage,
-    Quota,
-    QuotaOfOthers,
-    QuotaPage,
 )
+from trainhall.cluster.nodes.views import DevicePage, Node, NodePage
+from trainhall.cluster.pagination import page_of
+from trainhall.cluster.scheduling.views import QueuePage, QuotaPage
 from trainhall.monitoring import devices
 
 router = APIRouter(prefix="/cluster", tags=["cluster"])
@@ -55,9 +46,7 @@ router = APIRouter(prefix="/cluster", tags=["cluster"])
 )
 async def list_nodes(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> NodePage:
     """By name, each with its devices and what they do."""
-    page = await hall.nodes.list(limit=limit, cursor=cursor)
-    items = [Node.model_validate(view) for view in page.items]
-    return NodePage(items=items, next_cursor=page.next_cursor)
+    return await hall.nodes.list(limit=limit, cursor=cursor)
 
 
 @router.post(
@@ -99,7 +88,7 @@ async def announce_node(hall: Hall, request: Request, response: Response) -> Ann
 )
 async def get_node(hall: Hall, node_id: NodeId) -> Node:
     """Includes its state, its devices and their use."""
-    return Node.model_validate(await hall.nodes.get(node_id))
+    return await hall.nodes.get(node_id)
 
 
 @router.get(
@@ -125,8 +114,8 @@ async def read_node_history(
         begin = since or end - timedelta(hours=1)
     except OverflowError:
         raise invalid("until", str(until), "is before all time; give a later one") from None
-    found = await devices.read_history(hall.db, node_id, begin, end, max_points)
-    return NodeHistory(items=[DeviceHistory.model_validate(each) for each in found])
+    items = await devices.read_history(hall.db, node_id, begin, end, max_points)
+    return NodeHistory(items=items)
 
 
 @router.get(
@@ -136,8 +125,7 @@ async def read_node_history(
 )
 async def list_node_events(hall: Hall, node_id: NodeId) -> NodeEvents:
     """Lists its states, each with a reason and a time, and the requests of users."""
-    events = await hall.nodes.events(node_id)
-    return NodeEvents(items=[NodeEvent.model_validate(event) for event in events])
+    return NodeEvents(items=await hall.nodes.events(node_id))
 
 
 @router.patch(
@@ -158,7 +146,7 @@ async def list_node_events(hall: Hall, node_id: NodeId) -> NodeEvents:
 async def change_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
     """Labels that are not named stay as they are."""
     change = await read_json(request, NodeChange)
-    return Node.model_validate(await hall.nodes.label(node_id, change.labels))
+    return await hall.nodes.label(node_id, change.labels)
 
 
 @router.post(
@@ -181,7 +169,7 @@ async def drain_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
     restarts and losses, until a user ends the drain. Draining it again only updates the reason,
     if one is given."""
     wanted = await read_json(request, Drain)
-    return Node.model_validate(await hall.nodes.drain(node_id, wanted.reason))
+    return await hall.nodes.drain(node_id, wanted.reason)
 
 
 @router.post(
@@ -191,7 +179,7 @@ async def drain_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
 )
 async def undrain_node(hall: Hall, node_id: NodeId) -> Node:
     """Ends a drain by a user, or a quarantine. Has no effect on other nodes."""
-    return Node.model_validate(await hall.nodes.undrain(node_id))
+    return await hall.nodes.undrain(node_id)
 
 
 @router.delete(
@@ -213,7 +201,7 @@ async def remove_node(hall: Hall, node_id: NodeId) -> Node | Response:
     A node that is lost or never joined is removed at once.
     """
     view = await hall.nodes.remove(node_id)
-    return Response(status_code=204) if view is None else Node.model_validate(view)
+    return Response(status_code=204) if view is None else view
 
 
 @router.get(
@@ -224,7 +212,7 @@ async def remove_node(hall: Hall, node_id: NodeId) -> Node | Response:
 async def list_devices(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> DevicePage:
     """The GPUs and CPU slots of all nodes, and which job holds each."""
     items, next_cursor = page_of("devices", await hall.nodes.devices(), limit, cursor)
-    return DevicePage(items=[Device.model_validate(v) for v in items], next_cursor=next_cursor)
+    return DevicePage(items=items, next_cursor=next_cursor)
 
 
 @router.get(
@@ -245,9 +233,7 @@ async def read_queue(
     ] = None,
 ) -> QueuePage:
     """Waiting jobs, the next one first: what each waits for, and when it is expected to start."""
-    page = await hall.queue.list(limit=limit, cursor=cursor, job_id=job_id)
-    items = [QueueEntry.model_validate(view) for view in page.items]
-    return QueuePage(items=items, next_cursor=page.next_cursor, total=page.total)
+    return await hall.queue.list(limit=limit, cursor=cursor, job_id=job_id)
 
 
 @router.get(
@@ -262,13 +248,9 @@ async def read_queue(
 async def read_quotas(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> QuotaPage:
     """Lists the device limit and the present use of each project and user that holds devices,
     waits for some or has a quota of its own."""
-    table = await hall.queue.quotas()
-    items, next_cursor = page_of("quotas", table.items, limit, cursor)
-    return QuotaPage(
-        items=[Quota.model_validate(view) for view in items],
-        next_cursor=next_cursor,
-        others=QuotaOfOthers.model_validate(table.others),
-    )
+    quotas = await hall.queue.quotas()
+    items, next_cursor = page_of("quotas", quotas.items, limit, cursor)
+    return QuotaPage(items=items, next_cursor=next_cursor, others=quotas.others)
 
 
 name_operations(router)

@@ -9,8 +9,8 @@ from trainhall.api.context import Hall
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import answers, name_operations
 from trainhall.api.problems import RefusalError, invalid, shown
-from trainhall.api.schemas.code import Code
 from trainhall.cluster.jobs.code_store import no_room
+from trainhall.cluster.jobs.views import Code
 from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES
 from trainhall.training.spec.job import SHA256
 
@@ -81,7 +81,7 @@ async def put_code(request: Request, hall: Hall, sha256: Sha256) -> Response:
     if media_type(request) not in ("", MEDIA_TYPE):
         raise unsupported(request, MEDIA_TYPE)
     view, created = await hall.code.put(sha256, uploaded(request, MAX_ARCHIVE_BYTES))
-    content = Code.model_validate(view).model_dump_json()
+    content = view.model_dump_json()
     return Response(content, 201 if created else 200, media_type="application/json")
 
 
@@ -92,7 +92,7 @@ async def put_code(request: Request, hall: Hall, sha256: Sha256) -> Response:
 )
 async def get_code(hall: Hall, sha256: Sha256) -> Code:
     """Describes the upload with this SHA-256."""
-    return Code.model_validate(await hall.code.get(sha256))
+    return await hall.code.get(sha256)
 
 
 name_operations(router)

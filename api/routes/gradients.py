@@ -14,11 +14,10 @@ from trainhall.api.problems import RefusalError, invalid
 from trainhall.api.schemas.gradients import (
     GradientEntry,
     GradientHistory,
-    GradientRequests,
     Gradients,
     GradientStep,
 )
-from trainhall.cluster.jobs.gradients import KEPT_RECORDS, Asked, Captured, remarks
+from trainhall.cluster.jobs.gradients import KEPT_RECORDS, Captured, GradientRequests, remarks
 from trainhall.training.link.gradient_record import LOWEST_EXPONENT
 
 router = APIRouter(prefix="/training/jobs/{job_id}/gradients", tags=["jobs"])
@@ -43,7 +42,7 @@ async def capture_gradients(hall: Hall, job_id: JobId) -> GradientRequests:
 
     While a request waits for its answer, asking again changes nothing.
     """
-    return GradientRequests.model_validate(await hall.gradients.ask(job_id))
+    return await hall.gradients.ask(job_id)
 
 
 @router.get(
@@ -75,7 +74,7 @@ async def read_gradients(
     return Response(body, media_type="application/json")
 
 
-def _encoded(asked: Asked, records: Sequence[Captured]) -> str:
+def _encoded(asked: GradientRequests, records: Sequence[Captured]) -> str:
     """A `GradientHistory`."""
     names = records[-1].names if records else []
     steps = []

@@ -25,25 +25,14 @@ from trainhall.api.openapi.describe import (
     name_operations,
     wrong_state,
 )
-from trainhall.api.paging import page_of
 from trainhall.api.params import MAX_SEQUENCE, Cursor, JobId, Limit, Sequence
 from trainhall.api.problems import invalid
-from trainhall.api.schemas.jobs import (
-    Attempt,
-    AttemptPage,
-    Changes,
-    DryRun,
-    Event,
-    EventPage,
-    Job,
-    JobPage,
-    LogLine,
-    LogPage,
-    Outlook,
-    Resize,
-)
+from trainhall.api.schemas.jobs import Changes, DryRun, Resize
+from trainhall.cluster.jobs.views import AttemptPage, EventPage, Job, JobPage
 from trainhall.cluster.lifecycle.states import JobState
+from trainhall.cluster.pagination import page_of
 from trainhall.monitoring import logs
+from trainhall.monitoring.logs import LogPage
 from trainhall.training.spec import MAX_SPEC_BYTES, parse_spec
 
 router = APIRouter(prefix="/training/jobs", tags=["jobs"])
@@ -133,7 +122,7 @@ async def submit_job(
             spec=spec.model_dump(mode="json"),
             lacks_code=await hall.jobs.lacks_code(spec),
             shortage=await hall.queue.shortage(spec),
-            outlook=Outlook.model_validate(await hall.queue.outlook(spec)),
+            outlook=await hall.queue.outlook(spec),
         )
         return Response(plan.model_dump_json(), 200, media_type="application/json")
     key = (idempotency_key, hashlib.sha256(raw).hexdigest()) if idempotency_key else None
@@ -141,9 +130,7 @@ async def submit_job(
     headers = {"Location": f"{request.url.path}/{view.id}"}
     if not created:
         headers["Idempotency-Replayed"] = "true"
-    return Response(
-        Job.model_validate(view).model_dump_json(), 201, headers, media_type="application/json"
-    )
+    return Response(view.model_dump_json(), 201, headers, media_type="application/json")
 
 
 @router.get(
@@ -169,8 +156,7 @@ async def list_jobs(
     ] = None,
 ) -> JobPage:
     """The newest first."""
-    page = await hall.jobs.list(limit=limit, cursor=cursor, states=state or (), search=search)
-    return JobPage(items=[Job.model_validate(v) for v in page.items], next_cursor=page.next_cursor)
+    return await hall.jobs.list(limit=limit, cursor=cursor, states=state or (), search=search)
 
 
 @router.get(
@@ -180,7 +166,7 @@ async def list_jobs(
 )
 async def get_job(hall: Hall, job_id: JobId) -> Job:
     """Includes its state with the reason, its progress, its last metrics and its spec."""
-    return Job.model_validate(await hall.jobs.get(job_id))
+    return await hall.jobs.get(job_id)
 
 
 @router.delete(
@@ -197,7 +183,7 @@ async def get_job(hall: Hall, job_id: JobId) -> Job:
 )
 async def cancel_job(hall: Hall, job_id: JobId) -> Job:
     """Ends its ranks at once, without saving. Cancelling a cancelled job again has no effect."""
-    return Job.model_validate(await hall.jobs.cancel(job_id))
+    return await hall.jobs.cancel(job_id)
 
 
 @router.put(
@@ -215,7 +201,7 @@ async def cancel_job(hall: Hall, job_id: JobId) -> Job:
 async def pause_job(hall: Hall, job_id: JobId) -> Job:
     """Has its ranks agree on a step, save a checkpoint and leave; takes a waiting job out of the
     queue."""
-    return Job.model_validate(await hall.jobs.pause(job_id))
+    return await hall.jobs.pause(job_id)
 
 
 @router.put(
@@ -240,10 +226,9 @@ async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
     """Continues from its newest good checkpoint, once there is room: as it was, or with another
     strategy or on other resources, which it keeps."""
     wanted = await read_json(request, Changes)
-    view = await hall.jobs.resume(
+    return await hall.jobs.resume(
         job_id, resources=wanted.resources, parallelism=wanted.parallelism
     )
-    return Job.model_validate(view)
 
 
 @router.put(
@@ -294,9 +279,7 @@ async def list_events(
     """The oldest first. A cursor is the last page's highest `seq`, and wins over `after`."""
     if cursor is not None:
         after = _sequence_of(cursor)
-    page = await hall.jobs.events(job_id, after=after, limit=limit)
-    items = [Event.model_validate(view) for view in page.items]
-    return EventPage(items=items, next_cursor=page.next_cursor)
+    return await hall.jobs.events(job_id, after=after, limit=limit)
 
 
 def _sequence_of(cursor: str) -> int:
@@ -372,16 +355,10 @@ async def read_logs(
         other = "search" if search is not None else given[1]
         raise invalid(given[0], begins[given[0]], f"cannot be given together with {other}")
     line = None if at is None else _line_id(at)
-    page = await logs.read_logs(
+    return await logs.read_logs(
         hall.db, job_id, rank=rank, stream=stream, attempt=attempt, after=after, before=before,
         at=line, tail=tail, search=search, limit=limit,
     )  # fmt: skip
-    return LogPage(
-        items=[LogLine.model_validate(each) for each in page.items],
-        next_cursor=page.next_cursor,
-        previous_cursor=page.previous_cursor,
-        more=page.more,
-    )
 
 
 _LINE = re.compile(r"(\d{1,9})\.(\d{1,9})\.(stdout|stderr)\.(\d{1,18})", re.ASCII)
@@ -406,9 +383,9 @@ async def list_attempts(
     hall: Hall, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
 ) -> AttemptPage:
     """The oldest first: where each ran, how it ended and why."""
-    views = await hall.jobs.attempts(job_id)
-    items, next_cursor = page_of("attempts", views, limit, cursor)
-    return AttemptPage(items=[Attempt.model_validate(v) for v in items], next_cursor=next_cursor)
+    attempts = await hall.jobs.attempts(job_id)
+    items, next_cursor = page_of("attempts", attempts, limit, cursor)
+    return AttemptPage(items=items, next_cursor=next_cursor)
 
 
 name_operations(router)

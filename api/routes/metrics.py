@@ -10,8 +10,8 @@ from trainhall.api.openapi.describe import NO_JOB, answers, name_operations
 from trainhall.api.params import JobId, Sequence
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.metrics import Metrics
-from trainhall.api.schemas.nodes import Summary
 from trainhall.api.series import encode_series
+from trainhall.cluster.nodes.views import Summary
 from trainhall.monitoring import metrics
 
 router = APIRouter(prefix="/metrics", tags=["metrics"])
@@ -79,7 +79,7 @@ def _split(names: list[str] | None) -> list[str] | None:
 )
 async def read_summary(hall: Hall) -> Summary:
     """Nodes, devices, jobs by state, and how busy all of it is."""
-    return Summary.model_validate(await hall.nodes.summary())
+    return await hall.nodes.summary()
 
 
 name_operations(router)

@@ -1,19 +1,10 @@
 """The gradients of a job by parameter, as the API shows them."""
 
-from trainhall.api.schemas.base import MetricValue, Schema, Time
-from trainhall.cluster.jobs.gradients import Remark
+from trainhall.cluster.jobs.gradients import GradientRequests, Remark
+from trainhall.db.views import MetricValue, Time, View
 
 
-class GradientRequests(Schema):
-    """State of a job's requests for gradients."""
-
-    asked: int
-    """Number of the newest request; 0: there was none."""
-    answered: int
-    """Number of the newest one that was answered. Less than `asked`: a step is on its way."""
-
-
-class GradientStep(Schema):
+class GradientStep(View):
     """The gradients of one step."""
 
     attempt: int
@@ -41,7 +32,7 @@ class GradientHistory(GradientRequests):
     steps: list[GradientStep]
 
 
-class GradientHistogram(Schema):
+class GradientHistogram(View):
     """Distribution of the magnitudes in a gradient.
 
     Bin i counts the numbers from 2^(lowest_exponent + i) to below twice that.
@@ -54,7 +45,7 @@ class GradientHistogram(Schema):
     not_finite: int
 
 
-class GradientEntry(Schema):
+class GradientEntry(View):
     """One parameter at one step."""
 
     name: str
@@ -64,7 +55,7 @@ class GradientEntry(Schema):
     """Null where the step was not captured by request, or where newer ones have taken its place."""
 
 
-class Gradients(Schema):
+class Gradients(View):
     """The gradients of one step, parameter by parameter."""
 
     attempt: int

@@ -1,9 +1,9 @@
 """Metric series as the API shows them."""
 
-from trainhall.api.schemas.base import MetricValue, Schema, Time
+from trainhall.db.views import MetricValue, Time, View
 
 
-class Point(Schema):
+class Point(View):
     """A point, or a bucket of several: then `step`, `time` and `value` are its last point's."""
 
     step: int
@@ -17,7 +17,7 @@ class Point(Schema):
     """Largest value of the bucket."""
 
 
-class SeriesOut(Schema):
+class SeriesOut(View):
     """One named metric of one rank, or of the job."""
 
     name: str
@@ -26,7 +26,7 @@ class SeriesOut(Schema):
     points: list[Point]
 
 
-class Metrics(Schema):
+class Metrics(View):
     """Series of a job."""
 
     series: list[SeriesOut]

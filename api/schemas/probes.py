@@ -1,9 +1,9 @@
 """Responses of the probes."""
 
-from trainhall.api.schemas.base import Schema
+from trainhall.db.views import View
 
 
-class Health(Schema):
+class Health(View):
     """The process answers."""
 
     status: str
@@ -12,7 +12,7 @@ class Health(Schema):
     """Mock mode: hosts, jobs and all their figures are made up, and nothing is run."""
 
 
-class Readiness(Schema):
+class Readiness(View):
     """The coordinator serves; its database answers."""
 
     status: str

@@ -40,7 +40,7 @@ from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Command, Launch, RankSlot
 from trainhall.training.link.status import Outcome, ShimStatus
 from trainhall.training.spec import Device, JobSpec, ResourcesSpec
-from trainhall.training.spec.plan import Prediction
+from trainhall.training.spec.plan import PlanPrediction
 
 JOB_ID = "local"
 FAILED = 1
@@ -54,7 +54,7 @@ class LocalRun:
     """Trains a spec in a folder, from nothing or from what is there."""
 
     def __init__(
-        self, spec: JobSpec, output: Path, *, resume: bool, prediction: Prediction | None = None
+        self, spec: JobSpec, output: Path, *, resume: bool, prediction: PlanPrediction | None = None
     ) -> None:
         """
         Args:
@@ -314,7 +314,7 @@ def places(wanted: ResourcesSpec) -> list[RankSlot]:
     ]
 
 
-def predicted_and_measured(prediction: Prediction, measured: dict[str, Any]) -> str:
+def predicted_and_measured(prediction: PlanPrediction, measured: dict[str, Any]) -> str:
     """Return a comparison of a plan's prediction with the run."""
     return (
         f"A step took {brief(measured['step_seconds'])} (predicted: "

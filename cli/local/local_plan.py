@@ -15,7 +15,7 @@ from trainhall.training.spec.plan import (
     ChosenPlan,
     PlanDevice,
     PlanningFailedError,
-    Prediction,
+    PlanPrediction,
     chosen_of,
 )
 from trainhall.training.spec.strategies import with_parallelism
@@ -31,7 +31,7 @@ class _Kept(BaseModel):
     chosen: ChosenPlan
 
 
-def choose(spec: JobSpec, output: Path) -> tuple[JobSpec, Prediction]:
+def choose(spec: JobSpec, output: Path) -> tuple[JobSpec, PlanPrediction]:
     """The spec with the strategy that suits this host best, or that its run has begun with.
 
     Raises:

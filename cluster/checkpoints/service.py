@@ -11,16 +11,12 @@ from sqlalchemy import bindparam, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.checkpoints import views
 from trainhall.cluster.checkpoints.lineage import STORE, candidates, restart_candidates
 from trainhall.cluster.checkpoints.rows import IS_DELETING, load, load_locked, mark_deleted
 from trainhall.cluster.checkpoints.store import CheckpointStore
 from trainhall.cluster.checkpoints.uploads import CheckpointUploads
-from trainhall.cluster.checkpoints.views import (
-    CheckpointView,
-    RetentionView,
-    checkpoint_json,
-    checkpoint_view,
-)
+from trainhall.cluster.checkpoints.views import checkpoint_view
 from trainhall.cluster.errors import (
     ConflictError,
     InvalidValueError,
@@ -30,12 +26,12 @@ from trainhall.cluster.errors import (
 from trainhall.cluster.jobs.commands import Command, refusal
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns
 from trainhall.cluster.jobs.summaries import CHECKPOINT_SAVED, run_times
-from trainhall.cluster.jobs.views import JobView, job_view
+from trainhall.cluster.jobs.views import Job as JobView
+from trainhall.cluster.jobs.views import job_view
 from trainhall.cluster.lifecycle.jobs import lock_job, move_job
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState, NodeState
 from trainhall.cluster.notifier import Notifier
-from trainhall.cluster.pagination import Page
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.db.database import Database
 from trainhall.db.events import record_event
@@ -84,7 +80,7 @@ class CheckpointService:
 
     async def list(
         self, job_id: str, *, limit: int = 50, cursor: str | None = None
-    ) -> Page[CheckpointView]:
+    ) -> views.CheckpointPage:
         """A job's checkpoints, the newest first; those that are deleted are left out."""
         pagination.check_limit(limit)
         async with self._db.session() as session:
@@ -100,21 +96,22 @@ class CheckpointService:
         items = [checkpoint_view(row) for row in ordered[:limit]]
         more = len(ordered) > limit
         last = ordered[limit - 1] if more else None
-        return Page(items, pagination.encode("checkpoints", *_age(last)) if last else None)
+        following = pagination.encode("checkpoints", *_age(last)) if last else None
+        return views.CheckpointPage(items=items, next_cursor=following)
 
-    async def get(self, checkpoint_id: str) -> CheckpointView:
+    async def get(self, checkpoint_id: str) -> views.Checkpoint:
         async with self._db.session() as session:
             return checkpoint_view(await load(session, checkpoint_id))
 
-    async def pin(self, checkpoint_id: str) -> CheckpointView:
+    async def pin(self, checkpoint_id: str) -> views.Checkpoint:
         """Keep it until it is unpinned, whatever the retention says."""
         return await self._set_pinned(checkpoint_id, True)
 
-    async def unpin(self, checkpoint_id: str) -> CheckpointView:
+    async def unpin(self, checkpoint_id: str) -> views.Checkpoint:
         """Leave it to the retention again, beginning with the job's next checkpoint."""
         return await self._set_pinned(checkpoint_id, False)
 
-    async def _set_pinned(self, checkpoint_id: str, pinned: bool) -> CheckpointView:
+    async def _set_pinned(self, checkpoint_id: str, pinned: bool) -> views.Checkpoint:
         async with self._db.transaction() as session:
             row = await load_locked(session, checkpoint_id)
             if row.state in ("deleting", "deleted"):
@@ -126,7 +123,7 @@ class CheckpointService:
             await session.flush()
             return checkpoint_view(row)
 
-    async def delete(self, checkpoint_id: str) -> CheckpointView:
+    async def delete(self, checkpoint_id: str) -> views.Checkpoint:
         """Give a checkpoint up; its files go soon after.
 
         Raises:
@@ -391,8 +388,8 @@ class CheckpointService:
         await self._record_change(session, row, f"saved at step {row.step}", CHECKPOINT_SAVED)
         await self._retain(session, job)
 
-    async def collect(self, job_id: str, *, dry_run: bool) -> Sequence[RetentionView]:
-        """Return what the job's retention decides for each of its checkpoints, newest first.
+    async def collect(self, job_id: str, *, dry_run: bool) -> Sequence[views.Retention]:
+        """What the job's retention says of each of its checkpoints, the newest first.
 
         Unless it is a dry run, checkpoints that it does not keep are deleted. A save does the same
         by itself; use this after a pin was removed.
@@ -405,12 +402,12 @@ class CheckpointService:
             decisions = await self._retention_decisions(session, job)
             if not dry_run:
                 await self._give_up(session, decisions)
-            views = [RetentionView(checkpoint_view(r), v.keep, v.reason) for r, v in decisions]
+            decided = [_retention_view(*each) for each in decisions]
         if not dry_run:
             self._notifier.notify_viewers(job_id)
             self._notifier.notify_all_nodes()
             await self.uploads.housekeep()
-        return views
+        return decided
 
     async def _retain(self, session: AsyncSession, job: Job) -> None:
         await self._give_up(session, await self._retention_decisions(session, job))
@@ -455,7 +452,7 @@ class CheckpointService:
             code=code,
             reason=reason,
             attempt=row.attempt,
-            data=checkpoint_json(row),
+            data=checkpoint_view(row).model_dump(mode="json"),
         )
 
     async def to_remove(self, session: AsyncSession, node_id: str) -> Sequence[str]:
@@ -497,6 +494,11 @@ async def _starts_from(session: AsyncSession, job: Job, row: Checkpoint) -> bool
 def _candidate(row: Checkpoint) -> Candidate:
     name = CheckpointName(row.step, row.attempt, row.generation)
     return Candidate(name, row.metrics, row.pinned)
+
+
+def _retention_view(row: Checkpoint, verdict: Verdict) -> views.Retention:
+    view = checkpoint_view(row)
+    return views.Retention(checkpoint=view, keep=verdict.keep, reason=verdict.reason)
 
 
 def _age(row: Checkpoint) -> tuple[int, int, int]:

@@ -1,73 +1,48 @@
-"""Checkpoints as the services hand them out, with the fields of the REST contract."""
+"""Views of checkpoints, as the REST API returns them."""
 
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from pydantic import Field
 
 from trainhall.cluster.checkpoints.lineage import STORE
-from trainhall.cluster.jobs.views import rfc3339
-from trainhall.db.models import Checkpoint
+from trainhall.db import models
+from trainhall.db.views import MetricValue, Page, Time, View
 
 
-@dataclass(frozen=True)
-class CheckpointView:
+class Checkpoint(View):
+    """Committed, verified snapshot of a job at a step."""
+
     id: str
     job_id: str
     attempt: int
     step: int
-    created_at: datetime
+    created_at: Time
     size: int
     """Bytes."""
-    state: str
-    """committed, corrupt, deleting or deleted."""
+    state: str = Field(json_schema_extra={"enum": ["committed", "corrupt", "deleting", "deleted"]})
+    """`committed`: jobs may start from it. `corrupt`: its files are not what was saved, and no job
+    starts from it. `deleting`: its files are removed as soon as a host that holds them is
+    reachable. `deleted`: its files are gone; lists leave it out."""
     pinned: bool
-    metrics: dict[str, Any]
+    """Retention never deletes it."""
+    metrics: dict[str, MetricValue]
+    """Job-wide values at its step. NaN and infinities are texts."""
     location: str
-    """Folder on shared storage, or below the coordinator's data folder."""
+    """Its folder: on shared storage or, when relative, below the coordinator's data folder."""
 
 
-@dataclass(frozen=True)
-class RetentionView:
-    """Retention's verdict on one of a job's checkpoints."""
+class CheckpointPage(Page[Checkpoint]):
+    """Checkpoints of a job, the newest first."""
 
-    checkpoint: CheckpointView
+
+class Retention(View):
+    """Decision of a job's retention about one checkpoint."""
+
+    checkpoint: Checkpoint
     keep: bool
     reason: str
+    """Reason why it is kept or deleted."""
 
 
-def checkpoint_view(checkpoint: Checkpoint) -> CheckpointView:
-    return CheckpointView(
-        id=checkpoint.id,
-        job_id=checkpoint.job_id,
-        attempt=checkpoint.attempt,
-        step=checkpoint.step,
-        created_at=checkpoint.created_at,
-        size=checkpoint.size,
-        state=checkpoint.state,
-        pinned=checkpoint.pinned,
-        metrics=checkpoint.metrics,
-        location=location_of(checkpoint),
-    )
-
-
-def location_of(checkpoint: Checkpoint) -> str:
-    """Return a checkpoint's location: an absolute folder, or one below the coordinator's own."""
-    if checkpoint.location.startswith(STORE):
-        return f"checkpoints/{checkpoint.job_id}/{checkpoint.name}"
-    return checkpoint.location
-
-
-def checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
-    """The REST object, as the live stream carries it."""
-    return {
-        "id": checkpoint.id,
-        "job_id": checkpoint.job_id,
-        "attempt": checkpoint.attempt,
-        "step": checkpoint.step,
-        "created_at": rfc3339(checkpoint.created_at),
-        "size": checkpoint.size,
-        "state": checkpoint.state,
-        "pinned": checkpoint.pinned,
-        "metrics": checkpoint.metrics,
-        "location": location_of(checkpoint),
-    }
+def checkpoint_view(row: models.Checkpoint) -> Checkpoint:
+    stored = row.location.startswith(STORE)
+    location = f"checkpoints/{row.job_id}/{row.name}" if stored else row.location
+    return Checkpoint.of(row, location=location)

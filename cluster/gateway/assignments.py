@@ -1,5 +1,6 @@
 """Desired state of a node: the assignments of the attempts that are placed on it."""
 
+from dataclasses import asdict
 from typing import Any
 
 import structlog
@@ -147,7 +148,7 @@ def assignment(
                 "world_size": attempt.world_size,
                 "node_rank": node_rank,
                 "num_nodes": len(attempt.allocation),
-                "ranks": host.as_json()["ranks"] if host is not None else [],
+                "ranks": [asdict(rank) for rank in host.ranks] if host is not None else [],
                 # The first host opens the store; the others wait for its address.
                 "rendezvous": attempt.rendezvous if node_rank > 0 else None,
                 "address": address,
@@ -156,7 +157,7 @@ def assignment(
                 "isolation_seconds": attempt.isolation_seconds,
                 "prediction": chosen.prediction if chosen is not None else None,
                 # Without a folder each host keeps its own, and uploads from it.
-                "checkpoint": {**plan.as_json(), "folder": plan.folder or ""},
+                "checkpoint": {**asdict(plan), "folder": plan.folder or ""},
             },
         }
     )

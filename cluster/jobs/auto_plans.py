@@ -8,7 +8,13 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.db.models import Attempt, Device, Job
-from trainhall.training.spec.plan import Calibration, ChosenPlan, PlanDevice, PlanModel, PlanRequest
+from trainhall.training.spec.plan import (
+    ChosenPlan,
+    PlanCalibration,
+    PlanDevice,
+    PlanModel,
+    PlanRequest,
+)
 
 CALIBRATED_FROM = 20
 """The newest measured runs on a kind of device that correct the next prediction."""
@@ -16,7 +22,7 @@ LEAST_MEMORY = 2**30
 """Smaller predictions say more of the process than of the model: its memory is not learned from."""
 
 
-class Measured(PlanModel):
+class PlanMeasured(PlanModel):
     """Measurements of the newest attempt that ended well."""
 
     peak_memory_bytes: PositiveFloat
@@ -34,7 +40,7 @@ class JobPlan(ChosenPlan):
     """`parallelism` of the job spec then."""
     world_size: int
     device_kind: str
-    measured: Measured | None = None
+    measured: PlanMeasured | None = None
 
     @property
     def error(self) -> dict[str, float] | None:
@@ -92,7 +98,7 @@ def keep_measured(job: Job, figures: object, attempt: int) -> bool:
     if plan is None or not isinstance(figures, dict) or attempt < plan.attempt:
         return False
     try:
-        measured = Measured.model_validate({**figures, "attempt": attempt})
+        measured = PlanMeasured.model_validate({**figures, "attempt": attempt})
     except ValidationError:
         return False
     job.plan = plan.model_copy(update={"measured": measured}).model_dump(mode="json")
@@ -127,7 +133,7 @@ async def request(session: AsyncSession, attempt: Attempt) -> PlanRequest:
     )
 
 
-async def calibration(session: AsyncSession, device: str) -> Calibration:
+async def calibration(session: AsyncSession, device: str) -> PlanCalibration:
     """Return the medians of measured by predicted over the newest runs on such devices."""
     rows = await session.scalars(
         select(Job.plan)
@@ -145,7 +151,7 @@ async def calibration(session: AsyncSession, device: str) -> Calibration:
         if peak >= LEAST_MEMORY:
             memories.append(plan.measured.peak_memory_bytes / peak)
     if not times:
-        return Calibration()
-    return Calibration(
+        return PlanCalibration()
+    return PlanCalibration(
         time=median(times), memory=median(memories) if memories else 1.0, runs=len(times)
     )

@@ -22,7 +22,7 @@ from trainhall.cluster.errors import (
     StorageFullError,
     TooLargeError,
 )
-from trainhall.cluster.jobs.views import CodeView
+from trainhall.cluster.jobs.views import Code
 from trainhall.cluster.ports import Ids
 from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES, ArchiveError, inspect
 from trainhall.db.database import Database
@@ -48,7 +48,7 @@ class CodeStore:
         self._folder = data_dir / "code"
         self._ids = ids
 
-    async def put(self, sha256: str, chunks: AsyncIterator[bytes]) -> tuple[CodeView, bool]:
+    async def put(self, sha256: str, chunks: AsyncIterator[bytes]) -> tuple[Code, bool]:
         """Receive an archive; returns it and whether it is new. Repeating it is harmless.
 
         Raises:
@@ -82,8 +82,8 @@ class CodeStore:
             await asyncio.to_thread(part.unlink, missing_ok=True)
         return await self.get(sha256), True
 
-    async def get(self, sha256: str) -> CodeView:
-        """Return the description of the code with this hash.
+    async def get(self, sha256: str) -> Code:
+        """What is stored under this hash.
 
         Raises:
             NotFoundError: there is none.
@@ -92,7 +92,7 @@ class CodeStore:
             found = await asyncio.to_thread(self._path(sha256).stat)
         except FileNotFoundError:
             raise NotFoundError("code", sha256) from None
-        return CodeView(sha256=sha256, size=found.st_size)
+        return Code(sha256=sha256, size=found.st_size)
 
     def file(self, sha256: str) -> Path:
         """The archive itself.

@@ -25,6 +25,7 @@ from trainhall.cluster.notifier import Notifier
 from trainhall.db.database import Database
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, GradientRecord, GradientRequest, Job
+from trainhall.db.views import View
 from trainhall.training.link import gradient_record
 
 KEPT_RECORDS = 512
@@ -45,14 +46,13 @@ _PENDING = select(GradientRequest.job_id, GradientRequest.asked).where(
 )
 
 
-@dataclass(frozen=True)
-class Asked:
+class GradientRequests(View):
     """State of a job's requests."""
 
     asked: int
     """Number of the newest request; 0: there was none."""
     answered: int
-    """Number of the newest one that was answered."""
+    """Number of the newest one that was answered; below `asked` while a step is pending."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class GradientService:
         self._db = db
         self._notifier = notifier
 
-    async def ask(self, job_id: str) -> Asked:
+    async def ask(self, job_id: str) -> GradientRequests:
         """Ask a job for the gradients of its next step, with histograms.
 
         While a request waits for its answer, asking again changes nothing.
@@ -139,13 +139,13 @@ class GradientService:
             if request.asked == request.answered:
                 request.asked += 1
             await session.flush()
-            asked = Asked(request.asked, request.answered)
+            asked = GradientRequests.of(request)
             attempt = await session.get(Attempt, (job_id, job.attempt))
             allocation = attempt.allocation if attempt is not None else Allocation()
         self._notifier.notify_hosts(allocation)
         return asked
 
-    async def history(self, job_id: str, most: int) -> tuple[Asked, list[Captured]]:
+    async def history(self, job_id: str, most: int) -> tuple[GradientRequests, list[Captured]]:
         """At most so many records, evenly chosen, the newest among them; oldest first."""
         async with self._db.session() as session:
             if await session.get(Job, job_id) is None:
@@ -163,7 +163,8 @@ class GradientService:
             )
             counting = [row for row in rows if (row.attempt, row.step) in chosen]
         found = await asyncio.to_thread(lambda: [_captured(row) for row in counting])
-        asked = Asked(request.asked, request.answered) if request is not None else Asked(0, 0)
+        none = GradientRequests(asked=0, answered=0)
+        asked = GradientRequests.of(request) if request is not None else none
         return asked, found
 
     async def one(self, job_id: str, step: int) -> tuple[Captured, list[dict[str, Any]] | None]:

@@ -5,7 +5,6 @@ generation where ranks regroup in place. All of it is computed from what is stor
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,52 +12,58 @@ from trainhall.cluster.lifecycle.host_report import parse_failure, parse_host_re
 from trainhall.cluster.lifecycle.states import AttemptState
 from trainhall.db.documents import GenerationRecord, GenerationStart
 from trainhall.db.models import Attempt
-from trainhall.training.link.failure import Failure
+from trainhall.db.views import Time, View
+from trainhall.training.link import failure as link
 from trainhall.training.link.failure_cause import Cause
 
 
-@dataclass(frozen=True)
-class Incident:
-    """One failure and the way back to work. A time that is not known, or not yet, is None."""
+class Failure(View):
+    """Why an attempt failed: its first failing rank."""
+
+    rank: int | None = None
+    exit_code: int | None = None
+    """Set when the rank left by itself."""
+    signal: int | None = None
+    """Set when a signal ended the rank."""
+    message: str
+    log_tail: str = ""
+    """Last lines of the rank's stderr."""
+    cause: Cause = Cause.UNKNOWN
+    """Most likely cause."""
+    evidence: str = ""
+    """Message, signal or exit code that the cause follows from."""
+    node: str | None = None
+    """Name of the rank's node."""
+    step: int | None = None
+    """Newest step that was finished before it."""
+
+
+class Incident(View):
+    """One failure and the recovery from it. A time that is not known, or not yet, is null."""
 
     generation: int
     """Generation of the ranks that failed."""
     failure: Failure
     done: str
-    """In words."""
-    happened_at: datetime | None
+    """What was done about it, as a sentence."""
+    happened_at: Time | None
     """By the clock of the rank's host."""
-    detected_at: datetime | None
+    detected_at: Time | None
     """When the coordinator was informed, or declared the node lost."""
-    regrouped_at: datetime | None
+    regrouped_at: Time | None
     """When devices were granted, or the remaining ranks were informed."""
-    loaded_at: datetime | None
+    loaded_at: Time | None
     """All ranks had their state and were about to train."""
-    stepped_at: datetime | None
+    stepped_at: Time | None
     """The next step was done."""
     steps_redone: int | None
-    """Steps that had been taken and were taken again."""
-
-    @property
-    def detect_seconds(self) -> float | None:
-        return _between(self.happened_at, self.detected_at)
-
-    @property
-    def regroup_seconds(self) -> float | None:
-        return _between(self.detected_at, self.regrouped_at)
-
-    @property
-    def load_seconds(self) -> float | None:
-        return _between(self.regrouped_at, self.loaded_at)
-
-    @property
-    def step_seconds(self) -> float | None:
-        """From the loaded state to the next step."""
-        return _between(self.loaded_at, self.stepped_at)
-
-    @property
-    def total_seconds(self) -> float | None:
-        return _between(self.happened_at, self.stepped_at)
+    """Steps that had been finished and were repeated."""
+    detect_seconds: float | None
+    regroup_seconds: float | None
+    load_seconds: float | None
+    step_seconds: float | None
+    """Time from the loaded state to the next step."""
+    total_seconds: float | None
 
     def summary(self) -> str:
         """In one line."""
@@ -153,7 +158,7 @@ def _at_the_end(attempt: Attempt, following: Attempt | None) -> Incident:
     )
 
 
-def _failure(stored: dict[str, Any] | None) -> Failure:
+def _failure(stored: dict[str, Any] | None) -> link.Failure:
     failure = parse_failure(stored)
     assert failure is not None
     return failure
@@ -162,7 +167,7 @@ def _failure(stored: dict[str, Any] | None) -> Failure:
 def _incident(
     *,
     generation: int,
-    failure: Failure,
+    failure: link.Failure,
     done: str,
     detected_at: datetime | None,
     regrouped_at: datetime | None,
@@ -171,16 +176,24 @@ def _incident(
     redone = None
     if start is not None and start.step is not None and failure.step is not None:
         redone = max(0, failure.step - start.step + 1)
+    happened_at = _at(failure.time)
+    loaded_at = _at(start.loaded) if start else None
+    stepped_at = _at(start.stepped) if start else None
     return Incident(
         generation=generation,
-        failure=failure,
+        failure=Failure.model_validate(failure),
         done=done,
-        happened_at=_at(failure.time),
+        happened_at=happened_at,
         detected_at=detected_at,
         regrouped_at=regrouped_at,
-        loaded_at=_at(start.loaded) if start else None,
-        stepped_at=_at(start.stepped) if start else None,
+        loaded_at=loaded_at,
+        stepped_at=stepped_at,
         steps_redone=redone,
+        detect_seconds=_between(happened_at, detected_at),
+        regroup_seconds=_between(detected_at, regrouped_at),
+        load_seconds=_between(regrouped_at, loaded_at),
+        step_seconds=_between(loaded_at, stepped_at),
+        total_seconds=_between(happened_at, stepped_at),
     )
 
 

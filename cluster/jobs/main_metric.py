@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainhall.db.views import VALUE, MetricValue
 from trainhall.training.spec.recovery import MetricMode, implied_mode
 
 _VALIDATION = re.compile(r"(eval|val|valid|validation)[_/.-]")
@@ -12,11 +13,14 @@ _VALIDATION = re.compile(r"(eval|val|valid|validation)[_/.-]")
 
 @dataclass(frozen=True)
 class MainMetric:
+    """Metric that a job is judged by."""
+
+    __pydantic_config__ = VALUE
     name: str
-    value: float | str | None
-    """Latest value; NaN and infinities as text, None before the first."""
+    value: MetricValue
+    """Latest value; null before the first. NaN and infinities are texts."""
     goal: MetricMode | None
-    """Direction of improvement; None if unknown."""
+    """Whether lower (`min`) or higher (`max`) is better; null if unknown."""
 
 
 def main_metric(spec: Mapping[str, Any], metrics: Mapping[str, Any]) -> MainMetric | None:

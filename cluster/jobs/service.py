@@ -17,18 +17,11 @@ from trainhall.cluster.errors import (
     WrongStateError,
 )
 from trainhall.cluster.fencing import FencingToken
+from trainhall.cluster.jobs import views
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import TRANSITIONS, Command, refusal
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns, resized_spec, sizes_of
 from trainhall.cluster.jobs.summaries import job_warnings, run_times, stragglers
-from trainhall.cluster.jobs.views import (
-    AttemptView,
-    EventView,
-    JobView,
-    attempt_view,
-    event_view,
-    job_view,
-)
 from trainhall.cluster.lifecycle.jobs import (
     columns_of_reason,
     create_job,
@@ -39,7 +32,6 @@ from trainhall.cluster.lifecycle.jobs import (
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, JobState
 from trainhall.cluster.notifier import Notifier
-from trainhall.cluster.pagination import Page
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.db.database import Database
 from trainhall.db.documents import Allocation
@@ -81,7 +73,7 @@ class JobService:
 
     async def submit(
         self, spec: JobSpec, idempotency: tuple[str, str] | None = None
-    ) -> tuple[JobView, bool]:
+    ) -> tuple[views.Job, bool]:
         """Queue a job; returns it and whether it is new.
 
         `idempotency` is a key of the caller and the SHA-256 of what was sent under it: the same key
@@ -112,7 +104,7 @@ class JobService:
 
     async def _submit_once(
         self, spec: JobSpec, idempotency: tuple[str, str] | None
-    ) -> tuple[JobView, bool]:
+    ) -> tuple[views.Job, bool]:
         now = self._clock.now()
         async with self._db.transaction() as session:
             if idempotency is not None:
@@ -154,7 +146,7 @@ class JobService:
                 await session.flush()
             return await _view(session, job.id), True
 
-    async def get(self, job_id: str) -> JobView:
+    async def get(self, job_id: str) -> views.Job:
         async with self._db.session() as session:
             return await _view(session, job_id)
 
@@ -165,7 +157,7 @@ class JobService:
         cursor: str | None = None,
         states: Sequence[str] = (),
         search: str | None = None,
-    ) -> Page[JobView]:
+    ) -> views.JobPage:
         """The newest first.
 
         Args:
@@ -207,15 +199,15 @@ class JobService:
             slow = await stragglers(session, [(job, progress) for job, progress in rows[:limit]])
             warned = await job_warnings(session, [job for job, _ in rows[:limit]])
         more = len(rows) > limit
-        return Page(
-            [
-                job_view(*row, ran[row[0].id], slow.get(row[0].id), warned.get(row[0].id, ()))
+        return views.JobPage(
+            items=[
+                views.job_view(*row, ran[row[0].id], slow.get(row[0].id), warned.get(row[0].id, ()))
                 for row in rows[:limit]
             ],
-            pagination.encode("jobs", rows[limit - 1][0].number) if more else None,
+            next_cursor=pagination.encode("jobs", rows[limit - 1][0].number) if more else None,
         )
 
-    async def events(self, job_id: str, *, after: int = 0, limit: int = 100) -> Page[EventView]:
+    async def events(self, job_id: str, *, after: int = 0, limit: int = 100) -> views.EventPage:
         """Events above sequence `after`, oldest first; the next cursor is the last sequence."""
         pagination.check_limit(limit)
         if not 0 <= after < 2**63:
@@ -230,10 +222,11 @@ class JobService:
                     .limit(limit + 1)
                 )
             ).all()
-        items = [event_view(event) for event in rows[:limit]]
-        return Page(items, str(items[-1].seq) if len(rows) > limit else None)
+        items = [views.Event.of(event) for event in rows[:limit]]
+        following = str(items[-1].seq) if len(rows) > limit else None
+        return views.EventPage(items=items, next_cursor=following)
 
-    async def attempts(self, job_id: str) -> Sequence[AttemptView]:
+    async def attempts(self, job_id: str) -> Sequence[views.Attempt]:
         """Oldest first."""
         async with self._db.session() as session:
             await _load(session, job_id)
@@ -241,9 +234,9 @@ class JobService:
                 select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)
             )
             rows = found.all()
-            return [attempt_view(*pair) for pair in zip_longest(rows, rows[1:])]
+            return [views.attempt_view(*pair) for pair in zip_longest(rows, rows[1:])]
 
-    async def pause(self, job_id: str) -> JobView:
+    async def pause(self, job_id: str) -> views.Job:
         """A running job stops at an agreed step and saves; a waiting one leaves the queue."""
         return await self._command(job_id, Command.PAUSE)
 
@@ -253,7 +246,7 @@ class JobService:
         *,
         resources: dict[str, Any] | None = None,
         parallelism: dict[str, Any] | None = None,
-    ) -> JobView:
+    ) -> views.Job:
         """A paused job goes to the end of the queue of its priority.
 
         Args:
@@ -266,11 +259,11 @@ class JobService:
         asked = {"resources": resources, "parallelism": parallelism}
         return await self._command(job_id, Command.RESUME, {k: v for k, v in asked.items() if v})
 
-    async def cancel(self, job_id: str) -> JobView:
+    async def cancel(self, job_id: str) -> views.Job:
         """A job with ranks stops now, saving nothing; any other is cancelled at once."""
         return await self._command(job_id, Command.CANCEL)
 
-    async def resize(self, job_id: str, resources: dict[str, int]) -> JobView:
+    async def resize(self, job_id: str, resources: dict[str, int]) -> views.Job:
         """Have a job ask for another number of workers, or for a range of them.
 
         A waiting or paused job starts with it. A running one changes as soon as there is room, in
@@ -332,7 +325,7 @@ class JobService:
 
     async def _command(
         self, job_id: str, command: Command, asked: Mapping[str, dict[str, Any]] = _NOTHING
-    ) -> JobView:
+    ) -> views.Job:
         for _ in range(_TRIES):
             try:
                 view, allocation = await self._command_once(job_id, command, asked)
@@ -345,7 +338,7 @@ class JobService:
 
     async def _command_once(
         self, job_id: str, command: Command, asked: Mapping[str, dict[str, Any]]
-    ) -> tuple[JobView, Allocation]:
+    ) -> tuple[views.Job, Allocation]:
         """The job after the command, and the hosts of its newest attempt.
 
         Args:
@@ -411,12 +404,12 @@ def _workers(spec: dict[str, Any]) -> str:
     return f"{resources['workers']} worker{'s' if resources['workers'] != 1 else ''}"
 
 
-async def _view(session: AsyncSession, job_id: str) -> JobView:
+async def _view(session: AsyncSession, job_id: str) -> views.Job:
     ran = await run_times(session, [job_id])
     row = await _load(session, job_id)
     slow = await stragglers(session, [row])
     warned = await job_warnings(session, [row[0]])
-    return job_view(*row, ran[job_id], slow.get(job_id), warned.get(job_id, ()))
+    return views.job_view(*row, ran[job_id], slow.get(job_id), warned.get(job_id, ()))
 
 
 async def _load(session: AsyncSession, job_id: str) -> tuple[Job, JobProgress]:

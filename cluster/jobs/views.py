@@ -1,126 +1,181 @@
-"""Jobs, attempts and events as the services hand them out, with the fields of the REST contract."""
+"""Views of jobs, attempts, events and code, as the REST API returns them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
 
 from trainhall.cluster.jobs import auto_plans
-from trainhall.cluster.jobs.auto_plans import JobPlan
+from trainhall.cluster.jobs.auto_plans import PlanMeasured
 from trainhall.cluster.jobs.commands import Command, refused_commands
-from trainhall.cluster.jobs.incidents import Incident, incidents_of
+from trainhall.cluster.jobs.incidents import Failure, Incident, incidents_of
 from trainhall.cluster.jobs.main_metric import MainMetric, main_metric
 from trainhall.cluster.jobs.summaries import RunTime
-from trainhall.db.documents import Allocation, GenerationRecord
-from trainhall.db.models import Attempt, Event, Job, JobProgress
+from trainhall.cluster.lifecycle.states import AttemptState, JobState
+from trainhall.db import models
+from trainhall.db.documents import Allocation
+from trainhall.db.views import JsonObject, MetricValue, Page, Time, View
 from trainhall.monitoring.health import Straggler
+from trainhall.training.spec.plan import PlanCalibration, PlanPrediction
 
 
-@dataclass(frozen=True)
-class JobView:
+class PlanError(View):
+    """Relative error of a prediction: measured divided by predicted, minus 1."""
+
+    peak_memory_bytes: float
+    step_seconds: float
+
+
+class Plan(View):
+    """Plan of a job of strategy `auto`, and how accurate it was."""
+
+    summary: str
+    """Short form, such as `fsdp (shard 4)`."""
+    parallelism: JsonObject
+    """The choice as it would stand in a job spec."""
+    reason: str
+    assumed: str
+    """Assumptions about the devices for the predicted step time."""
+    device: str
+    """Kind of device that it was planned for."""
+    attempt: int
+    """Attempt that it was made for; later ones with as many workers keep it."""
+    world_size: int
+    prediction: PlanPrediction
+    calibration: PlanCalibration
+    """Factors that the prediction was multiplied by."""
+    measured: PlanMeasured | None
+    """Null until an attempt has completed or paused."""
+    error: PlanError | None
+
+
+class Job(View):
+    """Job with its state and progress."""
+
     id: str
     name: str
-    state: str
+    state: JobState
     reason: str
+    """Reason for the state, as a sentence."""
     reason_code: str
-    """`trainhall.cluster.lifecycle.reasons.ReasonCode`."""
+    """The same for programs, as in `preempted` or `waiting_for_devices`."""
     attempt: int
     """Number of the newest attempt; 0 before the first."""
     generation: int
+    """Rises within an attempt at every regrouping of its ranks."""
     step: int
     """Finished optimizer steps."""
     total_steps: int | None
-    """Number of steps; None until the first attempt has reported it."""
+    """Null until the first attempt has reported it."""
     world_size: int
     priority: int
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
+    """Higher runs first."""
+    created_at: Time
+    started_at: Time | None
+    finished_at: Time | None
     ran_seconds: float
-    """Total time of its ended attempts."""
-    running_since: datetime | None
-    """Start of the running attempt."""
-    spec: dict[str, Any]
-    metrics: dict[str, Any]
-    """Last value of every job-wide series; NaN and infinities as text."""
+    """Total run time of its ended attempts, without the time between them."""
+    running_since: Time | None
+    """Start of the current attempt; null if none runs."""
+    spec: JsonObject
+    """Job spec as submitted, with its defaults."""
+    metrics: dict[str, MetricValue]
+    """Last value of every job-wide series. NaN and infinities are texts."""
     main_metric: MainMetric | None
+    """The `metric` of the spec, else a validation metric (`eval_…`, `val…`) that the job reports,
+    else a loss; null for a job that reports none of them."""
     allowed_commands: list[Command]
+    """Commands that have an effect in the job's state."""
     refused_commands: dict[Command, str]
-    """The other commands, each with the reason as a sentence."""
-    straggler: Straggler | None = None
-    """The rank that holds up the others, if one does; of a job that runs."""
-    warnings: Sequence[str] = ()
-    """Problems of a job that runs on in spite of them; only while it has not ended."""
-    plan: JobPlan | None = None
-    """Plan of strategy `auto`, once it is planned."""
+    """Every other command, with the reason as a sentence."""
+    straggler: Straggler | None
+    """Rank that slows down the others, step after step; null if there is none."""
+    warnings: list[str]
+    """Problems of a job that still runs: its newest checkpoint could not be saved, or a node of its
+    ranks is suspect. Empty for a job that has ended."""
+    plan: Plan | None
+    """Plan of strategy `auto`, once it is made."""
 
 
-@dataclass(frozen=True)
-class AttemptView:
-    attempt: int
+class JobPage(Page[Job]):
+    """Jobs, the newest first."""
+
+
+class Generation(View):
+    """An attempt between two regroupings of its ranks."""
+
     generation: int
-    state: str
+    time: Time
+    """When it was decided."""
     reason: str
-    reason_code: str
-    """`trainhall.cluster.lifecycle.reasons.ReasonCode`."""
     world_size: int
     allocation: Allocation
-    generations: Sequence[GenerationRecord]
-    """Oldest first."""
-    started_at: datetime
-    finished_at: datetime | None
-    failure: dict[str, Any] | None
-    """A `trainhall.training.link.failure.Failure`, of the first failing rank."""
-    timeline: list[Incident] = field(default_factory=list)
-    """Failures in it and their consequences, oldest first."""
+    failure: Failure | None
+    """Failure of the rank or host that it replaced, if one had failed."""
 
 
-@dataclass(frozen=True)
-class EventView:
+class Attempt(View):
+    """One execution of a job."""
+
+    attempt: int
+    generation: int
+    state: AttemptState
+    reason: str
+    reason_code: str
+    world_size: int
+    allocation: Allocation
+    generations: list[Generation]
+    """Oldest first; an attempt that never regrouped has one."""
+    started_at: Time
+    finished_at: Time | None
+    failure: Failure | None
+    timeline: list[Incident]
+    """Its failures and how it recovered from each, oldest first."""
+
+
+class AttemptPage(Page[Attempt]):
+    """Attempts of a job, the oldest first."""
+
+
+class Event(View):
+    """Event of a job."""
+
     seq: int
-    time: datetime
+    """Position in the job's stream; it rises, with gaps."""
+    time: Time
     kind: str
+    """`state`, `attempt`, `checkpoint`, `not_saved`, `note` …"""
     code: str
+    """Event code for programs: a `reason_code`, or as in `checkpoint_saved`; else the kind."""
     reason: str
     attempt: int | None
-    data: dict[str, Any]
+    data: JsonObject
 
 
-@dataclass(frozen=True)
-class CodeView:
-    """Code that was uploaded."""
+class EventPage(Page[Event]):
+    """Events of a job, the oldest first."""
+
+
+class Code(View):
+    """Uploaded code of jobs."""
 
     sha256: str
+    """Its name in a job spec, under `code`."""
     size: int
     """Bytes of the archive."""
 
 
 def job_view(
-    job: Job,
-    progress: JobProgress,
+    job: models.Job,
+    progress: models.JobProgress,
     ran: RunTime,
     straggler: Straggler | None = None,
     warnings: Sequence[str] = (),
-) -> JobView:
+) -> Job:
     refused = refused_commands(job)
-    return JobView(
-        id=job.id,
-        name=job.name,
-        state=job.state,
-        reason=job.reason,
-        reason_code=job.reason_code,
-        attempt=job.attempt,
-        generation=job.generation,
+    return Job.of(
+        job,
         step=progress.step,
         total_steps=progress.total_steps,
-        world_size=job.world_size,
-        priority=job.priority,
-        created_at=job.created_at,
-        started_at=job.started_at,
-        finished_at=job.finished_at,
         ran_seconds=ran.seconds,
         running_since=ran.since,
-        spec=job.spec,
         metrics=progress.metrics,
         main_metric=main_metric(job.spec, progress.metrics),
         allowed_commands=[command for command in Command if command not in refused],
@@ -131,38 +186,10 @@ def job_view(
     )
 
 
-def attempt_view(attempt: Attempt, following: Attempt | None) -> AttemptView:
+def attempt_view(attempt: models.Attempt, following: models.Attempt | None) -> Attempt:
     """
     Args:
         following: the job's next attempt.
     """
-    return AttemptView(
-        attempt=attempt.number,
-        generation=attempt.generation,
-        state=attempt.state,
-        reason=attempt.reason,
-        reason_code=attempt.reason_code,
-        world_size=attempt.world_size,
-        allocation=attempt.allocation,
-        generations=attempt.generations,
-        started_at=attempt.started_at,
-        finished_at=attempt.finished_at,
-        failure=attempt.failure,
-        timeline=incidents_of(attempt, following),
-    )
-
-
-def event_view(event: Event) -> EventView:
-    return EventView(
-        seq=event.seq,
-        time=event.time,
-        kind=event.kind,
-        code=event.code,
-        reason=event.reason,
-        attempt=event.attempt,
-        data=event.data,
-    )
-
-
-def rfc3339(time: datetime) -> str:
-    return time.isoformat().replace("+00:00", "Z")
+    timeline = incidents_of(attempt, following)
+    return Attempt.of(attempt, attempt=attempt.number, timeline=timeline)

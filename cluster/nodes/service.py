@@ -32,20 +32,11 @@ from trainhall.cluster.lifecycle.nodes import (
 )
 from trainhall.cluster.lifecycle.reasons import REMOVED_BY_USER, Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import JobState, NodeState
+from trainhall.cluster.nodes import views
 from trainhall.cluster.nodes.devices import store_devices
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
-from trainhall.cluster.nodes.views import (
-    Announcement,
-    DeviceView,
-    NodeEventView,
-    NodeView,
-    SummaryView,
-    device_view,
-    node_view,
-)
 from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.pagination import Page
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.wire.protocol import PROTOCOL_VERSION, JoinReply, JoinRequest
 from trainhall.db.database import Database
@@ -78,7 +69,7 @@ class NodeService:
 
     async def announce(
         self, name: str | None = None, labels: dict[str, str] | None = None
-    ) -> Announcement:
+    ) -> views.Announcement:
         """Make a token with which one host may join, once, within a day.
 
         The name of a node without heartbeats announces that same node again, for a host that lost
@@ -109,7 +100,7 @@ class NodeService:
         token: str,
         expires: datetime,
         now: datetime,
-    ) -> Announcement:
+    ) -> views.Announcement:
         async with self._db.transaction() as session:
             node = None
             if name is not None:
@@ -135,7 +126,7 @@ class NodeService:
             node.join_token_sha256 = _digest(token)
             node.join_expires_at = expires
             await session.flush()
-            return Announcement(node.id, node.name, token, expires)
+            return views.Announcement(node.id, node.name, token, expires)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Trade a join token for the node's own credential.
@@ -208,7 +199,7 @@ class NodeService:
         self._known[digest] = (node_id, until)
         return node_id
 
-    async def list(self, *, limit: int = 50, cursor: str | None = None) -> Page[NodeView]:
+    async def list(self, *, limit: int = 50, cursor: str | None = None) -> views.NodePage:
         """By name."""
         pagination.check_limit(limit)
         query = select(Node).order_by(Node.name).limit(limit + 1)
@@ -217,25 +208,25 @@ class NodeService:
         async with self._db.session() as session:
             nodes = (await session.scalars(query)).all()
             devices = await _devices_of(session, [node.id for node in nodes[:limit]])
-        items = [node_view(node, devices.get(node.id, [])) for node in nodes[:limit]]
-        more = len(nodes) > limit
-        return Page(items, pagination.encode("nodes", items[-1].name) if more else None)
+        items = [_node_view(node, devices) for node in nodes[:limit]]
+        following = pagination.encode("nodes", items[-1].name) if len(nodes) > limit else None
+        return views.NodePage(items=items, next_cursor=following)
 
-    async def get(self, node_id: str) -> NodeView:
+    async def get(self, node_id: str) -> views.Node:
         async with self._db.session() as session:
             node = await session.get(Node, node_id)
             if node is None:
                 raise NotFoundError("node", node_id)
             return await _view(session, node)
 
-    async def devices(self) -> Sequence[DeviceView]:
+    async def devices(self) -> Sequence[views.Device]:
         """Every device of the cluster, by node and index."""
         async with self._db.session() as session:
             ids = (await session.scalars(select(Node.id).order_by(Node.name))).all()
             devices = await _devices_of(session, ids)
         return [device for node_id in ids for device in devices.get(node_id, [])]
 
-    async def summary(self) -> SummaryView:
+    async def summary(self) -> views.Summary:
         """The cluster in a few numbers."""
         async with self._db.session() as session:
             nodes = await session.scalar(
@@ -256,7 +247,7 @@ class NodeService:
             ).one()
             jobs = {state.value: 0 for state in JobState} | dict(states.all())
         devices, utilization, memory_used, memory_total, power = row
-        return SummaryView(
+        return views.Summary(
             nodes=nodes or 0,
             devices=devices,
             devices_busy=busy or 0,
@@ -267,7 +258,7 @@ class NodeService:
             power=None if power is None else float(power),
         )
 
-    async def remove(self, node_id: str) -> NodeView | None:
+    async def remove(self, node_id: str) -> views.Node | None:
         """Drain a node and remove it once nothing runs on it; None when it is gone at once.
 
         Its jobs save and move to other nodes. A node that is lost or never joined goes at once.
@@ -297,7 +288,7 @@ class NodeService:
         self._notifier.notify_reconciler()
         return view
 
-    async def drain(self, node_id: str, reason: str | None = None) -> NodeView:
+    async def drain(self, node_id: str, reason: str | None = None) -> views.Node:
         """Give a node no new work and have its jobs save and move; it stays drained until
         `undrain`. Without a reason, one that is drained already keeps its own."""
         async with self._db.transaction() as session:
@@ -309,7 +300,7 @@ class NodeService:
         self._notifier.notify_reconciler()
         return view
 
-    async def undrain(self, node_id: str) -> NodeView:
+    async def undrain(self, node_id: str) -> views.Node:
         """Give a node work again, whoever drained it.
 
         Raises:
@@ -329,7 +320,7 @@ class NodeService:
         self._notifier.notify_reconciler()
         return view
 
-    async def label(self, node_id: str, changes: Mapping[str, str | None]) -> NodeView:
+    async def label(self, node_id: str, changes: Mapping[str, str | None]) -> views.Node:
         """Set labels of a node, and take away those whose new value is None."""
         async with self._db.transaction() as session:
             node = await _locked(session, node_id)
@@ -345,7 +336,7 @@ class NodeService:
         self._notifier.notify_reconciler()
         return view
 
-    async def events(self, node_id: str) -> Sequence[NodeEventView]:
+    async def events(self, node_id: str) -> Sequence[views.NodeEvent]:
         """Return the events of a node, oldest first; the last 100 are kept."""
         async with self._db.session() as session:
             if await session.get(Node, node_id) is None:
@@ -353,7 +344,7 @@ class NodeService:
             rows = await session.scalars(
                 select(NodeEvent).where(NodeEvent.node_id == node_id).order_by(NodeEvent.id)
             )
-            return [NodeEventView(time=e.time, state=e.state, reason=e.reason) for e in rows]
+            return [views.NodeEvent.of(row) for row in rows]
 
     def removed(self, node_id: str) -> None:
         """The node's row is gone: its credential is void from now on, and its connection ends."""
@@ -384,9 +375,12 @@ async def _locked(session: AsyncSession, node_id: str) -> Node:
     return node
 
 
-async def _view(session: AsyncSession, node: Node) -> NodeView:
-    devices = await _devices_of(session, [node.id])
-    return node_view(node, devices.get(node.id, []))
+async def _view(session: AsyncSession, node: Node) -> views.Node:
+    return _node_view(node, await _devices_of(session, [node.id]))
+
+
+def _node_view(node: Node, devices: Mapping[str, list[views.Device]]) -> views.Node:
+    return views.Node.of(node, devices=devices.get(node.id, []), host=node.host_use)
 
 
 async def _runs_here(session: AsyncSession, node_id: str) -> bool:
@@ -399,9 +393,9 @@ async def _runs_here(session: AsyncSession, node_id: str) -> bool:
 
 async def _devices_of(
     session: AsyncSession, node_ids: Sequence[str]
-) -> dict[str, list[DeviceView]]:
+) -> dict[str, list[views.Device]]:
     rows = await session.execute(
-        select(Device, Grant.job_id, Job.name)
+        select(Device.__table__, Grant.job_id, Job.name.label("job_name"))
         .outerjoin(Grant, (Grant.node_id == Device.node_id) & (Grant.device_index == Device.index))
         .outerjoin(Job, Job.id == Grant.job_id)
         .where(
@@ -411,9 +405,10 @@ async def _devices_of(
         )
         .order_by(Device.node_id, Device.index)
     )
-    found: dict[str, list[DeviceView]] = {}
-    for device, job_id, job_name in rows:
-        found.setdefault(device.node_id, []).append(device_view(device, job_id, job_name))
+    found: dict[str, list[views.Device]] = {}
+    for row in rows.mappings():
+        view = views.Device.model_validate(dict(row))
+        found.setdefault(view.node_id, []).append(view)
     return found
 
 

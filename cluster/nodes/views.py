@@ -1,114 +1,116 @@
-"""Nodes and devices as the services hand them out, with the fields of the REST contract."""
+"""Views of nodes, devices and the cluster, as the REST API returns them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from trainhall.db.models import Device, Node
+from pydantic import Field
+
+from trainhall.db.views import JsonObject, Page, Time, View
 
 
-@dataclass(frozen=True)
-class DeviceView:
+class Device(View):
+    """A GPU or a CPU slot of a node."""
+
     node_id: str
     index: int
-    kind: str
-    """cpu or cuda."""
+    kind: str = Field(json_schema_extra={"enum": ["cpu", "cuda"]})
     name: str
     memory_total: int
+    """Bytes."""
     memory_used: int | None
+    """Bytes; null where the host does not report it."""
     utilization: float | None
+    """0 to 100."""
     temperature: float | None
+    """Degrees Celsius."""
     power: float | None
+    """Watts."""
     job_id: str | None
-    """The job that holds it."""
+    """Job that holds it."""
     job_name: str | None
+    """Name of that job."""
     gone: bool
-    """True if its host does not have it any more. It is granted to nobody else, and leaves the
-    list once the job has released it."""
+    """Its host no longer reports it. It is granted to no other job, and leaves the list once the
+    job has released it."""
 
 
-@dataclass(frozen=True)
-class NodeView:
+class DevicePage(Page[Device]):
+    """Devices of all nodes."""
+
+
+class Host(View):
+    """Use of a node's host, as last reported."""
+
+    cpu: float = 0.0
+    """0 to 100 over all cores."""
+    memory_used: int = 0
+    """Bytes."""
+    memory_total: int = 0
+    """Bytes."""
+    disk_used: int = 0
+    """Bytes on the file system of the agent's data folder."""
+    disk_total: int = 0
+    """Bytes."""
+
+
+class Node(View):
+    """Host that runs an agent, or one that may join."""
+
     id: str
     name: str
     state: str
+    """`pending` (has not joined), `ready`, `suspect`, `lost`, `draining` or `drained`."""
     reason: str
     reason_code: str
-    agent_version: str | None
-    last_seen_at: datetime | None
-    labels: dict[str, Any]
-    devices: list[DeviceView]
-    state_at: datetime
-    """Since when it is in its state."""
+    """The same for programs, as in `unreachable` or `drained`."""
+    state_at: Time
+    """Start of its present state."""
     drain_reason: str | None
-    """Why it is to be drained; None: it is not."""
-    address: str = ""
-    host: dict[str, Any] = field(default_factory=dict)
-    """`HostUse` as last reported: cpu, memory_used, memory_total, disk_used, disk_total."""
+    """Reason for draining it; null if it is not drained."""
+    agent_version: str | None
+    last_seen_at: Time | None
+    labels: JsonObject
+    devices: list[Device]
+    address: str
+    """Address at which other nodes reach it."""
+    host: Host
 
 
-@dataclass(frozen=True)
-class NodeEventView:
-    time: datetime
+class NodePage(Page[Node]):
+    """Nodes of the cluster."""
+
+
+class NodeEvent(View):
+    """Event of a node."""
+
+    time: Time
     state: str
     reason: str
+
+
+class Summary(View):
+    """The cluster at a glance."""
+
+    nodes: int
+    devices: int
+    devices_busy: int
+    jobs: dict[str, int]
+    """Number of jobs in each state."""
+    utilization: float | None
+    """Mean over the devices that report it, 0 to 100."""
+    memory_used: int
+    """Bytes."""
+    memory_total: int
+    """Bytes."""
+    power: float | None
+    """Watts over all devices that report it."""
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """A node that may join, once, with this token."""
+    """Node that may join, once, with this token."""
 
     id: str
     name: str
     join_token: str
     expires_at: datetime
-
-
-@dataclass(frozen=True)
-class SummaryView:
-    nodes: int
-    devices: int
-    devices_busy: int
-    jobs: dict[str, int]
-    """Number of jobs by state."""
-    utilization: float | None
-    """Mean over the devices that report it, 0 to 100."""
-    memory_used: int
-    memory_total: int
-    power: float | None
-    """Watts over all devices that report it."""
-
-
-def device_view(device: Device, job_id: str | None, job_name: str | None) -> DeviceView:
-    return DeviceView(
-        node_id=device.node_id,
-        index=device.index,
-        kind=device.kind,
-        name=device.name,
-        memory_total=device.memory_total,
-        memory_used=device.memory_used,
-        utilization=device.utilization,
-        temperature=device.temperature,
-        power=device.power,
-        job_id=job_id,
-        job_name=job_name,
-        gone=device.gone,
-    )
-
-
-def node_view(node: Node, devices: list[DeviceView]) -> NodeView:
-    return NodeView(
-        id=node.id,
-        name=node.name,
-        state=node.state,
-        reason=node.reason,
-        reason_code=node.reason_code,
-        agent_version=node.agent_version,
-        last_seen_at=node.last_seen_at,
-        labels=node.labels,
-        devices=devices,
-        state_at=node.state_at,
-        drain_reason=node.drain_reason,
-        address=node.address,
-        host=node.host_use,
-    )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
+from pydantic_core import to_jsonable_python
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -77,7 +78,7 @@ async def regroup(
         code=record.reason_code,
         reason=f"generation {record.generation}: {record.reason}",
         attempt=attempt.number,
-        data={**record.as_json(), "before": size_before, **event_data(reason)},
+        data={**to_jsonable_python(record), "before": size_before, **event_data(reason)},
     )
     return attempt, before
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
+from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints.lineage import checkpoint_plan
@@ -101,7 +102,7 @@ async def start_attempt(
         code="attempt_started",
         reason="; ".join([f"attempt {number} {start}", *notes]),
         attempt=number,
-        data={"state": AttemptState.STARTING.value, "allocation": allocation.as_json()},
+        data=to_jsonable_python({"state": AttemptState.STARTING, "allocation": allocation}),
     )
     return attempt
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from trainhall.db.documents import Allocation, HostAllocation, RankPlacement
+from trainhall.db.documents import Allocation, NodeAllocation, RankPlacement
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def allocation_of(placed: Sequence[PlacedNode], kind: str) -> Allocation:
     """The allocation of a placement: ranks numbered host by host."""
     ranks = itertools.count()
     return Allocation(
-        HostAllocation(
+        NodeAllocation(
             node.node_id,
             node.node_name,
             node_rank,

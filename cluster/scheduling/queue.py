@@ -14,11 +14,11 @@ from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock
+from trainhall.cluster.scheduling import views
 from trainhall.cluster.scheduling.forecast import foresee, foresee_new
 from trainhall.cluster.scheduling.queue_order import queue_order
 from trainhall.cluster.scheduling.quota_use import quota_table
 from trainhall.cluster.scheduling.scheduler import QueueEntry, shortage
-from trainhall.cluster.scheduling.views import Outlook, QueueEntryView, QueuePage, QuotaTable
 from trainhall.cluster.snapshot.load import load_facts
 from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 from trainhall.db.database import Database
@@ -41,7 +41,7 @@ class QueueService:
 
     async def list(
         self, *, limit: int = 50, cursor: str | None = None, job_id: str | None = None
-    ) -> QueuePage:
+    ) -> views.QueuePage:
         """The jobs that wait, in the order in which they will be started, each with its reason.
 
         A cursor stands between two places of that order: what starts between two pages moves
@@ -68,23 +68,27 @@ class QueueService:
         more = len(entries) > limit
         # A job may have been removed between the two questions.
         items = [_view(entry, names[entry.job.id]) for entry in shown if entry.job.id in names]
-        return QueuePage(items, self._cursor_behind(shown[-1].job) if more else None, total)
+        following = self._cursor_behind(shown[-1].job) if more else None
+        return views.QueuePage(items=items, next_cursor=following, total=total)
 
-    async def quotas(self) -> QuotaTable:
+    async def quotas(self) -> views.QuotaPage:
         """Return the limits and the present use of projects and users."""
         async with self._db.session() as session:
             facts = await load_facts(session, self._heartbeats)
         return quota_table(self._options.quotas, facts)
 
-    async def outlook(self, spec: JobSpec) -> Outlook:
+    async def outlook(self, spec: JobSpec) -> views.Outlook:
         """When a job would start that was submitted now."""
         facts = await self._settled_facts()
         now = self._clock.now()
         entry = foresee_new(now, facts, self._options, self._as_submitted(spec, facts.jobs))
-        if entry.placed is not None:
-            return Outlook("now", entry.position, now, entry.reason)
-        when = "never" if entry.never else "later"
-        return Outlook(when, entry.position, entry.earliest_start, entry.reason)
+        placed = entry.placed is not None
+        return views.Outlook(
+            when="now" if placed else "never" if entry.never else "later",
+            position=entry.position,
+            expected_at=now if placed else entry.earliest_start,
+            reason=entry.reason,
+        )
 
     async def shortage(self, spec: JobSpec) -> str | None:
         """Why the cluster as it is could not hold such a job, were it the only one."""
@@ -143,8 +147,8 @@ class QueueService:
         )
 
 
-def _view(entry: QueueEntry, name: str) -> QueueEntryView:
-    return QueueEntryView(
+def _view(entry: QueueEntry, name: str) -> views.QueueEntry:
+    return views.QueueEntry(
         job_id=entry.job.id,
         name=name,
         priority=entry.job.priority,

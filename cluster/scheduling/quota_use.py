@@ -6,9 +6,8 @@ from datetime import datetime
 
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, WAITING_STATES
 from trainhall.cluster.quotas import KINDS, Quota, Quotas
-from trainhall.cluster.scheduling import reasons
+from trainhall.cluster.scheduling import reasons, views
 from trainhall.cluster.scheduling.running import active_attempts, given_up
-from trainhall.cluster.scheduling.views import QuotaTable, QuotaView
 from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 
 Account = tuple[str, str]
@@ -102,7 +101,7 @@ def devices_held(facts: ClusterFacts) -> Counter[str]:
     )
 
 
-def quota_table(quotas: Quotas, facts: ClusterFacts) -> QuotaTable:
+def quota_table(quotas: Quotas, facts: ClusterFacts) -> views.QuotaPage:
     """Every project and user that holds devices, waits for some or has a quota of its own."""
     used: Counter[Account] = Counter()
     waiting: Counter[Account] = Counter()
@@ -114,10 +113,15 @@ def quota_table(quotas: Quotas, facts: ClusterFacts) -> QuotaTable:
                 waiting[what, name] += job.state in WAITING_STATES
     accounts = {account for account in used if used[account] or waiting[account]}
     accounts.update((kind, name) for kind in KINDS for name in quotas.own(kind))
-    return QuotaTable(
-        [
-            QuotaView(kind, name, quotas.limit(kind, name), used[kind, name], waiting[kind, name])
-            for kind, name in sorted(accounts)
-        ],
-        {kind: quotas.others(kind) for kind in KINDS},
-    )
+    items = [
+        views.Quota(
+            kind=kind,
+            name=name,
+            limit=quotas.limit(kind, name),
+            used=used[kind, name],
+            waiting=waiting[kind, name],
+        )
+        for kind, name in sorted(accounts)
+    ]
+    others = views.QuotaOfOthers(**{kind: quotas.others(kind) for kind in KINDS})
+    return views.QuotaPage(items=items, next_cursor=None, others=others)

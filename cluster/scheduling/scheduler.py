@@ -360,7 +360,7 @@ class Pass:
     def _need(self, kind: str, count: int) -> Needs:
         need = self._needs.get((kind, count))
         if need is None:
-            need = self._needs[kind, count] = Needs(kind, count)
+            need = self._needs[kind, count] = Needs(device=kind, count=count)
         return need
 
     def _waits(

@@ -1,72 +1,81 @@
-"""The queue and the quotas as the services hand them out, with the fields of the REST contract."""
+"""Views of the queue and the quotas, as the REST API returns them."""
 
-from dataclasses import dataclass
-from datetime import datetime
+from pydantic import Field
 
-from trainhall.cluster.pagination import Page
+from trainhall.db.views import Page, Time, View
 
 
-@dataclass(frozen=True)
-class Needs:
-    device: str
-    """cpu or cuda; `auto` was resolved for the cluster as it is."""
+class Needs(View):
+    """Devices that a waiting job needs."""
+
+    device: str = Field(json_schema_extra={"enum": ["cpu", "cuda"]})
+    """`auto` is resolved for the cluster as it is."""
     count: int
 
 
-@dataclass(frozen=True)
-class QueueEntryView:
+class QueueEntry(View):
+    """Waiting job with the reason."""
+
     job_id: str
     name: str
     priority: int
-    queued_at: datetime
+    """Higher runs first; a day of waiting counts as much as one level, unless configured."""
+    queued_at: Time
     position: int
     """1 is next."""
     reason: str
+    """What it waits for, and what would start it."""
     reason_code: str
+    """The same for programs, as in `waiting_for_devices` or `quota_exceeded`."""
     needs: Needs
-    earliest_start: datetime | None
-    """When it is expected to start, or may at the earliest (restarts wait longer after each
-    failure); None: unknown."""
+    earliest_start: Time | None
+    """Expected or earliest possible start (restarts wait longer after each failure); null if
+    unknown."""
     can_start: bool
-    """False when the cluster as it is could never run it."""
+    """False when the cluster as it is could never run it; `reason` says why."""
 
 
-@dataclass(frozen=True)
-class QueuePage(Page[QueueEntryView]):
+class QueuePage(Page[QueueEntry]):
+    """Waiting jobs, the next one first."""
+
     total: int
-    """Number of waiting jobs."""
+    """Number of waiting jobs, on all pages together."""
 
 
-@dataclass(frozen=True)
-class QuotaView:
-    """Limit and present use of a project or a user."""
+class Quota(View):
+    """Quota of a project or a user, and its use."""
 
-    kind: str
-    """project or user."""
+    kind: str = Field(json_schema_extra={"enum": ["project", "user"]})
     name: str
     limit: int | None
-    """Devices at once; None: no quota holds for it."""
+    """Devices at once; null if unlimited."""
     used: int
     """Devices that its jobs hold."""
     waiting: int
-    """Jobs of it in the queue, whatever they wait for."""
+    """Number of its jobs in the queue, whatever they wait for."""
 
 
-@dataclass(frozen=True)
-class QuotaTable:
-    items: list[QuotaView]
-    """By kind and name."""
-    others: dict[str, int | None]
-    """Limit of each project and each user without a quota of its own, by kind."""
+class QuotaOfOthers(View):
+    """Limit for each one without a quota of its own; null: unlimited."""
+
+    project: int | None
+    user: int | None
 
 
-@dataclass(frozen=True)
-class Outlook:
-    """When a job would start that was submitted now."""
+class QuotaPage(Page[Quota]):
+    """Every project and user that holds devices, waits for some or has a quota of its own."""
 
-    when: str
-    """now, later or never."""
+    others: QuotaOfOthers
+
+
+class Outlook(View):
+    """Expected start of a job if it were submitted now."""
+
+    when: str = Field(json_schema_extra={"enum": ["now", "later", "never"]})
+    """`never`: not while cluster and quotas are as they are."""
     position: int
-    """In the queue."""
-    expected_at: datetime | None
+    """Position in the queue; 1 is next."""
+    expected_at: Time | None
+    """Estimated from the jobs ahead of it; null if too little is known of them."""
     reason: str
+    """Where it would be placed, or what it would wait for."""

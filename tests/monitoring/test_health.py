@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from trainhall.db.documents import Allocation
+from trainhall.db.documents import Allocation, NodeAllocation, RankPlacement
 from trainhall.monitoring.health import Straggler, straggler_of
 
-ALLOCATION = Allocation.parse([
-    {"node_name": "a", "ranks": [{"rank": 0}, {"rank": 1}]},
-    {"node_name": "b", "ranks": [{"rank": 2}, {"rank": 3}]},
-])  # fmt: skip
+
+def node(name: str, *ranks: int) -> NodeAllocation:
+    return NodeAllocation(node_name=name, ranks=tuple(map(RankPlacement, ranks)))
+
+
+ALLOCATION = Allocation([node("a", 0, 1), node("b", 2, 3)])
 
 
 def test_straggler_is_named_with_its_node() -> None:
@@ -23,7 +25,7 @@ def test_straggler_is_named_with_its_node() -> None:
 @pytest.mark.parametrize(("rank", "ranks"), [(9, 4), (1, 1), (0, 1)])
 def test_straggler_of_earlier_attempt_is_ignored(rank: int, ranks: int) -> None:
     """The series are those of an earlier attempt, with other workers."""
-    allocation = ALLOCATION if ranks == 4 else Allocation.parse([{"ranks": [{"rank": 0}]}])
+    allocation = ALLOCATION if ranks == 4 else Allocation([node("a", 0)])
     metrics = {"slowest_rank": float(rank), "slowest_rank_ratio": 1.5}
     assert straggler_of(metrics, allocation) is None
 

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import select
 
 from trainhall.cluster.coordinator import Coordinator
-from trainhall.cluster.jobs.views import JobView
+from trainhall.cluster.jobs import views
 from trainhall.cluster.simulator.chance import SeededIds
 from trainhall.cluster.simulator.clock import SimulatedClock
 from trainhall.cluster.simulator.mock.cluster import SimulatedCluster
@@ -57,7 +57,7 @@ class WorkingCluster(SimulatedCluster):
             await self.ship()
             await self.turn()
 
-    async def until(self, job_id: str, state: str, *, step: float = 2.0) -> JobView:
+    async def until(self, job_id: str, state: str, *, step: float = 2.0) -> views.Job:
         for _ in range(400):
             job = await self.coordinator.jobs.get(job_id)
             if job.state == state:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from trainhall.training.link.base import LinkModel
 from trainhall.training.spec import JobSpec
-from trainhall.training.spec.plan import PlanRequest, Prediction
+from trainhall.training.spec.plan import PlanPrediction, PlanRequest
 
 
 class Command(IntEnum):
@@ -109,7 +109,7 @@ class Launch(LinkModel):
     """Attempt's own folder with the code of the spec; the agent unpacks it."""
     planning: PlanRequest | None = None
     """The strategy is still to be planned, by node rank 0; until it is, no host starts a rank."""
-    prediction: Prediction | None = None
+    prediction: PlanPrediction | None = None
     """The prediction of the strategy that a plan has chosen."""
     trace: TracePlan | None = None
     """Compare strategies instead of training for a result; no agent is asked to."""

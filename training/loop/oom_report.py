@@ -6,7 +6,7 @@ import torch
 
 from trainhall.training.process.rank_context import RankContext
 from trainhall.training.spec import JobSpec
-from trainhall.training.spec.plan import Prediction
+from trainhall.training.spec.plan import PlanPrediction
 
 _GIB = 2**30
 _PHASES = (
@@ -57,7 +57,7 @@ def explained(
     device: torch.device,
     rank: int,
     step: int | None,
-    prediction: Prediction | None = None,
+    prediction: PlanPrediction | None = None,
 ) -> OutOfMemoryError:
     """The error in words that help.
 
@@ -74,7 +74,7 @@ def explained(
     )
 
 
-def _predicted(prediction: Prediction | None) -> str:
+def _predicted(prediction: PlanPrediction | None) -> str:
     """Describe a plan's prediction, and the strategies that it predicted to need less."""
     if prediction is None:
         return ""

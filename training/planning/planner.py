@@ -37,13 +37,13 @@ from trainhall.training.spec import JobSpec, Precision, SpecError
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.plan import (
     EXIT_REFUSED,
-    Alternative,
-    Calibration,
     ChosenPlan,
+    PlanAlternative,
+    PlanCalibration,
     PlanDevice,
+    PlanPrediction,
     PlanRequest,
 )
-from trainhall.training.spec.plan import Prediction as PredictionRecord
 from trainhall.training.spec.strategies import candidates, with_mesh
 from trainhall.training.tasks import build_task
 from trainhall.training.tasks.base import BadDataError, TaskUnavailableError
@@ -80,7 +80,7 @@ class Plan:
     rates: Rates
     memory: int | None
     """Bytes of a device; None: no limit is known."""
-    calibration: Calibration
+    calibration: PlanCalibration
 
 
 def plan(
@@ -89,7 +89,7 @@ def plan(
     rates: Rates,
     memory: int | None,
     progress: Callable[[str], None] = lambda _: None,
-    calibration: Calibration | None = None,
+    calibration: PlanCalibration | None = None,
     copies: int = 1,
 ) -> Plan:
     """Predict a job on `workers` devices under every strategy and mesh that its spec allows.
@@ -103,7 +103,9 @@ def plan(
         TaskUnavailableError, BadDataError, BadTaskError: the task cannot be built here.
     """
     with pretended(workers):
-        return _plan(spec, workers, rates, memory, progress, calibration or Calibration(), copies)
+        return _plan(
+            spec, workers, rates, memory, progress, calibration or PlanCalibration(), copies
+        )
 
 
 def _plan(
@@ -112,7 +114,7 @@ def _plan(
     rates: Rates,
     memory: int | None,
     progress: Callable[[str], None],
-    calibration: Calibration,
+    calibration: PlanCalibration,
     copies: int,
 ) -> Plan:
     tracing = Tracing(subject_of(spec))
@@ -176,7 +178,7 @@ def _blamed(error: TraceError, spec: JobSpec) -> str:
     return f" at {where}" if where is not None else ""
 
 
-def _calibrated(prediction: Prediction, calibration: Calibration) -> Prediction:
+def _calibrated(prediction: Prediction, calibration: PlanCalibration) -> Prediction:
     memory = {kind: round(n * calibration.memory) for kind, n in prediction.memory.items()}
     return replace(prediction, memory=memory, seconds=prediction.seconds * calibration.time)
 
@@ -270,7 +272,7 @@ def chosen(made: Plan, choice: Prediction) -> ChosenPlan:
         reason=reason(made),
         assumed=assumed(made),
         device=made.rates.name,
-        prediction=PredictionRecord(
+        prediction=PlanPrediction(
             peak_memory_bytes=choice.peak,
             memory=choice.memory,
             step_seconds=choice.seconds,
@@ -278,7 +280,7 @@ def chosen(made: Plan, choice: Prediction) -> ChosenPlan:
             communication_bytes=sum(choice.communication.values()),
             memory_limit=made.memory,
             smaller=[
-                Alternative(summary=mesh_text(p.asked), peak_memory_bytes=p.peak)
+                PlanAlternative(summary=mesh_text(p.asked), peak_memory_bytes=p.peak)
                 for p in smaller[:_SMALLER]
             ],
         ),

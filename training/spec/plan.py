@@ -18,10 +18,15 @@ EXIT_REFUSED = 3
 
 class PlanModel(BaseModel):
     # Databases accept neither NaN nor infinity in JSON.
-    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="ignore",
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        json_schema_serialization_defaults_required=True,
+    )
 
 
-class Calibration(PlanModel):
+class PlanCalibration(PlanModel):
     """Ratios of measured to predicted values in earlier runs on the same kind of device."""
 
     memory: float = 1.0
@@ -46,10 +51,10 @@ class PlanRequest(PlanModel):
 
     workers: int
     device: PlanDevice
-    calibration: Calibration = Calibration()
+    calibration: PlanCalibration = PlanCalibration()
 
 
-class Alternative(PlanModel):
+class PlanAlternative(PlanModel):
     """Strategy and mesh that was not chosen and needs less memory."""
 
     summary: str
@@ -57,7 +62,7 @@ class Alternative(PlanModel):
     peak_memory_bytes: int
 
 
-class Prediction(PlanModel):
+class PlanPrediction(PlanModel):
     """Predicted memory, time and traffic of a job's ranks."""
 
     peak_memory_bytes: Annotated[int, Field(gt=0)]
@@ -70,7 +75,7 @@ class Prediction(PlanModel):
     """Bytes that a rank sends per step."""
     memory_limit: int | None = None
     """Memory of a device, in bytes."""
-    smaller: list[Alternative] = []
+    smaller: list[PlanAlternative] = []
     """Alternatives that need the least memory, the smallest first."""
 
 
@@ -87,8 +92,8 @@ class ChosenPlan(PlanModel):
     """Assumptions about the devices for the predicted step time."""
     device: str
     """Kind of device that it was planned for."""
-    prediction: Prediction
-    calibration: Calibration = Calibration()
+    prediction: PlanPrediction
+    calibration: PlanCalibration = PlanCalibration()
     """Factors that the prediction was multiplied by."""
 
 
@@ -112,7 +117,7 @@ def planner_input(
     *,
     code: str | None,
     device: PlanDevice,
-    calibration: Calibration | None = None,
+    calibration: PlanCalibration | None = None,
 ) -> bytes:
     """Return the input of the planner.
 
@@ -120,7 +125,7 @@ def planner_input(
         code: folder of the job's code on this host.
     """
     request = PlanRequest(
-        workers=workers, device=device, calibration=calibration or Calibration()
+        workers=workers, device=device, calibration=calibration or PlanCalibration()
     ).model_dump()
     document = spec.model_dump(mode="json", exclude_unset=True)
     return json.dumps({"spec": document, "code": code, **request}).encode()

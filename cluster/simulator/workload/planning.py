@@ -4,11 +4,11 @@ from trainhall.cluster.simulator.workload.curves import Model, model_of
 from trainhall.training.link.launch import Launch
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.plan import (
-    Alternative,
     ChosenPlan,
+    PlanAlternative,
     PlanningFailedError,
+    PlanPrediction,
     PlanRequest,
-    Prediction,
 )
 from trainhall.training.spec.strategies import candidates, with_mesh
 
@@ -73,14 +73,14 @@ def _chosen(
         reason=f"{words} has the shortest step, {seconds:.3g} s, and needs {_gib(peak)}{room}",
         assumed=f"{asked.device.name}, simulated",
         device=asked.device.name,
-        prediction=Prediction(
+        prediction=PlanPrediction(
             peak_memory_bytes=peak,
             memory=memory,
             step_seconds=seconds,
             communication_bytes=2 * 4 * model.parameters,
             memory_limit=asked.device.memory,
             smaller=[
-                Alternative(summary=other, peak_memory_bytes=size)
+                PlanAlternative(summary=other, peak_memory_bytes=size)
                 for other, size in sorted(peaks.items(), key=lambda item: item[1])
                 if size < peak
             ],

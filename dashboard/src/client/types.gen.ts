@@ -78,7 +78,7 @@ export type Attempt = {
     /**
      * Generations
      *
-     * The oldest first; an attempt that never regrouped has one.
+     * Oldest first; an attempt that never regrouped has one.
      */
     generations: Array<Generation>;
     /**
@@ -93,7 +93,7 @@ export type Attempt = {
     /**
      * Timeline
      *
-     * Failures in it and their consequences, including regroupings in place.
+     * Its failures and how it recovered from each, oldest first.
      */
     timeline: Array<Incident>;
 };
@@ -155,7 +155,7 @@ export type Changes = {
 /**
  * Checkpoint
  *
- * A committed, verified snapshot of a job at a step.
+ * Committed, verified snapshot of a job at a step.
  */
 export type Checkpoint = {
     /**
@@ -187,15 +187,15 @@ export type Checkpoint = {
     /**
      * State
      *
-     * `committed`: jobs may start from it. `corrupt`: its files differ from what was saved, and
-     * no job starts from it. `deleting`: its files are removed as soon as a host that holds them
-     * reports. `deleted`: they are gone; lists leave it out.
+     * `committed`: jobs may start from it. `corrupt`: its files are not what was saved, and no job
+     * starts from it. `deleting`: its files are removed as soon as a host that holds them is
+     * reachable. `deleted`: its files are gone; lists leave it out.
      */
     state: 'committed' | 'corrupt' | 'deleting' | 'deleted';
     /**
      * Pinned
      *
-     * Kept, whatever retention says.
+     * Retention never deletes it.
      */
     pinned: boolean;
     /**
@@ -209,7 +209,7 @@ export type Checkpoint = {
     /**
      * Location
      *
-     * Folder on shared storage, or, when relative, below the coordinator's data folder.
+     * Its folder: on shared storage or, when relative, below the coordinator's data folder.
      */
     location: string;
 };
@@ -343,13 +343,13 @@ export type CheckpointSpec = {
 /**
  * Code
  *
- * The code of jobs, as it was uploaded.
+ * Uploaded code of jobs.
  */
 export type Code = {
     /**
      * Sha256
      *
-     * Identifier for a job spec's `code`.
+     * Its name in a job spec, under `code`.
      */
     sha256: string;
     /**
@@ -396,7 +396,7 @@ export type Device = {
     /**
      * Memory Used
      *
-     * Bytes; null where the host cannot measure it.
+     * Bytes; null where the host does not report it.
      */
     memory_used: number | null;
     /**
@@ -420,20 +420,20 @@ export type Device = {
     /**
      * Job Id
      *
-     * The job that holds it.
+     * Job that holds it.
      */
     job_id: string | null;
     /**
      * Job Name
      *
-     * The name of that job.
+     * Name of that job.
      */
     job_name: string | null;
     /**
      * Gone
      *
-     * True if its host does not have it any more. It is granted to nobody else, and leaves the
-     * list once the job has released it.
+     * Its host no longer reports it. It is granted to no other job, and leaves the list once the
+     * job has released it.
      */
     gone: boolean;
 };
@@ -441,7 +441,7 @@ export type Device = {
 /**
  * DeviceHistory
  *
- * Past use of one device of a node.
+ * Use of one device of a node.
  */
 export type DeviceHistory = {
     /**
@@ -451,7 +451,7 @@ export type DeviceHistory = {
     /**
      * Points
      *
-     * The oldest first.
+     * Oldest first.
      */
     points: Array<DevicePoint>;
 };
@@ -568,7 +568,7 @@ export type DryRun = {
 /**
  * Event
  *
- * Something that happened to a job.
+ * Event of a job.
  */
 export type Event = {
     /**
@@ -590,7 +590,7 @@ export type Event = {
     /**
      * Code
      *
-     * Code for programs: a `reason_code`, or as in `checkpoint_saved`; else the kind.
+     * Event code for programs: a `reason_code`, or as in `checkpoint_saved`; else the kind.
      */
     code: string;
     /**
@@ -656,17 +656,17 @@ export type Failure = {
     /**
      * Log Tail
      *
-     * The last lines of the rank's stderr.
+     * Last lines of the rank's stderr.
      */
     log_tail?: string;
     /**
-     * Most likely cause: the first thing to look at.
+     * Most likely cause.
      */
     cause?: Cause;
     /**
      * Evidence
      *
-     * Evidence for the cause.
+     * Message, signal or exit code that the cause follows from.
      */
     evidence?: string;
     /**
@@ -678,7 +678,7 @@ export type Failure = {
     /**
      * Step
      *
-     * The newest step that was taken before it.
+     * Newest step that was finished before it.
      */
     step?: number | null;
 };
@@ -810,7 +810,7 @@ export type GradientHistory = {
     /**
      * Answered
      *
-     * Number of the newest one that was answered. Less than `asked`: a step is on its way.
+     * Number of the newest one that was answered; below `asked` while a step is pending.
      */
     answered: number;
     /**
@@ -836,7 +836,7 @@ export type GradientHistory = {
 /**
  * GradientRequests
  *
- * State of a job's requests for gradients.
+ * State of a job's requests.
  */
 export type GradientRequests = {
     /**
@@ -848,7 +848,7 @@ export type GradientRequests = {
     /**
      * Answered
      *
-     * Number of the newest one that was answered. Less than `asked`: a step is on its way.
+     * Number of the newest one that was answered; below `asked` while a step is pending.
      */
     answered: number;
 };
@@ -1027,7 +1027,7 @@ export type Host = {
 /**
  * Incident
  *
- * One failure and the way back to work. Null is what is not known, or not yet.
+ * One failure and the recovery from it. A time that is not known, or not yet, is null.
  */
 export type Incident = {
     /**
@@ -1040,7 +1040,7 @@ export type Incident = {
     /**
      * Done
      *
-     * Action taken, as text.
+     * What was done about it, as a sentence.
      */
     done: string;
     /**
@@ -1064,7 +1064,7 @@ export type Incident = {
     /**
      * Loaded At
      *
-     * All ranks had their state.
+     * All ranks had their state and were about to train.
      */
     loaded_at: string | null;
     /**
@@ -1076,7 +1076,7 @@ export type Incident = {
     /**
      * Steps Redone
      *
-     * Steps that had been taken and were taken again.
+     * Steps that had been finished and were repeated.
      */
     steps_redone: number | null;
     /**
@@ -1094,7 +1094,7 @@ export type Incident = {
     /**
      * Step Seconds
      *
-     * From the loaded state to the next step.
+     * Time from the loaded state to the next step.
      */
     step_seconds: number | null;
     /**
@@ -1106,7 +1106,7 @@ export type Incident = {
 /**
  * Job
  *
- * A job and how it stands.
+ * Job with its state and progress.
  */
 export type Job = {
     /**
@@ -1121,7 +1121,7 @@ export type Job = {
     /**
      * Reason
      *
-     * Why it is in this state, in plain words.
+     * Reason for the state, as a sentence.
      */
     reason: string;
     /**
@@ -1179,19 +1179,19 @@ export type Job = {
     /**
      * Ran Seconds
      *
-     * Total time of its ended attempts, without the time between them.
+     * Total run time of its ended attempts, without the time between them.
      */
     ran_seconds: number;
     /**
      * Running Since
      *
-     * Start of the running attempt; null without one.
+     * Start of the current attempt; null if none runs.
      */
     running_since: string | null;
     /**
      * Spec
      *
-     * The job spec as submitted, with its defaults.
+     * Job spec as submitted, with its defaults.
      */
     spec: {
         [key: string]: unknown;
@@ -1212,30 +1212,30 @@ export type Job = {
     /**
      * Allowed Commands
      *
-     * Commands that the job carries out in its state.
+     * Commands that have an effect in the job's state.
      */
     allowed_commands: Array<Command>;
     /**
      * Refused Commands
      *
-     * For every other command the reason why it would do nothing.
+     * Every other command, with the reason as a sentence.
      */
     refused_commands: {
         [key in Command]?: string;
     };
     /**
-     * The rank that the others wait for, step after step; null: none does, or it does not run.
+     * Rank that slows down the others, step after step; null if there is none.
      */
     straggler: Straggler | null;
     /**
      * Warnings
      *
-     * Problems of a job that runs on in spite of them: its newest checkpoint could not be saved,
-     * or a node of its ranks is suspect. Empty for a job that has ended.
+     * Problems of a job that still runs: its newest checkpoint could not be saved, or a node of its
+     * ranks is suspect. Empty for a job that has ended.
      */
     warnings: Array<string>;
     /**
-     * Plan of strategy `auto`, once it is planned.
+     * Plan of strategy `auto`, once it is made.
      */
     plan: Plan | null;
 };
@@ -1368,7 +1368,7 @@ export type LearningRateSchedule = {
 /**
  * LogLine
  *
- * A line that a rank wrote.
+ * Line that a rank wrote, or a piece of a very long one.
  */
 export type LogLine = {
     /**
@@ -1386,7 +1386,7 @@ export type LogLine = {
     /**
      * Offset
      *
-     * Position of its first byte in the rank's output file.
+     * Offset of its first byte in the rank's output file.
      */
     offset: number;
     /**
@@ -1422,19 +1422,19 @@ export type LogPage = {
     /**
      * Next Cursor
      *
-     * Hand it back as `cursor` for the next page; null on the last one.
+     * Hand it back as `after` for the next page, now or when more was written.
      */
-    next_cursor: string | null;
+    next_cursor: string;
     /**
      * Previous Cursor
      *
-     * Hand it back as `before` for the lines ahead of this page; null when there are none.
+     * Hand it back as `before` for the lines before this page; null when there are none.
      */
     previous_cursor: string | null;
     /**
      * More
      *
-     * Something is stored behind this page that was not looked at for it.
+     * Stored lines after this page were not searched yet.
      */
     more: boolean;
 };
@@ -1442,7 +1442,7 @@ export type LogPage = {
 /**
  * MainMetric
  *
- * The metric that a job is judged by.
+ * Metric that a job is judged by.
  */
 export type MainMetric = {
     /**
@@ -1456,7 +1456,7 @@ export type MainMetric = {
      */
     value: number | string | null;
     /**
-     * `min` if lower is better, `max` if higher; null if unknown.
+     * Whether lower (`min`) or higher (`max`) is better; null if unknown.
      */
     goal: MetricMode | null;
 };
@@ -1499,11 +1499,13 @@ export type Metrics = {
 /**
  * Needs
  *
- * Needs of a waiting job.
+ * Devices that a waiting job needs.
  */
 export type Needs = {
     /**
      * Device
+     *
+     * `auto` is resolved for the cluster as it is.
      */
     device: 'cpu' | 'cuda';
     /**
@@ -1537,7 +1539,7 @@ export type NewNode = {
 /**
  * Node
  *
- * A host that runs an agent, or one that may join.
+ * Host that runs an agent, or one that may join.
  */
 export type Node = {
     /**
@@ -1567,13 +1569,13 @@ export type Node = {
     /**
      * State At
      *
-     * Since when it is in its state.
+     * Start of its present state.
      */
     state_at: string;
     /**
      * Drain Reason
      *
-     * Why it is to be drained; null: it is not.
+     * Reason for draining it; null if it is not drained.
      */
     drain_reason: string | null;
     /**
@@ -1606,7 +1608,7 @@ export type Node = {
 /**
  * NodeAllocation
  *
- * The devices of one node that are granted to an attempt.
+ * Devices of one node that are granted to an attempt.
  */
 export type NodeAllocation = {
     /**
@@ -1646,7 +1648,7 @@ export type NodeChange = {
 /**
  * NodeEvent
  *
- * Something that became of a node.
+ * Event of a node.
  */
 export type NodeEvent = {
     /**
@@ -1710,7 +1712,7 @@ export type NodePage = {
 /**
  * Outlook
  *
- * When a job would start that was submitted now.
+ * Expected start of a job if it were submitted now.
  */
 export type Outlook = {
     /**
@@ -1722,19 +1724,19 @@ export type Outlook = {
     /**
      * Position
      *
-     * In the queue; 1 is next.
+     * Position in the queue; 1 is next.
      */
     position: number;
     /**
      * Expected At
      *
-     * By what is known of the jobs before it; null when that is too little.
+     * Estimated from the jobs ahead of it; null if too little is known of them.
      */
     expected_at: string | null;
     /**
      * Reason
      *
-     * Nodes that it would be placed on, or the reason that it would wait.
+     * Where it would be placed, or what it would wait for.
      */
     reason: string;
 };
@@ -1825,13 +1827,13 @@ export type ParallelismSpec = {
 /**
  * Plan
  *
- * Plan of a job of strategy `auto`, and its accuracy.
+ * Plan of a job of strategy `auto`, and how accurate it was.
  */
 export type Plan = {
     /**
      * Summary
      *
-     * The choice in words, as in `fsdp (shard 4)`.
+     * Short form, such as `fsdp (shard 4)`.
      */
     summary: string;
     /**
@@ -1849,17 +1851,19 @@ export type Plan = {
     /**
      * Assumed
      *
-     * Assumption about the devices.
+     * Assumptions about the devices for the predicted step time.
      */
     assumed: string;
     /**
      * Device
+     *
+     * Kind of device that it was planned for.
      */
     device: string;
     /**
      * Attempt
      *
-     * The one that it was made for; later ones with as many workers keep it.
+     * Attempt that it was made for; later ones with as many workers keep it.
      */
     attempt: number;
     /**
@@ -1867,6 +1871,9 @@ export type Plan = {
      */
     world_size: number;
     prediction: PlanPrediction;
+    /**
+     * Factors that the prediction was multiplied by.
+     */
     calibration: PlanCalibration;
     /**
      * Null until an attempt has completed or paused.
@@ -1878,11 +1885,13 @@ export type Plan = {
 /**
  * PlanAlternative
  *
- * A strategy and mesh that was not chosen, and needs less memory.
+ * Strategy and mesh that was not chosen and needs less memory.
  */
 export type PlanAlternative = {
     /**
      * Summary
+     *
+     * Short form, such as `fsdp (shard 4)`.
      */
     summary: string;
     /**
@@ -1894,7 +1903,7 @@ export type PlanAlternative = {
 /**
  * PlanCalibration
  *
- * Correction factors of the prediction: medians of runs on the same kind of device.
+ * Ratios of measured to predicted values in earlier runs on the same kind of device.
  */
 export type PlanCalibration = {
     /**
@@ -1907,6 +1916,8 @@ export type PlanCalibration = {
     time: number;
     /**
      * Runs
+     *
+     * Number of these runs.
      */
     runs: number;
 };
@@ -1914,7 +1925,7 @@ export type PlanCalibration = {
 /**
  * PlanError
  *
- * By how much what was measured lies above the prediction, as a share of it.
+ * Relative error of a prediction: measured divided by predicted, minus 1.
  */
 export type PlanError = {
     /**
@@ -1943,8 +1954,6 @@ export type PlanMeasured = {
     step_seconds: number;
     /**
      * Steps
-     *
-     * Number of measured steps.
      */
     steps: number;
     /**
@@ -1956,7 +1965,7 @@ export type PlanMeasured = {
 /**
  * PlanPrediction
  *
- * Prediction of a planned job's time and memory.
+ * Predicted memory, time and traffic of a job's ranks.
  */
 export type PlanPrediction = {
     /**
@@ -1968,7 +1977,7 @@ export type PlanPrediction = {
     /**
      * Memory
      *
-     * The same by kind: parameters, gradients, optimizer, activations and buffers.
+     * The peak by kind: parameters, gradients, optimizer, activations and buffers, in bytes.
      */
     memory: {
         [key: string]: number;
@@ -1984,19 +1993,19 @@ export type PlanPrediction = {
     /**
      * Communication Bytes
      *
-     * Bytes that a rank sends in a step.
+     * Bytes that a rank sends per step.
      */
     communication_bytes: number;
     /**
      * Memory Limit
      *
-     * Bytes of a device.
+     * Memory of a device, in bytes.
      */
     memory_limit: number | null;
     /**
      * Smaller
      *
-     * Alternatives with the least memory, smallest first.
+     * Alternatives that need the least memory, the smallest first.
      */
     smaller: Array<PlanAlternative>;
 };
@@ -2089,7 +2098,7 @@ export type Problem = {
 /**
  * QueueEntry
  *
- * A job that waits, and for what.
+ * Waiting job with the reason.
  */
 export type QueueEntry = {
     /**
@@ -2119,7 +2128,7 @@ export type QueueEntry = {
     /**
      * Reason
      *
-     * Reason for waiting, and condition for its start.
+     * What it waits for, and what would start it.
      */
     reason: string;
     /**
@@ -2132,7 +2141,8 @@ export type QueueEntry = {
     /**
      * Earliest Start
      *
-     * When it is expected to start, or may at the earliest; null when that is unknown.
+     * Expected or earliest possible start (restarts wait longer after each failure); null if
+     * unknown.
      */
     earliest_start: string | null;
     /**
@@ -2170,7 +2180,7 @@ export type QueuePage = {
 /**
  * Quota
  *
- * Device limit and present use of a project or a user.
+ * Quota of a project or a user, and its use.
  */
 export type Quota = {
     /**
@@ -2184,7 +2194,7 @@ export type Quota = {
     /**
      * Limit
      *
-     * Devices at once; null when no quota holds for it.
+     * Devices at once; null if unlimited.
      */
     limit: number | null;
     /**
@@ -2196,7 +2206,7 @@ export type Quota = {
     /**
      * Waiting
      *
-     * Number of its jobs in the queue, for any reason.
+     * Number of its jobs in the queue, whatever they wait for.
      */
     waiting: number;
 };
@@ -2204,7 +2214,7 @@ export type Quota = {
 /**
  * QuotaOfOthers
  *
- * Device limit of each one without a quota of its own; null: unlimited.
+ * Limit for each one without a quota of its own; null: unlimited.
  */
 export type QuotaOfOthers = {
     /**
@@ -2239,7 +2249,7 @@ export type QuotaPage = {
 /**
  * RankPlacement
  *
- * Placement of one rank of an attempt.
+ * Rank of an attempt and its device.
  */
 export type RankPlacement = {
     /**
@@ -2398,7 +2408,7 @@ export type ResourcesSpec = {
 /**
  * Retention
  *
- * Retention's verdict on one checkpoint.
+ * Decision of a job's retention about one checkpoint.
  */
 export type Retention = {
     checkpoint: Checkpoint;
@@ -2511,7 +2521,7 @@ export type SpecMetricMode = 'min' | 'max';
 /**
  * Straggler
  *
- * A rank that holds up the others.
+ * Rank that holds up the others.
  */
 export type Straggler = {
     /**
@@ -2553,7 +2563,7 @@ export type Summary = {
     /**
      * Jobs
      *
-     * Number of jobs by state.
+     * Number of jobs in each state.
      */
     jobs: {
         [key: string]: number;

@@ -3,7 +3,8 @@
 import pytest
 from support.cluster.simulated import SimulatedCluster, SimulatedNode, failure, planned
 
-from trainhall.cluster.jobs.auto_plans import JobPlan, Measured, keep_measured
+from trainhall.cluster.jobs.auto_plans import JobPlan, PlanMeasured, keep_measured
+from trainhall.cluster.jobs.views import Plan
 from trainhall.db.models import Job
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.status import Outcome
@@ -23,7 +24,7 @@ def strategies(node: SimulatedNode, job_id: str) -> list[str]:
     ]  # fmt: skip
 
 
-async def plan_of(hall: SimulatedCluster, job_id: str) -> JobPlan:
+async def plan_of(hall: SimulatedCluster, job_id: str) -> Plan:
     plan = (await hall.job(job_id)).plan
     assert plan is not None
     return plan
@@ -65,8 +66,10 @@ async def test_auto_plan_measurement_calibrates_the_next(hall: SimulatedCluster)
         await hall.tell(job_id, "completed", {"steps": 100, "metrics": {}, "measured": MEASURED})
         await hall.finish(job_id)
         plan = await plan_of(hall, job_id)
-        assert plan.measured == Measured(**MEASURED, attempt=1)
-        assert plan.error == {"peak_memory_bytes": pytest.approx(0.5), "step_seconds": 1.0}
+        assert plan.measured == PlanMeasured(**MEASURED, attempt=1)
+        assert plan.error is not None
+        assert plan.error.peak_memory_bytes == pytest.approx(0.5)
+        assert plan.error.step_seconds == 1.0
     job_id = await submitted(hall)
     asked = node.running(job_id).assignment.launch.planning
     assert asked is not None

@@ -5,7 +5,7 @@ from typing import Any
 
 from trainhall.cluster.jobs.incidents import incidents_of, newest_incident
 from trainhall.cluster.lifecycle.generations import note_first_step
-from trainhall.db.documents import Allocation, GenerationRecord
+from trainhall.db.documents import Allocation, GenerationRecord, NodeAllocation
 from trainhall.db.models import Attempt
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
@@ -23,13 +23,13 @@ def failed(seconds: float, **more: Any) -> dict[str, Any]:
     return failure.model_copy(update={"cause": Cause.KILLED, **more}).model_dump(mode="json")
 
 
-ALONE = Allocation.parse([{"node_id": "a"}])
+ALONE = Allocation([NodeAllocation("a")])
 
 
 def attempt(number: int, started: float, **columns: Any) -> Attempt:
     given: dict[str, Any] = {
         "job_id": "job", "number": number, "generation": 1, "state": "failed", "reason": "x",
-        "world_size": 2, "allocation": Allocation.parse([{"node_id": "a"}, {"node_id": "other"}]),
+        "world_size": 2, "allocation": Allocation([NodeAllocation("a"), NodeAllocation("other")]),
         "started_at": at(started), "generations": (), "node_outcomes": {},
         "began": {}, "failure": None, "finished_at": None, "stopping_at": None,
     }  # fmt: skip

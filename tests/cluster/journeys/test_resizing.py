@@ -5,8 +5,8 @@ from sqlalchemy import update
 from support.cluster.simulated import SimulatedCluster, spec
 
 from trainhall.cluster.errors import InvalidValueError, NotFoundError, WrongStateError
+from trainhall.cluster.jobs import views
 from trainhall.cluster.jobs.spec_changes import resized_spec
-from trainhall.cluster.jobs.views import JobView
 from trainhall.cluster.snapshot.load import load_facts
 from trainhall.db.models import JobProgress
 from trainhall.training.spec import SpecError
@@ -25,13 +25,13 @@ async def began(hall: SimulatedCluster, job_id: str) -> None:
     await hall.heartbeat()
 
 
-async def resize(hall: SimulatedCluster, job_id: str, **resources: int) -> JobView:
+async def resize(hall: SimulatedCluster, job_id: str, **resources: int) -> views.Job:
     view = await hall.coordinator.jobs.resize(job_id, resources)
     await hall.settle()
     return view
 
 
-async def run_at(hall: SimulatedCluster, job_id: str, size: int) -> JobView:
+async def run_at(hall: SimulatedCluster, job_id: str, size: int) -> views.Job:
     """Until the job runs at this size."""
     for _ in range(20):
         job = await hall.job(job_id)

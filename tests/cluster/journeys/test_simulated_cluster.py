@@ -43,7 +43,7 @@ async def test_a_failure_restarts_until_none_is_left(hall: SimulatedCluster) -> 
     attempts = await hall.coordinator.jobs.attempts(job_id)
     assert [a.state for a in attempts] == ["failed"] * 3
     assert attempts[0].failure is not None
-    assert attempts[0].failure["exit_code"] == 3
+    assert attempts[0].failure.exit_code == 3
     assert (await hall.history(job_id))[-4:] == ["recovering", "starting", "running", "failed"]
 
 

@@ -27,8 +27,8 @@ from trainhall.cluster.lifecycle.nodes import (
 )
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import NodeState
+from trainhall.cluster.nodes import views
 from trainhall.cluster.nodes.fault_policy import DEATHS
-from trainhall.cluster.nodes.views import NodeView
 from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.reconcile.apply import Applier
 from trainhall.cluster.reconcile.decide import decide
@@ -353,7 +353,7 @@ async def test_repeated_device_fault_quarantines_the_node(hall: SimulatedCluster
     nodes = hall.coordinator.nodes
     job_id = await hall.submit(recovery={"max_restarts": 9})
 
-    async def fail() -> NodeView:
+    async def fail() -> views.Node:
         await hall.run_until(job_id, "running")
         fault = Failure(rank=0, message="Xid 79", cause=Cause.DEVICE_FAULT)
         await hall.finish(job_id, Outcome.FAILED, fault)

@@ -7,7 +7,6 @@ from support.cluster.simulated import SimulatedCluster
 
 from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.scheduling.quota_use import devices_held, quota_table
-from trainhall.cluster.scheduling.views import QuotaView
 
 
 def test_quota_table_lists_holders_waiters_and_quotas() -> None:
@@ -21,18 +20,18 @@ def test_quota_table_lists_holders_waiters_and_quotas() -> None:
     )
     quotas = Quotas(projects={"vision": 4, "text": 2}, users={"*": 8, "ada": 0})
     table = quota_table(quotas, facts)
-    assert table.items == [
-        QuotaView("project", "text", 2, 0, 0),
-        QuotaView("project", "vision", 4, 3, 1),
-        QuotaView("user", "ada", 0, 4, 0),
-        QuotaView("user", "bob", 8, 0, 1),
+    assert [(q.kind, q.name, q.limit, q.used, q.waiting) for q in table.items] == [
+        ("project", "text", 2, 0, 0),
+        ("project", "vision", 4, 3, 1),
+        ("user", "ada", 0, 4, 0),
+        ("user", "bob", 8, 0, 1),
     ]
-    assert table.others == {"project": None, "user": 8}
+    assert table.others.model_dump() == {"project": None, "user": 8}
     without = quota_table(Quotas(), facts)
     assert [(q.name, q.limit, q.used) for q in without.items] == [
         ("vision", None, 3), ("ada", None, 4), ("bob", None, 0),
     ]  # fmt: skip
-    assert without.others == {"project": None, "user": None}
+    assert without.others.model_dump() == {"project": None, "user": None}
 
 
 def test_quota_ignores_superseded_grants() -> None:

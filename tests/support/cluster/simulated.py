@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.coordinator import Coordinator
-from trainhall.cluster.jobs.views import JobView
+from trainhall.cluster.jobs import views
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.simulator.clock import SimulatedClock
 from trainhall.cluster.simulator.mock.network import Network
@@ -23,7 +23,7 @@ from trainhall.training.link.launch import Rendezvous
 from trainhall.training.link.stall import RankStall, Stall
 from trainhall.training.link.status import FailedRank, Outcome
 from trainhall.training.spec.parse import validate_spec
-from trainhall.training.spec.plan import ChosenPlan, Prediction
+from trainhall.training.spec.plan import ChosenPlan, PlanPrediction
 
 
 class CountingIds:
@@ -216,7 +216,7 @@ def planned(strategy: str, **degrees: int) -> ChosenPlan:
         reason=f"{strategy} of a test has the shortest step",
         assumed="nothing",
         device="cpu 0",
-        prediction=Prediction(
+        prediction=PlanPrediction(
             peak_memory_bytes=2 << 30, memory={"parameters": 2 << 30}, step_seconds=0.5
         ),
     )
@@ -306,10 +306,10 @@ class SimulatedCluster(Network[SimulatedNode]):
         await self.settle()
         return view.id
 
-    async def job(self, job_id: str) -> JobView:
+    async def job(self, job_id: str) -> views.Job:
         return await self.coordinator.jobs.get(job_id)
 
-    async def run_until(self, job_id: str, state: str) -> JobView:
+    async def run_until(self, job_id: str, state: str) -> views.Job:
         for _ in range(20):
             job = await self.job(job_id)
             if job.state == state:

@@ -8,7 +8,7 @@ from support.cluster.attempts import RankServer
 
 from trainhall.training.loop.oom_report import explained, is_out_of_memory
 from trainhall.training.spec.parse import validate_spec
-from trainhall.training.spec.plan import Alternative, Prediction
+from trainhall.training.spec.plan import PlanAlternative, PlanPrediction
 
 JOB = {
     "name": "test",
@@ -68,11 +68,11 @@ def test_oom_report_advice_respects_reproducibility() -> None:
 
 
 def test_oom_report_includes_the_plan() -> None:
-    prediction = Prediction(
+    prediction = PlanPrediction(
         peak_memory_bytes=70 << 30,
         memory={"parameters": 20 << 30, "activations": 50 << 30},
         step_seconds=1.0,
-        smaller=[Alternative(summary="fsdp (shard 8)", peak_memory_bytes=40 << 30)],
+        smaller=[PlanAlternative(summary="fsdp (shard 8)", peak_memory_bytes=40 << 30)],
     )
     text = str(explained(MemoryError(), validate_spec(JOB), torch.device("cpu"), 0, 1, prediction))
     assert "A peak of 70.00 GiB was predicted, of which 50.00 GiB for activations. " in text

@@ -32,8 +32,7 @@ from trainhall.training.planning.planner import (
 )
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
-from trainhall.training.spec.plan import EXIT_REFUSED, PlanDevice, planner_input
-from trainhall.training.spec.plan import Prediction as Predicted
+from trainhall.training.spec.plan import EXIT_REFUSED, PlanDevice, PlanPrediction, planner_input
 from trainhall.training.tasks.language_model import LanguageModel
 
 NOT_TRIED = {
@@ -369,7 +368,7 @@ def test_the_line_that_needs_values_is_named(
 
 def test_a_plan_is_finite() -> None:
     with pytest.raises(ValidationError, match="finite"):
-        Predicted(peak_memory_bytes=1, memory={}, step_seconds=float("inf"))
+        PlanPrediction(peak_memory_bytes=1, memory={}, step_seconds=float("inf"))
 
 
 def test_a_gpu_is_known_by_its_name() -> None:

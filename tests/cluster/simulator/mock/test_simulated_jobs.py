@@ -66,7 +66,9 @@ async def test_stored_checkpoints_are_complete_and_retained(hall: WorkingCluster
     kept = [c for c in page.items if c.state == "committed"]
     assert [c.step for c in kept] == [60, 40]
     for checkpoint in kept:
-        assert checkpoint.metrics["loss"] > 0
+        loss = checkpoint.metrics["loss"]
+        assert isinstance(loss, float)
+        assert loss > 0
         assert await service.verify(checkpoint.id) == []
     await service.pin(kept[1].id)
     await hall.until(job_id, "completed")
@@ -124,8 +126,8 @@ async def test_a_killed_rank_is_recovered_from(hall: WorkingCluster) -> None:
     assert job.attempt == 2
     first, _ = await hall.coordinator.jobs.attempts(job_id)
     assert first.failure is not None
-    assert (first.failure["rank"], first.failure["signal"]) == (1, 9)
-    assert first.failure["cause"] == "out_of_memory"
+    assert (first.failure.rank, first.failure.signal) == (1, 9)
+    assert first.failure.cause == "out_of_memory"
     assert "rank 1 was ended by SIGKILL" in first.reason
     assert "resumed from step 40" in [event.reason for event in await hall.events(job_id)]
     assert "recovering" in await hall.states(job_id)
@@ -140,9 +142,7 @@ async def test_simulated_job_that_never_fits_fails(hall: WorkingCluster) -> None
     assert "failed twice with the same error before a new step; not retrying" in job.reason
     page = await read_logs(hall.coordinator.db, job_id, stream="stderr")
     assert any("OutOfMemoryError" in line.text for line in page.items)
-    causes = [
-        a.failure and a.failure["cause"] for a in await hall.coordinator.jobs.attempts(job_id)
-    ]
+    causes = [a.failure and a.failure.cause for a in await hall.coordinator.jobs.attempts(job_id)]
     assert causes == ["out_of_memory"] * 2
 
 
@@ -282,13 +282,13 @@ async def test_simulated_host_plans_and_measures(
     assert job.plan.measured is not None
     assert job.plan.measured.steps == 100
     assert job.plan.error is not None
-    assert 0 < job.plan.error["step_seconds"] < 0.5
+    assert 0 < job.plan.error.step_seconds < 0.5
     again = await hall.submit(workers=2, parallelism={"strategy": "auto"})
     corrected = await hall.until(again, "completed")
     assert corrected.plan is not None
     assert corrected.plan.calibration.runs == 1
     assert corrected.plan.error is not None
-    assert abs(corrected.plan.error["step_seconds"]) < job.plan.error["step_seconds"]
+    assert abs(corrected.plan.error.step_seconds) < job.plan.error.step_seconds
 
 
 async def test_simulated_host_reports_that_nothing_fits(hall: WorkingCluster) -> None:
