@@ -146,8 +146,14 @@ def test_job_recovers_from_newest_checkpoint_without_ranks(cluster: Cluster, gat
     eventually("a committed checkpoint", lambda: cluster.get(f"/checkpoints/jobs/{job}")["items"])
     victims = cluster.rank_processes(job)
     assert len(victims) == 2
+    shim = victims[0].parent()
+    assert shim is not None
+    # It would replace the first one before the second is dead, if this process had to wait between.
+    shim.suspend()
     for victim in victims:
-        victim.send_signal(signal.SIGKILL)
+        victim.kill()
+    eventually("both ranks to be dead", lambda: not cluster.rank_processes(job))
+    shim.resume()
     gate.open()
     cluster.wait_for_step(job, 100)
     done = cluster.wait_for(job, "completed")
