@@ -111,9 +111,7 @@ def test_sample_refuses_other_models(ranks: RankServer, tmp_path: Path) -> None:
     ranks.run(tmp_path, spec)
     done = run(str(tmp_path))
     assert isinstance(done.exception, CliError)
-    assert "is of the task digits; text is written by the task language_model" in str(
-        done.exception
-    )
+    assert "is of the task digits; only the task language_model" in str(done.exception)
 
 
 def test_sample_reports_a_damaged_checkpoint(trained: Path, tmp_path: Path) -> None:
@@ -154,7 +152,7 @@ class Coordinator:
         pass
 
     def job(self, reference: str) -> dict[str, Any]:
-        return {"id": "3f2a9c51d07b", "spec": self.spec}
+        return {"id": "3f2a9c51d07b", "name": "play", "spec": self.spec}
 
     def items(self, path: str) -> list[dict[str, Any]]:
         assert path == "/checkpoints/jobs/3f2a9c51d07b"
@@ -215,7 +213,7 @@ def test_sample_fetches_a_jobs_checkpoint(
     coordinator.known[0]["state"] = "deleting"
     assert "of step 2" in run("3f2a").output
     coordinator.known.clear()
-    assert "job 3f2a9c51d07b has no checkpoint yet" in str(run("3f2a").exception)
+    assert "job play (3f2a9c51d07b) has no checkpoint yet" in str(run("3f2a").exception)
 
 
 def test_sample_reads_a_visible_checkpoint_directly(
@@ -241,7 +239,7 @@ def test_sample_refuses_a_damaged_download(coordinator: Coordinator) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"task": {"name": "digits"}}, "trains the task digits; text is written by"),
+        ({"task": {"name": "digits"}}, "trains the task digits; only the task"),
         ({"script": {"path": "train.py"}, "task": None}, "does not know a script's model"),
     ],
 )

@@ -165,7 +165,7 @@ def test_bomb_is_refused_while_it_is_read(tmp_path: Path, monkeypatch: pytest.Mo
     pax.type, pax.size = tarfile.XHDTYPE, 8_000_000
     (tmp_path / "pax.tar.gz").write_bytes(gzip.compress(pax.tobuf() + b"1" * 8_000_000))
     for path in (big, *tmp_path.glob("*.gz"), tmp_path / "huge.tar"):
-        with pytest.raises(ArchiveError, match=r"MiB|no tar"):
+        with pytest.raises(ArchiveError, match=r"MiB|not a tar"):
             inspect(path)
     sparse = member("s", type=tarfile.GNUTYPE_SPARSE)
     with pytest.raises(ArchiveError):
