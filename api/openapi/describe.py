@@ -70,31 +70,14 @@ def wrong_state(detail: str) -> RefusalError:
     return RefusalError(409, "wrong-state", detail)
 
 
-NULL = "\N{REPLACEMENT CHARACTER}null"
-"""Stands for null within examples, since FastAPI leaves nulls out; `openapi` puts them back."""
-
-
-def example_of(value: Any) -> Any:
-    """An example as it is handed to FastAPI."""
-    if isinstance(value, dict):
-        return {key: example_of(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [example_of(inner) for inner in value]
-    return NULL if value is None else value
-
-
 def answers(
-    example: Any,
     *refusals: RefusalError,
     status: int = 200,
     description: str = "Done.",
     also: Responses | None = None,
 ) -> Responses:
     """The `responses` of an operation: one that succeeds, and those that refuse."""
-    success: dict[str, Any] = {"description": description}
-    if example is not None:
-        success["content"] = {"application/json": {"example": example_of(example)}}
-    described: Responses = {status: success, **(also or {})}
+    described: Responses = {status: {"description": description}, **(also or {})}
     for refusal in (*refusals, FORBIDDEN, FAILED, UNAVAILABLE):
         described[refusal.status] = problem(refusal)
     described.setdefault(422, problem(UNKNOWN_PARAMETER))

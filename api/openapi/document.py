@@ -13,7 +13,8 @@ from pydantic.json_schema import models_json_schema
 
 from trainhall import __version__
 from trainhall.api.auth import authenticated
-from trainhall.api.openapi.describe import NULL, REF
+from trainhall.api.openapi.describe import REF
+from trainhall.api.openapi.examples import add_examples
 from trainhall.api.params import known_query
 from trainhall.api.routes import checkpoints, cluster, code, gradients, jobs, metrics, probes
 from trainhall.api.schemas.jobs import Changes, Resize
@@ -29,8 +30,8 @@ PREFIX = "/api/v1"
 _DESCRIPTION = """\
 A self-hosted home for distributed training jobs.
 
-Every error is told as problem details (RFC 9457, `application/problem+json`); `errors` names each
-field that is wrong. Lists are read page by page: hand `next_cursor` back as `cursor`. Times are
+Errors are returned as RFC 9457 problem details (`application/problem+json`); `errors` names each
+wrong field. Lists are read page by page: hand `next_cursor` back as `cursor`. Times are
 RFC 3339 in UTC, memory is in bytes, power in watts, utilization from 0 to 100.
 
 A job's frames are streamed over a websocket, `/api/v1/metrics/stream/{job_id}?after=SEQ`, one JSON
@@ -72,16 +73,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for methods in document["paths"].values():
             for operation in methods.values():
                 operation["responses"] = dict(sorted(operation["responses"].items()))
-        app.openapi_schema = _with_nulls(document)
+        add_examples(document)
+        app.openapi_schema = document
     return app.openapi_schema
-
-
-def _with_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_nulls(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_with_nulls(inner) for inner in value]
-    return None if value == NULL else value
 
 
 def _read_by_hand(taken: set[str]) -> dict[str, Any]:

@@ -54,9 +54,7 @@ _NOT_SEEN = wrong_state(
 @router.get(
     "/jobs/{job_id}",
     summary="List a job's checkpoints",
-    responses=answers(
-        examples.page(examples.CHECKPOINT), NO_JOB, BAD_LIMIT, description="A page of checkpoints."
-    ),
+    responses=answers(NO_JOB, BAD_LIMIT, description="A page of checkpoints."),
 )
 async def list_checkpoints(
     hall: Hall, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
@@ -68,9 +66,7 @@ async def list_checkpoints(
 @router.post(
     "/jobs/{job_id}/collect",
     summary="Apply a job's retention",
-    responses=answers(
-        examples.RETENTION, NO_JOB, description="What is kept and what goes, and why."
-    ),
+    responses=answers(NO_JOB, description="What is kept and what goes, and why."),
 )
 async def collect_checkpoints(
     hall: Hall,
@@ -85,7 +81,7 @@ async def collect_checkpoints(
 @router.get(
     "/{checkpoint_id}",
     summary="Read a checkpoint",
-    responses=answers(examples.CHECKPOINT, NO_CHECKPOINT, description="The checkpoint."),
+    responses=answers(NO_CHECKPOINT, description="The checkpoint."),
 )
 async def get_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     """Includes its step, size and metrics."""
@@ -97,7 +93,6 @@ async def get_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     status_code=204,
     summary="Delete a checkpoint",
     responses=answers(
-        None,
         NO_CHECKPOINT,
         wrong_state("checkpoint 5e60b7d2f913 is pinned; unpin it first"),
         status=204,
@@ -114,7 +109,6 @@ async def delete_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Response
     "/{checkpoint_id}/pin",
     summary="Pin a checkpoint",
     responses=answers(
-        examples.PINNED,
         NO_CHECKPOINT,
         wrong_state("checkpoint 5e60b7d2f913 is deleted"),
         description="It is pinned.",
@@ -129,7 +123,6 @@ async def pin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     "/{checkpoint_id}/pin",
     summary="Unpin a checkpoint",
     responses=answers(
-        examples.CHECKPOINT,
         NO_CHECKPOINT,
         wrong_state("checkpoint 5e60b7d2f913 is deleted"),
         description="It is not pinned any more.",
@@ -144,7 +137,6 @@ async def unpin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoin
     "/{checkpoint_id}/verify",
     summary="Verify a checkpoint",
     responses=answers(
-        examples.VERIFIED,
         NO_CHECKPOINT,
         wrong_state("checkpoint 5e60b7d2f913 is deleted"),
         description="What was found; no problems mean that it is good.",
@@ -165,7 +157,6 @@ async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verifica
     "/{checkpoint_id}/files",
     summary="List a checkpoint's files",
     responses=answers(
-        examples.CHECKPOINT_FILES,
         NO_CHECKPOINT,
         _NOT_SEEN,
         description="Every file with its size and hash.",
@@ -181,7 +172,7 @@ async def list_checkpoint_files(hall: Hall, checkpoint_id: CheckpointId) -> Chec
     "/{checkpoint_id}/files/{path:path}",
     summary="Read a checkpoint's file",
     response_class=FileResponse,
-    responses=answers(None, _NO_FILE, _NOT_SEEN, also={200: _FILE}),
+    responses=answers(_NO_FILE, _NOT_SEEN, also={200: _FILE}),
 )
 async def read_checkpoint_file(
     hall: Hall,
@@ -203,7 +194,6 @@ async def read_checkpoint_file(
         Changes, {"as it was": {}, "on more workers": examples.CHANGES}, required=False
     ),
     responses=answers(
-        examples.RESTORED,
         NO_CHECKPOINT,
         BODY_TOO_LARGE,
         NOT_JSON,

@@ -30,7 +30,7 @@ _BODY = {
         },
     }
 }
-_NO_CODE = RefusalError(404, "not-found", f"there is no code {examples.CODE['sha256']!r}")
+_NO_CODE = RefusalError(404, "not-found", f"there is no code {examples.SHA256!r}")
 _TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 64 MiB")
 _NO_ROOM = RefusalError(507, "no-room", no_room(8 * 1024**3))
 _NOT_A_TAR = RefusalError(
@@ -43,7 +43,7 @@ _HOSTILE = invalid("body", None, "the archive cannot be used: ../x leads out of 
 async def _sha256(
     sha256: Annotated[str, Path(description="The SHA-256 of the archive, in hexadecimal digits.",
                                 json_schema_extra={"pattern": f"^{SHA256.pattern}$"},
-                                examples=[examples.CODE["sha256"]])],
+                                examples=[examples.SHA256])],
 ) -> str:  # fmt: skip
     if not SHA256.fullmatch(sha256):
         detail = f"there is no code {shown(sha256)!r}: its name is 64 lower-case hexadecimal digits"
@@ -61,13 +61,12 @@ Sha256 = Annotated[str, Depends(_sha256)]
     response_model=Code,
     openapi_extra=_BODY,
     responses=answers(
-        examples.CODE, _NO_CODE, _TOO_LARGE, _NOT_A_TAR, _HOSTILE, _NO_ROOM,
+         _NO_CODE, _TOO_LARGE, _NOT_A_TAR, _HOSTILE, _NO_ROOM,
         description="It was there already.",
         also={
             201: {
                 "description": "It was stored.",
                 "model": Code,
-                "content": {"application/json": {"example": examples.CODE}},
             }
         },
     ),
@@ -88,7 +87,7 @@ async def put_code(request: Request, hall: Hall, sha256: Sha256) -> Response:
 @router.get(
     "/{sha256}",
     summary="See whether code is there",
-    responses=answers(examples.CODE, _NO_CODE, description="It is there."),
+    responses=answers(_NO_CODE, description="It is there."),
 )
 async def get_code(hall: Hall, sha256: Sha256) -> Code:
     """Describes the upload with this SHA-256."""

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from trainhall.api.context import Hall
-from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import NO_JOB, answers, name_operations, wrong_state
 from trainhall.api.params import MAX_SEQUENCE, JobId
 from trainhall.api.problems import RefusalError, invalid
@@ -30,7 +29,6 @@ _NO_STEP = RefusalError(404, "not-found", "there is no captured step '40 of job 
     status_code=202,
     summary="Capture the gradients of a step",
     responses=answers(
-        examples.GRADIENT_REQUESTS,
         NO_JOB,
         wrong_state("job 3f2a9c51d07b is completed, and takes no step any more"),
         status=202,
@@ -50,7 +48,6 @@ async def capture_gradients(hall: Hall, job_id: JobId) -> GradientRequests:
     response_model=GradientHistory,
     summary="Read a job's gradients by parameter",
     responses=answers(
-        examples.GRADIENT_HISTORY,
         NO_JOB,
         invalid("max_steps", 0, "must be at least 1"),
         description="What was captured, the oldest step first.",
@@ -106,7 +103,7 @@ def _encoded(asked: GradientRequests, records: Sequence[Captured]) -> str:
 @router.get(
     "/{step}",
     summary="Read the gradients of a step",
-    responses=answers(examples.GRADIENTS, _NO_STEP, description="Parameter by parameter."),
+    responses=answers(_NO_STEP, description="Parameter by parameter."),
 )
 async def read_gradients_of_step(
     hall: Hall,

@@ -21,7 +21,6 @@ from trainhall.api.openapi.describe import (
     SPEC_TOO_LARGE,
     answers,
     body,
-    example_of,
     name_operations,
     wrong_state,
 )
@@ -79,13 +78,12 @@ _SUBMIT_BODY = {
     response_model=Job,
     openapi_extra=_SUBMIT_BODY,
     responses=answers(
-        examples.QUEUED, BAD_SPEC, KEY_TAKEN, SPEC_TOO_LARGE, NEITHER_JSON_NOR_YAML,
+         BAD_SPEC, KEY_TAKEN, SPEC_TOO_LARGE, NEITHER_JSON_NOR_YAML,
         status=201, description="The job is queued.",
         also={
             200: {
                 "description": "The spec is valid; nothing was created (`dry_run`).",
                 "model": DryRun,
-                "content": {"application/json": {"example": example_of(examples.DRY_RUN)}},
             }
         },
     ),
@@ -136,7 +134,7 @@ async def submit_job(
 @router.get(
     "",
     summary="List jobs",
-    responses=answers(examples.page(examples.JOB), BAD_LIMIT, description="A page of jobs."),
+    responses=answers(BAD_LIMIT, description="A page of jobs."),
 )
 async def list_jobs(
     hall: Hall,
@@ -162,7 +160,7 @@ async def list_jobs(
 @router.get(
     "/{job_id}",
     summary="Read a job",
-    responses=answers(examples.JOB, NO_JOB, description="The job."),
+    responses=answers(NO_JOB, description="The job."),
 )
 async def get_job(hall: Hall, job_id: JobId) -> Job:
     """Includes its state with the reason, its progress, its last metrics and its spec."""
@@ -174,7 +172,6 @@ async def get_job(hall: Hall, job_id: JobId) -> Job:
     status_code=202,
     summary="Cancel a job",
     responses=answers(
-        examples.CANCELLING,
         NO_JOB,
         wrong_state("job 3f2a9c51d07b cannot be cancelled: it is completed, which is final"),
         status=202,
@@ -191,7 +188,6 @@ async def cancel_job(hall: Hall, job_id: JobId) -> Job:
     status_code=202,
     summary="Pause a job",
     responses=answers(
-        examples.PAUSING,
         NO_JOB,
         wrong_state("job 3f2a9c51d07b cannot be paused: it is completed, which is final"),
         status=202,
@@ -212,7 +208,6 @@ async def pause_job(hall: Hall, job_id: JobId) -> Job:
         Changes, {"as it was": {}, "in another way": examples.CHANGES}, required=False
     ),
     responses=answers(
-        examples.RESUMED,
         NO_JOB,
         BODY_TOO_LARGE,
         NOT_JSON,
@@ -241,7 +236,6 @@ async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
         required=True,
     ),
     responses=answers(
-        examples.RESIZED,
         NO_JOB,
         BODY_TOO_LARGE,
         NOT_JSON,
@@ -265,9 +259,7 @@ async def resize_job(hall: Hall, job_id: JobId, request: Request) -> Job:
 @router.get(
     "/{job_id}/events",
     summary="List what happened to a job",
-    responses=answers(
-        examples.page(examples.EVENT), NO_JOB, BAD_LIMIT, description="A page of events."
-    ),
+    responses=answers(NO_JOB, BAD_LIMIT, description="A page of events."),
 )
 async def list_events(
     hall: Hall,
@@ -292,8 +284,6 @@ def _sequence_of(cursor: str) -> int:
     "/{job_id}/logs",
     summary="Read what a job's ranks wrote",
     responses=answers(
-        examples.page(examples.LOG_LINE, next_cursor="eyJzIjo3fQ")
-        | {"previous_cursor": None, "more": False},
         NO_JOB,
         BAD_LIMIT,
         description="A page of lines.",
@@ -375,9 +365,7 @@ def _line_id(text: str) -> logs.LineId:
 @router.get(
     "/{job_id}/attempts",
     summary="List a job's attempts",
-    responses=answers(
-        examples.page(examples.ATTEMPT), NO_JOB, BAD_LIMIT, description="A page of attempts."
-    ),
+    responses=answers(NO_JOB, BAD_LIMIT, description="A page of attempts."),
 )
 async def list_attempts(
     hall: Hall, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None

@@ -5,7 +5,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from trainhall.api.context import Hall
-from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import NO_JOB, answers, name_operations
 from trainhall.api.params import JobId, Sequence
 from trainhall.api.problems import invalid
@@ -25,7 +24,6 @@ MAX_POINTS = 1_000_000
     response_model=Metrics,
     summary="Read a job's curves",
     responses=answers(
-        examples.METRICS,
         NO_JOB,
         invalid("max_points", 0, "must be at least 1"),
         description="The series.",
@@ -75,7 +73,7 @@ def _split(names: list[str] | None) -> list[str] | None:
 @router.get(
     "/cluster/summary",
     summary="Read the summary of the cluster",
-    responses=answers(examples.SUMMARY, description="The summary."),
+    responses=answers(description="The summary."),
 )
 async def read_summary(hall: Hall) -> Summary:
     """Nodes, devices, jobs by state, and how busy all of it is."""

@@ -13,7 +13,6 @@ from trainhall.api.openapi.describe import (
     name_operations,
     problem,
 )
-from trainhall.api.openapi.examples import HEALTH
 from trainhall.api.prometheus import CONTENT_TYPE, exposition
 from trainhall.api.schemas.probes import Health, Readiness
 
@@ -26,7 +25,6 @@ _REFUSALS: Responses = {refusal.status: problem(refusal) for refusal in (FORBIDD
     "/healthz",
     summary="Whether the process answers",
     responses={
-        200: {"content": {"application/json": {"example": HEALTH}}},
         **_REFUSALS,
     },
 )
@@ -39,7 +37,6 @@ async def read_health(request: Request) -> Health:
     "/readyz",
     summary="Whether the coordinator can serve",
     responses={
-        200: {"content": {"application/json": {"example": {"status": "ready"}}}},
         503: problem(UNAVAILABLE),
         **_REFUSALS,
     },
