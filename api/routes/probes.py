@@ -1,6 +1,7 @@
 """/healthz, /readyz and /metrics: for those who keep the coordinator running."""
 
 from fastapi import APIRouter, Request
+from prometheus_client import generate_latest
 from starlette.responses import PlainTextResponse
 
 from trainhall import __version__
@@ -13,8 +14,8 @@ from trainhall.api.openapi.describe import (
     name_operations,
     problem,
 )
-from trainhall.api.prometheus import CONTENT_TYPE, exposition
 from trainhall.api.schemas.probes import Health, Readiness
+from trainhall.monitoring import prometheus
 
 router = APIRouter(tags=["probes"])
 
@@ -59,8 +60,9 @@ async def read_readiness(hall: Hall) -> Readiness:
 )
 async def read_prometheus(request: Request, hall: Hall) -> PlainTextResponse:
     """Text exposition format: the cluster's figures, and the coordinator's own."""
-    text = await exposition(hall.db, request.app.state.figures)
-    return PlainTextResponse(text, media_type=CONTENT_TYPE)
+    own = generate_latest(request.app.state.figures.registry)
+    text = await prometheus.exposition(hall.db) + own
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
 name_operations(router)
