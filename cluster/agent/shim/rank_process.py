@@ -16,7 +16,8 @@ from typing import BinaryIO, NoReturn, cast
 
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.os_support.processes import MARK
-from trainhall.cluster.agent.shim import flight_record, script_launch
+from trainhall.cluster.agent.shim import script_launch
+from trainhall.cluster.agent.shim.hang import flight_record
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from trainhall.cluster.agent.os_support import linux, processes
 from trainhall.cluster.agent.shim import folder_ipc, isolation, outcome
 from trainhall.cluster.agent.shim.escalation import Escalation, ScriptPause
-from trainhall.cluster.agent.shim.hang_policy import HangPolicy
+from trainhall.cluster.agent.shim.hang.policy import HangPolicy
 from trainhall.cluster.agent.shim.rank_group import RankGroup
 from trainhall.cluster.agent.shim.rank_table import RankEntry, can_be_replaced, failed_rank
 from trainhall.cluster.agent.shim.status_file import RETRY_SECONDS, StatusFile

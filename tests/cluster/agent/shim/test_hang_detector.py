@@ -10,8 +10,8 @@ import psutil
 import pytest
 from support.cluster.agent_process import script
 
-from trainhall.cluster.agent.shim import flight_record, hang_detector, stack_dumps
-from trainhall.cluster.agent.shim.hang_detector import (
+from trainhall.cluster.agent.shim.hang import detector, flight_record, stack_dumps
+from trainhall.cluster.agent.shim.hang.detector import (
     RankObservation,
     describe,
     detect_stall,
@@ -213,7 +213,7 @@ def test_hang_policy_ignores_time_the_shim_was_frozen(tmp_path: Path) -> None:
     try:
         progress.begin(0)
         progress.step(1)
-        watch = hang_detector.HangDetector(tmp_path, 8.0)
+        watch = detector.HangDetector(tmp_path, 8.0)
         pids = {0: os.getpid()}
         assert watch.look(100.0, pids) is None
         for now in (101.0, 5000.0, 9000.0):
@@ -332,8 +332,8 @@ def test_hang_limit_counts_first_step_only_when_compiling(
         page = _progress(tmp_path)
     finally:
         progress.close()
-    assert hang_detector.limit_of(page, 3.0) == 3.0
-    assert hang_detector.limit_of(page, 3.0, compiles=True) == pytest.approx(78.0)
+    assert detector.limit_of(page, 3.0) == 3.0
+    assert detector.limit_of(page, 3.0, compiles=True) == pytest.approx(78.0)
     spec: dict[str, Any] = {"name": "a", "task": {"name": "digits"}}
-    assert not hang_detector.may_compile(validate_spec(spec))
-    assert hang_detector.may_compile(validate_spec({**spec, "training": {"compile": True}}))
+    assert not detector.may_compile(validate_spec(spec))
+    assert detector.may_compile(validate_spec({**spec, "training": {"compile": True}}))

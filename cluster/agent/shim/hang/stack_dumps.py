@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainhall.cluster.agent.shim import flight_record
+from trainhall.cluster.agent.shim.hang import flight_record
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.progress import STACKS_SIGNAL, read, stacks_path
 

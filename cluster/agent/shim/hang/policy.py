@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import psutil
 
 from trainhall.cluster.agent.os_support import processes
-from trainhall.cluster.agent.shim import hang_detector, stack_dumps
+from trainhall.cluster.agent.shim.hang import detector, stack_dumps
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
@@ -24,12 +24,12 @@ class HangPolicy:
 
     def __init__(self, folder: AttemptFolder, launch: Launch) -> None:
         self._folder = folder
-        self._detector: hang_detector.HangDetector | None = None
-        floor = hang_detector.hang_floor(launch.spec)
+        self._detector: detector.HangDetector | None = None
+        floor = detector.hang_floor(launch.spec)
         if floor is not None:
             regrouping = launch.spec.recovery.regroup_seconds + floor if launch.in_place else None
-            compiles = hang_detector.may_compile(launch.spec)
-            self._detector = hang_detector.HangDetector(
+            compiles = detector.may_compile(launch.spec)
+            self._detector = detector.HangDetector(
                 folder.path, floor, regrouping, compiles=compiles
             )
         self.stall: Stall | None = None
@@ -66,9 +66,9 @@ class HangPolicy:
         behind = pids.get(stall.behind) if stall.behind is not None else None
         if behind is not None and launch.in_place and (launch.num_nodes == 1 or stall.is_sure):
             # The others can continue without it once it is gone; its end counts as the hang it was.
-            self._end(now, behind, hang_detector.failure_of(self._folder, stall))
+            self._end(now, behind, detector.failure_of(self._folder, stall))
         elif launch.num_nodes == 1:
-            return hang_detector.failure_of(self._folder, stall)
+            return detector.failure_of(self._folder, stall)
         return None
 
     def failure_of_killed(self, pid: int | None) -> Failure | None:
