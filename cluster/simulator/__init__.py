@@ -5,6 +5,7 @@ Of both modes:
     chance      seeded randomness: one stream for each thing, so that none disturbs another
     clock       clocks that are advanced by hand, catch up, jump and sleep
     attempts    the attempts of a host, and the interpreter of the agent's actions
+    spool       the records of a rank, until the coordinator has acknowledged them
     workload    curves, output, gradients and checkpoints of a job, and the devices that it loads
     mock        mock mode: a cluster to look at
 

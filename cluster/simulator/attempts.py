@@ -89,13 +89,16 @@ class Attempts(ABC, Generic[A]):
             case EndAsGeneration(token, onto):
                 self._rename(self.attempts[token], onto)
             case ReportNotStarted(token, outcome, reason):
-                known = self.attempts.get(token)
-                attempt = known or self._add(token, self._wanted(token), Stage.READY)
-                self._discard(attempt)
-                failure = Failure(message=reason) if outcome is Outcome.FAILED else None
-                self._end(attempt, outcome, failure)
+                self._report_not_started(token, outcome, reason)
             case CleanUp(token):
                 self._clean_up(self.attempts.pop(token))
+
+    def _report_not_started(self, token: Token, outcome: Outcome, reason: str) -> None:
+        known = self.attempts.get(token)
+        attempt = known or self._add(token, self._wanted(token), Stage.READY)
+        self._discard(attempt)
+        failure = Failure(message=reason) if outcome is Outcome.FAILED else None
+        self._end(attempt, outcome, failure)
 
     def _add(self, token: Token, launch: Launch, stage: Stage) -> A:
         attempt = self._make(token, AttemptFolder(NOWHERE), launch, stage)

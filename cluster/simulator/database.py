@@ -8,7 +8,7 @@ import asyncio
 import functools
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
@@ -26,52 +26,31 @@ from trainhall.db.types import dump_json
 T = TypeVar("T")
 
 
-class InlineSession:
-    """What is used of an `AsyncSession`, on a database that answers at once.
+class Inline:
+    """What is used of an `AsyncSession` and its connection, on a database that answers at once.
 
-    SQLAlchemy's own runs everything in a greenlet, which costs more than it does.
+    SQLAlchemy's own run everything in a greenlet, which costs more than it does.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, wrapped: Session | Connection) -> None:
+        self._wrapped: Any = wrapped
 
     def add(self, instance: Base) -> None:
-        self._session.add(instance)
+        self._wrapped.add(instance)
 
     def add_all(self, instances: Iterable[Base]) -> None:
-        self._session.add_all(instances)
+        self._wrapped.add_all(instances)
 
-    async def connection(self) -> "InlineConnection":
-        return InlineConnection(self._session.connection())
+    async def connection(self) -> "Inline":
+        return Inline(self._wrapped.connection())
 
-    async def execute(self, *args: Any, **options: Any) -> Any:
-        return self._session.execute(*args, **options)
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._wrapped, name)
 
-    async def scalar(self, *args: Any, **options: Any) -> Any:
-        return self._session.scalar(*args, **options)
+        async def call(*args: Any, **options: Any) -> Any:
+            return method(*args, **options)
 
-    async def scalars(self, *args: Any, **options: Any) -> Any:
-        return self._session.scalars(*args, **options)
-
-    async def get(self, *args: Any, **options: Any) -> Any:
-        return self._session.get(*args, **options)
-
-    async def refresh(self, *args: Any, **options: Any) -> None:
-        self._session.refresh(*args, **options)
-
-    async def flush(self) -> None:
-        self._session.flush()
-
-    async def delete(self, instance: object) -> None:
-        self._session.delete(instance)
-
-
-class InlineConnection:
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    async def execute(self, *args: Any, **options: Any) -> Any:
-        return self._connection.execute(*args, **options)
+        return call
 
 
 class Disk:
@@ -121,7 +100,7 @@ class SimulatedDatabase(Database):
     async def session(self) -> AsyncIterator[AsyncSession]:
         self._check()
         with self._reading() as session:
-            yield cast(AsyncSession, InlineSession(session))
+            yield cast(AsyncSession, Inline(session))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
@@ -130,7 +109,7 @@ class SimulatedDatabase(Database):
             self._check()
             self._disk.refuse_sometimes()
             with self._writing.begin() as session:
-                yield cast(AsyncSession, InlineSession(session))
+                yield cast(AsyncSession, Inline(session))
             self._disk.on_commit()
             await self._disk.turn()
 

@@ -525,20 +525,9 @@ class Agent(Attempts[Attempt]):
                 pass
 
     async def _ship_tape(self, token: Token, tape: Tape) -> None:
-        (job_id, *_), attempt = token, tape.attempt
-        host, origin = self.host, Origin(tape.generation, self.host.node_id)
-        if events := tape.new_events:
-            tape.acked_events = await host.server.request(
-                host.link, lambda c: c.events(job_id, attempt, tape.writer, events, origin)
-            )
-            host.ledger.accepted(host, token, again=False)
+        def accepted(again: bool) -> None:
+            self.host.ledger.accepted(self.host, token, again=again)
             self._changed()
-        if frames := tape.frames[tape.acked_frames :]:
-            body = b"".join(frames)
-            again, tape.sent_frames = tape.acked_frames < tape.sent_frames, len(tape.frames)
-            tape.acked_frames = await host.server.request(
-                host.link,
-                lambda c: c.ingest.metrics(job_id, attempt, tape.writer, body, origin),
-            )
-            host.ledger.accepted(host, token, again=again)
-            self._changed()
+
+        send = partial(self.host.server.request, self.host.link)
+        await tape.ship(send, Origin(tape.generation, self.host.node_id), accepted=accepted)

@@ -9,15 +9,15 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from trainhall.cluster.agent.shim.rank_process import writer_name
 from trainhall.cluster.agent.shipping.unreported_checkpoints import writer_name as recovered_name
 from trainhall.cluster.simulator.loop import detach, later
+from trainhall.cluster.simulator.spool import Kind, Spool
 from trainhall.training.checkpoint.format.names import CheckpointName, parse_name
 from trainhall.training.link.control import STUCK_SECONDS
 from trainhall.training.link.events import RankEvent
-from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
+from trainhall.training.link.frames import MetricTable
 from trainhall.training.link.launch import Command, Launch, RankSlot
 from trainhall.training.link.status import (
     EXIT_COMPLETED,
@@ -25,8 +25,6 @@ from trainhall.training.link.status import (
     EXIT_PAUSED,
     EXIT_STOPPED,
 )
-
-Kind = Literal["started", "stepped", "checkpoint", "failure", "completed", "paused"]
 
 STEP_SECONDS = (0.3, 0.8)
 MEET_SECONDS = (0.1, 1.0)
@@ -45,48 +43,21 @@ def value_of(attempt: int, generation: int) -> float:
     return attempt * 1000.0 + generation
 
 
-class Tape:
-    """What one rank process wrote, and how far the coordinator has acknowledged it."""
+class Tape(Spool):
+    """The spool of a rank that measures one number a step."""
 
     def __init__(self, launch: Launch, rank: int) -> None:
-        self.rank = rank
-        self.attempt = launch.attempt
-        self.generation = launch.generation
-        """In which the process began."""
-        self.writer = writer_name(launch, rank)
-        self.events: list[RankEvent] = []
-        self.frames: list[bytes] = []
+        super().__init__(launch, rank)
         self.steps: list[int] = []
-        """Of the frames, one each."""
-        self.acked_events = 0
-        self.acked_frames = 0
-        self.sent_frames = 0
-        """Whether acknowledged or not."""
-
-    def record(self, kind: Kind, data: dict[str, Any], time: float) -> None:
-        self.events.append(
-            RankEvent(
-                sequence=len(self.events) + 1, time=time, rank=self.rank, kind=kind, data=data
-            )
-        )
+        """Of the frames, one each, acknowledged or not."""
 
     def measure(self, step: int, time: float, value: float, rank: int | None = None) -> None:
         """
         Args:
             rank: None: the numbers are the whole job's.
         """
-        table = MetricTable(rank, [step], [time], {"loss": [value]})
         self.steps.append(step)
-        self.frames.append(encode_frame(len(self.frames) + 1, encode_tables([table])))
-
-    @property
-    def new_events(self) -> list[RankEvent]:
-        """Those that are not acknowledged."""
-        return [event for event in self.events if event.sequence > self.acked_events]
-
-    @property
-    def empty(self) -> bool:
-        return not self.new_events and self.acked_frames == len(self.frames)
+        self.metrics([MetricTable(rank, [step], [time], {"loss": [value]})])
 
 
 def recovered(launch: Launch, found: list[CheckpointName], time: float) -> Tape:
@@ -218,7 +189,7 @@ class Rank:
         if self._fate.signal:
             self.end(-9)
         else:
-            self.tape.record("failure", {"type": "ValueError", "message": "no"}, time)
+            self.tape.event("failure", {"type": "ValueError", "message": "no"}, time)
             self.end(1)
 
     def end(self, code: int, *, silently: bool = False) -> None:
@@ -472,7 +443,7 @@ class Group:
         self._record("checkpoint", {"name": str(name), "step": self.step, "size": 1, "metrics": {}})
 
     def _record(self, kind: Kind, data: dict[str, Any]) -> None:
-        self.ranks[0].tape.record(kind, data, self.now())
+        self.ranks[0].tape.event(kind, data, self.now())
         if kind == "started":
             # Until that is known nobody regroups them.
             self.ranks[0].shim.wrote()

@@ -17,7 +17,6 @@ class MemoryChannel:
     def __init__(self, on_sent: Callable[[], None] | None = None) -> None:
         self.to_gateway: asyncio.Queue[str | None] = asyncio.Queue()
         self.to_node: deque[str] = deque()
-        self.sent = asyncio.Event()
         self.closed: tuple[int, str] | None = None
         self.dropped = False
         """The node's side is gone."""
@@ -29,7 +28,6 @@ class MemoryChannel:
         if self.dropped or self.closed:
             raise ChannelClosedError
         self.to_node.append(text)
-        self.sent.set()
         if self._on_sent is not None:
             self._on_sent()
 

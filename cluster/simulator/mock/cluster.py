@@ -1,8 +1,9 @@
 """Hosts, what runs on them, and the coordinator: everything moves when a turn is taken."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from math import inf
+from typing import TypeVar
 
 from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.coordinator import Coordinator
@@ -16,6 +17,8 @@ from trainhall.cluster.simulator.workload.script import Script
 from trainhall.cluster.simulator.workload.training import Training
 from trainhall.cluster.simulator.workload.work import Fate, Group, Work
 from trainhall.training.link.launch import Launch
+
+T = TypeVar("T")
 
 
 class SimulatedCluster(Network[Host]):
@@ -135,7 +138,7 @@ class SimulatedCluster(Network[Host]):
         """Hosts that are connected send what their ranks wrote; without `metrics` only what the
         coordinator waits for: what ranks told, and all of attempts that have ended."""
         spools = [
-            spool.ship(self.coordinator, metrics=metrics or attempt.outcome is not None)
+            spool.ship(self._send, metrics=metrics or attempt.outcome is not None)
             for host in self.nodes.values()
             if host.connected
             for attempt in host.attempts.values()
@@ -143,6 +146,10 @@ class SimulatedCluster(Network[Host]):
             if not spool.empty
         ]
         await asyncio.gather(*spools)
+
+    async def _send(self, work: Callable[[Coordinator], Awaitable[T]]) -> T:
+        """A request in memory, which always arrives."""
+        return await work(self.coordinator)
 
     async def cut_off(self, host: Host) -> None:
         """Its network is gone: its ranks go on, unheard."""

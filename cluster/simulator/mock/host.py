@@ -11,13 +11,12 @@ from math import inf
 from trainhall import __version__
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.reconcile import Stage
-from trainhall.cluster.agent.shim.rank_process import writer_name
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.simulator.attempts import SHIM_DIED, Attempts
 from trainhall.cluster.simulator.mock.node import Node
+from trainhall.cluster.simulator.spool import Spool
 from trainhall.cluster.simulator.workload import planning
 from trainhall.cluster.simulator.workload.gpu import IDLE, gpus
-from trainhall.cluster.simulator.workload.spool import Spool
 from trainhall.cluster.simulator.workload.work import Group
 from trainhall.cluster.wire.protocol import Assignment, DeviceInfo, DeviceUse, HostUse
 from trainhall.training.link.failure import Failure
@@ -253,9 +252,7 @@ class Host(Attempts[HostAttempt], Node):
         for place in launch.ranks:
             pid = self._chance.randint(2_000, 4_000_000)
             status.ranks.append(RankState(rank=place.rank, pid=pid, started_at=now))
-            attempt.spools[place.rank] = Spool(
-                launch.job_id, launch.attempt, place.rank, writer_name(launch, place.rank)
-            )
+            attempt.spools[place.rank] = Spool(launch, place.rank)
         self._group(launch).join(attempt, self.name, now)
 
     def switch_off(self) -> None:

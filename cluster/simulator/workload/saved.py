@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from trainhall.cluster.simulator.workload.spool import Files
+from trainhall.cluster.simulator.spool import Files
 from trainhall.training.checkpoint.format.manifest import FileRecord, Manifest, encode_manifest
 from trainhall.training.checkpoint.format.names import MANIFEST, CheckpointName
 from trainhall.training.link.launch import Launch

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from trainhall.cluster.agent.shim import failure_cause
+from trainhall.cluster.simulator.spool import Spool
 from trainhall.cluster.simulator.workload.gpu import Load
-from trainhall.cluster.simulator.workload.spool import Spool
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome
