@@ -389,7 +389,7 @@ class CheckpointService:
         await self._retain(session, job)
 
     async def collect(self, job_id: str, *, dry_run: bool) -> Sequence[views.Retention]:
-        """What the job's retention says of each of its checkpoints, the newest first.
+        """Judge each of the job's checkpoints by its retention, the newest first.
 
         Unless it is a dry run, checkpoints that it does not keep are deleted. A save does the same
         by itself; use this after a pin was removed.

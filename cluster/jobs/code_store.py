@@ -83,7 +83,7 @@ class CodeStore:
         return await self.get(sha256), True
 
     async def get(self, sha256: str) -> Code:
-        """What is stored under this hash.
+        """Return the archive that is stored under this hash.
 
         Raises:
             NotFoundError: there is none.

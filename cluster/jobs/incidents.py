@@ -45,7 +45,7 @@ class Incident(View):
     """Generation of the ranks that failed."""
     failure: Failure
     done: str
-    """What was done about it, as a sentence."""
+    """Action taken, as a sentence."""
     happened_at: Time | None
     """By the clock of the rank's host."""
     detected_at: Time | None

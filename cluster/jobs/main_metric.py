@@ -20,7 +20,7 @@ class MainMetric:
     value: MetricValue
     """Latest value; null before the first. NaN and infinities are texts."""
     goal: MetricMode | None
-    """Whether lower (`min`) or higher (`max`) is better; null if unknown."""
+    """`min` if lower is better, `max` if higher is; null if unknown."""
 
 
 def main_metric(spec: Mapping[str, Any], metrics: Mapping[str, Any]) -> MainMetric | None:

@@ -24,7 +24,7 @@ class QueueEntry(View):
     position: int
     """1 is next."""
     reason: str
-    """What it waits for, and what would start it."""
+    """Cause of the wait, and what would start the job."""
     reason_code: str
     """The same for programs, as in `waiting_for_devices` or `quota_exceeded`."""
     needs: Needs
@@ -78,4 +78,4 @@ class Outlook(View):
     expected_at: Time | None
     """Estimated from the jobs ahead of it; null if too little is known of them."""
     reason: str
-    """Where it would be placed, or what it would wait for."""
+    """Expected place, or the cause of the wait."""

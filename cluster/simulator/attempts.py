@@ -118,10 +118,10 @@ class Attempts(ABC, Generic[A]):
 
     @abstractmethod
     def _shipped(self, attempt: A) -> bool:
-        """Whether all that its ranks wrote is acknowledged."""
+        """Return whether everything that its ranks wrote is acknowledged."""
 
     def _is_leaving(self, token: Token) -> bool:
-        """Whether traces of an attempt of its job are still being removed."""
+        """Return whether an attempt of its job is still being removed."""
         return False
 
     def _plan(self, attempt: A) -> None:

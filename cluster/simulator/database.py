@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Inline:
-    """What is used of an `AsyncSession` and its connection, on a database that answers at once.
+    """Subset of an `AsyncSession`, on a database that answers at once.
 
     SQLAlchemy's own run everything in a greenlet, which costs more than it does.
     """
@@ -72,7 +72,7 @@ class Disk:
         self._chance = chance
 
     async def turn(self) -> None:
-        """A moment in which others go on, and a process may be killed."""
+        """Let others run for a moment, in which a process may be killed."""
         await asyncio.sleep(self._chance.uniform(0.0, self.slow_seconds or 0.002))
 
     def refuse_sometimes(self) -> None:
@@ -139,7 +139,7 @@ class SimulatedDatabase(Database):
 
 @functools.cache
 def _database() -> tuple[sqlite3.Connection, Connection]:
-    """Of this process, for one run after the other: compiling the statements takes longest.
+    """Return this process's database for all runs: compiling the statements takes longest.
 
     One connection, and the same through SQLAlchemy.
     """
@@ -159,7 +159,7 @@ def _database() -> tuple[sqlite3.Connection, Connection]:
 
 @functools.cache
 def _empty_tables() -> bytes:
-    """Of the models, which a test holds against the migrations."""
+    """Return the tables of the models, which a test compares with the migrations."""
     connection = sqlite3.connect(":memory:")
     engine = create_engine("sqlite://", poolclass=StaticPool, creator=lambda: connection)
     Base.metadata.create_all(engine)

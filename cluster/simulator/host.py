@@ -59,7 +59,7 @@ class HostDisk:
 
 
 class Ledger(Protocol):
-    """Who writes down what happens on a host."""
+    """Interface that records events of a host."""
 
     def begins(self, host: "Host", rank: Rank) -> None: ...
 
@@ -148,7 +148,7 @@ class Host:
         self.start_agent()
 
     def shims(self) -> list[Shim]:
-        """Those that are alive, or whose ranks are."""
+        """Return the shims that are alive, or whose ranks are."""
         shims = [f.shim for f in self.disk.folders.values() if f.shim is not None]
         return [shim for shim in shims if shim.alive or shim.running]
 
@@ -211,9 +211,9 @@ class Agent(Attempts[Attempt]):
         self.agent_id = agent_id
         self.process = Process(agent_id)
         self._homes: dict[Token, Token] = {}
-        """Of those that go on in a later generation: what their folder is kept under."""
+        """Folder keys of attempts that continue in a later generation."""
         self._known: dict[Token, set[tuple[int, int]]] = {}
-        """Whose files are shipped, by what a folder is kept under."""
+        """Writers whose files are shipped, by folder key."""
         self._leaving: set[Token] = set()
         self._removed: list[str] = []
         self._acked_at = float("-inf")
@@ -228,11 +228,11 @@ class Agent(Attempts[Attempt]):
         self.process.spawn(self._ship(), "shipping")
 
     def ring(self) -> None:
-        """There is something to look at."""
+        """Note that there is something to poll."""
         self._bell.set()
 
     def ship(self) -> None:
-        """There is something to ship."""
+        """Note that there is something to ship."""
         self._to_ship.set()
 
     # -- the coordinator -------------------------------------------------------------------------
@@ -315,7 +315,7 @@ class Agent(Attempts[Attempt]):
         self.desire(desired.assignments)
 
     def _heartbeat_acked(self, sent: float) -> None:
-        """As the real one, it tells the shims; they read it although it may be dead by then."""
+        """Pass the acknowledgement to the shims, which read it even if the agent has died."""
         self._acked_at = max(sent, self._acked_at)
         for token in self.attempts:
             if (folder := self._folder(token)) is not None:
@@ -353,7 +353,7 @@ class Agent(Attempts[Attempt]):
         return changed
 
     def _follow(self, attempt: Attempt, folder: Folder) -> None:
-        """Its shim may have gone on with a later generation, or have begun another process."""
+        """Follow a shim that took up a later generation or started another process."""
         status = attempt.status
         if status is None:
             return
@@ -499,7 +499,7 @@ class Agent(Attempts[Attempt]):
         return all(tape.empty for tape in self._tapes(self._home(attempt.token)))
 
     def _tapes(self, home: Token) -> list[Tape]:
-        """Those that it knows of."""
+        """Return the tapes that it knows of."""
         folder, known = self.host.disk.folders.get(home), self._known.get(home, set())
         if folder is None:
             return []

@@ -1,4 +1,4 @@
-"""Ranks as models: processes that meet, step, save and end together, and that regroup in place.
+"""Ranks as models: processes that join, step, save and end together, and that regroup in place.
 
 What `training` does with tensors is only numbers here: how many steps a process has in memory, and
 which of them were told. A process outlives its agent and its shim, and ends with its host. What it
@@ -35,11 +35,11 @@ NOTICE_SECONDS = (0.01, 0.3)
 REGROUP_NOTICE_SECONDS = (0.02, 0.5)
 """Until ranks that wait in a group heed a launch which says that it has lost one."""
 FATE_SHARE = 0.15
-"""Of processes that fail by themselves."""
+"""Share of processes that fail by themselves."""
 
 
 def value_of(attempt: int, generation: int) -> float:
-    """What ranks measure: the later their token, the greater."""
+    """Return a measured value: the later their token, the greater."""
     return attempt * 1000.0 + generation
 
 
@@ -49,7 +49,7 @@ class Tape(Spool):
     def __init__(self, launch: Launch, rank: int) -> None:
         super().__init__(launch, rank)
         self.steps: list[int] = []
-        """Of the frames, one each, acknowledged or not."""
+        """Step of each frame."""
 
     def measure(self, step: int, time: float, value: float, rank: int | None = None) -> None:
         """
@@ -61,7 +61,7 @@ class Tape(Spool):
 
 
 def recovered(launch: Launch, found: list[CheckpointName], time: float) -> Tape:
-    """What the first host of a launch tells in the name of an attempt that nobody was left of.
+    """Return the reports of a launch's first host for an attempt without survivors.
 
     Args:
         found: what that attempt committed, see `Storage.unrecorded`.
@@ -90,13 +90,13 @@ class Fate:
 
 
 class Storage:
-    """What every host sees: the folders of committed checkpoints, by job."""
+    """Shared storage: the folders of committed checkpoints, by job."""
 
     def __init__(self) -> None:
         self.committed: dict[str, list[CheckpointName]] = {}
 
     def newest(self, launch: Launch) -> int:
-        """The step that an attempt goes on from, as its agent and ranks find it."""
+        """Return the step that an attempt resumes from, as its agent and ranks find it."""
         there = self.committed.get(launch.job_id, [])
         if found := self.unrecorded(launch):
             return max(name.step for name in found)
@@ -104,7 +104,7 @@ class Storage:
         return next((name.step for name in names if name in there and name), 0)
 
     def unrecorded(self, launch: Launch) -> list[CheckpointName]:
-        """What an earlier attempt committed and, as far as was known, nobody told of."""
+        """Return commits of an earlier attempt that, as far as known, were not reported."""
         plan = launch.checkpoint.unrecorded
         return [
             name
@@ -120,7 +120,7 @@ class Storage:
 
 
 class ItsShim(Protocol):
-    """What a rank has of its shim: its control byte, its page, and its ear."""
+    """A rank's access to its shim: control byte, progress page, notifications."""
 
     control: Command
     newest_group: Launch | None
@@ -144,7 +144,7 @@ class Rank:
     ) -> None:
         self.shim = shim
         self.launch = launch
-        """Of the group that it is in, or that it has left behind."""
+        """Launch of the group that it is in, or has left."""
         self.number = place.rank
         self.device = (place.device_kind, place.device_index)
         self.tape = tape
@@ -156,12 +156,12 @@ class Rank:
         self.reported_step = 0
         """The newest of them whose numbers all ranks have exchanged."""
         self.unsure: list[int] = []
-        """Those of them that rank 0 may not have come to write."""
+        """Steps among them that rank 0 may not have written."""
         self.was_first = False
-        """It was rank 0 of the last group that met."""
+        """True if it was rank 0 of the last group that joined."""
         self.has_saved = False
         self._waits = False
-        """Its group broke up, and it looks for the next one."""
+        """True while it looks for the next group after its own broke up."""
         self._fate = fate
         self._taken = 0
 
@@ -180,7 +180,7 @@ class Rank:
         return False
 
     def is_fated(self) -> bool:
-        """It has taken a step, and that was its last."""
+        """Return whether it has taken its last step."""
         self._taken += 1
         return self._fate is not None and self._taken == self._fate.step
 
@@ -237,7 +237,7 @@ class Rank:
             later(after, self._break_up, self.group, self.step)
 
     def _break_up(self, group: "Group", step: int) -> None:
-        """It is stuck in a group, and a newer one waits."""
+        """Leave a group that is stuck while a newer one waits."""
         if self.step == step:
             self.leave_group(group)
 
@@ -248,7 +248,7 @@ class Rank:
 
 class Onlooker(Protocol):
     def met(self, group: "Group") -> None:
-        """Its ranks have met, and know where they go on from."""
+        """Note that its ranks have joined, and from which step they continue."""
 
     def stepped(self, group: "Group") -> None: ...
 
@@ -258,21 +258,21 @@ class Group:
     """The ranks of a generation of an attempt: they meet, step, agree on where to stop, and end."""
 
     launch: Launch
-    """Of any of its hosts."""
+    """Launch of any of its hosts."""
     storage: Storage
     chance: random.Random = field(repr=False)
     now: Callable[[], float] = field(repr=False)
     """The time of day where they run."""
     looks_on: "Onlooker" = field(repr=False)
     ranks: dict[int, Rank] = field(default_factory=dict)
-    """Those that are in it, by their numbers."""
+    """Members by rank."""
     step: int = 0
     has_met: bool = False
     is_fresh: bool = False
     """None of its ranks had taken a step: they went on from a checkpoint, or from nothing."""
     is_broken: bool = False
     _is_silent: bool = False
-    """It is broken, and nobody in it has noticed."""
+    """True while it is broken and no member has noticed."""
     _has_stepped: bool = False
 
     def join(self, rank: Rank) -> None:
@@ -318,7 +318,7 @@ class Group:
 
     @property
     def _value(self) -> float:
-        """What they measure tells who they are."""
+        """Return the value that the members measure, which identifies them."""
         return value_of(self.launch.attempt, self.launch.generation)
 
     async def _work(self) -> None:
@@ -344,7 +344,7 @@ class Group:
         return self.launch.spec.training.steps or 1
 
     def _meet(self) -> None:
-        """They tell each other where they stand; who is furthest gives its state to the others."""
+        """Exchange positions; the furthest rank gives its state to the others."""
         ranks = [self.ranks[number] for number in sorted(self.ranks)]
         source = max(ranks, key=lambda rank: (rank.step, rank.reported_step, -rank.number))
         self.has_met, self.is_fresh = True, source.step == 0
@@ -398,7 +398,7 @@ class Group:
         return not fated
 
     def _agree(self) -> int | None:
-        """On how to go on behind a step; an exit code where all of them end."""
+        """Agree on how to continue after a step; returns an exit code when all end."""
         ranks = list(self.ranks.values())
         asked = max(rank.shim.control for rank in ranks)
         if asked is Command.STOP:

@@ -22,7 +22,7 @@ Files = Mapping[str, bytes]
 """The files of a checkpoint by their paths, the manifest last."""
 
 _MOST_BYTES = 4 * 1024 * 1024
-"""Of frames in one request."""
+"""Bytes of frames in one request."""
 
 
 class Send(Protocol):
@@ -42,14 +42,14 @@ class Spool:
         """In which the process began."""
         self.writer = writer_name(launch, rank)
         self.events: list[RankEvent] = []
-        """Those that are not acknowledged."""
+        """Events that are not acknowledged."""
         self.newest_frame = self.acked_frames = self.sent_frames = 0
         """Written, acknowledged, and sent whether acknowledged or not."""
         self._newest_event = 0
         self._frames: list[bytes] = []
-        """Those that are not acknowledged."""
+        """Frames that are not acknowledged."""
         self._uploads: dict[str, Files] = {}
-        """By checkpoint: what goes to the coordinator's store before its event is told."""
+        """By checkpoint: what goes to the coordinator's store before its event is sent."""
         self._text: list[tuple[Stream, bytearray]] = []
         """Output in the order in which it was written, each run of one stream together."""
         self._offset: dict[Stream, int] = {"stdout": 0, "stderr": 0}

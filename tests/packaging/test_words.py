@@ -44,8 +44,6 @@ OPENING = re.compile(
     r"\s*(What|Of|Those|It|Which|Who|Whom|Whose|Whoever|Whether|Whatever|Where|How)\b"
 )
 """Words that a docstring does not begin with: a verb or the noun itself comes first."""
-OPENING_ALLOWED = ("cluster/simulator",)
-"""Folders whose docstrings are still to be rewritten."""
 TEST_WORDS = 9
 TEST_BANNED = re.compile(
     r"_(told|tells?|heard|anew|whoever|(goes|go|went)_on|(comes|come|came)_back|(given|gives|give)_up)"
@@ -104,7 +102,6 @@ def test_docstrings_begin_with_verb_or_noun() -> None:
         f"{path.relative_to(ROOT)}:{line}"
         for path in _python()
         if path.relative_to(ROOT).parts[0] in PRODUCT
-        and not str(path.relative_to(ROOT)).startswith(OPENING_ALLOWED)
         for line, text in _docstrings(path)
         if OPENING.match(text)
     ]

@@ -59,7 +59,7 @@ class SimulatedCluster(Network[Host]):
         return host
 
     def group(self, launch: Launch) -> Group:
-        """Where the ranks of an attempt meet, from all its hosts."""
+        """Return the process group of an attempt's ranks, from all its hosts."""
         token = token_of(launch)
         found = self._groups.get(token)
         if found is None:
@@ -87,7 +87,7 @@ class SimulatedCluster(Network[Host]):
                 del self._groups[token]
 
     async def turn(self) -> None:
-        """Everything that follows from the present: what is told or shipped leads to more."""
+        """Run everything that follows from the present state."""
         self.report_all()
         while True:
             await self.settle()
@@ -113,7 +113,7 @@ class SimulatedCluster(Network[Host]):
         return new
 
     async def _see_to_connection(self, host: Host) -> None:
-        """A removed host goes for good; one whose connection was closed otherwise comes back."""
+        """Remove a removed host; reconnect one whose connection was closed otherwise."""
         if host.channel is None or host.channel.closed is None:
             return
         code, _ = host.channel.closed
@@ -125,18 +125,17 @@ class SimulatedCluster(Network[Host]):
 
     @property
     def silent(self) -> bool:
-        """Some host is not heard, so that the passing of time means something by itself."""
+        """Return whether some host is unreachable, so that time alone has consequences."""
         return any(not host.connected for host in self.nodes.values())
 
     def report_all(self) -> None:
-        """Every host that is connected is heard now."""
+        """Have every connected host report now."""
         for host in self.nodes.values():
             host.reported_at = self.clock.monotonic()
             self.send_report(host)
 
     async def ship(self, *, metrics: bool = True) -> None:
-        """Hosts that are connected send what their ranks wrote; without `metrics` only what the
-        coordinator waits for: what ranks told, and all of attempts that have ended."""
+        """Have connected hosts send their ranks' output."""
         spools = [
             spool.ship(self._send, metrics=metrics or attempt.outcome is not None)
             for host in self.nodes.values()
@@ -152,7 +151,7 @@ class SimulatedCluster(Network[Host]):
         return await work(self.coordinator)
 
     async def cut_off(self, host: Host) -> None:
-        """Its network is gone: its ranks go on, unheard."""
+        """Cut off a host: its ranks run on."""
         await self.disconnect(host)
 
     async def switch_off(self, host: Host) -> None:
@@ -160,7 +159,7 @@ class SimulatedCluster(Network[Host]):
         await self.disconnect(host)
 
     async def come_back(self, host: Host) -> None:
-        """It is heard again, by a new agent if its power was gone."""
+        """Reconnect a host, with a new agent if its power was gone."""
         was_off = host.off
         if was_off:
             host.switch_on()

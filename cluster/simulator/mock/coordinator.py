@@ -30,12 +30,12 @@ TURN_SECONDS = 1.0
 PASSING_SECONDS = 6.0
 """The least that passes between two turns of the opening."""
 UNREACHABLE_SECONDS = 31.0
-"""The most that passes between two turns of the opening while a host is not heard."""
+"""Most seconds between two turns of the opening while a host is unreachable."""
 FORGET_SECONDS = 600.0
 KEPT_JOBS = 300
 """So many ended jobs are remembered: some 50 MB, and what happened in eight hours."""
 SHIP_SECONDS = 300.0
-"""How long what is written in the opening may lie on its host."""
+"""Most seconds that output of the opening may lie on its host."""
 
 
 class Mock:

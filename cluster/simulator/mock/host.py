@@ -116,7 +116,7 @@ class Host(Attempts[HostAttempt], Node):
         self._gpus = gpus(num_gpus, self._noise)
         self._disk = chance.uniform(2.0, 5.5)
         self._thirst = chance.uniform(0.6, 1.3)
-        """Of its data loading for the host's processors and memory."""
+        """Load factor of its data loading on the host's processors and memory."""
         self._reported: object = None
 
     # -- what is ---------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Host(Attempts[HostAttempt], Node):
         )
 
     def news(self) -> bool:
-        """What it would say of its attempts is not what it said last."""
+        """Return whether its reports differ from the last ones."""
         content = (
             self.revision,
             [
@@ -256,7 +256,7 @@ class Host(Attempts[HostAttempt], Node):
         self._group(launch).join(attempt, self.name, now)
 
     def switch_off(self) -> None:
-        """The power goes: every process ends, and nobody tells."""
+        """Switch off the power: every process ends silently."""
         self.off = True
         for attempt in self.attempts.values():
             attempt.silent = attempt.stage is not Stage.ENDED

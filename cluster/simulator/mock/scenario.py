@@ -1,4 +1,4 @@
-"""What happens when: who submits what, who pauses and cancels, which hosts fail.
+"""Schedule of events: submissions, pauses, cancellations, failures of hosts.
 
 An opening of three quarters of an hour is told in advance, so that the first page has something of
 everything; behind it things happen at random, at a modest rate, for ever. Only jobs of its own are
@@ -21,7 +21,7 @@ from trainhall.cluster.simulator.workload.work import Fate
 from trainhall.training.link.launch import Launch
 
 OPENING_SECONDS = 2700.0
-"""How long before the present the opening begins."""
+"""Seconds before the present at which the opening begins."""
 ARRIVAL_SECONDS = 80.0
 COMMAND_SECONDS = 240.0
 TROUBLE_SECONDS = 900.0
@@ -40,7 +40,7 @@ Action = Callable[[], Awaitable[None]]
 
 
 class Fates:
-    """What goes wrong in the attempts of jobs that the scenario submitted."""
+    """Faults in the attempts of jobs that the scenario submitted."""
 
     def __init__(self) -> None:
         self._by_job: dict[str, dict[int, Fate]] = {}

@@ -28,7 +28,7 @@ class Saved:
     event: dict[str, Any]
     """The data of the rank event `checkpoint`."""
     files: Files | None
-    """What is to be uploaded, the manifest last; None on shared storage."""
+    """Files to upload, the manifest last; None on shared storage."""
 
 
 def save(launch: Launch, step: int, metrics: dict[str, float], time: float, size: int) -> Saved:

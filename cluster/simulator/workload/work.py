@@ -1,4 +1,4 @@
-"""What the ranks of one attempt do over time, on all of its hosts together.
+"""Work of the ranks of one attempt over time, on all of its hosts together.
 
     ranks of every host come up → they meet → steps, saves, evaluations → an end on every host
 
@@ -23,12 +23,12 @@ from trainhall.training.link.status import Outcome
 
 _LOG_TAIL = 4096
 _CONTEXT = Load(0.0, 0.06, 0.5 * 2**30)
-"""Of a rank that is up and has nothing to do yet."""
+"""Load of a rank that is up and has nothing to do yet."""
 
 
 @dataclass(frozen=True)
 class Fate:
-    """What goes wrong in an attempt, if its ranks get that far."""
+    """Fault of an attempt, if its ranks get that far."""
 
     kind: Literal["killed", "out of memory", "diverges", "error"]
     step: int
@@ -52,11 +52,11 @@ class HostRanks(Protocol):
         """No end is known yet."""
 
     def end(self, outcome: Outcome, now: float, failure: Failure | None = None) -> None:
-        """Its processes are gone."""
+        """Record the end of its processes."""
 
 
 class Work(ABC):
-    """What ranks do once they have met."""
+    """Work of ranks after they have joined."""
 
     def __init__(self, group: "Group") -> None:
         self.group = group
@@ -64,7 +64,7 @@ class Work(ABC):
     @property
     @abstractmethod
     def due(self) -> float:
-        """When it next saves or ends, as far as can be told."""
+        """Return when it next saves or ends, as far as known."""
 
     @abstractmethod
     def progress(self, now: float) -> None:
@@ -72,7 +72,7 @@ class Work(ABC):
 
     @abstractmethod
     def load(self, rank: int) -> Load:
-        """What a rank asks of its device."""
+        """Return the load of a rank on its device."""
 
 
 @dataclass
@@ -80,14 +80,14 @@ class Group:
     """The ranks of one attempt: they meet, work and end together."""
 
     launch: Launch
-    """Of the host that came first; what is common to all hosts counts."""
+    """Launch of the host that came first; only properties common to all hosts count."""
     begin: Callable[["Group", float], Work]
     chance: random.Random = field(repr=False)
     fate: Fate | None = None
     hosts: dict[int, HostRanks] = field(default_factory=dict)
     """By node rank, those whose ranks are up."""
     names: dict[int, str] = field(default_factory=dict)
-    """Of these hosts."""
+    """Names of these hosts."""
     meets_at: float = math.inf
     """When all ranks have found each other."""
     work: Work | None = None
@@ -129,7 +129,7 @@ class Group:
                     host.end(Outcome.PAUSED, now)
 
     def load(self, rank: int) -> Load:
-        """What a rank asks of its device now."""
+        """Return the present load of a rank on its device."""
         if self.work is None:
             return _CONTEXT
         load = self.work.load(rank)
@@ -174,7 +174,7 @@ def killed(rank: int) -> Failure:
 
 
 def raised(rank: int, kind: str, message: str, traceback: str) -> Failure:
-    """An exception that a rank of a task told before it left."""
+    """Return the failure for an exception that a rank reported before it left."""
     end = failure_cause.RankExit(
         message, exception=kind, exit_code=1, log_tail=traceback[-_LOG_TAIL:]
     )
@@ -188,7 +188,7 @@ def crashed(rank: int, words: str, traceback: str) -> Failure:
 
 
 def _failure(rank: int, message: str, end: failure_cause.RankExit) -> Failure:
-    """As the shim of a real host tells it."""
+    """Return the failure as the shim of a real host reports it."""
     classified = failure_cause.classify_failure(end)
     return Failure(
         rank=rank,

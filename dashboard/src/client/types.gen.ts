@@ -1040,7 +1040,7 @@ export type Incident = {
     /**
      * Done
      *
-     * What was done about it, as a sentence.
+     * Action taken, as a sentence.
      */
     done: string;
     /**
@@ -1456,7 +1456,7 @@ export type MainMetric = {
      */
     value: number | string | null;
     /**
-     * Whether lower (`min`) or higher (`max`) is better; null if unknown.
+     * `min` if lower is better, `max` if higher is; null if unknown.
      */
     goal: MetricMode | null;
 };
@@ -1736,7 +1736,7 @@ export type Outlook = {
     /**
      * Reason
      *
-     * Where it would be placed, or what it would wait for.
+     * Expected place, or the cause of the wait.
      */
     reason: string;
 };
@@ -2128,7 +2128,7 @@ export type QueueEntry = {
     /**
      * Reason
      *
-     * What it waits for, and what would start it.
+     * Cause of the wait, and what would start the job.
      */
     reason: string;
     /**
