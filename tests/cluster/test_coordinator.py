@@ -16,12 +16,22 @@ from trainhall.cluster.wire.protocol import Desired, JoinRequest
 from trainhall.db.database import Database
 
 
-async def received(channel: MemoryChannel) -> Desired:
-    async with asyncio.timeout(60):
-        if not channel.to_node:
-            channel.sent.clear()
-            await channel.sent.wait()
-    return Desired.model_validate_json(channel.to_node.popleft())
+class ReadChannel(MemoryChannel):
+    """A channel whose node waits for the next message."""
+
+    def __init__(self) -> None:
+        super().__init__(on_sent=self._notify)
+        self._sent = asyncio.Event()
+
+    def _notify(self) -> None:
+        self._sent.set()
+
+    async def next_desired(self) -> Desired:
+        async with asyncio.timeout(60):
+            while not self.to_node:
+                self._sent.clear()
+                await self._sent.wait()
+        return Desired.model_validate_json(self.to_node.popleft())
 
 
 async def test_a_submitted_job_reaches_its_node_at_once(database: Database, tmp_path: Path) -> None:
@@ -44,15 +54,15 @@ async def test_a_submitted_job_reaches_its_node_at_once(database: Database, tmp_
             devices=node.devices,
         )
     )
-    channel = MemoryChannel()
+    channel = ReadChannel()
     channel.to_gateway.put_nowait(node.report(SystemClock()).model_dump_json())
     serving = asyncio.create_task(coordinator.gateway.serve(channel, reply.node_id))
-    assert (await received(channel)).assignments == []
+    assert (await channel.next_desired()).assignments == []
     view, _ = await coordinator.jobs.submit(spec(2))
-    desired = await received(channel)
+    desired = await channel.next_desired()
     assert [a.launch.job_id for a in desired.assignments] == [view.id]
     await coordinator.jobs.cancel(view.id)
-    assert (await received(channel)).assignments[0].goal == "stop"
+    assert (await channel.next_desired()).assignments[0].goal == "stop"
     await coordinator.stop()
     await serving
     assert channel.closed is not None
@@ -74,10 +84,10 @@ async def test_silent_node_is_lost_without_extra_tick(database: Database, tmp_pa
         devices=(node := SimulatedNode("alpha", 1)).devices,
     )
     reply = await coordinator.nodes.join(joining)
-    channel = MemoryChannel()
+    channel = ReadChannel()
     channel.to_gateway.put_nowait(node.report(SystemClock()).model_dump_json())
     serving = asyncio.create_task(coordinator.gateway.serve(channel, reply.node_id))
-    await received(channel)
+    await channel.next_desired()
     state = "ready"
     async with asyncio.timeout(60):
         while state != "lost":
