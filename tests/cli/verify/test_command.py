@@ -389,7 +389,11 @@ def test_killed_verify_leaves_no_process(start: Start, tmp_path: Path) -> None:
             ["--set", "resources.workers=12"],
             "resources.workers is 12, but one host compares at most 8 ranks",
         ),
-        ("{name: a, script: {path: a.py}}", [], "compares tasks; a script parallelizes its model itself"),
+        (
+            "{name: a, script: {path: a.py}}",
+            [],
+            "a script parallelizes its model itself",
+        ),
         (MLP, ["--strategies", "tensor", "--workers", "5"], "no strategy fits this job and number"),
     ],
 )
