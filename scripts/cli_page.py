@@ -1,7 +1,9 @@
 """The reference of the `trainhall` command, from the commands themselves."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 import typer.main
@@ -12,39 +14,45 @@ HEAD = """\
 <!-- Written by scripts/generate_docs.py from the commands; change them, then `make generate`. -->
 # The command line
 
-Data goes to stdout, everything else to stderr. `-o table|json|yaml|name` says how to print; `name`
-prints ids alone, for `xargs`. An id may be shortened to any unique beginning. `NO_COLOR=1`
-switches colours off. The coordinator is found by `--url`, `TRAINHALL_URL` or [the configuration
-file](operations.md#configuration); [exit codes](operations.md#exit-codes) are the same for all
-commands.
+Data goes to stdout, everything else to stderr. `NO_COLOR=1` switches colours off. Variables such as
+`TRAINHALL_URL` and [the configuration file](operations.md#configuration) also set options. [Exit
+codes](operations.md#exit-codes) are the same for all commands.
 
 ## Completion
 
-`trainhall --install-completion` makes the tab key of bash, zsh or fish complete commands and
-options, and the ids of jobs, nodes and checkpoints; it takes effect in the next shell. Without a
-coordinator nothing is offered. `trainhall --show-completion` prints the script instead, for those
-who keep their own: bash and zsh source it, fish reads it from
-`~/.config/fish/completions/trainhall.fish`.
+`trainhall --install-completion` makes the tab key of bash, zsh or fish complete commands, options
+and, from a running coordinator, ids of jobs, nodes and checkpoints. Open a new shell afterwards.
+`trainhall --show-completion` prints the script for your own setup: source it in bash or zsh, or
+save it as `~/.config/fish/completions/trainhall.fish`.
 
 ## Job specs in an editor
 
-`trainhall schema > job.schema.json` writes a JSON Schema of the [job spec](job-spec.md), with each
-task's parameters. Editors with the YAML language server (VS Code with its YAML extension, Neovim,
-Helix and others) check and complete a spec that begins with
+`trainhall schema > job.schema.json` writes the JSON Schema of the [job spec](job-spec.md). Editors
+with the YAML language server (VS Code with its YAML extension, Neovim, Helix) check and complete a
+spec whose first line names the schema, by a path relative to the spec:
 
     # yaml-language-server: $schema=job.schema.json
 
-where the path is relative to the spec. What depends on several values, such as a batch that must
-divide by the workers, only `trainhall submit --dry-run` knows.
+Rules over several values, such as batch size and workers, need `trainhall submit --dry-run`.
+
+## Common arguments and options
+
 """
+
+SHARED_BY = 3
+"""A parameter that so many commands declare alike is described once, in the section above."""
 
 
 def cli_page() -> str:
     """The whole page."""
-    parts = [HEAD]
-    for name, command in _commands(typer.main.get_command(app), "trainhall"):
-        parts.append(f"\n## {name}\n\n" + _describe_command(command))
-        parts.append(_usage(name, command) + _table(command))
+    commands = list(_commands(typer.main.get_command(app), "trainhall"))
+    lines = [(param, _line(param)) for _, command in commands for param in _params(command)]
+    counts = Counter(line for _, line in lines)
+    shared = {line: param for param, line in lines if counts[line] >= SHARED_BY}
+    parts = [HEAD, *shared]
+    for name, command in commands:
+        parts.append(f"\n## {_usage(name, command)}\n\n" + _describe_command(command))
+        parts.append(_list(command, shared))
     return "\n".join(line.rstrip() for line in "".join(parts).splitlines()) + "\n"
 
 
@@ -72,46 +80,54 @@ def _describe_command(command: Any) -> str:
 
 
 def _usage(name: str, command: Any) -> str:
-    words = []
-    for param in command.params:
-        if param.param_type_name == "argument":
-            shown = param.metavar or param.name.upper()
-            words.append(shown if param.required else f"[{shown}]")
-    options = "[OPTIONS] " if _options(command) else ""
-    return f"\n    {name} {options}{' '.join(words)}\n"
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    words = [_shown(param) if param.required else f"[{_shown(param)}]" for param in arguments]
+    return " ".join([name, *words])
 
 
-def _options(command: Any) -> list[Any]:
-    return [
-        param for param in command.params if param.param_type_name == "option" and not param.hidden
+def _shown(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper())
+
+
+def _params(command: Any) -> list[Any]:
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    options = [param for param in command.params if param.param_type_name == "option"]
+    return arguments + [option for option in options if not option.hidden]
+
+
+def _list(command: Any, shared: dict[str, Any]) -> str:
+    """Describe a command's own parameters; name the options that it shares."""
+    lines = [_line(param) for param in _params(command)]
+    own = "".join(line for line in lines if line not in shared)
+    common = [
+        f"`{min(param.opts, key=len)}`"
+        for param in map(shared.get, lines)
+        if param is not None and param.param_type_name == "option"
     ]
+    if common:
+        own += f"- Common: {', '.join(sorted(common))}\n"
+    return f"\n{own}" if own else ""
 
 
-def _table(command: Any) -> str:
-    rows = [
-        (f"`{param.metavar or param.name.upper()}`", param.help or "", "")
-        for param in command.params
-        if param.param_type_name == "argument"
-    ]
-    for param in _options(command):
-        value = f" {param.metavar}" if param.metavar else ""
-        names = ", ".join(f"`{name}{value}`" for name in param.opts)
-        variable = f" (`{param.envvar}`)" if param.envvar else ""
-        rows.append((names, (param.help or "") + variable, _default(param)))
-    if not rows:
-        return ""
-    head = "\n| | meaning | default |\n|---|---|---|\n"
-    cells = (tuple(cell.replace("|", "\\|") for cell in row) for row in rows)
-    return head + "".join(
-        f"| {name} | {help_text} | {default} |\n" for name, help_text, default in cells
-    )
+def _line(param: Any) -> str:
+    """Return the list item about an argument or option."""
+    if param.param_type_name == "argument":
+        return f"- `{_shown(param)}`: {param.help}\n"
+    value = f" {param.metavar}" if param.metavar else ""
+    if isinstance(param.default, Enum):
+        value = " " + "|".join(choice.value for choice in type(param.default))
+    names = ", ".join(f"`{name}{value}`" for name in param.opts[:1])
+    names += "".join(f", `{name}`" for name in param.opts[1:])
+    facts = [fact for fact in (_default(param), param.envvar and f"`{param.envvar}`") if fact]
+    return f"- {names}: {param.help or ''}" + (f" ({'; '.join(facts)})" if facts else "") + "\n"
 
 
 def _default(param: Any) -> str:
     if param.required:
         return "required"
     if isinstance(param.show_default, str):
-        return param.show_default
+        return f"default: {param.show_default}"
     if param.default is None or param.default is False or param.default in ("", [], ()):
         return ""
-    return f"`{getattr(param.default, 'value', param.default)}`"
+    default = getattr(param.default, "value", param.default)
+    return f"default `{default:g}s`" if param.metavar == "DURATION" else f"default `{default}`"

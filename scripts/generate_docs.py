@@ -39,7 +39,7 @@ SPEC_HEAD = """\
 <!-- Written by scripts/generate_docs.py from the schema; change the code, then `make generate`. -->
 # Job spec
 
-A job spec is YAML or JSON. This one trains the built-in task `digits` on two workers:
+A job spec is YAML or JSON. This one trains a [built-in task](#built-in-tasks) on two workers:
 
 ```yaml
 name: digits
@@ -51,12 +51,8 @@ training:
   steps: 500
 ```
 
-Override values on the command line with `--set training.steps=20`. Unknown keys are errors. A spec
-has at most 1 MiB and 32 levels of nesting; YAML aliases and duplicate keys are refused.
-
-Give exactly one of `task` and `script`, and at most one of `training.steps` and `training.epochs`
-(default: one epoch). `training.global_batch_size` must be divisible by the number of workers times
-`training.gradient_accumulation`.
+Override values with `--set training.steps=20`. Unknown keys, duplicate keys and YAML aliases are
+errors. A spec has at most 1 MiB and 32 levels of nesting.
 """
 
 
@@ -101,12 +97,12 @@ def spec_page() -> str:
         parts.append(f"\n## {path}\n" if path else "\n## The top level\n")
         if path and (description := model.get("description")):
             parts.append(f"\n{linked(description)}\n")
-        parts.append("\n" + fields_table(model, schema, path))
+        parts.append("\n" + fields_list(model, schema, path))
     parts.append("\n# Built-in tasks\n\nParameters go under `task.params`.\n")
     for name, params in sorted(TASK_PARAMS.items()):
         task = params.model_json_schema()
         parts.append(f"\n## {name}\n\n{inspect.getdoc(params)}\n")
-        parts.append("\n" + fields_table(task, task))
+        parts.append("\n" + fields_list(task, task))
     lines = "".join(parts).splitlines()
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -132,22 +128,23 @@ def anchor(path: str, name: str) -> str:
     return f"{path}{name}".replace(".", "")
 
 
-def fields_table(model: dict[str, Any], schema: dict[str, Any], path: str = "") -> str:
-    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+def fields_list(model: dict[str, Any], schema: dict[str, Any], path: str = "") -> str:
+    items = []
     required = model.get("required", [])
     for name, field in model["properties"].items():
         outer, inner = resolved(field, schema)
         if "properties" in inner:
-            kind, default = f"[object](#{anchor(path, name)})", ""
+            kind = f"[object](#{anchor(path, name)})"
         else:
             kind = kind_of(inner, schema)
             default = "required" if name in required else default_of(outer)
+            kind += f"; {default}" if default else ""
         meaning = outer.get("description", "")
         if "properties" not in inner:  # which says it in a section of its own
             meaning = meaning or inner.get("description", "")
-        meaning = linked(" ".join(meaning.split()).replace("|", "\\|"))
-        rows.append(f"| `{name}` | {kind} | {default} | {meaning} |")
-    return "\n".join(rows) + "\n"
+        meaning = linked(" ".join(meaning.split()))
+        items.append(f"- `{name}` ({kind})" + (f": {meaning}" if meaning else ""))
+    return "\n".join(items) + "\n"
 
 
 def resolved(
@@ -193,7 +190,7 @@ def default_of(field: dict[str, Any]) -> str:
     default = field.get("default")
     if default is None or default in ({}, []):
         return ""
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    return f"default `{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def with_states(text: str) -> str:

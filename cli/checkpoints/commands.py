@@ -38,7 +38,7 @@ CheckpointId = Annotated[
     str,
     typer.Argument(
         metavar="CHECKPOINT",
-        help="The checkpoint's id, or the first characters of it.",
+        help="The checkpoint's id, or a unique prefix of it.",
         autocompletion=complete.checkpoints,
     ),
 ]

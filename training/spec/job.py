@@ -46,32 +46,31 @@ class JobSpec(SpecModel):
     """The document that a user submits."""
 
     name: Name
-    """Display name; need not be unique."""
+    """Need not be unique."""
     task: TaskSpec | None = None
-    """A built-in task or your own. Give exactly one of `task` and `script`."""
+    """Give this or `script`."""
     script: ScriptSpec | None = None
-    """A script written for `torchrun`. Give exactly one of `task` and `script`."""
+    """Give this or `task`."""
     code: Annotated[Text, Field(min_length=1)] | None = None
-    """Folder with the job's code, at most 64 MiB (docs/scripts.md), relative to the spec.
-    `trainhall submit` uploads it and replaces it with the SHA-256 of the upload, which is what the
-    coordinator accepts."""
+    """Folder of the job's code (docs/scripts.md), relative to the spec, at most 64 MiB. `trainhall
+    submit` uploads it and puts the upload's SHA-256 here."""
     resources: ResourcesSpec = ResourcesSpec()
     parallelism: ParallelismSpec = ParallelismSpec()
     training: TrainingSpec = TrainingSpec()
     checkpoint: CheckpointSpec = CheckpointSpec()
     recovery: RecoverySpec = RecoverySpec()
     metric: MetricSpec | None = None
-    """Main metric, shown first and in lists. Default: a validation metric (`eval_…`, `val…`) that
-    the job reports, else a loss."""
+    """Main metric, shown first and in lists. Default: a reported validation metric (`eval_…`,
+    `val…`), else a loss."""
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] = 0
-    """Higher runs first, equal ones in order of submission. Priority rises with waiting time, and
-    jobs of lower priority may be preempted (docs/scheduling.md)."""
+    """Higher runs first, then the earlier submission; higher may preempt lower, and waiting raises
+    it (docs/scheduling.md)."""
     preemption: bool = True
-    """Let a job of higher priority preempt this one: pause it or take some of its workers."""
+    """Let jobs of higher priority pause this one or take some of its workers."""
     project: Name | None = None
-    """Project, for quotas."""
+    """For quotas."""
     user: Name | None = None
-    """Owner, for quotas. `trainhall submit` fills in the login name."""
+    """Owner, for quotas. `trainhall submit` sets the login name."""
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

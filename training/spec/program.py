@@ -36,13 +36,12 @@ def _program(value: str) -> str:
 
 
 class TaskSpec(SpecModel):
-    """A built-in task or your own: model, data, loss and validation under one name."""
+    """Model, data and loss under one name (docs/tasks.md)."""
 
     name: Name
-    """A built-in task, or your own class as `package.module:Class` (docs/tasks.md)."""
+    """A built-in task, or your own as `package.module:Class`."""
     params: dict[str, Any] = Field(default_factory=dict)
-    """Parameters of the task; see Built-in tasks in docs/job-spec.md. Your own class checks its
-    parameters on the nodes."""
+    """The task's parameters. Those of your own class are checked on the nodes."""
 
     @property
     def is_own(self) -> bool:
@@ -77,26 +76,24 @@ class TaskSpec(SpecModel):
 
 
 class ScriptSpec(SpecModel):
-    """A script started once per rank, with the environment that `torchrun` sets."""
+    """A script started once per rank, with `torchrun`'s environment (docs/scripts.md)."""
 
     path: Annotated[Text, Field(min_length=1)] | None = None
-    """Path of the script: relative to `code`, or without `code` an absolute path on every node
-    (`trainhall submit` and `trainhall up --demo` resolve a relative one against the spec's folder).
-    Give this or `module`."""
+    """Path relative to `code`; without `code`, absolute on every node (`trainhall submit` and `up
+    --demo` resolve it against the spec's folder). Give this or `module`."""
     module: Annotated[Name, AfterValidator(_module_name)] | None = None
-    """Module to run as `python -m MODULE`. Give this or `path`."""
+    """Module to run as `python -m MODULE`."""
     args: list[Text] = Field(default_factory=list, max_length=1024)
-    """Arguments passed to every rank."""
+    """Arguments of every rank."""
     env: dict[Annotated[str, Field(pattern=VARIABLE_NAME)], Text] = Field(
         default_factory=dict, max_length=256
     )
-    """Environment variables added for every rank."""
+    """Additional environment variables."""
     interpreter: Annotated[Text, Field(min_length=1), AfterValidator(_program)] | None = None
-    """Program that runs the script: an absolute path on every node, or a name on its PATH. Default:
-    the agent's Python."""
+    """Program that runs the script: an absolute path, or a name on the node's PATH. Default: the
+    agent's Python."""
     working_dir: Annotated[Text, Field(min_length=1)] | None = None
-    """Working directory of the ranks, resolved like `path`. Default: the root of `code`, or the
-    script's folder."""
+    """Working directory, resolved like `path`. Default: `code`, else the script's folder."""
 
     @model_validator(mode="after")
     def _one_entry(self) -> Self:

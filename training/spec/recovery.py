@@ -29,23 +29,21 @@ def implied_mode(metric: str) -> MetricMode | None:
 
 class CheckpointSpec(SpecModel):
     path: Annotated[Text, Field(min_length=1)] | None = None
-    """Absolute path of a folder that every node sees. Default: checkpoints are uploaded to the
-    coordinator."""
+    """Absolute path of a folder that every node sees. Default: upload to the coordinator."""
     every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """Save every N steps. Give this or `every_seconds`; without either, the job saves when it is
-    paused and at the end."""
+    """Save every N steps. Give this or `every_seconds`. A job also saves when paused and at the
+    end."""
     every_seconds: Annotated[float, Field(gt=0, le=10**9)] | None = None
     """Save every N seconds."""
     keep_latest: Annotated[int, Field(ge=1, le=10**6)] = 3
-    """Number of newest checkpoints to keep; pinned ones are always kept."""
+    """Keep the newest N; pinned ones are always kept."""
     keep_best: Annotated[int, Field(ge=0, le=10**6)] = 0
-    """Number of best checkpoints by `metric` to keep as well."""
+    """Also keep the best N by `metric`."""
     metric: Annotated[Text, Field(min_length=1)] | None = None
-    """Metric for `keep_best`, such as `eval_loss`; its latest value at the time of saving
-    counts."""
+    """Metric for `keep_best`, such as `eval_loss`; its latest value when saving counts."""
     metric_mode: MetricMode | None = None
-    """Direction of improvement: lower (`min`) or higher (`max`). Default: taken from a name that
-    ends in `loss` or `accuracy`; required for other names."""
+    """`min`: lower is better; `max`: higher. Default: `min` for names that end in `loss`, `max` for
+    `accuracy`; required for others."""
 
     @property
     def best_mode(self) -> MetricMode | None:
@@ -91,30 +89,29 @@ def _off_or_a_second(value: float) -> float:
 
 class RecoverySpec(SpecModel):
     max_restarts: Annotated[int, Field(ge=0, le=10**6)] = 3
-    """Consecutive restarts without a new step before the job fails. Two identical errors in a row
-    without a new step fail it at once; losing a node does not count as a restart."""
+    """Consecutive restarts without a new step before the job fails; a lost node does not count. Two
+    identical errors without a new step fail it at once."""
     grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """Script: seconds between SIGTERM and SIGKILL."""
+    """Seconds between SIGTERM and SIGKILL of a script."""
     hang_seconds: (
         Annotated[float, Field(ge=0, le=86400), AfterValidator(_off_or_a_second)] | None
     ) = None
-    """Minimum time without a step before ranks count as hung; jobs with long steps get more. 0:
-    no hang detection. Default: 30 for a task, off for a script. A script must call
-    `trainhall.should_stop()` after every step."""
+    """Ranks without a step for so long count as hung; long steps get more time. 0 is off. Default:
+    30 for a task, off for a script, which must call `trainhall.should_stop()` after every step."""
     regroup_seconds: Annotated[float, Field(ge=0, le=3600)] = 120.0
-    """Task under `ddp`: how long the remaining ranks keep their state in memory after one was lost,
-    waiting to regroup; after that the job resumes from its checkpoint. A node without a heartbeat
-    counts as lost only after the cluster's `lost_after_seconds` (90)."""
+    """Seconds for which the other ranks of a `ddp` task keep their state in memory after one was
+    lost, before the job resumes from its checkpoint. Nodes count as lost after the cluster's
+    `lost_after_seconds` (90)."""
     on_isolation: Literal["keep", "stop"] = "keep"
-    """Behaviour of ranks whose node cannot reach the coordinator. `keep`: they continue, and end
-    if they were replaced. `stop`: they save and end before the job starts elsewhere; use it for
-    scripts with external side effects."""
+    """Ranks whose node cannot reach the coordinator: `keep` lets them continue until they were
+    replaced; `stop` saves and ends them before the job starts elsewhere, for scripts with external
+    side effects."""
 
 
 class MetricSpec(SpecModel):
-    """The metric that the job is judged by."""
+    """The metric by which the job is judged."""
 
     name: Annotated[Text, Field(min_length=1)]
-    """Name of a metric that the job reports, such as `eval_accuracy` or `val/f1`."""
+    """A metric that the job reports, such as `eval_accuracy` or `val/f1`."""
     goal: MetricMode
-    """`min`: lower is better. `max`: higher is better."""
+    """`min`: lower is better; `max`: higher."""

@@ -48,20 +48,19 @@ class Device(StrEnum):
 
 class ResourcesSpec(SpecModel):
     workers: Workers = 1
-    """Number of ranks; each uses one device. Give this or `max_workers`."""
+    """Number of ranks, each on one device. Give this or `max_workers`."""
     min_workers: Workers | None = None
-    """Elastic job: minimum number of ranks. Default: 1."""
+    """Fewest ranks of an elastic job. Default: 1."""
     max_workers: Workers | None = None
-    """Elastic job (docs/elastic.md): maximum number of ranks. The job starts with as many as are
-    free, shrinks when a node is lost and grows when devices become free. Its parallelism and batch
-    size decide which numbers are possible."""
+    """Makes the job elastic (docs/elastic.md): its most ranks. The job starts on free devices,
+    shrinks when a node is lost and grows when devices become free."""
     device: Device = Device.AUTO
-    """`cuda`: GPUs. `cpu`: CPU slots. `auto`: GPUs if the cluster has any, else CPU slots."""
+    """`cuda`: GPUs. `cpu`: CPU slots. `auto`: GPUs if the cluster has any."""
     one_host: bool = False
-    """Place all ranks on one node, for example for tensor parallelism over NVLink. Otherwise a job
-    uses as few free nodes as possible."""
+    """Place all ranks on one node, as for tensor parallelism. Otherwise a job uses as few nodes as
+    possible."""
     selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
-    """Labels (key and value) that a node must have to run the job."""
+    """Labels that a node must have."""
 
     @property
     def is_elastic(self) -> bool:

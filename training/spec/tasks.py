@@ -36,13 +36,11 @@ class DigitsParams(TaskParams):
     dropout: Annotated[float, Field(ge=0, lt=1, description="Dropout after each hidden layer.")] = (
         0.0
     )
-    eval_fraction: Annotated[
-        float, Field(gt=0, lt=1, description="Fraction of the images used for validation.")
-    ] = 0.2
+    eval_fraction: Annotated[float, Field(gt=0, lt=1, description="Fraction for validation.")] = 0.2
 
 
 class SyntheticParams(TaskParams):
-    """An MLP regression on random data, to test a cluster; there is nothing to learn."""
+    """An MLP on random data, to test a cluster."""
 
     samples: Annotated[
         int, Field(ge=1, le=100_000_000, description="Samples of the virtual training set.")
@@ -54,9 +52,7 @@ class SyntheticParams(TaskParams):
     ] = [64]
     step_seconds: Annotated[
         float,
-        Field(
-            ge=0, le=3600, description="Idle seconds added to each step, to imitate a larger model."
-        ),
+        Field(ge=0, le=3600, description="Idle seconds per step, to imitate a larger model."),
     ] = 0.0
 
 
@@ -78,26 +74,21 @@ NodePath = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_
 
 Root = Annotated[
     NodePath,
-    Field(description="Folder of the data on every node, relative to the spec."),
+    Field(description="Data folder on every node, relative to the spec."),
 ]
-Download = Annotated[
-    bool, Field(description="Download missing files into `root` before training, once per node.")
-]
-EvalFraction = Annotated[
-    float, Field(gt=0, lt=1, description="Fraction of the samples used for validation.")
-]
+Download = Annotated[bool, Field(description="Download missing files first, once per node.")]
+EvalFraction = Annotated[float, Field(gt=0, lt=1, description="Fraction for validation.")]
 
 
 class MnistParams(TaskParams):
     """An MLP or a small CNN on MNIST: 70,000 handwritten digits of 28×28 pixels.
 
-    `root` holds `MNIST/raw` with the four IDX files, plain or as `.gz`, or holds the files
-    themselves. Data: Y. LeCun, C. Cortes and C. Burges, "The MNIST Database of Handwritten
-    Digits" (1998).
+    `root`, or `MNIST/raw` below it, holds the four IDX files, plain or `.gz`. Data: Y. LeCun, C.
+    Cortes and C. Burges, "The MNIST Database of Handwritten Digits" (1998).
     """
 
     root: Root
-    model: Annotated[Literal["mlp", "cnn"], Field(description="Model architecture.")] = "cnn"
+    model: Annotated[Literal["mlp", "cnn"], Field(description="Architecture.")] = "cnn"
     download: Download = False
 
 
@@ -109,12 +100,11 @@ class FashionMnistParams(MnistParams):
 
 
 class Cifar10Params(TaskParams):
-    """ResNet-18 for 32×32 pixels on CIFAR-10, with random crops and flips.
+    """ResNet-18 for 32×32 pixels on CIFAR-10.
 
-    `root` holds `cifar-10-batches-py` (torchvision's download) or the binary version
-    `cifar-10-batches-bin`. The first layer is a 3×3 convolution of stride 1 without pooling, as in
-    He et al. for images of this size (arXiv:1512.03385). Data: A. Krizhevsky, "Learning
-    Multiple Layers of Features from Tiny Images" (2009).
+    `root` holds `cifar-10-batches-py` (torchvision's download) or `cifar-10-batches-bin`. The first
+    layer is a 3×3 convolution of stride 1 without pooling (He et al., arXiv:1512.03385). Data: A.
+    Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009).
     """
 
     root: Root
@@ -127,16 +117,13 @@ class Cifar10Params(TaskParams):
 class ImageFolderParams(TaskParams):
     """A classifier for your own images: `root` holds one folder per class.
 
-    `root` may also hold `train` and `val`, each with one folder per class; otherwise a part of the
-    images is used for validation. Training images are cropped and flipped at random.
+    `root` may hold `train` and `val` with such folders; otherwise a part is split off.
     """
 
     root: Root
-    model: Annotated[Literal["resnet18", "cnn"], Field(description="Model architecture.")] = (
-        "resnet18"
-    )
+    model: Annotated[Literal["resnet18", "cnn"], Field(description="Architecture.")] = "resnet18"
     image_size: Annotated[
-        int, Field(ge=8, le=1024, description="Width and height of the model's input, in pixels.")
+        int, Field(ge=8, le=1024, description="Side of the model's input, in pixels.")
     ] = 64
     augment: Annotated[bool, Field(description="Random crops and flips of training images.")] = True
     eval_fraction: EvalFraction = 0.1
@@ -145,10 +132,9 @@ class ImageFolderParams(TaskParams):
 class LanguageModelParams(TaskParams):
     """A GPT decoder that predicts the next byte of a text; losses are in nats per byte.
 
-    The architecture is GPT-2's (Radford et al., 2019): pre-norm blocks, learned positions, tied
+    GPT-2's architecture (Radford et al., 2019): pre-norm blocks, learned positions, tied
     embeddings. Sizes: `tiny` 2 layers of width 64, `mini` 4 of 128, `small` 6 of 384, `medium` 8 of
-    512, and `gpt2` with the 124 million parameters of GPT-2, including its embedding of 50,257
-    rows, of which bytes use 256. `layers`, `width` and `heads` set any other size.
+    512, and `gpt2`, GPT-2 with 124 million parameters.
     """
 
     files: Annotated[
@@ -157,35 +143,33 @@ class LanguageModelParams(TaskParams):
         Field(
             min_length=1,
             max_length=1024,
-            description="Text files, folders of them, or patterns such as `/data/*.txt`. Default: "
-            "the sources of Python's standard library.",
+            description="Text files, folders, or patterns such as `/data/*.txt`. Default: "
+            "Python's standard library.",
         ),
     ] = None
     size: Annotated[
         Literal["tiny", "mini", "small", "medium", "gpt2"],
-        Field(description="Size of the model."),
+        Field(description="See above; `layers`, `width` and `heads` override it."),
     ] = "mini"
-    layers: Annotated[
-        int | None, Field(ge=1, le=1024, description="Number of blocks. Default: from `size`.")
-    ] = None
+    layers: Annotated[int | None, Field(ge=1, le=1024, description="Number of blocks.")] = None
     width: Annotated[
         int | None,
-        Field(ge=8, le=65536, description="Width of the blocks, a multiple of `heads`; give both."),
+        Field(ge=8, le=65536, description="A multiple of `heads`; give both."),
     ] = None
     heads: Annotated[
         int | None,
-        Field(ge=1, le=1024, description="Attention heads per block; give `width` as well."),
+        Field(ge=1, le=1024, description="Attention heads per block."),
     ] = None
     context: Annotated[
         int | None,
-        Field(ge=8, le=8192, description="Context length in bytes. Default: 64, 128, 256, 512 or "
-              "1024, by `size`."),
+        Field(ge=8, le=8192, description="Context in bytes. Default by `size`: 64, 128, 256, 512, "
+              "1024."),
     ] = None  # fmt: skip
     dropout: Annotated[float, Field(ge=0, lt=1, description="Dropout inside the blocks.")] = 0.0
     vocabulary: Annotated[
         int | None,
-        Field(ge=256, le=1_000_000, description="Rows of the embedding. Default: 256; 50,257 "
-              "for `gpt2`."),
+        Field(ge=256, le=1_000_000, description="Rows of the embedding; bytes use 256. "
+              "Default: 256; 50,257 for `gpt2`."),
     ] = None  # fmt: skip
     eval_fraction: EvalFraction = 0.1
 

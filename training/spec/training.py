@@ -31,20 +31,20 @@ class Precision(StrEnum):
 
 
 class GradientSync(SpecModel):
-    """Method by which ranks combine their gradients."""
+    """Method of averaging gradients over ranks."""
 
     algorithm: Algorithm = "native"
-    """`native` is the all-reduce of the backend (NCCL, Gloo). The others are described in
-    docs/collectives.md and need `ddp`."""
+    """`native`: the backend's all-reduce (NCCL, Gloo). The others (docs/collectives.md) need
+    `ddp`."""
     compression: CompressionName = "none"
-    """Compression of the gradients that are sent (docs/compression.md); needs `ddp`."""
+    """Compression of sent gradients (docs/compression.md); needs `ddp`."""
     ratio: Annotated[float, Field(gt=0, le=1)] | None = None
-    """`topk` and `powersgd`: fraction of a gradient's values that is sent. Default: 0.01."""
+    """`topk`, `powersgd`: fraction of a gradient's values that is sent. Default: 0.01."""
     bucket_mb: Annotated[float, Field(gt=0, le=4096)] = 25.0
     """Size of DDP's gradient buckets, in MiB."""
     measure_links: bool = False
-    """Measure the links between ranks after the first step, and report in an event what each
-    compression would save per step (docs/compression.md); needs `ddp`."""
+    """Measure links after the first step, and report in an event what each compression would save;
+    needs `ddp`."""
 
     def options(self, servers: int | None = None) -> SyncOptions:
         """The same without torch's part, and with the `servers` that belong to an algorithm."""
@@ -55,57 +55,54 @@ class GradientSync(SpecModel):
 class ParallelismSpec(SpecModel):
     """Distribution of a task's model over the ranks (docs/strategies.md).
 
-    The degrees of a strategy multiply to the number of workers; you may leave one out.
+    Degrees multiply to the number of workers; you may leave one out.
     """
 
     strategy: AskedStrategy = "ddp"
     """`ddp`: every rank holds the whole model. `fsdp`: ranks shard weights, gradients and optimizer
-    state. `tensor`: ranks compute each layer together. `pipeline`: each rank holds some layers, and
-    micro-batches pass through them. `model`: the same with one batch at a time.
-    `parameter_server`: some ranks hold weights and optimizer, the others compute gradients.
-    `auto`: the planner picks the fastest strategy and degrees that fit the devices
+    state. `tensor`: ranks compute each layer together. `pipeline`: micro-batches pass through ranks
+    that hold some layers each. `model`: the same, one batch at a time. `parameter_server`: some
+    ranks hold weights and optimizer, the others compute gradients. `auto`: the fastest that fits
     (docs/plan.md)."""
     data: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """Copies of the model, each trained on different samples. Default: the number of workers under
-    `ddp`, else 1."""
+    """Copies of the model, each with its own samples. Default: under `ddp` the number of workers,
+    else 1."""
     shard: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """`fsdp`: ranks that shard one copy's weights. Default: all that `data` and `tensor` leave."""
+    """`fsdp`: ranks that shard a copy. Default: all that `data` and `tensor` leave."""
     tensor: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """`tensor`, `fsdp` and `pipeline`: ranks that compute each layer together, on the same samples.
-    Default: all that `data` leaves under `tensor`, else 1."""
+    """`tensor`, `fsdp`, `pipeline`: ranks that compute each layer together. Default: under `tensor`
+    all that `data` leaves, else 1."""
     sequence_parallel: bool = False
-    """With `tensor` above 1: split the activations between a transformer's layers by position."""
+    """With `tensor` above 1: also split activations between a transformer's layers."""
     pipeline: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """`pipeline` and `model`: ranks (stages) that hold consecutive layers of a copy. Default: all
-    that `data` and `tensor` leave."""
+    """`pipeline`, `model`: ranks that share a copy by layers. Default: all that `data` and `tensor`
+    leave."""
     schedule: Schedule = "1f1b"
-    """`pipeline`: order in which ranks process micro-batches. All but `gpipe` and `1f1b` give each
-    rank two stages."""
+    """`pipeline`: order of the micro-batches. All but `gpipe` and `1f1b` give each rank two
+    stages."""
     microbatches: Annotated[int, Field(ge=1, le=65536)] | None = None
-    """`pipeline`: parts into which a rank's batch is split; at least the number of ranks in the
-    pipeline, which is the default."""
+    """`pipeline`: parts of a rank's batch; default and minimum: the ranks of the pipeline."""
     reshard_after_forward: bool = True
-    """`fsdp`: free a layer's gathered weights between its forward and backward pass. `false` keeps
-    them: more memory, a third less communication."""
+    """`fsdp`: free gathered weights between forward and backward pass. `false`: more memory, a
+    third less communication."""
     servers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """`parameter_server`: workers that are servers; the others train. Default: 1. Under `ddp` with
-    the algorithm of that name the servers also train; default: one per host."""
+    """`parameter_server`: workers that are servers and do not train. Default: 1. With the algorithm
+    of that name they also train; default: one per host."""
     gradient_sync: GradientSync = GradientSync()
 
 
 class LearningRateSchedule(SpecModel):
-    """Learning rate over the steps: linear warm-up, then `constant`, `cosine` or `step` decay."""
+    """Linear warm-up, then `constant`, `cosine` or `step` decay."""
 
     kind: Literal["constant", "cosine", "step"] = "constant"
     warmup_steps: Annotated[int, Field(ge=0, le=10**12)] = 0
-    """Steps of linear warm-up from zero to `learning_rate`."""
+    """Steps from zero to `learning_rate`."""
     final_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """`cosine`: final rate as a fraction of `learning_rate` (Loshchilov & Hutter,
-    arXiv:1608.03983)."""
+    """`cosine`: final fraction of `learning_rate` (Loshchilov & Hutter, arXiv:1608.03983)."""
     decay_every: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """`step`: multiply the rate by `decay_factor` every N steps after the warm-up."""
+    """`step`: multiply the rate every N steps after the warm-up."""
     decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """`step`: factor for the rate."""
+    """`step`: factor of each decay."""
 
     @model_validator(mode="after")
     def _step_needs_interval(self) -> Self:
@@ -118,47 +115,45 @@ class LearningRateSchedule(SpecModel):
 
 class TrainingSpec(SpecModel):
     steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """Optimizer steps to train for. Give this or `epochs`."""
+    """Optimizer steps. Give this or `epochs`."""
     epochs: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    """Passes over the training set; each drops its last partial batch. Give this or `steps`."""
+    """Passes over the training set, each without its last partial batch. Default: 1 without
+    `steps`."""
     global_batch_size: Annotated[int, Field(ge=1, le=2**31)] = 64
-    """Samples per optimizer step, over all ranks and accumulation steps."""
+    """Samples per optimizer step over all ranks; divisible by workers × `gradient_accumulation`."""
     optimizer: Literal["sgd", "adamw"] = "adamw"
     learning_rate: Annotated[float, Field(gt=0, le=1e6)] = 1e-3
-    """Learning rate after the warm-up."""
+    """Rate after the warm-up."""
     learning_rate_schedule: LearningRateSchedule = LearningRateSchedule()
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Momentum of `sgd`."""
     weight_decay: Annotated[float, Field(ge=0, le=1e3)] = 0.0
     precision: Precision = Precision.FP32
-    """`bf16` and `fp16`: mixed precision; weights stay in float32."""
+    """`bf16`, `fp16`: mixed precision; weights stay in float32."""
     gradient_accumulation: Annotated[int, Field(ge=1, le=65536)] = 1
-    """Accumulation steps per optimizer step: micro-batches per rank, or per logical shard with
-    `reproducible`."""
+    """Micro-batches per rank (per logical shard with `reproducible`) and optimizer step."""
     activation_checkpointing: Literal["none", "full"] = "none"
-    """`full`: keep only each layer's input and recompute the layer in the backward pass: less
-    memory, about a third more time. Applies to layers made of several modules, such as those of a
-    GPT or ResNet."""
+    """`full`: recompute layers in the backward pass: less memory, a third more time. For layers of
+    several modules, as in a GPT or ResNet."""
     compile: bool = False
-    """Compile these layers with `torch.compile`; nodes need a C++ compiler."""
+    """Compile such layers with `torch.compile`; nodes need a C++ compiler."""
     gradient_clip: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    """Maximum global L2 norm of the gradient; larger gradients are scaled down."""
+    """Maximum global L2 norm of the gradient."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Seed of initial weights, sample order, augmentation and dropout."""
+    """Seeds initial weights, sample order, augmentation and dropout."""
     reproducible: bool = False
-    """Bit-identical results on any number of workers and across pauses, crashes and resizes
-    (docs/reproducible.md). For tasks under `ddp`."""
+    """Bit-identical results on any number of workers, also after pauses, crashes and resizes
+    (docs/reproducible.md); for tasks under `ddp`."""
     logical_shards: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 4
-    """`reproducible`: equal parts of the global batch, distributed over the workers; at least the
-    number of workers. The results depend on it."""
+    """`reproducible`: parts of the global batch, at least one per worker. Results depend on it."""
     evaluate_every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """Run validation every N steps; it always runs at the end."""
+    """Validate every N steps, and always at the end."""
     capture_gradients_every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """Record the gradient norm of each parameter every N steps (docs/gradients.md). Default: only
-    on request."""
+    """Record each parameter's gradient norm every N steps (docs/gradients.md). Default: on
+    request."""
     data_workers: Annotated[int, Field(ge=0, le=256)] | None = None
-    """Processes per rank that load batches; 0 loads them in the rank itself. Default: 0 for data in
-    memory, else the rank's share of the cores minus one, between 1 and 8."""
+    """Processes per rank that load batches; 0: the rank itself. Default: 0 for data in memory, else
+    the rank's share of the cores minus one, from 1 to 8."""
     data_prefetch: Annotated[int, Field(ge=1, le=1024)] = 2
     """Batches that each data worker prefetches."""
 

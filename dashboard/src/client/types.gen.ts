@@ -297,15 +297,14 @@ export type CheckpointSpec = {
     /**
      * Path
      *
-     * Absolute path of a folder that every node sees. Default: checkpoints are uploaded to the
-     * coordinator.
+     * Absolute path of a folder that every node sees. Default: upload to the coordinator.
      */
     path?: string | null;
     /**
      * Every Steps
      *
-     * Save every N steps. Give this or `every_seconds`; without either, the job saves when it is
-     * paused and at the end.
+     * Save every N steps. Give this or `every_seconds`. A job also saves when paused and at the
+     * end.
      */
     every_steps?: number | null;
     /**
@@ -317,25 +316,24 @@ export type CheckpointSpec = {
     /**
      * Keep Latest
      *
-     * Number of newest checkpoints to keep; pinned ones are always kept.
+     * Keep the newest N; pinned ones are always kept.
      */
     keep_latest?: number;
     /**
      * Keep Best
      *
-     * Number of best checkpoints by `metric` to keep as well.
+     * Also keep the best N by `metric`.
      */
     keep_best?: number;
     /**
      * Metric
      *
-     * Metric for `keep_best`, such as `eval_loss`; its latest value at the time of saving
-     * counts.
+     * Metric for `keep_best`, such as `eval_loss`; its latest value when saving counts.
      */
     metric?: string | null;
     /**
-     * Direction of improvement: lower (`min`) or higher (`max`). Default: taken from a name that
-     * ends in `loss` or `accuracy`; required for other names.
+     * `min`: lower is better; `max`: higher. Default: `min` for names that end in `loss`, `max` for
+     * `accuracy`; required for others.
      */
     metric_mode?: SpecMetricMode | null;
 };
@@ -899,26 +897,26 @@ export type GradientStep = {
 /**
  * GradientSync
  *
- * Method by which ranks combine their gradients.
+ * Method of averaging gradients over ranks.
  */
 export type GradientSync = {
     /**
      * Algorithm
      *
-     * `native` is the all-reduce of the backend (NCCL, Gloo). The others are described in
-     * docs/collectives.md and need `ddp`.
+     * `native`: the backend's all-reduce (NCCL, Gloo). The others (docs/collectives.md) need
+     * `ddp`.
      */
     algorithm?: 'native' | 'ring' | 'tree' | 'halving_doubling' | 'hierarchical' | 'parameter_server' | 'naive';
     /**
      * Compression
      *
-     * Compression of the gradients that are sent (docs/compression.md); needs `ddp`.
+     * Compression of sent gradients (docs/compression.md); needs `ddp`.
      */
     compression?: 'none' | 'fp16' | 'bf16' | 'topk' | 'powersgd';
     /**
      * Ratio
      *
-     * `topk` and `powersgd`: fraction of a gradient's values that is sent. Default: 0.01.
+     * `topk`, `powersgd`: fraction of a gradient's values that is sent. Default: 0.01.
      */
     ratio?: number | null;
     /**
@@ -930,8 +928,8 @@ export type GradientSync = {
     /**
      * Measure Links
      *
-     * Measure the links between ranks after the first step, and report in an event what each
-     * compression would save per step (docs/compression.md); needs `ddp`.
+     * Measure links after the first step, and report in an event what each compression would save;
+     * needs `ddp`.
      */
     measure_links?: boolean;
 };
@@ -1267,23 +1265,22 @@ export type JobSpec = {
     /**
      * Name
      *
-     * Display name; need not be unique.
+     * Need not be unique.
      */
     name: string;
     /**
-     * A built-in task or your own. Give exactly one of `task` and `script`.
+     * Give this or `script`.
      */
     task?: TaskSpec | null;
     /**
-     * A script written for `torchrun`. Give exactly one of `task` and `script`.
+     * Give this or `task`.
      */
     script?: ScriptSpec | null;
     /**
      * Code
      *
-     * Folder with the job's code, at most 64 MiB (docs/scripts.md), relative to the spec.
-     * `trainhall submit` uploads it and replaces it with the SHA-256 of the upload, which is what the
-     * coordinator accepts.
+     * Folder of the job's code (docs/scripts.md), relative to the spec, at most 64 MiB. `trainhall
+     * submit` uploads it and puts the upload's SHA-256 here.
      */
     code?: string | null;
     resources?: ResourcesSpec;
@@ -1292,33 +1289,33 @@ export type JobSpec = {
     checkpoint?: CheckpointSpec;
     recovery?: RecoverySpec;
     /**
-     * Main metric, shown first and in lists. Default: a validation metric (`eval_…`, `val…`) that
-     * the job reports, else a loss.
+     * Main metric, shown first and in lists. Default: a reported validation metric (`eval_…`,
+     * `val…`), else a loss.
      */
     metric?: MetricSpec | null;
     /**
      * Priority
      *
-     * Higher runs first, equal ones in order of submission. Priority rises with waiting time, and
-     * jobs of lower priority may be preempted (docs/scheduling.md).
+     * Higher runs first, then the earlier submission; higher may preempt lower, and waiting raises
+     * it (docs/scheduling.md).
      */
     priority?: number;
     /**
      * Preemption
      *
-     * Let a job of higher priority preempt this one: pause it or take some of its workers.
+     * Let jobs of higher priority pause this one or take some of its workers.
      */
     preemption?: boolean;
     /**
      * Project
      *
-     * Project, for quotas.
+     * For quotas.
      */
     project?: string | null;
     /**
      * User
      *
-     * Owner, for quotas. `trainhall submit` fills in the login name.
+     * Owner, for quotas. `trainhall submit` sets the login name.
      */
     user?: string | null;
 };
@@ -1331,7 +1328,7 @@ export type JobState = 'queued' | 'starting' | 'running' | 'pausing' | 'paused' 
 /**
  * LearningRateSchedule
  *
- * Learning rate over the steps: linear warm-up, then `constant`, `cosine` or `step` decay.
+ * Linear warm-up, then `constant`, `cosine` or `step` decay.
  */
 export type LearningRateSchedule = {
     /**
@@ -1341,26 +1338,25 @@ export type LearningRateSchedule = {
     /**
      * Warmup Steps
      *
-     * Steps of linear warm-up from zero to `learning_rate`.
+     * Steps from zero to `learning_rate`.
      */
     warmup_steps?: number;
     /**
      * Final Ratio
      *
-     * `cosine`: final rate as a fraction of `learning_rate` (Loshchilov & Hutter,
-     * arXiv:1608.03983).
+     * `cosine`: final fraction of `learning_rate` (Loshchilov & Hutter, arXiv:1608.03983).
      */
     final_ratio?: number;
     /**
      * Decay Every
      *
-     * `step`: multiply the rate by `decay_factor` every N steps after the warm-up.
+     * `step`: multiply the rate every N steps after the warm-up.
      */
     decay_every?: number | null;
     /**
      * Decay Factor
      *
-     * `step`: factor for the rate.
+     * `step`: factor of each decay.
      */
     decay_factor?: number;
 };
@@ -1469,17 +1465,17 @@ export type MetricMode = 'min' | 'max';
 /**
  * MetricSpec
  *
- * The metric that the job is judged by.
+ * The metric by which the job is judged.
  */
 export type MetricSpec = {
     /**
      * Name
      *
-     * Name of a metric that the job reports, such as `eval_accuracy` or `val/f1`.
+     * A metric that the job reports, such as `eval_accuracy` or `val/f1`.
      */
     name: string;
     /**
-     * `min`: lower is better. `max`: higher is better.
+     * `min`: lower is better; `max`: higher.
      */
     goal: SpecMetricMode;
 };
@@ -1746,79 +1742,77 @@ export type Outlook = {
  *
  * Distribution of a task's model over the ranks (docs/strategies.md).
  *
- * The degrees of a strategy multiply to the number of workers; you may leave one out.
+ * Degrees multiply to the number of workers; you may leave one out.
  */
 export type ParallelismSpec = {
     /**
      * Strategy
      *
      * `ddp`: every rank holds the whole model. `fsdp`: ranks shard weights, gradients and optimizer
-     * state. `tensor`: ranks compute each layer together. `pipeline`: each rank holds some layers, and
-     * micro-batches pass through them. `model`: the same with one batch at a time.
-     * `parameter_server`: some ranks hold weights and optimizer, the others compute gradients.
-     * `auto`: the planner picks the fastest strategy and degrees that fit the devices
+     * state. `tensor`: ranks compute each layer together. `pipeline`: micro-batches pass through ranks
+     * that hold some layers each. `model`: the same, one batch at a time. `parameter_server`: some
+     * ranks hold weights and optimizer, the others compute gradients. `auto`: the fastest that fits
      * (docs/plan.md).
      */
     strategy?: 'ddp' | 'fsdp' | 'tensor' | 'pipeline' | 'model' | 'parameter_server' | 'auto';
     /**
      * Data
      *
-     * Copies of the model, each trained on different samples. Default: the number of workers under
-     * `ddp`, else 1.
+     * Copies of the model, each with its own samples. Default: under `ddp` the number of workers,
+     * else 1.
      */
     data?: number | null;
     /**
      * Shard
      *
-     * `fsdp`: ranks that shard one copy's weights. Default: all that `data` and `tensor` leave.
+     * `fsdp`: ranks that shard a copy. Default: all that `data` and `tensor` leave.
      */
     shard?: number | null;
     /**
      * Tensor
      *
-     * `tensor`, `fsdp` and `pipeline`: ranks that compute each layer together, on the same samples.
-     * Default: all that `data` leaves under `tensor`, else 1.
+     * `tensor`, `fsdp`, `pipeline`: ranks that compute each layer together. Default: under `tensor`
+     * all that `data` leaves, else 1.
      */
     tensor?: number | null;
     /**
      * Sequence Parallel
      *
-     * With `tensor` above 1: split the activations between a transformer's layers by position.
+     * With `tensor` above 1: also split activations between a transformer's layers.
      */
     sequence_parallel?: boolean;
     /**
      * Pipeline
      *
-     * `pipeline` and `model`: ranks (stages) that hold consecutive layers of a copy. Default: all
-     * that `data` and `tensor` leave.
+     * `pipeline`, `model`: ranks that share a copy by layers. Default: all that `data` and `tensor`
+     * leave.
      */
     pipeline?: number | null;
     /**
      * Schedule
      *
-     * `pipeline`: order in which ranks process micro-batches. All but `gpipe` and `1f1b` give each
-     * rank two stages.
+     * `pipeline`: order of the micro-batches. All but `gpipe` and `1f1b` give each rank two
+     * stages.
      */
     schedule?: 'gpipe' | '1f1b' | 'interleaved_1f1b' | 'interleaved_zero_bubble' | 'zbv';
     /**
      * Microbatches
      *
-     * `pipeline`: parts into which a rank's batch is split; at least the number of ranks in the
-     * pipeline, which is the default.
+     * `pipeline`: parts of a rank's batch; default and minimum: the ranks of the pipeline.
      */
     microbatches?: number | null;
     /**
      * Reshard After Forward
      *
-     * `fsdp`: free a layer's gathered weights between its forward and backward pass. `false` keeps
-     * them: more memory, a third less communication.
+     * `fsdp`: free gathered weights between forward and backward pass. `false`: more memory, a
+     * third less communication.
      */
     reshard_after_forward?: boolean;
     /**
      * Servers
      *
-     * `parameter_server`: workers that are servers; the others train. Default: 1. Under `ddp` with
-     * the algorithm of that name the servers also train; default: one per host.
+     * `parameter_server`: workers that are servers and do not train. Default: 1. With the algorithm
+     * of that name they also train; default: one per host.
      */
     servers?: number | null;
     gradient_sync?: GradientSync;
@@ -2291,38 +2285,37 @@ export type RecoverySpec = {
     /**
      * Max Restarts
      *
-     * Consecutive restarts without a new step before the job fails. Two identical errors in a row
-     * without a new step fail it at once; losing a node does not count as a restart.
+     * Consecutive restarts without a new step before the job fails; a lost node does not count. Two
+     * identical errors without a new step fail it at once.
      */
     max_restarts?: number;
     /**
      * Grace Seconds
      *
-     * Script: seconds between SIGTERM and SIGKILL.
+     * Seconds between SIGTERM and SIGKILL of a script.
      */
     grace_seconds?: number;
     /**
      * Hang Seconds
      *
-     * Minimum time without a step before ranks count as hung; jobs with long steps get more. 0:
-     * no hang detection. Default: 30 for a task, off for a script. A script must call
-     * `trainhall.should_stop()` after every step.
+     * Ranks without a step for so long count as hung; long steps get more time. 0 is off. Default:
+     * 30 for a task, off for a script, which must call `trainhall.should_stop()` after every step.
      */
     hang_seconds?: number | null;
     /**
      * Regroup Seconds
      *
-     * Task under `ddp`: how long the remaining ranks keep their state in memory after one was lost,
-     * waiting to regroup; after that the job resumes from its checkpoint. A node without a heartbeat
-     * counts as lost only after the cluster's `lost_after_seconds` (90).
+     * Seconds for which the other ranks of a `ddp` task keep their state in memory after one was
+     * lost, before the job resumes from its checkpoint. Nodes count as lost after the cluster's
+     * `lost_after_seconds` (90).
      */
     regroup_seconds?: number;
     /**
      * On Isolation
      *
-     * Behaviour of ranks whose node cannot reach the coordinator. `keep`: they continue, and end
-     * if they were replaced. `stop`: they save and end before the job starts elsewhere; use it for
-     * scripts with external side effects.
+     * Ranks whose node cannot reach the coordinator: `keep` lets them continue until they were
+     * replaced; `stop` saves and ends them before the job starts elsewhere, for scripts with external
+     * side effects.
      */
     on_isolation?: 'keep' | 'stop';
 };
@@ -2367,38 +2360,37 @@ export type ResourcesSpec = {
     /**
      * Workers
      *
-     * Number of ranks; each uses one device. Give this or `max_workers`.
+     * Number of ranks, each on one device. Give this or `max_workers`.
      */
     workers?: number;
     /**
      * Min Workers
      *
-     * Elastic job: minimum number of ranks. Default: 1.
+     * Fewest ranks of an elastic job. Default: 1.
      */
     min_workers?: number | null;
     /**
      * Max Workers
      *
-     * Elastic job (docs/elastic.md): maximum number of ranks. The job starts with as many as are
-     * free, shrinks when a node is lost and grows when devices become free. Its parallelism and batch
-     * size decide which numbers are possible.
+     * Makes the job elastic (docs/elastic.md): its most ranks. The job starts on free devices,
+     * shrinks when a node is lost and grows when devices become free.
      */
     max_workers?: number | null;
     /**
-     * `cuda`: GPUs. `cpu`: CPU slots. `auto`: GPUs if the cluster has any, else CPU slots.
+     * `cuda`: GPUs. `cpu`: CPU slots. `auto`: GPUs if the cluster has any.
      */
     device?: SpecDevice;
     /**
      * One Host
      *
-     * Place all ranks on one node, for example for tensor parallelism over NVLink. Otherwise a job
-     * uses as few free nodes as possible.
+     * Place all ranks on one node, as for tensor parallelism. Otherwise a job uses as few nodes as
+     * possible.
      */
     one_host?: boolean;
     /**
      * Selector
      *
-     * Labels (key and value) that a node must have to run the job.
+     * Labels that a node must have.
      */
     selector?: {
         [key: string]: string;
@@ -2439,33 +2431,32 @@ export type RetentionList = {
 /**
  * ScriptSpec
  *
- * A script started once per rank, with the environment that `torchrun` sets.
+ * A script started once per rank, with `torchrun`'s environment (docs/scripts.md).
  */
 export type ScriptSpec = {
     /**
      * Path
      *
-     * Path of the script: relative to `code`, or without `code` an absolute path on every node
-     * (`trainhall submit` and `trainhall up --demo` resolve a relative one against the spec's folder).
-     * Give this or `module`.
+     * Path relative to `code`; without `code`, absolute on every node (`trainhall submit` and `up
+     * --demo` resolve it against the spec's folder). Give this or `module`.
      */
     path?: string | null;
     /**
      * Module
      *
-     * Module to run as `python -m MODULE`. Give this or `path`.
+     * Module to run as `python -m MODULE`.
      */
     module?: string | null;
     /**
      * Args
      *
-     * Arguments passed to every rank.
+     * Arguments of every rank.
      */
     args?: Array<string>;
     /**
      * Env
      *
-     * Environment variables added for every rank.
+     * Additional environment variables.
      */
     env?: {
         [key: string]: unknown | string;
@@ -2473,15 +2464,14 @@ export type ScriptSpec = {
     /**
      * Interpreter
      *
-     * Program that runs the script: an absolute path on every node, or a name on its PATH. Default:
-     * the agent's Python.
+     * Program that runs the script: an absolute path, or a name on the node's PATH. Default: the
+     * agent's Python.
      */
     interpreter?: string | null;
     /**
      * Working Dir
      *
-     * Working directory of the ranks, resolved like `path`. Default: the root of `code`, or the
-     * script's folder.
+     * Working directory, resolved like `path`. Default: `code`, else the script's folder.
      */
     working_dir?: string | null;
 };
@@ -2597,20 +2587,19 @@ export type Summary = {
 /**
  * TaskSpec
  *
- * A built-in task or your own: model, data, loss and validation under one name.
+ * Model, data and loss under one name (docs/tasks.md).
  */
 export type TaskSpec = {
     /**
      * Name
      *
-     * A built-in task, or your own class as `package.module:Class` (docs/tasks.md).
+     * A built-in task, or your own as `package.module:Class`.
      */
     name: string;
     /**
      * Params
      *
-     * Parameters of the task; see Built-in tasks in docs/job-spec.md. Your own class checks its
-     * parameters on the nodes.
+     * The task's parameters. Those of your own class are checked on the nodes.
      */
     params?: {
         [key: string]: unknown;
@@ -2624,19 +2613,20 @@ export type TrainingSpec = {
     /**
      * Steps
      *
-     * Optimizer steps to train for. Give this or `epochs`.
+     * Optimizer steps. Give this or `epochs`.
      */
     steps?: number | null;
     /**
      * Epochs
      *
-     * Passes over the training set; each drops its last partial batch. Give this or `steps`.
+     * Passes over the training set, each without its last partial batch. Default: 1 without
+     * `steps`.
      */
     epochs?: number | null;
     /**
      * Global Batch Size
      *
-     * Samples per optimizer step, over all ranks and accumulation steps.
+     * Samples per optimizer step over all ranks; divisible by workers × `gradient_accumulation`.
      */
     global_batch_size?: number;
     /**
@@ -2646,7 +2636,7 @@ export type TrainingSpec = {
     /**
      * Learning Rate
      *
-     * Learning rate after the warm-up.
+     * Rate after the warm-up.
      */
     learning_rate?: number;
     learning_rate_schedule?: LearningRateSchedule;
@@ -2661,74 +2651,71 @@ export type TrainingSpec = {
      */
     weight_decay?: number;
     /**
-     * `bf16` and `fp16`: mixed precision; weights stay in float32.
+     * `bf16`, `fp16`: mixed precision; weights stay in float32.
      */
     precision?: Precision;
     /**
      * Gradient Accumulation
      *
-     * Accumulation steps per optimizer step: micro-batches per rank, or per logical shard with
-     * `reproducible`.
+     * Micro-batches per rank (per logical shard with `reproducible`) and optimizer step.
      */
     gradient_accumulation?: number;
     /**
      * Activation Checkpointing
      *
-     * `full`: keep only each layer's input and recompute the layer in the backward pass: less
-     * memory, about a third more time. Applies to layers made of several modules, such as those of a
-     * GPT or ResNet.
+     * `full`: recompute layers in the backward pass: less memory, a third more time. For layers of
+     * several modules, as in a GPT or ResNet.
      */
     activation_checkpointing?: 'none' | 'full';
     /**
      * Compile
      *
-     * Compile these layers with `torch.compile`; nodes need a C++ compiler.
+     * Compile such layers with `torch.compile`; nodes need a C++ compiler.
      */
     compile?: boolean;
     /**
      * Gradient Clip
      *
-     * Maximum global L2 norm of the gradient; larger gradients are scaled down.
+     * Maximum global L2 norm of the gradient.
      */
     gradient_clip?: number | null;
     /**
      * Seed
      *
-     * Seed of initial weights, sample order, augmentation and dropout.
+     * Seeds initial weights, sample order, augmentation and dropout.
      */
     seed?: number;
     /**
      * Reproducible
      *
-     * Bit-identical results on any number of workers and across pauses, crashes and resizes
-     * (docs/reproducible.md). For tasks under `ddp`.
+     * Bit-identical results on any number of workers, also after pauses, crashes and resizes
+     * (docs/reproducible.md); for tasks under `ddp`.
      */
     reproducible?: boolean;
     /**
      * Logical Shards
      *
-     * `reproducible`: equal parts of the global batch, distributed over the workers; at least the
-     * number of workers. The results depend on it.
+     * `reproducible`: parts of the global batch, at least one per worker. Results depend on it.
      */
     logical_shards?: number;
     /**
      * Evaluate Every Steps
      *
-     * Run validation every N steps; it always runs at the end.
+     * Validate every N steps, and always at the end.
      */
     evaluate_every_steps?: number | null;
     /**
      * Capture Gradients Every Steps
      *
-     * Record the gradient norm of each parameter every N steps (docs/gradients.md). Default: only
-     * on request.
+     * Record each parameter's gradient norm every N steps (docs/gradients.md). Default: on
+     * request.
      */
     capture_gradients_every_steps?: number | null;
     /**
      * Data Workers
      *
-     * Processes per rank that load batches; 0 loads them in the rank itself. Default: 0 for data in
-     * memory, else the rank's share of the cores minus one, between 1 and 8.
+     * Processes per rank that load batches; 0: the rank itself. Default: 0 for data in memory, else
+     * the rank's share of the cores minus one, from 1 to 8.
      */
     data_workers?: number | null;
     /**
