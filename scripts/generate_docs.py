@@ -8,7 +8,6 @@ docs/failures.md, from cluster/reconcile/rules.py.
 
 import argparse
 import inspect
-import itertools
 import re
 import sys
 from collections.abc import Iterator
@@ -214,18 +213,14 @@ def diagram(edges: dict[Any, str], first: str, start: str) -> str:
 
 def rules_table() -> str:
     """Return the rules about attempts, in their order."""
-    rows = ["| | rule | if | then |", "|---|---|---|---|"]
-    numbers = itertools.count(1)
+    rows = ["| rule | if | then |", "|---|---|---|"]
     for when, rules in (
         ("at any time", AT_ANY_TIME),
         ("while ranks run", WHILE_RANKS_RUN),
         ("once all ranks ended", ONCE_ALL_ENDED),
     ):
-        rows.append(f"| | **{when}** | | |")
-        rows += [
-            f"| {number} | {rule.name} | {rule.condition} | {rule.decision} |"
-            for rule, number in zip(rules, numbers, strict=False)
-        ]
+        rows.append(f"| **{when}** | | |")
+        rows += [f"| {rule.name} | {rule.condition} | {rule.decision} |" for rule in rules]
     return "\n".join(rows)
 
 
