@@ -172,7 +172,7 @@ def test_command_takes_a_folder_with_checkpoints(tmp_path: Path) -> None:
     assert (exported["path"], exported["tensors"], exported["step"]) == (str(tmp_path / "m"), 1, 1)
     again = run(tmp_path / "out", tmp_path / "m")
     assert isinstance(again.exception, UsageError)
-    assert "exists already" in str(again.exception)
+    assert "already exists" in str(again.exception)
     nowhere = run(tmp_path / "out", tmp_path / "no" / "m")
     assert "is in a folder that does not exist" in str(nowhere.exception)
     empty = run(saved(tmp_path / "c", {"extra": {"a": 1}}), tmp_path / "n")
