@@ -67,7 +67,7 @@ async def test_warning_covers_refused_checkpoint(
     await hall.run_until(job_id, "running")
     await save(hall, job_id, 10)
     (warning,) = await warnings(hall, job_id)
-    assert warning.startswith("a checkpoint was refused: name: step-00000010-a1-g1 was told")
+    assert warning.startswith("a checkpoint was refused: name: step-00000010-a1-g1 was reported")
 
 
 async def test_warning_is_empty_for_ended_job(hall: SimulatedCluster) -> None:
