@@ -37,10 +37,14 @@ Rules over several values, such as batch size and workers, need `trainhall submi
 
 ## Common arguments and options
 
+Commands that ask a coordinator take `--url`, commands that print data `-o`; the sections below
+name neither.
+
 """
 
 SHARED_BY = 3
 """A parameter that so many commands declare alike is described once, in the section above."""
+IMPLIED = {"--output", "--url"}
 
 
 def cli_page() -> str:
@@ -51,7 +55,8 @@ def cli_page() -> str:
     shared = {line: param for param, line in lines if counts[line] >= SHARED_BY}
     parts = [HEAD, *shared]
     for name, command in commands:
-        parts.append(f"\n## {_usage(name, command)}\n\n" + _describe_command(command))
+        usage = _usage(name, command)
+        parts.append(f"\n## {usage}\n\n" + _describe_command(command, usage))
         parts.append(_list(command, shared))
     return "\n".join(line.rstrip() for line in "".join(parts).splitlines()) + "\n"
 
@@ -66,14 +71,20 @@ def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield f"{path} {name}", command
 
 
-def _describe_command(command: Any) -> str:
-    """A command's docstring: its examples as code, the rest as it stands."""
+def _describe_command(command: Any, usage: str) -> str:
+    """A command's docstring: its examples as code, the rest as it stands.
+
+    The heading already shows a call with nothing but the arguments.
+    """
     parts = []
     for block in re.split(r"\n\s*\n", command.help.strip()):
         text = block.replace("\b", "").strip()
         if text.startswith("Examples:"):
             lines = [line.strip() for line in text.splitlines()[1:]]
-            parts.append("```sh\n" + "\n".join(lines) + "\n```")
+            plain = len(usage.split())
+            lines = [each for each in lines if " -" in each or len(each.split()) != plain]
+            if lines:
+                parts.append("```sh\n" + "\n".join(lines) + "\n```")
         else:
             parts.append(re.sub(r"\s*\n\s*", " ", text).replace("<", "\\<"))
     return "\n\n".join(parts) + "\n"
@@ -102,7 +113,7 @@ def _list(command: Any, shared: dict[str, Any]) -> str:
     common = [
         f"`{min(param.opts, key=len)}`"
         for param in map(shared.get, lines)
-        if param is not None and param.param_type_name == "option"
+        if param is not None and param.param_type_name == "option" and param.opts[0] not in IMPLIED
     ]
     if common:
         own += f"- Common: {', '.join(sorted(common))}\n"

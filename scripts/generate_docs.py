@@ -181,7 +181,8 @@ def bounds_of(value: dict[str, Any]) -> str:
     if value.get("exclusiveMaximum", 0) >= 10**9:
         del shown["exclusiveMaximum"]
     if {"minimum", "maximum"} <= shown.keys():
-        return f", {shown['minimum']} to {shown['maximum']}"
+        to = "–" if value["minimum"] >= 0 else " to "
+        return f", {shown['minimum']}{to}{shown['maximum']}"
     return "".join(f", {sign} {shown[key]}" for key, sign in _SIGNS.items() if key in shown)
 
 

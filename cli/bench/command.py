@@ -106,14 +106,12 @@ def collectives(
 ) -> None:
     """Compare all-reduce algorithms, measured or simulated.
 
-    Measures native all-reduce, the schedules, and the synchronization of a ResNet-18's gradients
-    with and without compression between processes on loopback, and prints the cost model's
-    prediction beside each time. With --limits, network namespaces form two hosts joined by links of
-    that bandwidth.
+    Measures native all-reduce, the schedules, and a ResNet-18's gradients with and without
+    compression between processes on loopback, beside the cost model's prediction. With --limits,
+    network namespaces form two hosts joined by such links.
 
-    With --simulate it computes for thousands of ranks from which size another algorithm is fastest,
-    from the latency and bandwidth of links within a device, a host, a rack and between racks. Ranks
-    fill devices, hosts and racks in order; ranks of one host share its bandwidth to other hosts.
+    With --simulate it computes for thousands of ranks from which size another algorithm is fastest.
+    Ranks fill devices, hosts and racks in order and share their host's bandwidth to others.
 
     \b
     Examples:

@@ -97,14 +97,12 @@ def collect(
 ) -> None:
     """Apply a job's retention now, and say why each checkpoint stays.
 
-    Every save does this anyway, by the job's checkpoint.keep_latest and keep_best; so there is
-    something to delete only after a checkpoint was unpinned. `-o name` prints the ids of what is
-    deleted.
+    Every save does this anyway, so something is deleted only after a checkpoint was unpinned.
+    `-o name` prints the deleted ids.
 
     \b
     Examples:
       trainhall ckpt gc 3f2a --dry-run
-      trainhall ckpt gc 3f2a --dry-run -o json
     """
     with connect(url) as client, taken_for_job(job, "trainhall ckpt gc"):
         job_id = client.job_id(job)
@@ -172,8 +170,7 @@ def restore(
 ) -> None:
     """Restart a job from a checkpoint. The job must not be running.
 
-    The strategy and the number of workers can change: a checkpoint depends on neither. Changes made
-    here stay for later attempts and restores.
+    Strategy and number of workers can change; changes apply to all later attempts.
 
     \b
     Examples:
@@ -228,13 +225,13 @@ def export(
 ) -> None:
     """Export a checkpoint's weights to one safetensors file.
 
-    Under every strategy tensors are whole and named as in the plain model's state dict. A
-    checkpoint that this host cannot see is downloaded from the coordinator. This needs PyTorch.
+    Tensors are whole and named as in the plain model's state dict. Files that this host does not
+    see are downloaded from the coordinator. This needs PyTorch.
 
     \b
     Examples:
       trainhall ckpt export 91bc model.safetensors
-      trainhall ckpt export out model.safetensors -o json
+      trainhall ckpt export out model.safetensors
     """
     if file.exists() or not file.absolute().parent.is_dir():
         why = "is in a folder that does not exist; create it first"
@@ -296,7 +293,6 @@ def verify(
     Examples:
       trainhall ckpt verify out/checkpoints/step-00000120-a1-g1
       trainhall ckpt verify 91bc
-      trainhall ckpt verify 91bc -o json
     """
     folder = folder_meant(checkpoint, f"a checkpoint's folder, {_OR_ID}")
     if folder is not None:

@@ -49,8 +49,7 @@ def sample(
 ) -> None:
     """Generate text with a language model's newest checkpoint.
 
-    A checkpoint that this host cannot see (in the job's `checkpoint.path` or the coordinator's data
-    folder) is downloaded from the coordinator.
+    Files that this host does not see are downloaded from the coordinator.
 
     \b
     Examples:

@@ -243,7 +243,7 @@ def resume(
 ) -> None:
     """Resume paused jobs from their latest checkpoints.
 
-    The strategy and the number of workers can change; changes made here stay.
+    Strategy and number of workers can change; changes apply to all later attempts.
 
     \b
     Examples:
@@ -273,8 +273,8 @@ def resize(
 ) -> None:
     """Change the number of workers, also of a running job.
 
-    A running job is resized as soon as devices are free; until then it keeps its workers. Under ddp
-    it is resized in place; under any other strategy it restarts from a new checkpoint.
+    A running job keeps its workers until devices are free. Under ddp it is resized in place; under
+    any other strategy it restarts from a new checkpoint.
 
     \b
     Examples:

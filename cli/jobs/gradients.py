@@ -45,7 +45,6 @@ def gradients(
     Examples:
       trainhall gradients 3f2a
       trainhall gradients 3f2a --capture
-      trainhall gradients 3f2a -o json
     """
     with connect(url) as client:
         job_id = client.job_id(job)

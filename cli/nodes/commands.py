@@ -35,7 +35,6 @@ def list_nodes(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     \b
     Examples:
       trainhall nodes ls
-      trainhall nodes ls -o json
     """
     with connect(url) as client:
         nodes = list(client.items("/cluster/nodes"))

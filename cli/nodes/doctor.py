@@ -55,7 +55,6 @@ def doctor(
     Examples:
       trainhall doctor
       trainhall doctor --url http://lab:8000 --path /mnt/shared/checkpoints
-      trainhall doctor -o json
 
     \b
     Exit codes: 0 nothing failed (there may be warnings), 1 something failed.

@@ -14,7 +14,6 @@ def quotas(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     \b
     Examples:
       trainhall quotas
-      trainhall quotas -o json
     """
     with connect(url) as client:
         pages = list(client.pages("/cluster/quotas"))

@@ -58,8 +58,8 @@ def plan(
 ) -> None:
     """Predict memory and step time under every strategy and mesh.
 
-    Nothing is trained and no GPU is needed: one step of the model runs on tensors without memory.
-    The data must be on this host, for the shape of a batch.
+    One step runs on tensors without memory, so no GPU is needed. The data must be on this host, for
+    the shape of a batch.
 
     \b
     Examples:

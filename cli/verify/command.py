@@ -97,10 +97,9 @@ def verify(
 ) -> None:
     """Compare every strategy step by step with a single process.
 
-    The serial baseline trains on the whole global batch in one process. Each strategy and mesh that
-    fits the model and the number of workers takes the same steps: same seed, same samples, dropout
-    off. Losses, gradients and weights are compared by ‖a−b‖ / max(‖b‖, floor); the report names the
-    first layer that differs, and why a strategy does not fit.
+    Each strategy and mesh that fits takes the same steps as one process: same seed, same samples,
+    dropout off. Losses, gradients and weights are compared by ‖a−b‖ / max(‖b‖, floor); the report
+    names the first layer that differs, and why a strategy does not fit.
 
     \b
     Examples:

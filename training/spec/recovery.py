@@ -103,9 +103,8 @@ class RecoverySpec(SpecModel):
     lost, before the job resumes from its checkpoint. Nodes count as lost after the cluster's
     `lost_after_seconds` (90)."""
     on_isolation: Literal["keep", "stop"] = "keep"
-    """Ranks whose node cannot reach the coordinator: `keep` lets them continue until they were
-    replaced; `stop` saves and ends them before the job starts elsewhere, for scripts with external
-    side effects."""
+    """Ranks whose node cannot reach the coordinator. `keep`: they continue until replaced. `stop`:
+    they save and end before the job starts elsewhere; for scripts with external side effects."""
 
 
 class MetricSpec(SpecModel):

@@ -149,7 +149,7 @@ class LanguageModelParams(TaskParams):
     ] = None
     size: Annotated[
         Literal["tiny", "mini", "small", "medium", "gpt2"],
-        Field(description="See above; `layers`, `width` and `heads` override it."),
+        Field(description="Model size, unless `layers`, `width` and `heads` set it."),
     ] = "mini"
     layers: Annotated[int | None, Field(ge=1, le=1024, description="Number of blocks.")] = None
     width: Annotated[
