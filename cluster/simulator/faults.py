@@ -221,7 +221,7 @@ class Faults:
         host = self._chance.choice([h for h in world.hosts if not h.shims()] or world.hosts)
         if not host.powered or host.link.parted:
             return
-        world.story.fault("host failed at a launch", host.name, "is not heard from here on")
+        world.story.fault("host failed at a launch", host.name, "is unreachable from here on")
         host.link.part("loses", open_way="down")
         known = dict(host.disk.launched)
         for _ in range(LAUNCH_LOOKS):

@@ -300,7 +300,7 @@ class Inspector:
                 silent = self._now() - since
                 if silent < self._options.lost_after_seconds - _SLACK_SECONDS:
                     raise InvariantViolationError(
-                        GRACE, f"node {node_id} was given up after {silent:.1f} s of silence"
+                        GRACE, f"node {node_id} was lost after {silent:.1f} s of silence"
                     )
         self._nodes = now
         self._story.checks[DRAINED] += 1
