@@ -57,7 +57,7 @@ def cli_page() -> str:
     for name, command in commands:
         usage = _usage(name, command)
         parts.append(f"\n## {usage}\n\n" + _describe_command(command, usage))
-        parts.append(_list(command, shared))
+        parts.append(_list(command, shared, commands))
     return "\n".join(line.rstrip() for line in "".join(parts).splitlines()) + "\n"
 
 
@@ -106,10 +106,17 @@ def _params(command: Any) -> list[Any]:
     return arguments + [option for option in options if not option.hidden]
 
 
-def _list(command: Any, shared: dict[str, Any]) -> str:
+def _list(command: Any, shared: dict[str, Any], commands: list[tuple[str, Any]]) -> str:
     """Describe a command's own parameters; name the options that it shares."""
     lines = [_line(param) for param in _params(command)]
-    own = "".join(line for line in lines if line not in shared)
+    own_lines = [line for line in lines if line not in shared]
+    own = ""
+    for name, other in commands:
+        theirs = [line for line in map(_line, _params(other)) if line not in shared]
+        if SHARED_BY <= len(theirs) < len(own_lines) and set(theirs) <= set(own_lines):
+            own += f"- All options of `{name}`\n"
+            own_lines = [line for line in own_lines if line not in theirs]
+    own += "".join(own_lines)
     common = [
         f"`{min(param.opts, key=len)}`"
         for param in map(shared.get, lines)

@@ -204,10 +204,17 @@ def with_states(text: str) -> str:
 
 
 def diagram(edges: dict[Any, str], first: str, start: str) -> str:
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {start}: {first}"]
+    """Draw all edges; those of a letter that end in the same states share a line."""
+    ends: dict[tuple[str, str], list[str]] = {}
+    for (begin, end), letter in sorted(edges.items()):
+        ends.setdefault((letter, begin), []).append(end)
+    begins: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (letter, begin), reached in sorted(ends.items()):
+        begins.setdefault((letter, tuple(reached)), []).append(begin)
+    lines = ["```mermaid", "flowchart LR", f"    new(( )) -->|{first}| {start}"]
     lines += [
-        f"    {begin} --> {end}: {letter}"
-        for (begin, end), letter in sorted(edges.items(), key=lambda e: (e[1], e[0]))
+        f"    {' & '.join(group)} -->|{letter}| {' & '.join(reached)}"
+        for (letter, reached), group in begins.items()
     ]
     return "\n".join([*lines, "```"])
 
