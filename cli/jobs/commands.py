@@ -436,7 +436,9 @@ def _job_page(
     if job.get("plan"):
         parts.append("Plan\n" + out.indented(plan_page(job["plan"])))
     if job["metrics"]:
-        metrics = [(name, out.measured(name, v)) for name, v in sorted(job["metrics"].items())]
+        main = job["main_metric"] and job["main_metric"]["name"]
+        names = sorted(job["metrics"], key=lambda name: (name != main, name))
+        metrics = [(name, out.measured(name, job["metrics"][name])) for name in names]
         parts.append("Metrics\n" + out.indented(out.pairs(metrics)))
     return "\n\n".join([*parts, *(text for text in (events, *last) if text)])
 

@@ -33,7 +33,11 @@ def gradients(
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", parser=duration, metavar="DURATION", help="Longest wait, as in 90s or 10m."
+            "--timeout",
+            parser=duration,
+            metavar="DURATION",
+            help="Longest wait, as in 90s or 10m.",
+            show_default=f"{TIMEOUT_SECONDS:g}s",
         ),
     ] = TIMEOUT_SECONDS,
     output: Output = Format.TABLE,

@@ -34,7 +34,11 @@ def top(
     every: Annotated[
         float,
         typer.Option(
-            "--every", parser=refresh_interval, metavar="DURATION", help="Time between refreshes."
+            "--every",
+            parser=refresh_interval,
+            metavar="DURATION",
+            help="Time between refreshes.",
+            show_default="1s",
         ),
     ] = 1.0,
     url: Url = DEFAULT_URL,

@@ -8,7 +8,7 @@ from typing import Any
 from trainhall.db.views import VALUE, MetricValue
 from trainhall.training.spec.recovery import MetricMode, implied_mode
 
-_VALIDATION = re.compile(r"(eval|val|valid|validation)[_/.-]")
+_VALIDATION = re.compile(r"(eval|val|valid|validation)[_/.-]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,18 @@ def main_metric(spec: Mapping[str, Any], metrics: Mapping[str, Any]) -> MainMetr
     if given is not None:
         return MainMetric(given["name"], metrics.get(given["name"]), MetricMode(given["goal"]))
     validation = [name for name in metrics if _VALIDATION.match(name)]
-    losses = [name for name in metrics if "loss" in name]
+    losses = [name for name in metrics if "loss" in name.lower()]
     candidates = validation or losses
     if not candidates:
         return None
     # Accuracy says more than a loss, and the names of both say which values are better.
     name = min(
         candidates,
-        key=lambda name: (not name.endswith("accuracy"), name != "loss", "loss" not in name, name),
+        key=lambda name: (
+            not (low := name.lower()).endswith("accuracy"),
+            low != "loss",
+            "loss" not in low,
+            name,
+        ),
     )
     return MainMetric(name, metrics[name], implied_mode(name))

@@ -22,9 +22,10 @@ class MetricMode(StrEnum):
 
 def implied_mode(metric: str) -> MetricMode | None:
     """Return the mode that a metric's name implies; None if it implies none."""
-    if metric.endswith("loss"):
+    name = metric.lower()
+    if name.endswith("loss"):
         return MetricMode.MIN
-    return MetricMode.MAX if metric.endswith("accuracy") else None
+    return MetricMode.MAX if name.endswith("accuracy") else None
 
 
 class CheckpointSpec(SpecModel):

@@ -13,7 +13,8 @@ from trainhall.cli.jobs import commands as jobs
 
 JOB: dict[str, Any] = {
     "name": "digits", "state": "running", "reason": None, "step": 3, "total_steps": 9,
-    "attempt": 0, "generation": 1, "world_size": 1, "priority": 0, "metrics": {},
+    "attempt": 0, "generation": 1, "world_size": 1, "priority": 0,
+    "metrics": {}, "main_metric": None,
     "spec": {"script": {"path": "/train.py"}, "training": {"reproducible": False}},
     "created_at": "2026-01-01T00:00:00Z", "ran_seconds": 0.0, "running_since": None,
 }  # fmt: skip
@@ -68,6 +69,16 @@ def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         return capsys.readouterr().out
 
     return shown
+
+
+def test_main_metric_is_listed_first(shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = {
+        "metrics": {"lr": 0.1, "train/loss": 0.4, "val/f1": 0.7},
+        "main_metric": {"name": "val/f1", "value": 0.7, "goal": None},
+    }
+    monkeypatch.setattr(sys.modules[__name__], "JOB", JOB | metrics)
+    listed = shown(0).partition("Metrics\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == ["val/f1", "lr", "train/loss"]
 
 
 def test_warnings_stand_below_the_reason(shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ from trainhall.training.spec.recovery import MetricMode
         ({"train/loss": 0.5, "lr": 0.1, "val/f1": 0.7}, "val/f1"),
         ({"aux_loss": 0.1, "loss": 0.5, "lr": 0.1}, "loss"),
         ({"lr": 0.1, "train/loss": 0.5, "value": 3}, "train/loss"),
+        ({"LR": 0.1, "Train/Loss": 0.5}, "Train/Loss"),
+        ({"Train/Loss": 0.5, "Val/Loss": 0.6, "Val/Accuracy": 0.9}, "Val/Accuracy"),
     ],
 )
 def test_validation_metric_comes_before_a_loss(metrics: dict[str, Any], name: str) -> None:
@@ -31,7 +33,7 @@ def test_main_metric_comes_from_spec_before_reports() -> None:
 
 
 def test_goal_follows_from_the_name() -> None:
-    goals = [main_metric({}, {name: 1.0}) for name in ("val/loss", "eval_accuracy", "val/f1")]
+    goals = [main_metric({}, {name: 1.0}) for name in ("Val/Loss", "eval_accuracy", "val/f1")]
     assert [found.goal for found in goals if found] == [MetricMode.MIN, MetricMode.MAX, None]
 
 
