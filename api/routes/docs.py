@@ -16,10 +16,12 @@ _HEAD = """\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
+<link rel="icon" href="/favicon.svg" type="image/svg+xml">
 <title>Trainhall API</title>
 <style>
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 code, pre { font: 13px/1.45 ui-monospace, monospace }
+code { overflow-wrap: anywhere }
 pre { background: #8881; padding: .7rem; border-radius: .4rem; overflow: auto; max-height: 30rem }
 details { border: 1px solid #8884; border-radius: .4rem; margin: .4rem 0; padding: .4rem .8rem }
 details details { margin: .3rem 0 }

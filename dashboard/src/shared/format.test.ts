@@ -1,5 +1,18 @@
-import { describe, expect, it } from "vitest";
-import { age, bytes, byteTicks, duration, metric, NOTHING, percent, si, toNumber } from "./format";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import {
+  age,
+  bytes,
+  byteTicks,
+  clock,
+  duration,
+  metric,
+  moment,
+  NOTHING,
+  percent,
+  si,
+  timeZone,
+  toNumber,
+} from "./format";
 
 describe("format", () => {
   it("writes bytes in powers of 1024", () => {
@@ -36,9 +49,10 @@ describe("format", () => {
   });
 
   it("writes metrics with four digits, and small ones in powers of ten", () => {
-    expect([0.123456, 0, 1e-5, 12345678, "NaN"].map(metric)).toEqual([
+    expect([0.123456, 0, 8e-4, 1e-5, 12345678, "NaN"].map(metric)).toEqual([
       "0.1235",
       "0",
+      "0.0008",
       "1.00e-5",
       "1.23e+7",
       "NaN",
@@ -58,5 +72,18 @@ describe("format", () => {
 
   it("writes ages in one unit", () => {
     expect([-3, 59, 61, 7200, 1e6].map(age)).toEqual(["0 s", "59 s", "1 min", "2 h", "11 d"]);
+  });
+});
+
+describe("times", () => {
+  afterEach(() => vi.useRealTimers());
+
+  it("have 24 hours and a time zone, and a date on another day", () => {
+    vi.useFakeTimers({ now: new Date(2026, 10, 24, 12), toFake: ["Date"] });
+    const [today, before] = [new Date(2026, 10, 24, 16, 5, 4), new Date(2026, 10, 23, 16, 5, 4)];
+    expect(clock(today.getTime())).toBe("16:05:04");
+    expect(clock(before.getTime(), "minutes")).toBe("2026-11-23 16:05");
+    expect(moment(today.getTime())).toBe(`16:05:04 ${timeZone(today.getTime())}`);
+    expect(timeZone()).toMatch(/^UTC([+-]\d+(:\d\d)?)?$/);
   });
 });

@@ -50,7 +50,7 @@ export function metric(value: number | string | null | undefined): string {
   if (typeof value === "string") return value;
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
+  if (size !== 0 && (size < 1e-4 || size >= 1e6)) return value.toExponential(2);
   return significant(value, 4);
 }
 
@@ -91,12 +91,35 @@ export function age(seconds: number): string {
   return `${Math.floor(whole / 86400)} d`;
 }
 
-/** A moment in local time: "4:25:54 PM" today, "Nov 23, 2026, 4:25:54 PM" on another day. */
-export function moment(value: string | number): string {
-  const when = new Date(value);
-  const today = when.toDateString() === new Date().toDateString();
-  if (today) return when.toLocaleTimeString();
-  return when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+type Precision = "seconds" | "minutes";
+
+/** A moment in local time: "16:25:54 UTC+1" today, "2026-11-23 16:25:54 UTC+1" on another day. */
+export function moment(value: string | number, precision?: Precision): string {
+  return `${clock(value, precision)} ${timeZone(value)}`;
+}
+
+/** The same without the time zone, for lists that name it once. */
+export function clock(value: string | number, precision: Precision = "seconds"): string {
+  const text = dateAndTime(value).slice(0, precision === "seconds" ? undefined : -3);
+  const today = dateAndTime(Date.now()).slice(0, 11);
+  return text.startsWith(today) ? text.slice(11) : text;
+}
+
+/** "2026-11-23 16:25:54" in local time. */
+export function dateAndTime(value: string | number): string {
+  // Sweden writes dates and times as ISO 8601 does.
+  return new Date(value).toLocaleString("sv-SE");
+}
+
+/** The local time zone at a moment: "UTC", "UTC+5:30". */
+export function timeZone(value: string | number = Date.now()): string {
+  const parts = new Intl.DateTimeFormat("en", { timeZoneName: "shortOffset" }).formatToParts(
+    new Date(value),
+  );
+  return (parts.find(({ type }) => type === "timeZoneName")?.value ?? "").replace(
+    /GMT(\+0$)?/,
+    "UTC",
+  );
 }
 
 export function watts(value: number | null | undefined): string {

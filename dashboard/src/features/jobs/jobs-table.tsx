@@ -187,8 +187,8 @@ function MainMetric({ job }: { job: Job }) {
       {main === null || main.value === null ? null : (
         <>
           <Sparkline
-            values={recent.data?.values ?? []}
-            label={`${recent.data?.name ?? main.name} of ${job.name} over its steps`}
+            values={recent.data ?? []}
+            label={`${main.name} of ${job.name} over its steps`}
           />
           <div className={classes.value} title={`Latest ${main.name}`}>
             <Text size="sm" className="numbers">

@@ -150,23 +150,23 @@ function HostUse({ node }: { node: ClusterNode }) {
   if (!host.memory_total) return <div className={classes.host} />;
   return (
     <dl className={classes.host}>
-      <dt>CPU</dt>
+      <dt>Host CPU</dt>
       <dd>
-        <Meter label="CPU" value={host.cpu ?? null} text={percent(host.cpu)} warnAt={95} />
+        <Meter label="Host CPU" value={host.cpu ?? null} text={percent(host.cpu)} warnAt={95} />
       </dd>
-      <dt>Memory</dt>
+      <dt>Host memory</dt>
       <dd>
         <Meter
-          label="Memory"
+          label="Host memory"
           value={share(host.memory_used, host.memory_total)}
           text={`${bytes(host.memory_used)} / ${bytes(host.memory_total)}`}
           warnAt={92}
         />
       </dd>
-      <dt>Disk</dt>
+      <dt>Host disk</dt>
       <dd>
         <Meter
-          label="Disk"
+          label="Host disk"
           value={share(host.disk_used, host.disk_total)}
           text={`${bytes(host.disk_used)} / ${bytes(host.disk_total)}`}
           warnAt={92}

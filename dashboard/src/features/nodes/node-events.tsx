@@ -1,4 +1,5 @@
 import type { NodeEvent } from "@/shared/api/types";
+import { timeZone } from "@/shared/format";
 import { Pending } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { type Column, Table } from "@/shared/ui/table";
@@ -7,7 +8,11 @@ import { useNodeEvents } from "./api/nodes";
 import classes from "./nodes.module.css";
 
 const COLUMNS: Column<NodeEvent>[] = [
-  { id: "time", header: "Time", cell: (event) => <Moment value={event.time} /> },
+  {
+    id: "time",
+    header: `Time (${timeZone()})`,
+    cell: (event) => <Moment value={event.time} bare />,
+  },
   { id: "state", header: "State", cell: (event) => <StateBadge state={event.state} /> },
   { id: "reason", header: "Reason", cell: (event) => event.reason },
 ];

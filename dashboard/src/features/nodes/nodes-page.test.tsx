@@ -55,7 +55,7 @@ it("the events of a node are listed, the newest first", async () => {
   const [head, ...rows] = within(
     await screen.findByRole("table", { name: "Events of gpu-07" }),
   ).getAllByRole("row");
-  expect(head).toHaveTextContent("TimeStateReason");
+  expect(head).toHaveTextContent(/^Time \(UTC.*\)StateReason$/);
   expect(rows.map((row) => row.lastElementChild?.textContent)).toEqual([
     "a new disk",
     "its agent reports",

@@ -1,6 +1,6 @@
 import { Button, Code, Group, Stack, Text, Title } from "@mantine/core";
 import type { QueueEntry } from "@/shared/api/types";
-import { count, plural } from "@/shared/format";
+import { count, plural, timeZone } from "@/shared/format";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { LinkedText } from "@/shared/ui/linked-text";
@@ -87,7 +87,7 @@ const COLUMNS: Column<QueueEntry>[] = [
   { id: "reason", header: "Waiting for", cell: ({ reason }) => <LinkedText text={reason} /> },
   {
     id: "start",
-    header: "Expected start",
+    header: `Expected start (${timeZone()})`,
     className: classes.time,
     cell: (entry) => <ExpectedStart entry={entry} />,
   },
@@ -121,5 +121,5 @@ function ExpectedStart({ entry: { can_start, earliest_start } }: { entry: QueueE
       </Text>
     );
   }
-  return earliest_start ? <Moment value={earliest_start} /> : "unknown";
+  return earliest_start ? <Moment value={earliest_start} bare precision="minutes" /> : "unknown";
 }

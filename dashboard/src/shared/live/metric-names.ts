@@ -83,9 +83,9 @@ const LABELS: Record<string, string> = {
   step_seconds: "Step time",
 };
 
-/** "bits_per_byte" → "Bits per byte"; a name with another structure stays as it is. */
+/** "bits_per_byte" → "Bits per byte"; an abbreviation or another structure stays as it is. */
 export function labelOf(name: string): string {
-  if (!/^[a-z0-9_]+$/.test(name)) return name;
+  if (!/^([a-z0-9]+_[a-z0-9_]+|[a-z]{4,})$/.test(name)) return name;
   const words = name.replaceAll("_", " ");
   return LABELS[name] ?? words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -55,6 +55,6 @@ it("times are local, of today or of the nearest year that has the day", () => {
   vi.useFakeTimers({ now: new Date("2026-12-31T12:00:00Z"), toFake: ["Date"] });
   shown("suspect since 10:20:31 UTC; ends by 00:05 UTC on Jan 03");
   expect(screen.getByText(moment("2026-12-31T10:20:31Z"))).toBeVisible();
-  expect(screen.getByText(moment("2027-01-03T00:05:00Z"))).toBeVisible();
+  expect(screen.getByText(moment("2027-01-03T00:05:00Z", "minutes"))).toBeVisible();
   vi.useRealTimers();
 });

@@ -31,7 +31,12 @@ export function LinkedText({ text }: { text: string }) {
           </>
         ) : null}
         {command ? <code>{command}</code> : null}
-        {clock ? <Moment value={nearest(clock, day)} /> : null}
+        {clock ? (
+          <Moment
+            value={nearest(clock, day)}
+            precision={clock.length > "14:20".length ? "seconds" : "minutes"}
+          />
+        ) : null}
       </Fragment>,
     );
   }

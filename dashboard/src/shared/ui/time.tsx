@@ -1,5 +1,5 @@
 import { Tooltip } from "@mantine/core";
-import { age, moment, NOTHING } from "../format";
+import { age, clock, dateAndTime, moment, NOTHING, timeZone } from "../format";
 import { useDerivedNow } from "../now";
 
 interface Props {
@@ -13,17 +13,23 @@ export function Ago({ value }: Props) {
   return <Stamped value={value}>{text} ago</Stamped>;
 }
 
+interface MomentProps extends Props {
+  /** Leaves out the time zone: the list names it. */
+  bare?: boolean;
+  precision?: "seconds" | "minutes";
+}
+
 /** A moment in local time, with the universal time in a tooltip. */
-export function Moment({ value }: Props) {
+export function Moment({ value, bare, precision }: MomentProps) {
   if (!value) return <>{NOTHING}</>;
-  return <Stamped value={value}>{moment(value)}</Stamped>;
+  return <Stamped value={value}>{(bare ? clock : moment)(value, precision)}</Stamped>;
 }
 
 function Stamped({ value, children }: { value: string; children: React.ReactNode }) {
-  const when = new Date(value);
-  const utc = `${when.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  const utc = `${new Date(value).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  const local = `${dateAndTime(value)} ${timeZone(value)}`;
   return (
-    <Tooltip label={`${when.toLocaleString()} · ${utc}`} openDelay={300}>
+    <Tooltip label={local === utc ? utc : `${local} · ${utc}`} openDelay={300}>
       <time dateTime={value} style={{ whiteSpace: "nowrap" }}>
         {children}
       </time>

@@ -7,7 +7,7 @@ import {
   useCheckpoints,
 } from "@/features/job/api/checkpoints";
 import type { Checkpoint, Job } from "@/shared/api/types";
-import { bytes, count, metric, plural } from "@/shared/format";
+import { bytes, count, metric, plural, timeZone } from "@/shared/format";
 import { isAboutSpeed } from "@/shared/live/metric-names";
 import { Command } from "@/shared/ui/command";
 import { Confirm } from "@/shared/ui/confirm";
@@ -85,7 +85,11 @@ export function CheckpointsTab({ job }: { job: Job }) {
 
 const COLUMNS: Column<Checkpoint>[] = [
   { id: "step", header: "Step", right: true, cell: ({ step }) => count(step) },
-  { id: "saved", header: "Saved", cell: ({ created_at }) => <Moment value={created_at} /> },
+  {
+    id: "saved",
+    header: `Saved (${timeZone()})`,
+    cell: ({ created_at }) => <Moment value={created_at} bare />,
+  },
   {
     id: "state",
     header: "State",

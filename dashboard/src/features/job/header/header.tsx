@@ -81,21 +81,18 @@ function Reason({ job }: { job: Job }) {
   if (!entry) {
     if (!hasReason(job)) return null;
     return (
-      <Text size="sm" mt={4} className={classes.reason ?? ""}>
+      <Text size="sm" mt={8} className={classes.reason ?? ""}>
         <LinkedText text={job.reason} />
       </Text>
     );
   }
-  const device = entry.needs.device === "cpu" ? "CPU slot" : "GPU";
   return (
     <section className={classes.waiting} aria-label="Queue position">
       <Text size="sm" fw={600} className={classes.reason ?? ""}>
         <LinkedText text={entry.reason} />
       </Text>
       <Text size="xs" c="dimmed">
-        {entry.position === 1 ? "next in the queue" : `position ${entry.position} in the queue`} ·
-        needs {plural(entry.needs.count, device)}
-        {job.reason && job.state === "recovering" ? ` · ${job.reason}` : ""}
+        {entry.position === 1 ? "next in the queue" : `position ${entry.position} in the queue`}
       </Text>
     </section>
   );

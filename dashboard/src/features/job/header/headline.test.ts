@@ -88,7 +88,7 @@ describe("headlines", () => {
       const main_metric = { name: "val/f1", value: 0.6, goal: null };
       expect(tiles(metrics, curves, { main_metric })).toEqual([
         "val/f1: 0.6 (latest, at step 3)",
-        "Lr: 1 (mean of the last 2 steps)",
+        "lr: 1 (mean of the last 2 steps)",
         "train/loss: 2 (mean of the last 2 steps)",
       ]);
     });

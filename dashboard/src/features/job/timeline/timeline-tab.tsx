@@ -104,11 +104,11 @@ function GroupRow({ group }: { group: EventGroup }) {
   return (
     <li className={classes.event} data-kind="checkpoint">
       <span className={classes.time}>
-        <Moment value={newest.time} />
+        <Moment value={newest.time} bare />
       </span>
       <details>
         <summary>
-          checkpoints: {checkpointSummary(group)} since <Moment value={oldest.time} />
+          checkpoints: {checkpointSummary(group)} since <Moment value={oldest.time} bare />
         </summary>
         <ol className={classes.events}>
           {group.map((event) => (
@@ -132,7 +132,7 @@ function EventRow({ event }: { event: JobEvent }) {
       data-bad={bad || undefined}
     >
       <span className={classes.time}>
-        <Moment value={event.time} />
+        <Moment value={event.time} bare />
       </span>
       <span className={classes.kind}>
         {typeof state === "string" ? <StateBadge state={state} /> : event.kind.replace("_", " ")}

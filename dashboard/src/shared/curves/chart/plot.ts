@@ -1,7 +1,7 @@
 import uPlot from "uplot";
 import { type Axis, BYTE_TICKS, extentOf, type Range } from "@/shared/curves/data/axis";
 import type { Curve } from "@/shared/curves/data/curve";
-import { byteTicks } from "@/shared/format";
+import { byteTicks, dateAndTime } from "@/shared/format";
 import { COLUMNS_PER_CURVE, chartData, type Drawn, stackedData } from "./columns";
 import { positionText } from "./legend";
 
@@ -233,8 +233,22 @@ function horizontal(dark: boolean, axis: Axis): uPlot.Axis {
     x.values = (_, ticks) => ticks.map((tick) => positionText(tick, axis));
     x.incrs = SECOND_TICKS.toSorted((a, b) => a - b);
     x.space = 64;
+  } else {
+    x.values = (_, ticks, __, ___, distance) => timesOfDay(ticks, distance);
   }
   return x;
+}
+
+/** Labels of wall time: the time of day, with the date below where it is another one. */
+function timesOfDay(ticks: readonly number[], distance: number): string[] {
+  let before = "";
+  return ticks.map((tick) => {
+    const [date = "", time = ""] = dateAndTime(tick * 1000).split(" ");
+    const label = distance < 60 ? time : time.slice(0, 5);
+    const isOther = date !== before;
+    before = date;
+    return distance >= 86_400 ? date : isOther ? `${label}\n${date}` : label;
+  });
 }
 
 type Labels = (ticks: readonly number[]) => string[];
