@@ -25,6 +25,8 @@ NodeName = Annotated[
     typer.Argument(metavar="NODE", help="The node's id or name.", autocompletion=complete.nodes),
 ]
 POLL_SECONDS = 1.0
+NOTHING_RUNS = ("drained", "pending")
+"""States of a node that is to be drained in which no more jobs leave it."""
 
 
 @app.command("list", hidden=True)
@@ -154,7 +156,7 @@ def drain(
         if wait:
             drained = _wait_until_drained(client, drained, timeout)
     out.print_item(drained, output, lambda: _state(drained))
-    if wait and drained["state"] != "drained":
+    if wait and drained["state"] not in NOTHING_RUNS:
         out.say(f"{drained['name']} is still {drained['state']} after {timeout:g} s")
         raise typer.Exit(UNFINISHED)
 
@@ -226,14 +228,14 @@ def _ask_about_jobs(client: "Client", node: out.Json) -> None:
 
 
 def _wait_until_drained(client: "Client", node: out.Json, timeout: float | None) -> out.Json:
-    """The node once it is drained, or when the time is up.
+    """Return the node once nothing runs there, or when the time is up.
 
     Raises:
         WrongStateError: the drain was taken back, or the node is lost.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     reported: list[str] = []
-    while node["state"] != "drained":
+    while node["state"] not in NOTHING_RUNS:
         if node["drain_reason"] is None and node["state"] != "draining":
             raise WrongStateError(f"the drain of {node['name']} was undone")
         if node["state"] == "lost":

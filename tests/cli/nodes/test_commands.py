@@ -132,6 +132,14 @@ def test_drain_continues_after_its_timeout(draining: Callable[..., Draining]) ->
         nodes.drain("gpu-07", timeout=1.0, url="http://lab:8000")
 
 
+def test_drain_of_a_node_that_never_joined_is_not_waited_for(
+    draining: Callable[..., Draining], capsys: pytest.CaptureFixture[str]
+) -> None:
+    draining("pending")
+    nodes.drain("gpu-07", reason="dust", wait=True, timeout=5.0, url="http://lab:8000")
+    assert capsys.readouterr().out == "gpu-07  pending: why\n"
+
+
 @pytest.mark.parametrize(("state", "why"), [("ready", "undone"), ("lost", "is unknown")])
 def test_waiting_ends_when_it_is_in_vain(
     draining: Callable[..., Draining], state: str, why: str
