@@ -8,6 +8,7 @@ docs/failures.md, from cluster/reconcile/rules.py.
 
 import argparse
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Iterator
@@ -70,7 +71,7 @@ def main() -> int:
             diagram(NODE_EDGES, "a", NodeState.PENDING),
         ),
         FAILURES_PAGE: between(
-            FAILURES_PAGE.read_text(encoding="utf-8"), "rules of attempts", rules_table()
+            FAILURES_PAGE.read_text(encoding="utf-8"), "rules of attempts", rules_list()
         ),
     }
     stale = 0
@@ -219,17 +220,21 @@ def diagram(edges: dict[Any, str], first: str, start: str) -> str:
     return "\n".join([*lines, "```"])
 
 
-def rules_table() -> str:
+def rules_list() -> str:
     """Return the rules about attempts, in their order."""
-    rows = ["| rule | if | then |", "|---|---|---|"]
+    lines: list[str] = []
+    numbers = itertools.count(1)
     for when, rules in (
-        ("at any time", AT_ANY_TIME),
-        ("while ranks run", WHILE_RANKS_RUN),
-        ("once all ranks ended", ONCE_ALL_ENDED),
+        ("At any time", AT_ANY_TIME),
+        ("While ranks run", WHILE_RANKS_RUN),
+        ("Once all ranks ended", ONCE_ALL_ENDED),
     ):
-        rows.append(f"| **{when}** | | |")
-        rows += [f"| {rule.name} | {rule.condition} | {rule.decision} |" for rule in rules]
-    return "\n".join(rows)
+        lines += ["", f"{when}:", ""]
+        lines += [
+            f"{next(numbers)}. **{rule.name}**: {rule.condition} → {rule.decision}"
+            for rule in rules
+        ]
+    return "\n".join([*lines, ""])
 
 
 def between(text: str, name: str, content: str) -> str:

@@ -132,7 +132,7 @@ def test_drain_continues_after_its_timeout(draining: Callable[..., Draining]) ->
         nodes.drain("gpu-07", timeout=1.0, url="http://lab:8000")
 
 
-def test_drain_of_a_node_that_never_joined_is_not_waited_for(
+def test_drain_of_a_pending_node_returns(
     draining: Callable[..., Draining], capsys: pytest.CaptureFixture[str]
 ) -> None:
     draining("pending")
