@@ -1,7 +1,7 @@
 """The coordinator: everything that one process of it holds, put together."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -27,10 +27,8 @@ from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
 from trainhall.db.database import Database
 from trainhall.monitoring import devices
 from trainhall.monitoring.ingest import Ingest
-from trainhall.monitoring.lineage import UNKNOWN, Origin
 from trainhall.monitoring.live import Hub
 from trainhall.monitoring.packer import Packer
-from trainhall.training.link.events import RankEvent
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +62,7 @@ class Coordinator:
         self.rank_events = RankEvents(db, self.clock, self.checkpoints, notifier)
         undeliverable = UndeliverableAttempts()
         self.gateway = Gateway(
-            db, self.clock, self.options, self.heartbeats, self.checkpoints, notifier, undeliverable
+            db, self.clock, self.options, self.heartbeats, notifier, undeliverable
         )
         applier = Applier(db, self.clock, self.options, self.heartbeats, notifier)
         self.reconciler = Reconciler(
@@ -92,17 +90,6 @@ class Coordinator:
         """End the connections, then the background work. What runs on the nodes runs on."""
         await self.gateway.stop()
         await self._tasks.stop()
-
-    async def events(
-        self,
-        job_id: str,
-        attempt: int,
-        writer: str,
-        events: Sequence[RankEvent],
-        origin: Origin = UNKNOWN,
-    ) -> int:
-        """Store the reports of a rank; returns the newest sequence that is committed."""
-        return await self.rank_events.accept(job_id, attempt, writer, events, origin)
 
     async def _keep_packing(self) -> None:
         while True:

@@ -66,7 +66,9 @@ async def ship_events(request: Request) -> Response:
     if len(lines) > MAX_EVENTS:
         raise invalid("body", len(lines), f"at most {MAX_EVENTS} events")
     events = [_event(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    sequence = await _coordinator(request).events(job_id, attempt, writer, events, origin)
+    sequence = await _coordinator(request).rank_events.accept(
+        job_id, attempt, writer, events, origin
+    )
     return _json(Acked(sequence=sequence).model_dump_json())
 
 
@@ -98,7 +100,7 @@ async def put_file(request: Request) -> Response:
 
 async def get_file(request: Request) -> Response:
     await authenticate(request)
-    file = await _coordinator(request).checkpoints.uploads.fetch(*_file(request))
+    file = _coordinator(request).store.file(*_file(request))
     return FileResponse(file, media_type="application/octet-stream")
 
 
@@ -119,7 +121,7 @@ async def verify(request: Request) -> Response:
     await authenticate(request)
     job_id = checked_id("job", request.path_params["job_id"])
     name = request.path_params["name"]
-    problems = await _coordinator(request).checkpoints.verify_stored(job_id, name)
+    problems = await _coordinator(request).checkpoints.verification.verify_stored(job_id, name)
     return _json(Verified(problems=[*problems]).model_dump_json())
 
 

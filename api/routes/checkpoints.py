@@ -148,7 +148,7 @@ async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verifica
     A damaged checkpoint is marked corrupt, and no attempt starts from it any more. One that was
     marked and is good again, say from a backup, loses the mark.
     """
-    found = await hall.checkpoints.verify(checkpoint_id)
+    found = await hall.checkpoints.verification.verify(checkpoint_id)
     problems = [CheckpointProblem.model_validate(problem) for problem in found]
     return Verification(good=not problems, problems=problems)
 
@@ -165,7 +165,9 @@ async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verifica
 async def list_checkpoint_files(hall: Hall, checkpoint_id: CheckpointId) -> CheckpointFiles:
     """Lists the files in its manifest, and the manifest. The coordinator must see them: in its
     own store, or on storage that it shares with the nodes."""
-    return CheckpointFiles.model_validate({"items": await hall.checkpoints.files(checkpoint_id)})
+    return CheckpointFiles.model_validate(
+        {"items": await hall.checkpoints.files.list(checkpoint_id)}
+    )
 
 
 @router.get(
@@ -182,7 +184,7 @@ async def read_checkpoint_file(
     ],
 ) -> FileResponse:
     """Sent as it is read from the disk; ranges of bytes are served."""
-    file = await hall.checkpoints.read(checkpoint_id, path)
+    file = await hall.checkpoints.files.read(checkpoint_id, path)
     return FileResponse(file, media_type=_BYTES)
 
 

@@ -1,12 +1,15 @@
 """Loads and marks the rows of checkpoints."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlalchemy import CursorResult, literal_column, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.checkpoints.views import checkpoint_view
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.lifecycle.jobs import lock_job
+from trainhall.db.events import record_event
 from trainhall.db.models import Checkpoint
 
 # As a literal: SQLite uses a partial index only where the statement itself has its condition.
@@ -35,3 +38,23 @@ async def mark_deleted(session: AsyncSession, ids: Sequence[str]) -> None:
         .values(state="deleted")
     )
     assert isinstance(result, CursorResult)
+
+
+async def record_change(
+    session: AsyncSession, row: Checkpoint, reason: str, code: str, now: datetime
+) -> None:
+    """Record an event of the checkpoint's job, with the checkpoint as it is from now on."""
+    await record_event(
+        session,
+        row.job_id,
+        time=now,
+        kind="checkpoint",
+        code=code,
+        reason=reason,
+        attempt=row.attempt,
+        data=checkpoint_view(row).model_dump(mode="json"),
+    )
+
+
+def age(row: Checkpoint) -> tuple[int, int, int]:
+    return (row.attempt, row.generation, row.step)

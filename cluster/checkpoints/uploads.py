@@ -1,7 +1,6 @@
 """Checkpoints in the coordinator's store: taken from agents, given to them, removed."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import structlog
 from sqlalchemy import select
@@ -47,10 +46,6 @@ class CheckpointUploads:
         """Make an upload a checkpoint. The record of it follows with the rank's own event."""
         await self._check_token(job_id, name)
         await self._store.commit(job_id, name)
-
-    async def fetch(self, job_id: str, name: str, path: str) -> Path:
-        """A file of a committed checkpoint, to be sent to an agent."""
-        return self._store.file(job_id, name, path)
 
     async def _check_token(self, job_id: str, name: str) -> None:
         parsed = parse_name(name)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from sqlalchemy import update
 from sqlalchemy.exc import DBAPIError
 
-from trainhall.cluster.checkpoints.service import CheckpointService
+from trainhall.cluster.checkpoints import retention
 from trainhall.cluster.errors import ProtocolMismatchError
 from trainhall.cluster.gateway.assignments import assignments_for
 from trainhall.cluster.gateway.channel import Channel, ChannelClosedError, CloseCode
@@ -102,7 +102,6 @@ class Gateway:
         clock: Clock,
         options: ClusterOptions,
         heartbeats: HeartbeatMonitor,
-        checkpoints: CheckpointService,
         notifier: Notifier,
         undeliverable: UndeliverableAttempts,
     ) -> None:
@@ -110,7 +109,6 @@ class Gateway:
         self._clock = clock
         self._options = options
         self._heartbeats = heartbeats
-        self._checkpoints = checkpoints
         self._notifier = notifier
         self._undeliverable = undeliverable
         self._connections: dict[str, _Connection] = {}
@@ -314,7 +312,6 @@ class Gateway:
                 report,
                 up_to_date=up_to_date,
                 clock=self._clock,
-                checkpoints=self._checkpoints,
             )
         if stored.withheld or not up_to_date:
             connection.stored = None  # to be confirmed by the next report, even an equal one
@@ -374,7 +371,7 @@ class Gateway:
                 revision=0,
                 heartbeat_seconds=self._options.heartbeat_seconds,
                 assignments=found,
-                remove=list(await self._checkpoints.to_remove(session, node_id)),
+                remove=list(await retention.to_remove(session, node_id)),
             )
         if self._undeliverable.note(not_understood):
             self._notifier.notify_reconciler()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import bindparam, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.checkpoints.service import CheckpointService
+from trainhall.cluster.checkpoints import retention
 from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.lifecycle.generations import member_since
 from trainhall.cluster.lifecycle.host_report import parse_host_report
@@ -71,7 +71,6 @@ async def store_report(
     *,
     up_to_date: bool,
     clock: Clock,
-    checkpoints: CheckpointService,
 ) -> Stored:
     """Bring the rows in line with a node's report.
 
@@ -95,7 +94,7 @@ async def store_report(
     if await store_devices(session, node.id, report.devices):
         stored.changed = True
     await store_device_use(session, [(node.id, use) for use in report.device_use])
-    await checkpoints.removed(session, report.removed)
+    await retention.removed(session, report.removed)
     await _store_assignments(session, node, report, stored, up_to_date=up_to_date, clock=clock)
     return stored
 

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints.lineage import STORE
 from trainhall.cluster.checkpoints.service import CheckpointService
+from trainhall.cluster.checkpoints.verification import mark_corrupt
 from trainhall.cluster.errors import InvalidValueError, NotFoundError, WrongStateError
 from trainhall.cluster.jobs import auto_plans, gradients
 from trainhall.cluster.jobs.incidents import newest_incident
@@ -255,7 +256,9 @@ class RankEvents:
             )
         )
         if row is not None and not row.location.startswith(STORE):
-            await self._checkpoints.corrupt(context.session, row, str(passed_over.get("text")))
+            await mark_corrupt(
+                context.session, row, str(passed_over.get("text")), self._clock.now()
+            )
 
     async def _verify_stored(self, job_id: str, names: Sequence[str]) -> None:
         """Verify the store's copies of checkpoints of which a host has no good copy."""
@@ -271,7 +274,7 @@ class RankEvents:
             suspects = rows.all()
         for checkpoint_id in suspects:
             with contextlib.suppress(WrongStateError):  # deleted in the meantime
-                await self._checkpoints.verify(checkpoint_id)
+                await self._checkpoints.verification.verify(checkpoint_id)
 
     async def _checkpoint(self, context: EventContext, event: RankEvent) -> None:
         try:

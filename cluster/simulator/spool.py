@@ -131,7 +131,7 @@ class Spool:
             if event.kind == "checkpoint":
                 events[index] = await self._upload(send, event)
         acked = await send(
-            lambda c: c.events(self.job_id, self.attempt, self.writer, events, origin)
+            lambda c: c.rank_events.accept(self.job_id, self.attempt, self.writer, events, origin)
         )
         self.events = [event for event in self.events if event.sequence > acked]
 

@@ -42,7 +42,7 @@ async def stored(hall: SimulatedCluster) -> tuple[str, Path]:
         await service.uploads.receive(job_id, NAME, path, pieces(data))
     await service.uploads.commit(job_id, NAME)
     await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
-    return job_id, (await service.uploads.fetch(job_id, NAME, "state.json")).parent
+    return job_id, hall.coordinator.store.file(job_id, NAME, "state.json").parent
 
 
 async def start_again(hall: SimulatedCluster, job_id: str) -> list[str]:
@@ -78,12 +78,12 @@ async def test_upload_mode_records_only_committed_checkpoints(hall: SimulatedClu
     for _ in range(2):
         await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
     assert await steps_of(hall, job_id) == [10]
-    assert (await service.uploads.fetch(job_id, NAME, "state.json")).read_bytes() == b"{}"
+    assert hall.coordinator.store.file(job_id, NAME, "state.json").read_bytes() == b"{}"
     (view,) = (await service.list(job_id)).items
     assert (await service.delete(view.id)).state == "deleting"
     assert (await service.get(view.id)).state == "deleted"
     with pytest.raises(NotFoundError):
-        await service.uploads.fetch(job_id, NAME, "state.json")
+        hall.coordinator.store.file(job_id, NAME, "state.json")
 
 
 async def test_a_revoked_token_commits_nothing(hall: SimulatedCluster) -> None:
@@ -208,7 +208,7 @@ async def test_late_report_of_earlier_attempt_is_resumed_from(
             kind="checkpoint",
             data={"name": name, "step": step, "size": 10, "metrics": {}},
         )
-        await hall.coordinator.events(job_id, 1, "recovered-00000000", [event])
+        await hall.coordinator.rank_events.accept(job_id, 1, "recovered-00000000", [event])
         return name
 
     before = await hall.save_checkpoint(job_id, 5)
@@ -388,10 +388,10 @@ async def test_job_with_only_damaged_checkpoints_is_not_restarted(
         await hall.save_checkpoint(job_id, step)
     newest, older = (await service.list(job_id)).items
     await pause(hall, job_id)
-    await service.mark_corrupt(newest.id, "state.json: found 1 byte")
+    await service.verification.mark_corrupt(newest.id, "state.json: found 1 byte")
     assert await start_again(hall, job_id) == ["step-00000005-a1-g1"]
     await pause(hall, job_id)
-    await service.mark_corrupt(older.id, "state.json: found nothing")
+    await service.verification.mark_corrupt(older.id, "state.json: found nothing")
     assert await start_again(hall, job_id) == ["step-00000005-a1-g1"]
     assert any(
         "attempt 3 starts from step-00000005-a1-g1; it was found damaged" in line
@@ -413,11 +413,13 @@ async def test_stored_checkpoint_is_verified_after_failed_use(
 ) -> None:
     job_id, folder = await stored(hall)
     service = hall.coordinator.checkpoints
-    assert await service.verify_stored(job_id, NAME) == [], "the host's word alone marks nothing"
+    assert await service.verification.verify_stored(job_id, NAME) == [], (
+        "the host's word alone marks nothing"
+    )
     (view,) = (await service.list(job_id)).items
     assert view.state == "committed"
     (folder / "state.json").unlink()
-    assert await service.verify_stored(job_id, NAME) == [
+    assert await service.verification.verify_stored(job_id, NAME) == [
         "state.json: expected a file of 2 bytes, found no such file"
     ]
     (view,) = (await service.list(job_id)).items
@@ -427,9 +429,9 @@ async def test_stored_checkpoint_is_verified_after_failed_use(
         await service.restore(view.id)
     await service.delete(view.id)
     with pytest.raises(NotFoundError):
-        await service.verify_stored(job_id, NAME)
+        await service.verification.verify_stored(job_id, NAME)
     with pytest.raises(NotFoundError):
-        await service.verify_stored(job_id, "step-00000099-a1-g1")
+        await service.verification.verify_stored(job_id, "step-00000099-a1-g1")
 
 
 async def test_verify_clears_the_mark_of_restored_files(
@@ -439,14 +441,14 @@ async def test_verify_clears_the_mark_of_restored_files(
     service = hall.coordinator.checkpoints
     (view,) = (await service.list(job_id)).items
     (folder / "state.json").write_bytes(b"[]")
-    assert await service.verify(view.id)
+    assert await service.verification.verify(view.id)
     assert (await service.get(view.id)).state == "corrupt"
     await pause(hall, job_id)
     with pytest.raises(WrongStateError, match="corrupt"):
         await service.restore(view.id)
     (folder / "state.json").write_bytes(FILES["state.json"])
-    assert not await service.verify(view.id)
-    assert not await service.verify(view.id), "told once"
+    assert not await service.verification.verify(view.id)
+    assert not await service.verification.verify(view.id), "told once"
     assert (await service.get(view.id)).state == "committed"
     events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
     reasons = [event.reason for event in events if "is intact" in event.reason]
@@ -460,14 +462,14 @@ async def test_storage_that_is_away_marks_nothing(hall: SimulatedCluster) -> Non
     service = hall.coordinator.checkpoints
     elsewhere = folder.parent.with_name("unmounted")
     folder.parent.rename(elsewhere)
-    (problem,) = await service.verify_stored(job_id, NAME)
+    (problem,) = await service.verification.verify_stored(job_id, NAME)
     assert problem == "the folder: expected a folder, found nothing"
     elsewhere.rename(folder.parent)
     (view,) = (await service.list(job_id)).items
     assert view.state == "committed"
     # A folder that is gone from among others is another matter.
     folder.rename(folder.with_name("gone"))
-    assert await service.verify_stored(job_id, NAME) == [problem]
+    assert await service.verification.verify_stored(job_id, NAME) == [problem]
     (view,) = (await service.list(job_id)).items
     assert view.state == "corrupt"
 
@@ -486,7 +488,7 @@ async def test_verify_reports_an_unreadable_file(
 
     with monkeypatch.context() as patch:
         patch.setattr(manifests, "open_within", fails)
-        assert await hall.coordinator.checkpoints.verify_stored(job_id, NAME)
+        assert await hall.coordinator.checkpoints.verification.verify_stored(job_id, NAME)
     (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
     assert view.state == state
 
@@ -504,7 +506,9 @@ async def test_concurrent_verifications_hash_a_checkpoint_once(
     monkeypatch.setattr(checkpoints_module, "verify_folder", counted)
     service = hall.coordinator.checkpoints
     (view,) = (await service.list(job_id)).items
-    assert await asyncio.gather(*(service.verify(view.id) for _ in range(8))) == [[]] * 8
+    assert (
+        await asyncio.gather(*(service.verification.verify(view.id) for _ in range(8))) == [[]] * 8
+    )
     assert len(hashed) == 1
-    await service.verify_stored(job_id, NAME)
+    await service.verification.verify_stored(job_id, NAME)
     assert len(hashed) == 2

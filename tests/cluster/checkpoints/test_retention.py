@@ -82,7 +82,7 @@ async def test_retention_keeps_corrupt_and_restored_checkpoints(hall: SimulatedC
         await hall.save_checkpoint(job_id, step)
     service = hall.coordinator.checkpoints
     views = {v.step: v for v in (await service.list(job_id)).items}
-    await service.mark_corrupt(views[20].id, "state.json: expected 2 bytes, found 1")
+    await service.verification.mark_corrupt(views[20].id, "state.json: expected 2 bytes, found 1")
     await hall.coordinator.jobs.cancel(job_id)
     await hall.run_until(job_id, "cancelled")
     (node,) = hall.nodes.values()
@@ -183,28 +183,28 @@ async def test_the_files_of_a_checkpoint_are_read(
     tmp_path: Path,
     place: Callable[[SimulatedCluster, Path], Awaitable[str]],
 ) -> None:
-    service = hall.coordinator.checkpoints
+    files_of = hall.coordinator.checkpoints.files
     checkpoint = await place(hall, tmp_path / "storage")
-    files = await service.files(checkpoint)
+    files = await files_of.list(checkpoint)
     assert [file.path for file in files] == [
         "tensors-0.safetensors", "tensors-1.safetensors", MANIFEST,
     ]  # fmt: skip
     for file in files:
-        data = (await service.read(checkpoint, file.path)).read_bytes()
+        data = (await files_of.read(checkpoint, file.path)).read_bytes()
         assert (len(data), hashlib.sha256(data).hexdigest()) == (file.size, file.sha256)
-    folder = (await service.read(checkpoint, MANIFEST)).parent
+    folder = (await files_of.read(checkpoint, MANIFEST)).parent
     (folder / "planted").write_bytes(b"secret")
     (tmp_path / "secret").write_bytes(b"secret")
     for path in ("planted", "../secret", "/etc/passwd", "", ".", "a/../manifest.json", "x" * 5000):
         with pytest.raises(NotFoundError):
-            await service.read(checkpoint, path)
+            await files_of.read(checkpoint, path)
     (folder / "tensors-0.safetensors").unlink()
     (folder / "tensors-0.safetensors").symlink_to(tmp_path / "secret")
     with pytest.raises(NotFoundError):
-        await service.read(checkpoint, "tensors-0.safetensors")
+        await files_of.read(checkpoint, "tensors-0.safetensors")
     (folder / MANIFEST).write_bytes(b"{}")
     with pytest.raises(WrongStateError, match="damaged"):
-        await service.files(checkpoint)
+        await files_of.list(checkpoint)
 
 
 @pytest.mark.parametrize("name", ["elsewhere", "x" * 300], ids=["absent", "refused by the system"])
@@ -215,7 +215,7 @@ async def test_invisible_checkpoint_files_are_not_read(
     await hall.save_checkpoint(job_id, 10)
     (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
     with pytest.raises(WrongStateError, match="does not see"):
-        await hall.coordinator.checkpoints.files(view.id)
+        await hall.coordinator.checkpoints.files.list(view.id)
     await hall.coordinator.checkpoints.delete(view.id)
     with pytest.raises(WrongStateError, match="deleting"):
-        await hall.coordinator.checkpoints.read(view.id, MANIFEST)
+        await hall.coordinator.checkpoints.files.read(view.id, MANIFEST)

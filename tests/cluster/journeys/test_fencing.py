@@ -56,7 +56,7 @@ async def test_events(replaced: Outdated) -> None:
         event = RankEvent.model_validate(
             {"sequence": number, "time": 0.0, "rank": 0, "kind": kind, "data": data}
         )
-        acked = await coordinator.events(job_id, 1, "0-aaaaaaaa", [event])
+        acked = await coordinator.rank_events.accept(job_id, 1, "0-aaaaaaaa", [event])
         assert acked == number, "it is taken, so that the host can forget it"
         await replaced.hall.settle()
         assert await replaced.truth() == before, kind
@@ -131,7 +131,7 @@ async def test_an_earlier_generation_of_the_same_attempt(hall: SimulatedCluster)
         {"sequence": 1, "time": 0.0, "rank": 0, "kind": "checkpoint",
          "data": {"name": STALE, "step": 90, "size": 1}}
     )  # fmt: skip
-    await hall.coordinator.events(job_id, 1, "0-cccccccc", [stale])
+    await hall.coordinator.rank_events.accept(job_id, 1, "0-cccccccc", [stale])
     with pytest.raises(RevokedError, match="regrouped after generation 1, and went on with what"):
         await hall.coordinator.checkpoints.uploads.commit(job_id, STALE)
     async with hall.db.transaction() as session:

@@ -48,7 +48,9 @@ class LeftOut(Outdated):
         event = RankEvent.model_validate(
             {"sequence": self.sent, "time": 5.0, "rank": 0, "kind": kind, "data": data}
         )
-        acked = await self.hall.coordinator.events(self.job_id, 1, writer, [event], self.origin)
+        acked = await self.hall.coordinator.rank_events.accept(
+            self.job_id, 1, writer, [event], self.origin
+        )
         assert acked == self.sent, "it is taken, so that the host can forget it"
         await self.hall.settle()
 
@@ -290,7 +292,7 @@ async def test_process_restarted_in_later_generation_counts(
         {"sequence": 1, "time": 5.0, "rank": 0, "kind": "started", "data": payload}
     )]  # fmt: skip
     origin = Origin(2, node.node_id)
-    await hall.coordinator.events(job_id, 1, "0-dddddddd", events, origin)
+    await hall.coordinator.rank_events.accept(job_id, 1, "0-dddddddd", events, origin)
     body = frame(1, table([5, 6], loss=[5.0, 6.0]))
     await hall.coordinator.ingest.metrics(job_id, 1, "0-dddddddd", body, origin)
     assert (await hall.job(job_id)).step == 6

@@ -45,7 +45,9 @@ async def test_metrics_logs_events_and_commands_side_by_side(
     async def events(job_id: str, rank: int) -> None:
         for i in range(1, ROUNDS + 1):
             event = RankEvent(sequence=i, time=0.0, rank=rank, kind="note", data={"message": "x"})
-            acked = await chance.choice(asked).events(job_id, 1, f"{rank}-bbbbbbbb", [event])
+            acked = await chance.choice(asked).rank_events.accept(
+                job_id, 1, f"{rank}-bbbbbbbb", [event]
+            )
             assert acked == i
 
     async def reads(job_id: str) -> None:

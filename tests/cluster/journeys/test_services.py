@@ -300,7 +300,7 @@ def rank_event(sequence: int, kind: str, **data: object) -> RankEvent:
 async def test_repeated_rank_events_count_once(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit()
-    accept = hall.coordinator.events
+    accept = hall.coordinator.rank_events.accept
     events = [rank_event(n, "note", message=f"note {n}\0") for n in range(1, 6)]
     for batch in ([events[0]], events[:3], events[:3], events[1:], events):
         acked = await accept(job_id, 1, "0-aaaaaaaa", batch)
@@ -418,7 +418,7 @@ async def test_events_of_revoked_attempt_are_void(hall: SimulatedCluster) -> Non
         ("started", {"total_steps": 7}),
     ]
     for kind, data in events:
-        await hall.coordinator.events(
+        await hall.coordinator.rank_events.accept(
             job_id, 1, "0-aaaaaaaa", [rank_event(next(numbers), kind, **data)]
         )
     job = await hall.job(job_id)

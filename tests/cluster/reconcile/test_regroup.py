@@ -473,5 +473,5 @@ async def test_next_attempt_sets_step_whichever_rank_reports(
     event = RankEvent.model_validate(
         {"sequence": 1, "time": 5.0, "rank": 0, "kind": "started", "data": payload}
     )
-    await hall.coordinator.events(job_id, 2, "0-bbbbbbbb", [event])
+    await hall.coordinator.rank_events.accept(job_id, 2, "0-bbbbbbbb", [event])
     assert (await hall.job(job_id)).step == (2 if measured else 0)

@@ -298,7 +298,9 @@ class SimulatedCluster(Network[SimulatedNode]):
             now = self.clock.now().timestamp()
             data = {"generation": token[2], "step": self.later_step, "loaded": now}
             event = RankEvent(sequence=1, time=now, rank=0, kind="stepped", data=data)
-            await self.coordinator.events(token[0], token[1], f"generation-{token[2]}", [event])
+            await self.coordinator.rank_events.accept(
+                token[0], token[1], f"generation-{token[2]}", [event]
+            )
             await self.settle()
 
     async def submit(self, workers: int = 1, **more: object) -> str:

@@ -69,7 +69,7 @@ async def test_stored_checkpoints_are_complete_and_retained(hall: WorkingCluster
         loss = checkpoint.metrics["loss"]
         assert isinstance(loss, float)
         assert loss > 0
-        assert await service.verify(checkpoint.id) == []
+        assert await service.verification.verify(checkpoint.id) == []
     await service.pin(kept[1].id)
     await hall.until(job_id, "completed")
     await service.uploads.housekeep()

@@ -1,0 +1,74 @@
+"""The files of a checkpoint, where the coordinator sees them."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainhall.cluster.checkpoints.lineage import STORE
+from trainhall.cluster.checkpoints.rows import load
+from trainhall.cluster.checkpoints.store import CheckpointStore
+from trainhall.cluster.errors import NotFoundError, WrongStateError
+from trainhall.db.database import Database
+from trainhall.training.checkpoint.format.errors import BadCheckpointError
+from trainhall.training.checkpoint.format.manifest import FileRecord, file_within, read_files
+
+
+class CheckpointFiles:
+    def __init__(self, db: Database, store: CheckpointStore) -> None:
+        self._db = db
+        self._store = store
+
+    async def list(self, checkpoint_id: str) -> Sequence[FileRecord]:
+        """Every file of a checkpoint, the manifest last: together they are the whole of it.
+
+        Raises:
+            WrongStateError: it was deleted, is damaged, or the coordinator cannot see its files.
+        """
+        return await self._list(checkpoint_id, await self.folder(checkpoint_id))
+
+    async def read(self, checkpoint_id: str, path: str) -> Path:
+        """Return the path of one of a checkpoint's files; nothing else in its folder is served.
+
+        Raises:
+            NotFoundError: it is none of them, or not there any more.
+            WrongStateError: as `list`.
+        """
+        folder = await self.folder(checkpoint_id)
+        if path in {file.path for file in await self._list(checkpoint_id, folder)}:
+            with contextlib.suppress(OSError):
+                return await asyncio.to_thread(file_within, folder, path)
+        raise NotFoundError("checkpoint file", f"{checkpoint_id}/{path}"[:160])
+
+    async def _list(self, checkpoint_id: str, folder: Path) -> Sequence[FileRecord]:
+        try:
+            return await asyncio.to_thread(read_files, folder)
+        except BadCheckpointError as error:
+            detail = f"checkpoint {checkpoint_id} is damaged: {error}"
+            raise WrongStateError(detail, "corrupt") from None
+
+    async def folder(self, checkpoint_id: str) -> Path:
+        """Return the folder of a checkpoint's files, which the coordinator sees."""
+        async with self._db.session() as session:
+            row = await load(session, checkpoint_id)
+        if row.state in ("deleting", "deleted"):
+            raise WrongStateError(f"checkpoint {checkpoint_id} is {row.state}", row.state)
+        if row.location.startswith(STORE):
+            return self._store.folder(row.job_id, row.name)
+        folder = Path(row.location)
+        if not await asyncio.to_thread(is_seen, folder):
+            raise WrongStateError(
+                f"the coordinator does not see {folder}; do this on a host that does, with the "
+                f"folder's name: `trainhall ckpt verify {folder}`",
+                row.state,
+            )
+        return folder
+
+
+def is_seen(folder: Path) -> bool:
+    """Return whether the storage of a folder is mounted; the folder itself may be gone from it."""
+    try:
+        return folder.parent.is_dir()
+    except OSError:
+        # It may not be entered, or its server does not answer.
+        return False

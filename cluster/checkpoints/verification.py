@@ -1,0 +1,109 @@
+"""Verification of checkpoints: their files are hashed, and damage is marked."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.checkpoints.files import CheckpointFiles, is_seen
+from trainhall.cluster.checkpoints.lineage import STORE
+from trainhall.cluster.checkpoints.rows import load_locked, record_change
+from trainhall.cluster.errors import NotFoundError, WrongStateError
+from trainhall.cluster.notifier import Notifier
+from trainhall.cluster.ports import Clock
+from trainhall.db.database import Database
+from trainhall.db.models import Checkpoint
+from trainhall.training.checkpoint.format.errors import Problem
+from trainhall.training.checkpoint.format.manifest import verify_folder
+
+
+class CheckpointVerification:
+    def __init__(
+        self, db: Database, clock: Clock, files: CheckpointFiles, notifier: Notifier
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._files = files
+        self._notifier = notifier
+        self._running: dict[str, asyncio.Task[Sequence[Problem]]] = {}
+        # Other work waits for these threads too: curves, what agents ship, uploads.
+        self._hashing = asyncio.Semaphore(1)
+
+    async def verify(self, checkpoint_id: str) -> Sequence[Problem]:
+        """Hash every file and compare it with the manifest; returns the problems.
+
+        A damaged checkpoint stays marked until it is found whole: no attempt starts from it while
+        there is a good one. Callers that ask during the hashing, as all hosts may, share the
+        result.
+
+        Raises:
+            WrongStateError: it is deleted, or lies where the coordinator cannot see it.
+        """
+        running = self._running.get(checkpoint_id)
+        if running is None:
+            running = asyncio.create_task(self._verify(checkpoint_id), name="verify")
+            self._running[checkpoint_id] = running
+            running.add_done_callback(lambda _: self._running.pop(checkpoint_id))
+        return await asyncio.shield(running)
+
+    async def _verify(self, checkpoint_id: str) -> Sequence[Problem]:
+        folder = await self._files.folder(checkpoint_id)
+        async with self._hashing:
+            problems = await asyncio.to_thread(verify_folder, folder)
+        damage = next((problem for problem in problems if problem.is_damage), None)
+        # Where even the folder of the job is gone, it may be the whole disk that is away.
+        if damage is not None and await asyncio.to_thread(is_seen, folder):
+            await self.mark_corrupt(checkpoint_id, str(damage))
+        if not problems:
+            await self._mark_whole(checkpoint_id)
+        return problems
+
+    async def verify_stored(self, job_id: str, name: str) -> Sequence[str]:
+        """Return the problems of a checkpoint in the store that a host could not fetch whole.
+
+        The host's word alone marks nothing: its own disk or the network may be to blame.
+
+        Raises:
+            NotFoundError: it is deleted, or does not lie in the store.
+        """
+        async with self._db.session() as session:
+            checkpoint_id = await session.scalar(
+                select(Checkpoint.id).where(
+                    Checkpoint.job_id == job_id,
+                    Checkpoint.name == name,
+                    Checkpoint.location == STORE,
+                    Checkpoint.state.in_(("committed", "corrupt")),
+                )
+            )
+        if checkpoint_id is None:
+            raise NotFoundError("checkpoint", f"{job_id}/{name}"[:160])
+        try:
+            return [str(problem) for problem in await self.verify(checkpoint_id)]
+        except WrongStateError:
+            raise NotFoundError("checkpoint", checkpoint_id) from None  # deleted meanwhile
+
+    async def mark_corrupt(self, checkpoint_id: str, why: str) -> None:
+        async with self._db.transaction() as session:
+            row = await load_locked(session, checkpoint_id)
+            await mark_corrupt(session, row, why, self._clock.now())
+        self._notifier.notify_viewers(row.job_id)
+
+    async def _mark_whole(self, checkpoint_id: str) -> None:
+        """Remove the mark of a repaired checkpoint: attempts may start from it again."""
+        async with self._db.transaction() as session:
+            row = await load_locked(session, checkpoint_id)
+            if row.state == "corrupt":
+                row.state = "committed"
+                why = f"the checkpoint of step {row.step} is intact again"
+                await record_change(session, row, why, "checkpoint_repaired", self._clock.now())
+        self._notifier.notify_viewers(row.job_id)
+
+
+async def mark_corrupt(session: AsyncSession, row: Checkpoint, why: str, now: datetime) -> None:
+    """Mark a checkpoint that cannot be loaded: no attempt starts from it any more."""
+    if row.state == "committed":
+        row.state = "corrupt"
+        reason = f"the checkpoint of step {row.step} is corrupt: {why}"
+        await record_change(session, row, reason, "checkpoint_corrupt", now)
