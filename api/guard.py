@@ -57,11 +57,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> RefusalError | None:
         hosts, origins = _headers(scope)
         if scope["path"].startswith(AGENT_PREFIX):
-            if self._simulated:
-                return _refused("this cluster is simulated (MOCK_DB); it takes no agents")
-            if origins:
-                return _refused("this address is for agents; it does not answer browsers")
-            return None
+            return self._agent_refusal(origins)
         if self._open:
             return None
         server = scope.get("server")
@@ -83,6 +79,13 @@ class Guard:
             )
         if any(not _same_host(origin, hosts[0]) for origin in origins):
             return _refused(f"a page of {origins[0]!r} may not use this coordinator")
+        return None
+
+    def _agent_refusal(self, origins: list[str]) -> RefusalError | None:
+        if self._simulated:
+            return _refused("this cluster is simulated (MOCK_DB); it takes no agents")
+        if origins:
+            return _refused("this address is for agents; it does not answer browsers")
         return None
 
 

@@ -6,7 +6,7 @@ two batches of a job wait for each other, and the order of the stream is the ord
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -298,10 +298,7 @@ def _add_metrics(
     key = item.attempt, item.writer
     stored = writers[key]
     first_void = void_from(attempt, item.origin, attempt.saved_step)
-    first_step = None
-    if attempt.first_step is None:
-        steps = [int(t.steps.min()) for tables in item.tables for t in tables if len(t.steps)]
-        first_step = min((s for s in steps if first_void is None or s < first_void), default=None)
+    first_step = _first_step(item, first_void) if attempt.first_step is None else None
     # Sequences rise by one, so the new frames are the rest behind the stored ones.
     skip = stored + 1 - item.headers[0].sequence if item.headers else 0
     if skip < 0 or skip >= len(item.headers):
@@ -310,19 +307,7 @@ def _add_metrics(
     job.changed = True
     whole = item.body[item.headers[skip].start :]
     parts = _divided(item, skip, whole, first_void)
-    for payload, tables, void in parts:
-        job.seq += max(len(tables), 1)
-        rows.append(
-            {
-                "job_id": job.job_id,
-                "seq": job.seq,
-                "attempt": item.attempt,
-                "payload": payload,
-                "tables": len(tables),
-                "void": void,
-                "packed": False,
-            }
-        )
+    rows += [_frame_row(job, item.attempt, *part) for part in parts]
     tables = [table for _, part, void in parts if not void for table in part]
     if item.attempt == job.newest_attempt and tables and not attempt.revoked:
         # Ranks continue from their current step when they regroup in place. Rows that lost ranks
@@ -332,6 +317,27 @@ def _add_metrics(
         _note_last_values(job, tables, continues=continues)
     points = sum(len(t.steps) * len(t.columns) for _, part, _ in parts for t in part)
     return Stored(writers[key], points=points, first_step=first_step)
+
+
+def _first_step(item: Metrics, first_void: int | None) -> int | None:
+    """Return the earliest step of an item that counts."""
+    steps = [int(t.steps.min()) for tables in item.tables for t in tables if len(t.steps)]
+    return min((s for s in steps if first_void is None or s < first_void), default=None)
+
+
+def _frame_row(
+    job: _Job, attempt: int, payload: bytes, tables: list[Table], void: bool
+) -> dict[str, Any]:
+    job.seq += max(len(tables), 1)
+    return {
+        "job_id": job.job_id,
+        "seq": job.seq,
+        "attempt": attempt,
+        "payload": payload,
+        "tables": len(tables),
+        "void": void,
+        "packed": False,
+    }
 
 
 def _divided(
@@ -352,18 +358,23 @@ def _divided(
         return [(whole, tables, False)]
     if all(each.all() for each in void):
         return [(whole, tables, True)]
-    parts: list[tuple[bytes, list[Table], bool]] = []
-    for is_void in (False, True):
-        payload, taken = b"", []
-        for header, of_frame in zip(item.headers[skip:], item.tables[skip:], strict=True):
-            cut = [_rows(t, (t.steps >= first_void) == is_void) for t in of_frame]
-            cut = [table for table in cut if len(table.steps)]
-            payload += encode_frame(
-                header.sequence, encode_tables([table.as_lists() for table in cut])
-            )
-            taken += cut
-        parts.append((payload, taken, is_void))
-    return parts
+    return [
+        (*_only(item, skip, lambda steps: steps < first_void), False),
+        (*_only(item, skip, lambda steps: steps >= first_void), True),
+    ]
+
+
+def _only(
+    item: Metrics, skip: int, counts: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+) -> tuple[bytes, list[Table]]:
+    """Return an item's new frames with some of their steps alone."""
+    payload, taken = b"", []
+    for header, of_frame in zip(item.headers[skip:], item.tables[skip:], strict=True):
+        cut = [_rows(table, counts(table.steps)) for table in of_frame]
+        cut = [table for table in cut if len(table.steps)]
+        payload += encode_frame(header.sequence, encode_tables([t.as_lists() for t in cut]))
+        taken += cut
+    return payload, taken
 
 
 def _rows(table: Table, wanted: NDArray[np.bool_]) -> Table:

@@ -129,21 +129,26 @@ def table(
         columns = _fitting(items, columns, fits)
     rows = [[column.title for column in columns]]
     rows += [[_cell(column, item) or BLANK for column in columns] for item in items]
+    widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
     if fits is not None:
-        before = [max(cell_len(row[i]) for row in rows) + 2 for i in range(len(columns) - 1)]
-        room = max(fits - sum(before), cell_len(columns[-1].title))
+        room = max(fits - sum(width + 2 for width in widths[:-1]), cell_len(columns[-1].title))
         for row in rows:
             row[-1] = _cut(row[-1], room)
-    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(columns))]
-    lines = []
-    for row in rows:
-        cells = []
-        for column, text, width in zip(columns, row, widths, strict=True):
-            gap = " " * (width - cell_len(text))
-            shown = painted(text) if color and column.title == "STATE" else text
-            cells.append(gap + shown if column.right else shown + gap)
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+        widths[-1] = max(cell_len(row[-1]) for row in rows)
+    return "\n".join(_line(row, columns, widths, color=color) for row in rows)
+
+
+def _line(
+    row: Sequence[str], columns: Sequence[Column], widths: Sequence[int], *, color: bool
+) -> str:
+    from rich.cells import cell_len
+
+    cells = []
+    for column, text, width in zip(columns, row, widths, strict=True):
+        gap = " " * (width - cell_len(text))
+        shown = painted(text) if color and column.title == "STATE" else text
+        cells.append(gap + shown if column.right else shown + gap)
+    return "  ".join(cells).rstrip()
 
 
 def _cell(column: Column, item: Json) -> str:

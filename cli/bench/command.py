@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 4096
 SIMULATED = "2,8,24,96,512,4096"
+FORECAST = "1KiB,64KiB,1MiB,32MiB,1GiB"
 MOST_MEASURED = 16
 MOST_BYTES = 256 << 20
 MEASURED = "4KiB,64KiB,256KiB,1MiB,4MiB,16MiB"
@@ -120,10 +121,7 @@ def collectives(
       trainhall bench collectives --simulate --ranks 2,16,128 --plot times.png
       trainhall bench collectives --simulate --devices-per-host 2 --link rack=50us,1Gbit/s
     """
-    from trainhall.cli.bench.forecast import forecast
-    from trainhall.distributed.collectives.algorithms.registry import NAMES
     from trainhall.distributed.collectives.cost import EXAMPLE_LINKS
-    from trainhall.distributed.collectives.errors import ScheduleError
 
     _no_names(output)
     if not simulate:
@@ -141,30 +139,13 @@ def collectives(
             raise UsageError(f"{name} is for measured times; leave out --simulate")
     if plot:
         check_plot(plot)
-    counts = [
-        quantities.whole(n, "--ranks", least=2, most=MOST_RANKS) for n in _items(ranks or SIMULATED)
-    ]
-    names = _items(algorithms) if algorithms else list(NAMES)
-    if unknown := [name for name in names if name not in NAMES]:
-        raise UsageError(f"there is no algorithm {unknown[0]!r}; known: {', '.join(NAMES)}")
-    try:
-        found = forecast(
-            ranks=sorted(set(counts)),
-            sizes=sorted(
-                {
-                    quantities.size(text, "--sizes")
-                    for text in _items(sizes or "1KiB,64KiB,1MiB,32MiB,1GiB")
-                }
-            ),
-            algorithms=list(dict.fromkeys(names)),
-            ranks_per_device=ranks_per_device,
-            devices_per_host=devices_per_host,
-            hosts_per_rack=hosts_per_rack,
-            links=EXAMPLE_LINKS | dict(map(_link, link or [])),
-            servers=servers,
-        )
-    except ScheduleError as error:
-        raise UsageError(str(error)) from None
+    cluster = {
+        "ranks_per_device": ranks_per_device,
+        "devices_per_host": devices_per_host,
+        "hosts_per_rack": hosts_per_rack,
+        "links": EXAMPLE_LINKS | dict(map(_link, link or [])),
+    }
+    found = _forecast(ranks, sizes, algorithms, servers, cluster)
     if output is Format.TABLE:
         print(_tables(found))
     else:
@@ -174,6 +155,39 @@ def collectives(
 
         draw(plot, found)
         out.say(f"Wrote {plot}.")
+
+
+def _forecast(
+    ranks: str | None,
+    sizes: str | None,
+    algorithms: str | None,
+    servers: int | None,
+    cluster: dict[str, Any],
+) -> "Forecast":
+    """
+    Args:
+        cluster: its shape and its links.
+    """
+    from trainhall.cli.bench.forecast import forecast
+    from trainhall.distributed.collectives.algorithms.registry import NAMES
+    from trainhall.distributed.collectives.errors import ScheduleError
+
+    counts = [
+        quantities.whole(n, "--ranks", least=2, most=MOST_RANKS) for n in _items(ranks or SIMULATED)
+    ]
+    names = _items(algorithms) if algorithms else list(NAMES)
+    if unknown := [name for name in names if name not in NAMES]:
+        raise UsageError(f"there is no algorithm {unknown[0]!r}; known: {', '.join(NAMES)}")
+    try:
+        return forecast(
+            ranks=sorted(set(counts)),
+            sizes=sorted({quantities.size(text, "--sizes") for text in _items(sizes or FORECAST)}),
+            algorithms=list(dict.fromkeys(names)),
+            servers=servers,
+            **cluster,
+        )
+    except ScheduleError as error:
+        raise UsageError(str(error)) from None
 
 
 @app.command("schedule")

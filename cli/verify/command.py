@@ -228,20 +228,27 @@ def _page(results: "list[Result]") -> str:
         f"\n{r.strategy}, {r.mesh} failed: {r.reason}" for r in compared if r.verdict == "failed"
     ]
     lines += [f"\n{text}." for text in dict.fromkeys(r.tolerance for r in compared) if text]
-    unclear: dict[str, list[str]] = {}
-    for result in compared:
+    return "\n".join([*lines, *_unclear(compared), *_unfit(results)])
+
+
+def _unclear(results: "list[Result]") -> list[str]:
+    by_reason: dict[str, list[str]] = {}
+    for result in results:
         if result.verdict == "unclear":
-            unclear.setdefault(result.reason, []).append(f"{result.strategy}, {result.mesh}")
-    lines += [f"\nUnclear: {_some(who)}\n      {why}" for why, who in unclear.items()]
-    reasons: dict[tuple[str, str], list[str]] = {}
+            by_reason.setdefault(result.reason, []).append(f"{result.strategy}, {result.mesh}")
+    return [f"\nUnclear: {_some(who)}\n      {why}" for why, who in by_reason.items()]
+
+
+def _unfit(results: "list[Result]") -> list[str]:
+    meshes: dict[tuple[str, str], list[str]] = {}
     for result in results:
         if result.verdict == "does not fit":
-            reasons.setdefault((result.strategy, result.reason), []).append(result.mesh)
-    if reasons:
-        lines.append("\nDoes not fit:")
-    for (strategy, reason), meshes in reasons.items():
-        lines.append(f"  {strategy}: {'; '.join(meshes)}\n      {reason}")
-    return "\n".join(lines)
+            meshes.setdefault((result.strategy, result.reason), []).append(result.mesh)
+    lines = [
+        f"  {strategy}: {'; '.join(of_one)}\n      {reason}"
+        for (strategy, reason), of_one in meshes.items()
+    ]
+    return ["\nDoes not fit:", *lines] if lines else []
 
 
 def _some(meshes: list[str]) -> str:

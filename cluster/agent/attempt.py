@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.agent.reconcile import ObservedAttempt, Stage
-from trainhall.cluster.wire.protocol import AssignmentReport
+from trainhall.cluster.wire.protocol import AssignmentReport, AttemptPhase
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch
@@ -67,32 +67,39 @@ class Attempt:
     def report(self, shipped: bool) -> AssignmentReport:
         job_id, attempt, generation = self.token
         status = self.status
-        early = {Stage.PLANNING: "planning", Stage.PREPARING: "preparing"}
-        phase = early.get(self.stage, "starting")
-        if self.stage is Stage.LIVE and status is not None:
-            # The end is reported by `outcome`, which this agent sets when it has seen to it.
-            phase = "stopping" if status.phase == "exited" else status.phase
-        ended = self.stage is Stage.ENDED
-        return AssignmentReport.model_validate(
-            {
-                "job_id": job_id,
-                "attempt": attempt,
-                "generation": generation,
-                "phase": "exited" if ended else phase,
-                "ranks": [r.model_dump() for r in status.ranks] if status is not None else [],
-                "in_place": self.launch.in_place and status is not None and not ended,
-                "failed_ranks": status.failed_ranks if status is not None and not ended else [],
-                "leaving": status.leaving if status is not None and not ended else [],
-                "rendezvous": status.rendezvous if status is not None else None,
-                "plan": self.plan if self.stage is Stage.PLANNING else None,
-                "stall": status.stall if status is not None and not ended else None,
-                "outcome": self.outcome if ended else None,
-                "failure": self.failure if ended else None,
-                "shipped": ended and shipped,
-                "isolated": ended and status is not None and status.isolated,
-                "agent_stopped": ended and self.ended_with_agent,
-            }
+        report = AssignmentReport(
+            job_id=job_id,
+            attempt=attempt,
+            generation=generation,
+            phase=self._phase,
+            ranks=status.ranks if status is not None else [],
+            rendezvous=status.rendezvous if status is not None else None,
+            plan=self.plan if self.stage is Stage.PLANNING else None,
         )
+        if self.stage is Stage.ENDED:
+            report.outcome, report.failure = self.outcome, self.failure
+            report.shipped = shipped
+            report.isolated = status is not None and status.isolated
+            report.agent_stopped = self.ended_with_agent
+        elif status is not None:
+            report.in_place = self.launch.in_place
+            report.failed_ranks, report.leaving = status.failed_ranks, status.leaving
+            report.stall = status.stall
+        return report
+
+    @property
+    def _phase(self) -> AttemptPhase:
+        match self.stage:
+            case Stage.ENDED:
+                return "exited"
+            case Stage.PLANNING:
+                return "planning"
+            case Stage.PREPARING:
+                return "preparing"
+            case Stage.LIVE if self.status is not None:
+                # The end is reported by `outcome`, which this agent sets when it has seen to it.
+                return "stopping" if self.status.phase == "exited" else self.status.phase
+        return "starting"
 
 
 def keep_prepared(launch: Launch, before: Launch) -> Launch:

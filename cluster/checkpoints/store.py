@@ -33,6 +33,7 @@ from trainhall.training.checkpoint.format.draft import fsync_folder, make_durabl
 from trainhall.training.checkpoint.format.errors import BadCheckpointError
 from trainhall.training.checkpoint.format.manifest import (
     MAX_MANIFEST_BYTES,
+    Manifest,
     read_manifest,
     safe_path,
     verify_files,
@@ -171,18 +172,7 @@ class CheckpointStore:
             return
         if not upload.is_dir():
             raise NotFoundError("upload", f"{upload.parent.name}/{upload.name}")
-        try:
-            manifest = read_manifest(upload)
-            if problems := verify_files(upload, manifest.files):
-                raise BadCheckpointError(problems)
-        except BadCheckpointError as error:
-            shown = "; ".join(str(problem) for problem in error.problems[:5])
-            raise DamagedError(f"checkpoint {upload.name} is incomplete: {shown}") from None
-        if manifest.job_id != upload.parent.name or str(manifest.name) != upload.name:
-            raise DamagedError(
-                f"the manifest is that of job {manifest.job_id}, {manifest.name}, "
-                f"not of job {upload.parent.name}, {upload.name}"
-            )
+        manifest = _whole_upload(upload)
         listed = {record.path for record in manifest.files} | {MANIFEST}
         for file in [p for p in upload.rglob("*") if p.is_file() or p.is_symlink()]:
             if file.relative_to(upload).as_posix() not in listed:
@@ -210,6 +200,27 @@ class CheckpointStore:
             if is_removed_name(half.name):
                 shutil.rmtree(half, ignore_errors=True)
         return removed
+
+
+def _whole_upload(upload: Path) -> Manifest:
+    """Return the manifest of an upload whose files are all there.
+
+    Raises:
+        DamagedError: they are not, or it is the manifest of another checkpoint.
+    """
+    try:
+        manifest = read_manifest(upload)
+        if problems := verify_files(upload, manifest.files):
+            raise BadCheckpointError(problems)
+    except BadCheckpointError as error:
+        shown = "; ".join(str(problem) for problem in error.problems[:5])
+        raise DamagedError(f"checkpoint {upload.name} is incomplete: {shown}") from None
+    if manifest.job_id != upload.parent.name or str(manifest.name) != upload.name:
+        raise DamagedError(
+            f"the manifest is that of job {manifest.job_id}, {manifest.name}, "
+            f"not of job {upload.parent.name}, {upload.name}"
+        )
+    return manifest
 
 
 @contextlib.contextmanager

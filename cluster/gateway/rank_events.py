@@ -182,35 +182,12 @@ class RankEvents:
             _note_lineage(attempt, data, first_void, context.origin)
 
     async def _started(self, context: EventContext, event: RankEvent, data: dict[str, Any]) -> None:
-        attempt = context.attempt
-        total, resumed = _count(data.get("total_steps")), _count(data.get("resumed_from"))
         progress = await _locked_progress(context)
+        total = _count(data.get("total_steps"))
         if total is not None:
             progress.total_steps = total
-        if "resumed_from" not in data:
-            # It may resume from a checkpoint of its own: the first step that it reports will show.
-            why = "began"
-        else:
-            first = (resumed or 0) + 1
-            generation = _count(data.get("generation")) or 1
-            if generation > 1:
-                since = _count(data.get("since")) or context.origin.generation or generation
-                note_restart_point(attempt, generation, first, since)
-            # Behind the lock: what it has measured may be stored already.
-            await context.session.refresh(context.writer, ["metric_sequence"])
-            begins = generation > 1 or context.writer.metric_sequence == 0
-            if attempt.in_place and begins and attempt.number == context.job.attempt:
-                # The attempt before, or the ranks that are lost, may have come further.
-                progress.step = first - 1
-            if attempt.first_step is not None and generation > 1:
-                # All ranks of an earlier one are lost, and the steps that they took are not.
-                first = min(first, attempt.first_step)
-            attempt.first_step = first
-            why = (
-                "training from the first step"
-                if resumed is None
-                else f"resumed from step {resumed}"
-            )
+        # Without it, it may resume from a checkpoint of its own: its first step will show.
+        why = await self._resumed(context, progress, data) if "resumed_from" in data else "began"
         if data.get("note"):
             why = f"{why}: {data['note']}"
         for each in _passed_over(data):
@@ -218,6 +195,28 @@ class RankEvents:
             if each.get("reason") in (Reason.DAMAGED, Reason.GONE):
                 await self._mark_damaged(context, each)
         await self._note(context, event, why, data, kind="attempt")
+
+    async def _resumed(
+        self, context: EventContext, progress: JobProgress, data: dict[str, Any]
+    ) -> str:
+        """Note the step from which a generation begins; returns it in words."""
+        attempt, resumed = context.attempt, _count(data.get("resumed_from"))
+        first = (resumed or 0) + 1
+        generation = _count(data.get("generation")) or 1
+        if generation > 1:
+            since = _count(data.get("since")) or context.origin.generation or generation
+            note_restart_point(attempt, generation, first, since)
+        # Behind the lock: what it has measured may be stored already.
+        await context.session.refresh(context.writer, ["metric_sequence"])
+        begins = generation > 1 or context.writer.metric_sequence == 0
+        if attempt.in_place and begins and attempt.number == context.job.attempt:
+            # The attempt before, or the ranks that are lost, may have come further.
+            progress.step = first - 1
+        if attempt.first_step is not None and generation > 1:
+            # All ranks of an earlier one are lost, and the steps that they took are not.
+            first = min(first, attempt.first_step)
+        attempt.first_step = first
+        return "training from the first step" if resumed is None else f"resumed from step {resumed}"
 
     async def _stepped(self, context: EventContext, event: RankEvent, data: dict[str, Any]) -> None:
         """Note the first step of a generation; it ends the incident that it went on from."""

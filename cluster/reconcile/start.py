@@ -17,7 +17,7 @@ from trainhall.cluster.lifecycle.states import AttemptState, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.reconcile.decisions import StartAttempt
 from trainhall.cluster.scheduling.placement import DeviceKey, allocation_of, devices_of
-from trainhall.db.documents import GenerationRecord
+from trainhall.db.documents import Allocation, GenerationRecord
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Grant, Job
 
@@ -63,33 +63,8 @@ async def start_attempt(
         raise ConflictError
     if is_auto and not planning and (chosen := auto_plans.plan_of(job)):
         notes.append(f"keeps its plan: {chosen.summary}")
-    begun = columns_of_reason(decision.reason)
-    attempt = Attempt(
-        job_id=job.id,
-        number=number,
-        generation=1,
-        **begun,
-        goal="run",
-        revoked=False,
-        world_size=size,
-        allocation=allocation,
-        in_place=regroups_in_place(job.spec),
-        # It is kept for the attempt's life, whatever the coordinator is told later.
-        isolation_seconds=(
-            options.lost_after_seconds
-            if job.spec["recovery"].get("on_isolation") == "stop"
-            else None
-        ),
-        generations=(
-            GenerationRecord(
-                1, now, begun["reason"], size, allocation, reason_code=begun["reason_code"]
-            ),
-        ),
-        planning=planning,
-        checkpoint_plan=plan,
-        node_outcomes={},
-        started_at=now,
-    )
+    attempt = _new_attempt(job, number, allocation, decision.reason, now, options)
+    attempt.planning, attempt.checkpoint_plan = planning, plan
     await create_attempt(session, attempt)
     session.add_all(grants_of(attempt, devices_of(entry.placed)))
     await session.flush()
@@ -105,6 +80,38 @@ async def start_attempt(
         data=to_jsonable_python({"state": AttemptState.STARTING, "allocation": allocation}),
     )
     return attempt
+
+
+def _new_attempt(
+    job: Job,
+    number: int,
+    allocation: Allocation,
+    reason: Reason,
+    now: datetime,
+    options: ClusterOptions,
+) -> Attempt:
+    size, columns = allocation.world_size, columns_of_reason(reason)
+    stops_isolated = job.spec["recovery"].get("on_isolation") == "stop"
+    return Attempt(
+        job_id=job.id,
+        number=number,
+        generation=1,
+        **columns,
+        goal="run",
+        revoked=False,
+        world_size=size,
+        allocation=allocation,
+        in_place=regroups_in_place(job.spec),
+        # It is kept for the attempt's life, whatever the coordinator is told later.
+        isolation_seconds=options.lost_after_seconds if stops_isolated else None,
+        generations=(
+            GenerationRecord(
+                1, now, columns["reason"], size, allocation, reason_code=columns["reason_code"]
+            ),
+        ),
+        node_outcomes={},
+        started_at=now,
+    )
 
 
 def grants_of(attempt: Attempt, devices: Iterable[DeviceKey]) -> Iterator[Grant]:

@@ -113,20 +113,29 @@ def never(served: Served, all_nodes: Sequence[NodeFacts], *, only_one_host: bool
         return _no_labels(dict(sorted(group.selector)), all_nodes)
     if not any(_has_joined(node) for node in served.nodes):
         return _none_joined(f"node with {_labels(group)}", served.nodes)
-    away = [f"{node.name} {_how(node)}" for node in _away(served)]
-    away += [f"{node.name} has not joined yet" for node in served.nodes if _is_expected(node)]
-    because = f" ({', '.join(sorted(away)[:_SHOWN])})" if away else ""
-    capacity = served.capacity
-    none = f"no {_one(group.kind)}{' in service' if _away(served) else ''}"
-    has = describe_devices(capacity, group.kind) if capacity else none
-    if group.one_host and capacity:
-        subject = "the largest host has"
-    elif group.selector:
-        one = len(served.nodes) == 1
-        subject = f"its host {served.nodes[0].name} has" if one else "its hosts have"
+    return f"{_capacity(served)}{_absent(served)}: {_advice(served, all_nodes, only_one_host)}"
+
+
+def _capacity(served: Served) -> str:
+    """Say who has how many devices."""
+    group, capacity = served.group, served.capacity
+    if capacity:
+        has = describe_devices(capacity, group.kind)
     else:
-        subject = "the whole cluster has"
-    return f"{subject} {has}{because}: {_advice(served, all_nodes, only_one_host)}"
+        has = f"no {_one(group.kind)}{' in service' if _away(served) else ''}"
+    if group.one_host and capacity:
+        return f"the largest host has {has}"
+    if not group.selector:
+        return f"the whole cluster has {has}"
+    one = len(served.nodes) == 1
+    return f"its host {served.nodes[0].name} has {has}" if one else f"its hosts have {has}"
+
+
+def _absent(served: Served) -> str:
+    """List nodes whose devices do not count now, in parentheses."""
+    absent = [f"{node.name} {_how(node)}" for node in _away(served)]
+    absent += [f"{node.name} has not joined yet" for node in served.nodes if _is_expected(node)]
+    return f" ({', '.join(sorted(absent)[:_SHOWN])})" if absent else ""
 
 
 def not_free(

@@ -23,7 +23,13 @@ from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduling import reasons
 from trainhall.cluster.scheduling.demand import Group
 from trainhall.cluster.scheduling.estimates import expected_seconds
-from trainhall.cluster.scheduling.placement import FreeDevices, FreePool, PlacedNode, devices_of
+from trainhall.cluster.scheduling.placement import (
+    DeviceKey,
+    FreeDevices,
+    FreePool,
+    PlacedNode,
+    devices_of,
+)
 from trainhall.cluster.scheduling.preemption import Candidate, make_room
 from trainhall.cluster.scheduling.queue_order import queue_order
 from trainhall.cluster.scheduling.quota_use import QuotaUse
@@ -300,22 +306,11 @@ class Pass:
         None if it could not start even so, or if a job that comes before it could take their
         devices.
         """
-        group, node_ids = served.group, set(served.part.node_ids)
-        if not self.options.preemption or any(
-            r.group.kind == group.kind and r.nodes & node_ids for r in earlier
-        ):
+        if not self.options.preemption or self._is_preceded(job, served, earlier):
             return []
-        order = queue_order(job, self.options)
-        if any(
-            queue_order(other, self.options) < order and self._could_take(other, group, node_ids)
-            for other in self._returning
-        ):
-            return []
-        free = {node_id: len(served.part.free_of(node_id)) for node_id in node_ids}
+        group, order = served.group, queue_order(job, self.options)
         places = {(n.id, d.index) for n in served.nodes for d in n.devices if d.kind == group.kind}
-        for place in self.running.leaving:
-            if place[0] in free and place in places:
-                free[place[0]] += 1
+        free = self._free_soon(served, places)
         enough = max(free.values(), default=0) if group.one_host else sum(free.values())
         if enough >= job.sizes[0]:
             return []
@@ -328,8 +323,27 @@ class Pass:
                 and self._quota_waits.isdisjoint(self._accounts(other))
             )
 
-        candidates = self.running.candidates(allows, node_ids, places)
+        candidates = self.running.candidates(allows, set(served.part.node_ids), places)
         return make_room(job.sizes[0], free, candidates, one_host=group.one_host) or []
+
+    def _is_preceded(self, job: JobFacts, served: Served, earlier: Sequence[Reservation]) -> bool:
+        """Return whether a job that comes before this one could take devices freed for it."""
+        group, node_ids = served.group, set(served.part.node_ids)
+        if any(r.group.kind == group.kind and r.nodes & node_ids for r in earlier):
+            return True
+        order = queue_order(job, self.options)
+        return any(
+            queue_order(other, self.options) < order and self._could_take(other, group, node_ids)
+            for other in self._returning
+        )
+
+    def _free_soon(self, served: Served, places: Set[DeviceKey]) -> dict[str, int]:
+        """Return the devices of each node that are free, or that ranks are leaving."""
+        free = {node_id: len(served.part.free_of(node_id)) for node_id in served.part.node_ids}
+        for place in self.running.leaving:
+            if place[0] in free and place in places:
+                free[place[0]] += 1
+        return free
 
     def _could_take(self, job: JobFacts, group: Group, node_ids: Set[str]) -> bool:
         """Return whether devices freed on these nodes for the group serve this job, too."""

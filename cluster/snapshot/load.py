@@ -1,8 +1,10 @@
 """Loading what the reconciler decides from: everything that is not finished, and nothing else."""
 
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
 from sqlalchemy import func, select, union
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -169,51 +171,72 @@ async def _nodes(session: AsyncSession, heartbeats: HeartbeatMonitor) -> tuple[N
     )
 
 
+@dataclass(frozen=True)
+class _Histories:
+    """Facts of jobs' earlier attempts, by job."""
+
+    ended: dict[str, tuple[str, datetime | None]]
+    """Of recovering jobs: why and when the attempt before ended."""
+    failed: dict[str, Failure]
+    saved: dict[str, int]
+    paces: dict[str, float]
+
+
 async def _jobs(session: AsyncSession) -> tuple[JobFacts, ...]:
     found = await session.execute(_JOBS)
     rows = found.all()
+    histories = await _histories(session, rows)
+    return tuple(_job_facts(row, histories) for row in rows)
+
+
+async def _histories(session: AsyncSession, rows: Sequence[Any]) -> _Histories:
     # What is rarely there is asked for where it can be.
     recovering = any(row.state == JobState.RECOVERING for row in rows)
     active = [row for row in rows if row.state in ACTIVE_STATES]
-    ended = await _ends_of_recovering(session) if recovering else {}
-    failed = await _failures_of_restarted(session) if any(r.restarts for r in active) else {}
-    saved = await _saved_steps(session) if active else {}
+    restarted = any(row.restarts for row in active)
     ran = any(row.attempt and row.state in WAITING_STATES for row in rows)
-    paces = await _paces_of_waiting(session) if ran else {}
-    return tuple(
-        JobFacts(
-            id=job_id,
-            name=name,
-            number=number,
-            priority=priority,
-            state=JobState(state),
-            reason=reason,
-            attempt=attempt,
-            workers=world_size,
-            sizes=tuple(sizes or ()),
-            device=resources.get("device") or "auto",
-            selector=resources.get("selector") or {},
-            one_host=bool(resources.get("one_host")),
-            project=project,
-            user=user,
-            preemption=preemption is not False,
-            total_steps=total_steps,
-            step_seconds=paces.get(job_id),
-            queued_at=queued_at,
-            restarts=restarts,
-            restarts_step=restarts_step,
-            max_restarts=max_restarts,
-            step=max(step, saved.get(job_id, 0)),
-            failed_before=failed.get(job_id),
-            last_failure=ended[job_id][0] if job_id in ended else None,
-            last_ended_at=ended[job_id][1] if job_id in ended else None,
-        )
-        for (
-            job_id, name, number, priority, state, reason, attempt, world_size, sizes, resources,
-            project, user, preemption, max_restarts, queued_at, restarts, restarts_step, step,
-            total_steps,
-        ) in rows
-    )  # fmt: skip
+    return _Histories(
+        ended=await _ends_of_recovering(session) if recovering else {},
+        failed=await _failures_of_restarted(session) if restarted else {},
+        saved=await _saved_steps(session) if active else {},
+        paces=await _paces_of_waiting(session) if ran else {},
+    )
+
+
+def _job_facts(row: Any, histories: _Histories) -> JobFacts:
+    (
+        job_id, name, number, priority, state, reason, attempt, world_size, sizes, resources,
+        project, user, preemption, max_restarts, queued_at, restarts, restarts_step, step,
+        total_steps,
+    ) = row  # fmt: skip
+    last_failure, last_ended_at = histories.ended.get(job_id, (None, None))
+    return JobFacts(
+        id=job_id,
+        name=name,
+        number=number,
+        priority=priority,
+        state=JobState(state),
+        reason=reason,
+        attempt=attempt,
+        workers=world_size,
+        sizes=tuple(sizes or ()),
+        device=resources.get("device") or "auto",
+        selector=resources.get("selector") or {},
+        one_host=bool(resources.get("one_host")),
+        project=project,
+        user=user,
+        preemption=preemption is not False,
+        total_steps=total_steps,
+        step_seconds=histories.paces.get(job_id),
+        queued_at=queued_at,
+        restarts=restarts,
+        restarts_step=restarts_step,
+        max_restarts=max_restarts,
+        step=max(step, histories.saved.get(job_id, 0)),
+        failed_before=histories.failed.get(job_id),
+        last_failure=last_failure,
+        last_ended_at=last_ended_at,
+    )
 
 
 async def _ends_of_recovering(

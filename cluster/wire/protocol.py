@@ -92,13 +92,16 @@ class JoinReply(Message):
     credential: str
 
 
+AttemptPhase = Literal["planning", "preparing", "starting", "running", "stopping", "exited"]
+
+
 class AssignmentReport(Message):
     """Current state of one attempt on this node."""
 
     job_id: str
     attempt: int
     generation: int
-    phase: Literal["planning", "preparing", "starting", "running", "stopping", "exited"]
+    phase: AttemptPhase
     """`planning`: the agent finds the job's strategy. `preparing`: it fetches a checkpoint or waits
     for the rendezvous."""
     ranks: list[RankState] = []

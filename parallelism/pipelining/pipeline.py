@@ -90,13 +90,9 @@ class Pipeline(Divided):
         self.nothing = nothing_like(model)
         keep_only(model, [name for s in mine for name in stages[s]])
         self.model = self.called = model
-        copies = mesh.degrees.data * mesh.degrees.tensor
         self._relay = Relay(model, mine, owners, self._group, device)
-        self._parts = {
-            trained[id(p)]: Part(p, holders=copies * len(users[id(p)]))
-            for p in model.parameters()
-            if p.requires_grad
-        }
+        copies = mesh.degrees.data * mesh.degrees.tensor
+        self._parts = _parts(model, trained, users, copies)
         self.parameters = {name: part.memory for name, part in self._parts.items()}
         self._tied = self._join_tied(users, trained, mesh)
         self._layers = list(mine.values())
@@ -106,17 +102,24 @@ class Pipeline(Divided):
         self.reports_sending = microbatches == 1 or device.type == "cpu"
         self.transit = Transit() if microbatches > 1 and device.type == "cpu" else None
         self._first, self._last = 0 in mine, number - 1 in mine
+        self._schedule = self._built(schedule, mine, number, device)
+
+    def _built(
+        self, schedule: Schedule, mine: dict[int, Layers], number: int, device: torch.device
+    ) -> Any:
+        """Return torch's schedule of this rank's stages."""
+        stages = []
         for stage, layers in mine.items():
             # The half of a backward pass that computes the gradient of a stage's input also finds
             # out what the other half needs for the weights: torch leaves these out without it.
             layers.asks_gradient = schedule in SPLIT and stage < number - 1
-        built = [
-            _Stage(self, layers, stage, number, device, self._group)
-            for stage, layers in mine.items()
-        ]
+            stages.append(_Stage(self, layers, stage, number, device, self._group))
         single = STAGES_PER_RANK[schedule] == 1
-        self._schedule = SCHEDULES[schedule](
-            built[0] if single else built, microbatches, loss_fn=self._loss, scale_grads=False
+        return SCHEDULES[schedule](
+            stages[0] if single else stages,
+            self._microbatches,
+            loss_fn=self._loss,
+            scale_grads=False,
         )
 
     def _join_tied(
@@ -299,6 +302,17 @@ def _joined(*parts: Any) -> Any:
             "it does not count), or choose another strategy",
         )
     return torch.cat(parts)
+
+
+def _parts(
+    model: nn.Module, trained: dict[int, str], users: dict[int, list[int]], copies: int
+) -> dict[str, Part]:
+    """Return this rank's trained weights by name; `copies` are of each stage."""
+    return {
+        trained[id(p)]: Part(p, holders=copies * len(users[id(p)]))
+        for p in model.parameters()
+        if p.requires_grad
+    }
 
 
 def _owner(stage: int, size: int, schedule: Schedule) -> int:

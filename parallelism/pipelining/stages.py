@@ -23,17 +23,7 @@ def cut(model: nn.Module, declaration: Declaration, number: int) -> list[list[st
     Raises:
         DegreesError: there are weights outside the layers, so these are not the whole forward pass.
     """
-    inside = {
-        id(p) for layer in declaration.layers for n in layer
-        for p in model.get_submodule(n).parameters()
-    }  # fmt: skip
-    for name, parameter in model.named_parameters():
-        if id(parameter) not in inside:
-            raise DegreesError(
-                "pipeline",
-                f"{name} is in none of the layers that the model declares, so the model "
-                "cannot be cut into stages; declare all layers of its forward pass",
-            )
+    _check_declared(model, declaration)
     sizes = [
         sum(p.numel() for name in layer for p in model.get_submodule(name).parameters())
         for layer in declaration.layers
@@ -49,6 +39,20 @@ def cut(model: nn.Module, declaration: Declaration, number: int) -> list[list[st
             at += 1
         stages.append([name for layer in declaration.layers[first:at] for name in layer])
     return stages
+
+
+def _check_declared(model: nn.Module, declaration: Declaration) -> None:
+    inside = {
+        id(p) for layer in declaration.layers for n in layer
+        for p in model.get_submodule(n).parameters()
+    }  # fmt: skip
+    for name, parameter in model.named_parameters():
+        if id(parameter) not in inside:
+            raise DegreesError(
+                "pipeline",
+                f"{name} is in none of the layers that the model declares, so the model "
+                "cannot be cut into stages; declare all layers of its forward pass",
+            )
 
 
 def keep_only(model: nn.Module, names: list[str]) -> None:

@@ -209,7 +209,10 @@ class CheckpointLoader:
             failure = _Failure(Reason.UNREADABLE, describe(error))
         except (CheckpointError, SafetensorError) as error:
             failure = _Failure(_reason_of(error), str(error))
-        failures = self._ranks.gather(failure)
+        return self._common_failure(self._ranks.gather(failure))
+
+    def _common_failure(self, failures: "Sequence[_Failure | None]") -> "_Failure | None":
+        """Return one failure for those of the ranks, by rank."""
         # What one rank finds wrong with a folder is wrong for all that read the same one.
         wrong = {p: why for p, why in zip(self._locations, failures, strict=True) if why}
         failures = [why or wrong.get(p) for p, why in zip(self._locations, failures, strict=True)]

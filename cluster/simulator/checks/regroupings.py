@@ -211,12 +211,21 @@ class Regroupings:
         have failed.
         """
         self._story.checks[STEPS] += 1
+        have = self._places_with_state(key) & before
+        ended, failed = self._reported(key)
+        goes_on = {place for place in before & after if place[0] not in ended} - failed
+        if have and not goes_on:
+            what = f"attempt {key} has its state at {sorted(have)}"
+            self._violated(STEPS, f"{what}, and goes on at {sorted(after)}")
+
+    def _places_with_state(self, key: _AttemptKey) -> set[tuple[str, int]]:
+        """Return the devices of live ranks that have taken a step, on nodes that can be reached."""
         there = {
             node_id
             for node_id, state in self._db.execute("SELECT id, state FROM nodes").fetchall()
             if state not in (NodeState.LOST, NodeState.PENDING)
         }
-        have = {
+        return {
             (host.node_id, rank.device[1])
             for host in self._hosts
             if host.node_id in there
@@ -225,6 +234,9 @@ class Regroupings:
             for rank in shim.running
             if rank.step
         }
+
+    def _reported(self, key: _AttemptKey) -> tuple[set[str], set[tuple[str, int]]]:
+        """Return the nodes whose ranks have ended, and the devices whose rank has failed."""
         (text,) = self._db.execute(
             "SELECT node_outcomes FROM attempts WHERE job_id = ? AND number = ?", key
         ).fetchone()
@@ -235,10 +247,7 @@ class Regroupings:
             for node_id, each in outcomes.items()
             for rank in each.get("failed_ranks", ())
         }
-        goes_on = {place for place in before & after if place[0] not in ended} - failed
-        if have & before and not goes_on:
-            what = f"attempt {key} has its state at {sorted(have & before)}"
-            self._violated(STEPS, f"{what}, and goes on at {sorted(after)}")
+        return ended, failed
 
     # -- hosts that were left behind -------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 from support.cluster.simulated import SimulatedCluster, failure
 from support.storage.stored import FILES, NAME, manifest, pieces, upload_and_commit
 
-from trainhall.cluster.checkpoints import service as checkpoints_module
+from trainhall.cluster.checkpoints import verification
 from trainhall.cluster.errors import (
     InvalidCursorError,
     NotFoundError,
@@ -503,7 +503,7 @@ async def test_concurrent_verifications_hash_a_checkpoint_once(
         hashed.append(folder)
         return verify_folder(folder)
 
-    monkeypatch.setattr(checkpoints_module, "verify_folder", counted)
+    monkeypatch.setattr(verification, "verify_folder", counted)
     service = hall.coordinator.checkpoints
     (view,) = (await service.list(job_id)).items
     assert (

@@ -7,7 +7,7 @@ stopped container) is not held against the ranks: between two looks no more pass
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -87,26 +87,56 @@ def detect_stall(
             a state; None: the ranks do neither.
         compiles: as in `limit_of`.
     """
-    published = [each.progress for each in ranks if each.progress is not None]
-    if not ranks or not published or any(r.state == psutil.STATUS_TRACING_STOP for r in ranks):
-        # A script that publishes no progress, or somebody who looks at a rank with a debugger.
+    limit = _step_limit(ranks, floor, compiles=compiles)
+    if limit is None:
         return None
-    limit = max(limit_of(each, floor, compiles=compiles) for each in published)
-    regroups = regrouping is not None
-    stopped = [r for r in ranks if r.state == psutil.STATUS_STOPPED and r.idle >= limit]
-    left = [r for r in ranks if _leaves_no_group(r, limit, regrouping)]
-    sure = min(stopped or left, key=lambda r: r.rank, default=None)
-    needed = [r for r in ranks if not (regroups and _waits(r))]
-    if sure is None and not all(_is_still(r, limit, regrouping) for r in needed or ranks):
+    stopped = _first(r for r in ranks if r.state == psutil.STATUS_STOPPED and r.idle >= limit)
+    if stopped is not None:
+        return _stall(ranks, limit, stopped, regrouping)
+    left = _first(r for r in ranks if _leaves_no_group(r, limit, regrouping))
+    if left is not None:
+        return _stall(ranks, limit, left, regrouping, is_sure=True)
+    needed = [r for r in ranks if regrouping is None or not _waits(r)]
+    if not all(_is_still(r, limit, regrouping) for r in needed or ranks):
         return None
-    behind = sure or (_behind(needed) if needed else None)
-    if behind is not None and not stopped:
+    return _stall(ranks, limit, _behind(needed) if needed else None, regrouping)
+
+
+def _step_limit(ranks: Sequence[RankObservation], floor: float, *, compiles: bool) -> float | None:
+    """Return the time limit of a step; None: nothing can be said of these ranks.
+
+    A script may publish no progress, and somebody may look at a rank with a debugger.
+    """
+    if any(rank.state == psutil.STATUS_TRACING_STOP for rank in ranks):
+        return None
+    limits = [
+        limit_of(rank.progress, floor, compiles=compiles)
+        for rank in ranks
+        if rank.progress is not None
+    ]
+    return max(limits, default=None)
+
+
+def _first(ranks: Iterable[RankObservation]) -> RankObservation | None:
+    return min(ranks, key=lambda r: r.rank, default=None)
+
+
+def _stall(
+    ranks: Sequence[RankObservation],
+    limit: float,
+    behind: RankObservation | None,
+    regrouping: float | None,
+    *,
+    is_sure: bool = False,
+) -> Stall:
+    """Return the stall; its limit is that of what the rank behind does, unless it is stopped."""
+    if behind is not None and behind.state != psutil.STATUS_STOPPED:
         limit = _idle_limit(behind, limit, regrouping)
     return Stall(
         limit=limit,
         behind=behind.rank if behind is not None else None,
-        is_sure=bool(left) and not stopped,
-        ranks=[_rank_stall(each, waits=regroups and _waits(each)) for each in ranks],
+        is_sure=is_sure,
+        ranks=[_rank_stall(each, waits=regrouping is not None and _waits(each)) for each in ranks],
     )
 
 
