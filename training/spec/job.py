@@ -2,10 +2,11 @@
 
 import re
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, cast
 
 from pydantic import (
     Field,
+    ModelWrapValidatorHandler,
     SerializationInfo,
     SerializerFunctionWrapHandler,
     model_serializer,
@@ -40,6 +41,11 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 class NotPlannedError(RuntimeError):
     """A job with strategy `auto` was asked for its strategy before it was planned."""
+
+
+KEPT_SPECS = 256
+_VALIDATED: dict[str, Any] = {}
+"""The specs that this process validated last, by document. A spec does not change."""
 
 
 class JobSpec(SpecModel):
@@ -86,6 +92,20 @@ class JobSpec(SpecModel):
         if self.script is not None:
             self._check_task_only()
         return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _validate_once(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Validate a document once per process: it comes again with every message and launch."""
+        # The last of the validators, since each is around those before it.
+        if isinstance(data, cls):
+            return data
+        document = repr(data)  # unlike JSON it tells 1 from "1" as a key
+        spec = _VALIDATED.pop(document, None) or validate(data)
+        _VALIDATED[document] = spec
+        if len(_VALIDATED) > KEPT_SPECS:
+            _VALIDATED.pop(next(iter(_VALIDATED)), None)
+        return cast(Self, spec)
 
     def _check_size(self) -> None:
         """Check everything that depends on the number of workers."""
