@@ -19,7 +19,12 @@ def validated(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
     found: list[JobSpec] = []
     check = JobSpec._check_paths
     monkeypatch.setattr(job, "_VALIDATED", {})
-    monkeypatch.setattr(JobSpec, "_check_paths", lambda self: (found.append(self), check(self))[1])
+
+    def noted(spec: JobSpec) -> None:
+        found.append(spec)
+        check(spec)
+
+    monkeypatch.setattr(JobSpec, "_check_paths", noted)
     return found
 
 
