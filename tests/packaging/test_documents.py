@@ -74,6 +74,13 @@ def test_job_specs_in_documents_are_valid(page: Path) -> None:
         parse_spec(block, folder=page.parent)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_diagrams_hold_no_semicolon(page: Path) -> None:
+    """It ends a statement of mermaid, also within a message."""
+    for block in re.findall(r"```mermaid\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
+        assert ";" not in block
+
+
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.yaml")), ids=ids)
 def test_examples_are_valid(example: Path) -> None:
     spec = parse_spec(example.read_bytes(), folder=example.parent)
