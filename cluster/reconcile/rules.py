@@ -192,9 +192,9 @@ def _fail_without_restarts(s: Situation) -> EndAttempt:
 AT_ANY_TIME = (
     Rule(
         "replace ranks",
-        "ranks failed [in place](elastic.md), or their node is lost or drained; one with the state "
-        "stays",
-        "continues in place at the largest possible size",
+        "ranks failed [in place](elastic.md) or leave a lost or drained node, and one that has the "
+        "state stays",
+        "regroups at the largest possible size",
         lambda s: s.regrouping,
         lambda s: s.regrouping,
     ),
@@ -208,14 +208,14 @@ AT_ANY_TIME = (
     Rule(
         "resize",
         "a user resized the job, and devices are free",
-        "continues in place, or saves and is placed again",
+        "regroups, or saves and is placed again",
         lambda s: s.resizing,
         lambda s: s.resizing,
     ),
     Rule(
         "grow",
-        "an elastic job kept its size for a while, and no waiting job could use free devices",
-        "continues in place, or saves and is placed again",
+        "an elastic job kept its size for a while, and no waiting job could use the devices",
+        "regroups, or saves and is placed again",
         lambda s: s.growing,
         lambda s: s.growing,
     ),
@@ -236,7 +236,7 @@ AT_ANY_TIME = (
     Rule(
         "give up lost ranks",
         "a node with unfinished ranks is lost or was removed",
-        "is lost; the job recovers, or is paused or cancelled if a user asked",
+        "is lost; the job recovers, or is paused or cancelled as asked",
         lambda s: s.lost,
         _end_lost,
     ),
@@ -344,7 +344,7 @@ ONCE_ALL_ENDED = (
     Rule(
         "end with an agent",
         "an agent was stopped, or its ranks ended in isolation",
-        "recovers, no restart counted; is paused if a user asked",
+        "recovers, no restart counted, or is paused as asked",
         lambda s: s.stopped_agents,
         _end_with_agents,
     ),
