@@ -22,7 +22,7 @@ from trainhall import __version__
 from trainhall.api.auth import everyone_is_operator
 from trainhall.api.guard import Guard
 from trainhall.api.observe import Observe, RequestFigures
-from trainhall.api.openapi.document import PREFIX, PUBLIC_ROUTERS, TITLE, describe, public_routes
+from trainhall.api.openapi_document import PREFIX, PUBLIC_ROUTERS, TITLE, describe, public_routes
 from trainhall.api.problems import RefusalError, refusal_of
 from trainhall.api.routes import agent, docs, probes, stream
 from trainhall.api.routes.dashboard import Dashboard

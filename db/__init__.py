@@ -1,0 +1,1 @@
+"""Tables, sessions, events and their stream; imports no other folder."""

@@ -1,0 +1,1 @@
+"""Process groups, collectives, compression, the environment of a rank; imports no other folder."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from steps import ROOT
 
-from trainhall.api.openapi.document import document
+from trainhall.api.openapi_document import document
 
 FILE = ROOT / "dashboard" / "openapi.json"
 FOR_PEOPLE = {"description", "summary", "title", "example", "examples", "tags", "info"}

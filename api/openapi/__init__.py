@@ -1,1 +1,1 @@
-"""The OpenAPI document: operations, their descriptions and examples."""
+"""Descriptions and examples of the OpenAPI document; imports `schemas`."""

@@ -1,0 +1,1 @@
+"""Routes: they parse, authorise and delegate; imports `openapi` and `schemas`."""

@@ -1,1 +1,4 @@
-"""`trainhall bench`: collectives measured, simulated and drawn."""
+"""`trainhall bench`: collectives measured, simulated and drawn.
+
+It imports `base` and `distributed`.
+"""

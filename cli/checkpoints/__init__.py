@@ -1,1 +1,1 @@
-"""Commands on checkpoints, and text sampled from one."""
+"""Commands on checkpoints, and text sampled from one; imports `base` and `spec`."""

@@ -1,1 +1,4 @@
-"""`trainhall run`: a training on this host, without a coordinator."""
+"""`trainhall run`: a training on this host, without a coordinator.
+
+It imports `jobs`, `plan`, `spec`.
+"""

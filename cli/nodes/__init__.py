@@ -1,1 +1,1 @@
-"""Commands on nodes, quotas, the live view, and the check of a host."""
+"""Commands on nodes, quotas, the live view, and the check of a host; imports `base`."""

@@ -1,1 +1,1 @@
-"""`trainhall plan`: memory and step time before a run."""
+"""`trainhall plan`: memory and step time before a run; imports `base` and `spec`."""

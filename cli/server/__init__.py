@@ -1,1 +1,1 @@
-"""Commands that start a coordinator, an agent, or both."""
+"""Commands that start a coordinator, an agent, or both; imports `base`, `spec` and `jobs`."""

@@ -1,1 +1,1 @@
-"""`trainhall verify`: every strategy against one process."""
+"""`trainhall verify`: every strategy against one process; imports `local` and what that may."""

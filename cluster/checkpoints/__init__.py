@@ -1,1 +1,1 @@
-"""Checkpoint records, uploads and retention; imports `jobs` and `nodes`."""
+"""Checkpoint records, uploads and retention; imports `jobs`."""

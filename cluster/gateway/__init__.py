@@ -1,1 +1,1 @@
-"""The coordinator's end of the agents' connections; imports all but decisions."""
+"""The coordinator's end of the agents' connections; imports `checkpoints` and `snapshot`."""

@@ -1,5 +1,7 @@
 """The simulated cluster, around the coordinator as it is in production.
 
+It may import all of `cluster`.
+
 Of both modes:
 
     chance      seeded randomness: one stream for each thing, so that none disturbs another

@@ -1,1 +1,1 @@
-"""The messages between coordinator and agent; imports no database."""
+"""The messages between coordinator and agent; imports `training.link` alone."""

@@ -1,1 +1,4 @@
-"""Collectives measured between real processes: on loopback, and between hosts on limited links."""
+"""Collectives measured between real processes: on loopback, and between hosts on limited links.
+
+No other room of `distributed` imports it.
+"""

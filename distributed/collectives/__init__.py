@@ -1,4 +1,4 @@
-"""Collective algorithms as data. No module in here imports torch.
+"""Collective algorithms as data. It imports neither torch nor other rooms.
 
 A schedule (`schedule`) says what every rank sends and receives in every round; one file holds one
 algorithm and what it costs. `simulate` runs any schedule step by step and proves it, `cost`

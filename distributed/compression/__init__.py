@@ -1,1 +1,1 @@
-"""Compressed gradients, sent instead of whole ones."""
+"""Compressed gradients, sent instead of whole ones; imports `collectives`."""

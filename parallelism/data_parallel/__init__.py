@@ -1,1 +1,4 @@
-"""Data parallelism: replicas or shards of the model, and how their gradients are combined."""
+"""Replicas or shards of a model, and how their gradients are combined.
+
+It imports `strategy` and what that may, but not `pipelining`.
+"""

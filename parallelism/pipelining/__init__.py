@@ -1,1 +1,1 @@
-"""Pipeline parallelism: stages of a model, and micro-batches that pass between ranks."""
+"""Stages of a model, and micro-batches that pass between ranks; imports no `data_parallel`."""

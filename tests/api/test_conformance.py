@@ -17,8 +17,8 @@ from schemathesis.specs.openapi.checks import (
 )
 from support.cluster.web import served
 
+from trainhall.api import openapi_document as document
 from trainhall.api.app import create_app
-from trainhall.api.openapi import document
 from trainhall.api.settings import Settings
 
 CHECKS = [

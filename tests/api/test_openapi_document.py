@@ -11,7 +11,7 @@ import jsonschema_rs
 import orjson
 import pytest
 
-from trainhall.api.openapi import document
+from trainhall.api import openapi_document as document
 from trainhall.api.schemas.problems import Problem
 
 DOCUMENT = document.document()
@@ -143,7 +143,7 @@ async def test_server_serves_the_same_document(client: httpx.AsyncClient) -> Non
 @pytest.mark.processes
 def test_document_is_printed_without_a_server() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "trainhall.api.openapi.document"],
+        [sys.executable, "-m", "trainhall.api.openapi_document"],
         capture_output=True,
         check=True,
         timeout=60,

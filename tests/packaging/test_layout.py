@@ -1,9 +1,11 @@
 """The links, and the rules about them that only a test can keep."""
 
+import ast
 import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,27 @@ def test_no_file_is_too_long() -> None:
             lines = path.read_text(encoding="utf-8").count("\n")
             long += [f"{name}: {lines}"] if lines > 600 else []
     assert long == []
+
+
+@pytest.mark.processes
+def test_folder_holds_at_most_16_modules() -> None:
+    modules = [
+        path.parent
+        for path in tracked()
+        if re.search(r"(?<!__init__)(?<!conftest)\.(py|tsx?)$", path.name)
+        and not re.search(r"\.test\.tsx?$", path.name)
+        and not path.is_symlink()
+    ]
+    assert {folder: n for folder, n in Counter(modules).items() if n > 16} == {}
+
+
+def test_package_says_what_it_is_for_and_may_import() -> None:
+    silent = []
+    for name in PACKAGES:
+        for path in (ROOT / name).rglob("__init__.py"):
+            said = ast.get_docstring(ast.parse(path.read_text())) or ""
+            silent += [str(path)] if not re.search("imports?\\b", said) else []
+    assert silent == []
 
 
 def test_compose_and_the_image_use_commands_that_exist() -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints as transactions. Import the modules by name.
+"""Checkpoints as transactions; imports `spec` and `distributed` alone.
 
 format        the files: names, manifest, draft and commit, retention, removal, errors;
               without torch

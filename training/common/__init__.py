@@ -1,1 +1,1 @@
-"""Shared parts of `training`: sample order, step times, random state, hashes."""
+"""Sample order, step times, random state, hashes; imports `spec`."""

@@ -1,1 +1,1 @@
-"""Reading batches, in the rank or by data workers; imports `common`."""
+"""Reading batches, in the rank or by data workers; imports `tasks` and `common`."""

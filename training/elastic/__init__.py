@@ -1,1 +1,1 @@
-"""The loop of ranks that regroup in place: groups left, state transferred, steps rolled back."""
+"""The loop of ranks that regroup in place: state transferred, steps rolled back; imports `loop`."""

@@ -1,1 +1,1 @@
-"""Gradients that a job records for people; imports `link`."""
+"""Gradients that a job records for people; imports `link` and `parallelism`."""

@@ -1,4 +1,6 @@
-"""The link between a rank and its shim: one folder per attempt and host, free of torch.
+"""The link between a rank and its shim: one folder per attempt and host.
+
+Free of torch; imports `spec` alone.
 
 Nothing here waits for a network or for another process: a rank appends to its own spool files, the
 agent tails and ships them, and the shim commands the ranks through one shared page.

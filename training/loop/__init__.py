@@ -1,1 +1,4 @@
-"""The training loop of a rank: one step after another, with what is measured and saved."""
+"""The training loop of a rank, with what is measured and saved.
+
+It imports every room but `elastic`, `planning`, `sdk` and `verify`.
+"""

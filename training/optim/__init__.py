@@ -1,1 +1,1 @@
-"""Optimizers, learning rates and low precision."""
+"""Optimizers, learning rates and low precision; imports `spec`."""

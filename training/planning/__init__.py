@@ -1,1 +1,1 @@
-"""The planner: memory and step time of a job under every strategy, before it runs."""
+"""The planner: memory and step time under every strategy, before a run; imports `loop`."""

@@ -1,1 +1,1 @@
-"""The process of a rank: the warm parent, its place in the group, its device."""
+"""The process of a rank: warm parent, device, place in the group; imports `link`."""

@@ -1,4 +1,7 @@
-"""The job spec: what a user submits. Free of torch; coordinator, CLI and ranks share it."""
+"""The job spec, which coordinator, CLI and ranks share.
+
+Free of torch; imports the declarations of `parallelism` alone.
+"""
 
 from trainhall.training.spec.job import JobSpec, NotPlannedError
 from trainhall.training.spec.parse import MAX_SPEC_BYTES, SpecError, SpecProblem, parse_spec

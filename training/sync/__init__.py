@@ -1,1 +1,1 @@
-"""Agreement of all ranks of a job beside gradients; imports `link`."""
+"""Agreement of all ranks of a job beside gradients; imports `link` and `distributed`."""

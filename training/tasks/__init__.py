@@ -1,4 +1,7 @@
-"""Tasks by name: built-in ones, whose modules are imported when a job asks for them, and users'."""
+"""Tasks by name: built-in ones, whose modules are imported when a job asks for them, and users'.
+
+It imports `spec`, `common` and `process`.
+"""
 
 from importlib import import_module
 from typing import cast

@@ -1,1 +1,4 @@
-"""Proof that strategies are interchangeable: traces of runs, compared step by step."""
+"""Proof that strategies are interchangeable: traces of runs, compared step by step.
+
+It imports `loop` and what that may.
+"""

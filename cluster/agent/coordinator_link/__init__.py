@@ -1,1 +1,4 @@
-"""The agent's connection to the coordinator: one websocket, and HTTP for bulk."""
+"""The agent's connection to the coordinator: one websocket, and HTTP for bulk.
+
+It imports `wire`.
+"""

@@ -1,1 +1,4 @@
-"""Preparation of an attempt: code, plan, warm parent."""
+"""Preparation of an attempt: code, plan, warm parent.
+
+It imports `coordinator_link` and `os_support`.
+"""

@@ -1,1 +1,1 @@
-"""Uploads of what ranks wrote to the coordinator; imports `coordinator_link`."""
+"""Uploads of what ranks wrote; imports `coordinator_link` and, from the shim, its files."""

@@ -11,5 +11,5 @@ memory, and move only when a turn is taken, so that 45 minutes of history take s
     folder       the temporary folder of its data
     coordinator  all of it behind the web application
 
-Tests drive the same parts by hand, a moment at a time.
+Tests drive the same parts by hand, a moment at a time. It imports `workload`, and not `world`.
 """

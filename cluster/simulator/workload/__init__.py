@@ -1,1 +1,4 @@
-"""Simulated work of ranks over time: steps, metrics, output, checkpoints, gradients."""
+"""Simulated work of ranks: steps, metrics, output, checkpoints, gradients.
+
+It imports `training.link`, and no host.
+"""

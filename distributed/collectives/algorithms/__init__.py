@@ -1,1 +1,1 @@
-"""The all-reduce algorithms, one a file, as schedules."""
+"""The all-reduce algorithms, one a file, as schedules; imports `schedule` alone."""

@@ -1,1 +1,4 @@
-"""The files of a checkpoint: names, manifest, commit, removal; free of torch."""
+"""The files of a checkpoint: names, manifest, commit, removal.
+
+Free of torch; imports `spec`.
+"""

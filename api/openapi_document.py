@@ -1,6 +1,6 @@
 """The OpenAPI document, and the public routes that it describes.
 
-python -m trainhall.api.openapi.document > openapi.json      prints it, without a server
+python -m trainhall.api.openapi_document > openapi.json      prints it, without a server
 """
 
 import sys
