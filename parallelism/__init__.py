@@ -1,1 +1,1 @@
-"""How a model is spread over ranks; imports `distributed` alone."""
+"""Distribution of a model over ranks; imports `distributed` alone."""

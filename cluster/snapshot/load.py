@@ -176,7 +176,7 @@ class _Histories:
     """Facts of jobs' earlier attempts, by job."""
 
     ended: dict[str, tuple[str, datetime | None]]
-    """Of recovering jobs: why and when the attempt before ended."""
+    """Reason and time of the end of the attempt before; of recovering jobs."""
     failed: dict[str, Failure]
     saved: dict[str, int]
     paces: dict[str, float]
