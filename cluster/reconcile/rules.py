@@ -200,8 +200,8 @@ AT_ANY_TIME = (
     ),
     Rule(
         "stop after a failed rank",
-        "a rank failed in place, and the attempt cannot continue",
-        "its other ranks stop",
+        "a rank failed in place, and the others cannot continue",
+        "they stop",
         lambda s: s.losses.ranks and not s.asked_to_stop,
         _stop_after_failed_rank,
     ),
@@ -235,7 +235,7 @@ AT_ANY_TIME = (
     ),
     Rule(
         "give up lost ranks",
-        "a node with unfinished ranks is lost or was removed",
+        "a node with ranks is lost or was removed",
         "is lost; the job recovers, or is paused or cancelled as asked",
         lambda s: s.lost,
         _end_lost,
@@ -318,8 +318,8 @@ ONCE_ALL_ENDED = (
     ),
     Rule(
         "await uploads",
-        "an agent still uploads what its ranks saved",
-        "waits (after a failure, for a limited time)",
+        "an agent still uploads checkpoints",
+        "waits (after a failure, only for a while)",
         lambda s: s.uploading,
         _explain_uploads,
     ),
@@ -351,7 +351,7 @@ ONCE_ALL_ENDED = (
     Rule(
         "fail while pausing",
         "a user pauses the job, and the attempt failed",
-        "fails; the job is paused",
+        "the job is paused",
         lambda s: s.job.state is JobState.PAUSING and s.failure,
         _fail_while_pausing,
     ),
