@@ -57,7 +57,7 @@ async def only_one(folder: Path, is_over: Callable[[], bool]) -> AsyncIterator[N
 
 
 async def _taken_later(lock: FileLock, folder: Path, is_over: Callable[[], bool]) -> bool:
-    log.info("waiting for the end of another coordinator", data_dir=str(folder))
+    log.info("waiting_for_other_coordinator", data_dir=str(folder))
     deadline = time.monotonic() + LOCK_SECONDS
     while time.monotonic() < deadline and not is_over():
         await asyncio.sleep(LOCK_POLL_SECONDS)

@@ -80,7 +80,7 @@ class Lease:
             now = time.monotonic()
             shown = (other.token, other.renewals)
             if seen is None:
-                log.info("waiting for the end of another coordinator", place=other.place)
+                log.info("waiting_for_other_coordinator", place=other.place)
             elif shown != seen:
                 renewed = now
             # After a look that hung, or a sleep of this host, nobody may have been able to renew.
@@ -109,7 +109,7 @@ class Lease:
                 async with asyncio.timeout(RENEW_SECONDS):
                     other = await self._renewed()
             except (TimeoutError, SQLAlchemyError) as error:
-                log.debug("the lease was not renewed", error=repr(error))
+                log.debug("lease_not_renewed", error=repr(error))
                 pause = RETRY_SECONDS
                 continue
             if other is not None:
@@ -127,7 +127,7 @@ class Lease:
                     delete(CoordinatorLease).where(CoordinatorLease.token == self._token)
                 )
         except (TimeoutError, SQLAlchemyError) as error:
-            log.debug("the lease was not released", error=repr(error))
+            log.debug("lease_not_released", error=repr(error))
 
     async def _sought(self, expired: tuple[str, int] | None) -> CoordinatorLease | None:
         """Return another's lease, if it does not count as ours."""
@@ -139,7 +139,7 @@ class Lease:
             if row is not None and row.holder != self._holder:
                 raise
             cause = getattr(error, "orig", error)
-            log.warning("the lease cannot be written yet", error=str(cause))
+            log.warning("lease_not_written", error=str(cause))
             return None
 
     async def _renewed(self) -> CoordinatorLease | None:

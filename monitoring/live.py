@@ -104,7 +104,7 @@ class _Feed:
                 while await self._read_on():
                     pass
             except DBAPIError as error:
-                log.warning("live frames wait", job_id=self._job_id, error=str(error.orig))
+                log.warning("live_frames_delayed", job=self._job_id, error=str(error.orig))
                 await asyncio.sleep(POLL_SECONDS)
             await asyncio.sleep(GATHER_SECONDS)
 

@@ -175,7 +175,7 @@ async def _stored(
     }
     for message, failure in failures.items():
         known = isinstance(failure, SQLAlchemyError)
-        log.error("items were not stored", error=message, exc_info=None if known else failure)
+        log.error("items_not_stored", error=message, exc_info=None if known else failure)
     return results
 
 

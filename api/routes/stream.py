@@ -84,7 +84,7 @@ async def _send(websocket: WebSocket, hub: Hub, job_id: str, after: int) -> None
     except Exception as error:
         if websocket.client_state is not WebSocketState.CONNECTED:
             return  # it left while a frame was under way
-        log.error("a live stream failed", job_id=job_id, exc_info=error)
+        log.error("live_stream_failed", job=job_id, exc_info=error)
         await _close(websocket, FAILED, "the stream failed; connect again")
 
 

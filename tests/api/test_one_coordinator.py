@@ -213,7 +213,7 @@ def test_processes(tmp_path: Path) -> None:
             output, errors = second.communicate(timeout=60)
         assert (second.returncode, output) == (1, "")
         waits, message = errors.splitlines()
-        assert "waiting for the end of another coordinator" in waits
+        assert "waiting_for_other_coordinator" in waits
         assert message == (
             f"trainhall: the coordinator could not start: another coordinator uses {folder}; stop "
             "it, or give this one its own --data-dir"
@@ -221,7 +221,7 @@ def test_processes(tmp_path: Path) -> None:
         assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
         with coordinator(tmp_path, lock_seconds=3600.0) as waiting:
             assert waiting.stderr is not None
-            assert "waiting for the end of another" in waiting.stderr.readline()
+            assert "waiting_for_other_coordinator" in waiting.stderr.readline()
             waiting.send_signal(signal.SIGTERM)
             assert waiting.wait(20) == 1, "it ends though nothing has freed the lock"
         os.kill(first.pid, signal.SIGKILL)
