@@ -103,13 +103,17 @@ class Coordinator:
         while True:
             await asyncio.sleep(self.options.housekeeping_seconds)
             try:
-                await self.checkpoints.uploads.housekeep()
-                await self.checkpoints.uploads.remove_unrecorded()
-                await self.store.sweep(self.options.abandoned_upload_seconds)
-                await self.code.sweep(self.options.unused_code_seconds)
-                async with self.db.transaction() as session:
-                    await devices.forget(session, self.clock.now())
-                await self.db.reclaim()
-                self.gateway.wake_all()  # desired states are derived again from time to time
+                await self.housekeep()
             except (DBAPIError, OSError) as error:
                 log.error("housekeeping_failed", error=str(error))
+
+    async def housekeep(self) -> None:
+        """Remove what is not needed any more, and derive the desired states of all nodes again."""
+        await self.checkpoints.uploads.housekeep()
+        await self.checkpoints.uploads.remove_unrecorded()
+        await self.store.sweep(self.options.abandoned_upload_seconds)
+        await self.code.sweep(self.options.unused_code_seconds)
+        async with self.db.transaction() as session:
+            await devices.forget(session, self.clock.now())
+        await self.db.reclaim()
+        self.gateway.wake_all()

@@ -1,5 +1,6 @@
 """Recurring statements read what is active; their cost does not grow with finished jobs."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,6 @@ from support.storage.frames import frame, table
 
 from trainhall.cluster.nodes.quarantine import quarantine_failing_nodes
 from trainhall.db.database import Database
-from trainhall.monitoring import devices
 from trainhall.monitoring.live import read_frames
 from trainhall.monitoring.logs import read_logs
 from trainhall.monitoring.metrics import read_metrics
@@ -88,9 +88,13 @@ async def recurring(hall: SimulatedCluster, jobs: dict[str, str]) -> None:
     hall.clock.advance(2.0)
     coordinator.packer._pack_frames = 1
     await coordinator.packer.pack_once()
-    await coordinator.checkpoints.uploads.housekeep()
+    unused = hall.folder / "code" / ("0" * 64)
+    unused.parent.mkdir(parents=True, exist_ok=True)
+    unused.touch()
+    os.utime(unused, (0, 0))
+    await coordinator.housekeep()
+    assert not unused.exists()
     async with hall.db.transaction() as session:
-        await devices.forget(session, hall.clock.now())
         await quarantine_failing_nodes(session, hall.nodes, hall.clock.now())
     await hall.submit(4)
 
