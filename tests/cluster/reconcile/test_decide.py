@@ -2,13 +2,15 @@
 
 import math
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cluster.facts import NOW, attempt_facts, host_facts, job_facts
+from support.cluster.facts import node_facts as node
 
 from trainhall.cluster.lifecycle.reasons import describe
 from trainhall.cluster.lifecycle.states import (
@@ -35,9 +37,7 @@ from trainhall.cluster.reconcile.rules import SENDING_SECONDS
 from trainhall.cluster.snapshot.model import (
     AttemptFacts,
     ClusterFacts,
-    DeviceFacts,
     GrantFacts,
-    HostFacts,
     HostReport,
     JobFacts,
     NodeFacts,
@@ -45,22 +45,12 @@ from trainhall.cluster.snapshot.model import (
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.status import Outcome
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPTIONS = ClusterOptions()
 BROKE = Failure(rank=1, exit_code=3, message="rank 1 raised ValueError: bad luck")
 
 
-def node(name: str = "a", **more: object) -> NodeFacts:
-    base = NodeFacts(name, name, NodeState.READY, False, 0.0, (DeviceFacts(0, "cpu"),))
-    return replace(base, **more)  # type: ignore[arg-type]
-
-
 def job(state: JobState = JobState.RUNNING, **more: object) -> JobFacts:
-    base = JobFacts(
-        id="job", number=1, priority=0, state=state, reason="x", attempt=1, workers=1,
-        device="cpu", queued_at=NOW, restarts=0, restarts_step=0, max_restarts=1, step=0,
-    )  # fmt: skip
-    return replace(base, **more)  # type: ignore[arg-type]
+    return job_facts(state=state, **{"max_restarts": 1} | more)
 
 
 def live(phase: str = "running", **more: object) -> HostReport:
@@ -74,11 +64,7 @@ def ended(outcome: Outcome, **more: object) -> HostReport:
 
 
 def attempt(*hosts: HostReport | None, **more: object) -> AttemptFacts:
-    base = AttemptFacts(
-        "job", 1, 1, AttemptState.RUNNING, "run", None,
-        tuple(HostFacts(n, n, t) for n, t in zip("ab", hosts, strict=False)), reason="told to",
-    )  # fmt: skip
-    return replace(base, **more)  # type: ignore[arg-type]
+    return attempt_facts(host_facts(*hosts), **{"reason": "asked to"} | more)
 
 
 def decisions(

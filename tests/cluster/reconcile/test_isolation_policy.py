@@ -1,9 +1,10 @@
 """An attempt under `on_isolation: stop` is replaced once no rank of it can run any more."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
+from support.cluster.facts import NOW, attempt_facts, host_facts, job_facts, node_facts
 from support.cluster.simulated import SimulatedCluster
 
 from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
@@ -13,39 +14,28 @@ from trainhall.cluster.reconcile.decisions import Decision, EndAttempt, MoveNode
 from trainhall.cluster.snapshot.model import (
     AttemptFacts,
     ClusterFacts,
-    DeviceFacts,
     HostFacts,
     HostReport,
-    JobFacts,
     NodeFacts,
 )
 from trainhall.training.link.status import Outcome
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SHORT = ClusterOptions(lost_after_seconds=30.0)
 RUNNING = HostReport("running")
 SAVED = HostReport("exited", Outcome.PAUSED, shipped=True, isolated=True, ended_at=NOW)
 
 
 def attempt(*hosts: HostReport, promised: float | None = 90.0) -> AttemptFacts:
-    return AttemptFacts(
-        "job", 1, 1, AttemptState.RUNNING, "run", None,
-        tuple(HostFacts(n, n, t) for n, t in zip("ab", hosts, strict=False)),
-        isolation_seconds=promised,
-    )  # fmt: skip
+    return attempt_facts(host_facts(*hosts), isolation_seconds=promised)
 
 
 def decided(the_attempt: AttemptFacts, *nodes: NodeFacts) -> list[Decision]:
-    job = JobFacts(
-        id="job", number=1, priority=0, state=JobState.RUNNING, reason="x", attempt=1, workers=1,
-        device="cpu", queued_at=NOW, restarts=0, restarts_step=0, max_restarts=1, step=0,
-    )  # fmt: skip
-    facts = ClusterFacts(nodes=nodes, jobs=(job,), attempts=(the_attempt,))
+    facts = ClusterFacts(nodes=nodes, jobs=(job_facts(),), attempts=(the_attempt,))
     return decide(NOW, facts, SHORT)
 
 
 def node(name: str, silent: float = 0.0, state: NodeState = NodeState.READY) -> NodeFacts:
-    return NodeFacts(name, name, state, False, silent, (DeviceFacts(0, "cpu"),))
+    return node_facts(name, seconds_since_heartbeat=silent, state=state)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from typing import Any
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.cluster.facts import NOW, attempt_facts, job_facts, node_facts
 
-from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
+from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.reconcile.decisions import Decision, Regroup, StopAttempt
@@ -18,7 +20,6 @@ from trainhall.cluster.reconcile.spare_capacity import SpareCapacity
 from trainhall.cluster.snapshot.model import (
     AttemptFacts,
     ClusterFacts,
-    DeviceFacts,
     GrantFacts,
     HostFacts,
     HostReport,
@@ -29,25 +30,17 @@ from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.status import FailedRank, Outcome
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPTIONS = ClusterOptions()
 NO_QUOTAS = Quotas()
 KILLED = Failure(rank=0, signal=9, message="rank 0 was killed")
 
 
-def node(name: str, slots: int, state: NodeState = NodeState.READY, **more: object) -> NodeFacts:
-    devices = tuple(DeviceFacts(i, "cpu") for i in range(slots))
-    base = NodeFacts(name, name, state, False, 0.0, devices)
-    return replace(base, **more)  # type: ignore[arg-type]
+def node(name: str, slots: int, state: NodeState = NodeState.READY, **more: Any) -> NodeFacts:
+    return node_facts(name, slots, state=state, **more)
 
 
 def job(*sizes: int, **more: object) -> JobFacts:
-    base = JobFacts(
-        id="job", number=1, priority=0, state=JobState.RUNNING, reason="x", attempt=1,
-        workers=sizes[-1], device="cpu", queued_at=NOW, restarts=0, restarts_step=0,
-        max_restarts=3, step=10, sizes=sizes,
-    )  # fmt: skip
-    return replace(base, **more)  # type: ignore[arg-type]
+    return job_facts(**{"workers": sizes[-1], "step": 10, "sizes": sizes} | more)
 
 
 WAITING = job(1)
@@ -60,11 +53,9 @@ def attempt(held: dict[str, tuple[int, ...]], **more: object) -> AttemptFacts:
         reported = HostReport("running", generation=3, in_place=True)
         hosts.append(HostFacts(name, name, reported, ranks, indices))
         rank += len(indices)
-    base = AttemptFacts(
-        "job", 1, 3, AttemptState.RUNNING, "run", None, tuple(hosts), begun=True, in_place=True,
-        regrouped_at=NOW - timedelta(hours=1), running_at=NOW - timedelta(hours=1),
-    )  # fmt: skip
-    return replace(base, **more)  # type: ignore[arg-type]
+    before = NOW - timedelta(hours=1)
+    usual = {"generation": 3, "begun": True, "regrouped_at": before, "running_at": before}
+    return attempt_facts(tuple(hosts), **{**usual, "in_place": True, **more})
 
 
 def with_report(of: AttemptFacts, name: str, **more: object) -> AttemptFacts:

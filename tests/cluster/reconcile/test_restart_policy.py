@@ -1,10 +1,8 @@
 """The restart budget: what gives it back, and what ends a job before it is used up."""
 
-from datetime import UTC, datetime
-
 import pytest
+from support.cluster.facts import job_facts
 
-from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.reconcile.restart_policy import after_failure, in_vain
 from trainhall.cluster.snapshot.model import JobFacts
 from trainhall.training.link.failure import Failure
@@ -18,12 +16,7 @@ NO_MODULE = Failure(
 
 
 def job(**more: object) -> JobFacts:
-    facts: dict[str, object] = {
-        "id": "job", "number": 1, "priority": 0, "state": JobState.RUNNING, "reason": "x",
-        "attempt": 2, "workers": 2, "device": "cpu", "queued_at": datetime(2026, 1, 1, tzinfo=UTC),
-        "restarts": 0, "restarts_step": 0, "max_restarts": 3, "step": 0,
-    }  # fmt: skip
-    return JobFacts(**(facts | more))  # type: ignore[arg-type]
+    return job_facts(**{"attempt": 2, "workers": 2} | more)
 
 
 def failure(message: str, exit_code: int | None = 1, signal: int | None = None) -> Failure:

@@ -1,12 +1,12 @@
 """Placement and the queue's order and reasons: pure functions."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import combinations
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cluster.scheduling import NOW, job, node
 
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
@@ -14,13 +14,10 @@ from trainhall.cluster.scheduling.placement import FreeDevices, FreePool, alloca
 from trainhall.cluster.scheduling.scheduler import schedule, shortage
 from trainhall.cluster.snapshot.model import (
     ClusterFacts,
-    DeviceFacts,
     GrantFacts,
-    JobFacts,
     NodeFacts,
 )
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPTIONS = ClusterOptions()
 
 
@@ -71,36 +68,6 @@ def test_placement_is_complete_minimal_and_ordered(count: int, counts: list[int]
     assert ranks == list(range(count))
 
 
-def node(name: str, slots: int, kind: str = "cpu", **more: Any) -> NodeFacts:
-    return NodeFacts(
-        id=name,
-        name=name,
-        state=more.get("state", NodeState.READY),
-        removing=bool(more.get("removing", False)),
-        seconds_since_heartbeat=0.0,
-        devices=tuple(DeviceFacts(i, kind) for i in range(slots)),
-    )
-
-
-def job(number: int, workers: int, **more: Any) -> JobFacts:
-    fields: dict[str, Any] = {
-        "id": f"job{number}",
-        "number": number,
-        "priority": 0,
-        "state": JobState.QUEUED,
-        "reason": "submitted",
-        "attempt": 0,
-        "workers": workers,
-        "device": "auto",
-        "queued_at": NOW,
-        "restarts": 0,
-        "restarts_step": 0,
-        "max_restarts": 3,
-        "step": 0,
-    }
-    return JobFacts(**{**fields, **more})
-
-
 def placed_ids(facts: ClusterFacts, now: datetime = NOW) -> list[str]:
     return [e.job.id for e in schedule(now, facts, OPTIONS) if e.placed]
 
@@ -116,8 +83,8 @@ def test_pool_matches_single_placements(counts: list[int], free: list[int]) -> N
     for count in counts:
         placed = place(count, nodes())
         assert pool.place(count) == placed
-        for node in placed or []:
-            left[node.node_id] = tuple(set(left[node.node_id]) - set(node.device_indices))
+        for host in placed or []:
+            left[host.node_id] = tuple(set(left[host.node_id]) - set(host.device_indices))
 
 
 def test_priority_then_order_of_queueing() -> None:

@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from hypothesis import strategies as st
+from support.cluster.facts import NOW, attempt_facts, job_facts
+from support.cluster.facts import node_facts as node
 
-from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
+from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.scheduling.scheduler import QueueEntry
 from trainhall.cluster.snapshot.model import (
     AttemptFacts,
     ClusterFacts,
-    DeviceFacts,
     GrantFacts,
     HostFacts,
     HostReport,
@@ -20,23 +21,12 @@ from trainhall.cluster.snapshot.model import (
     NodeFacts,
 )
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-
 Runs = tuple[JobFacts, AttemptFacts]
 
 
-def node(name: str, slots: int, kind: str = "cpu", **more: Any) -> NodeFacts:
-    devices = tuple(DeviceFacts(index, kind) for index in range(slots))
-    return replace(NodeFacts(name, name, NodeState.READY, False, 0.0, devices), **more)
-
-
 def job(number: int, workers: int, **more: Any) -> JobFacts:
-    base = JobFacts(
-        id=f"job{number}", number=number, priority=0, state=JobState.QUEUED, reason="submitted",
-        attempt=0, workers=workers, device="auto", queued_at=NOW, restarts=0, restarts_step=0,
-        max_restarts=3, step=0, sizes=more.pop("sizes", ()),
-    )  # fmt: skip
-    return replace(base, **more)
+    waiting: dict[str, Any] = {"state": JobState.QUEUED, "attempt": 0, "device": "auto"}
+    return job_facts(id=f"job{number}", number=number, workers=workers, **waiting | more)
 
 
 def attempt(job_id: str, places: Mapping[str, Sequence[int]], **more: Any) -> AttemptFacts:
@@ -45,10 +35,7 @@ def attempt(job_id: str, places: Mapping[str, Sequence[int]], **more: Any) -> At
         HostFacts(name, name, HostReport("running"), devices=tuple(indices))
         for name, indices in places.items()
     )
-    base = AttemptFacts(
-        job_id, 1, 1, AttemptState.RUNNING, "run", None, hosts, begun=True, started_at=NOW
-    )
-    return replace(base, **more)
+    return attempt_facts(hosts, job_id=job_id, **{"begun": True, "started_at": NOW} | more)
 
 
 def running(
