@@ -1,4 +1,1 @@
-"""The REST API and websockets.
-
-It imports `cluster`, `monitoring`, `db` and the torch-free `training`.
-"""
+"""REST API and websockets; imports `cluster`, `monitoring`, `db` and the torch-free `training`."""

@@ -1,4 +1,1 @@
-"""The `trainhall` command, a folder per group of commands.
-
-It imports any folder without torch, and a command's modules when the command runs.
-"""
+"""The `trainhall` command, a folder per group; imports any folder, but never torch."""

@@ -1,1 +1,1 @@
-"""Process groups, collectives, compression, the environment of a rank; imports no other folder."""
+"""Process groups, collectives, compression, the rank environment; imports no other folder."""

@@ -1,4 +1,1 @@
-"""`trainhall bench`: collectives measured, simulated and drawn.
-
-It imports `base` and `distributed`.
-"""
+"""`trainhall bench`: collectives measured, simulated, drawn; imports `base` and `distributed`."""

@@ -1,4 +1,1 @@
-"""`trainhall run`: a training on this host, without a coordinator.
-
-It imports `jobs`, `plan`, `spec`.
-"""
+"""`trainhall run`: training without a coordinator; imports `jobs`, `plan` and `spec`."""

@@ -1,4 +1,1 @@
-"""The agent of a host: a daemon that launches attempts, and a shim that supervises their ranks.
-
-It imports `wire` and the torch-free parts of `training`, and nothing of the server side.
-"""
+"""The agent of a host, and the shim that supervises ranks; imports `wire`, no database."""

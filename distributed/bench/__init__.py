@@ -1,4 +1,1 @@
-"""Collectives measured between real processes: on loopback, and between hosts on limited links.
-
-No other room of `distributed` imports it.
-"""
+"""Collectives measured between real processes; no other room of `distributed` imports it."""

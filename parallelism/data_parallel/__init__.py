@@ -1,4 +1,1 @@
-"""Replicas or shards of a model, and how their gradients are combined.
-
-It imports `strategy` and what that may, but not `pipelining`.
-"""
+"""Replicas or shards of a model, and their gradients; imports no `pipelining`."""

@@ -1,4 +1,1 @@
-"""The training loop of a rank, with what is measured and saved.
-
-It imports every room but `elastic`, `planning`, `sdk` and `verify`.
-"""
+"""The training loop of a rank; imports all rooms but `elastic`, `planning`, `sdk`, `verify`."""

@@ -1,4 +1,1 @@
-"""Proof that strategies are interchangeable: traces of runs, compared step by step.
-
-It imports `loop` and what that may.
-"""
+"""Proof that strategies are interchangeable: traces compared by step; imports `loop`."""

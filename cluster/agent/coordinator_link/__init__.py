@@ -1,4 +1,1 @@
-"""The agent's connection to the coordinator: one websocket, and HTTP for bulk.
-
-It imports `wire`.
-"""
+"""The agent's connection to the coordinator: a websocket, HTTP for bulk; imports `wire`."""

@@ -1,4 +1,1 @@
-"""Preparation of an attempt: code, plan, warm parent.
-
-It imports `coordinator_link` and `os_support`.
-"""
+"""Preparation of an attempt: code, plan, warm parent; imports `coordinator_link`."""

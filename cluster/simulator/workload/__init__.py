@@ -1,4 +1,1 @@
-"""Simulated work of ranks: steps, metrics, output, checkpoints, gradients.
-
-It imports `training.link`, and no host.
-"""
+"""Simulated work of ranks: steps, metrics, output, checkpoints; imports no host."""

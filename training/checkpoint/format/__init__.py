@@ -1,4 +1,1 @@
-"""The files of a checkpoint: names, manifest, commit, removal.
-
-Free of torch; imports `spec`.
-"""
+"""The files of a checkpoint: names, manifest, commit, removal; imports `spec`, no torch."""

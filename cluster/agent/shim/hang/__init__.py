@@ -1,4 +1,1 @@
-"""Hangs: the lagging rank, stack dumps, flight records.
-
-It imports `outcome` and `rank_process` of the shim.
-"""
+"""Hangs: the lagging rank, stack dumps, flight records; imports `outcome` of the shim."""
