@@ -33,14 +33,8 @@ async def start_attempt(
     """
     entry, facts = decision.entry, decision.entry.job
     assert entry.placed is not None
-    await lock_job(session, facts.id)
-    job = await session.get(Job, facts.id)
-    if job is None or not await hold_ready(session, [node.node_id for node in entry.placed]):
-        raise ConflictError
     allocation = allocation_of(entry.placed, entry.needs.device)
-    size = allocation.world_size
-    if size not in (job.sizes or [job.world_size]):
-        raise ConflictError
+    job, size = await _locked_job(session, facts.id, allocation), allocation.world_size
     reason, number, device = decision.reason, facts.attempt + 1, entry.needs.device
     is_auto = auto_plans.is_auto(job)
     planning = is_auto and not auto_plans.keeps_plan(job, size, device)
@@ -80,6 +74,17 @@ async def start_attempt(
         data=to_jsonable_python({"state": AttemptState.STARTING, "allocation": allocation}),
     )
     return attempt
+
+
+async def _locked_job(session: AsyncSession, job_id: str, allocation: Allocation) -> Job:
+    """Return a job that may still start on these nodes, with as many workers."""
+    await lock_job(session, job_id)
+    job = await session.get(Job, job_id)
+    if job is None or not await hold_ready(session, allocation.node_ids):
+        raise ConflictError
+    if allocation.world_size not in (job.sizes or [job.world_size]):
+        raise ConflictError
+    return job
 
 
 def _new_attempt(

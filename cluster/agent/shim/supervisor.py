@@ -36,7 +36,7 @@ from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.progress import newest_step, read
-from trainhall.training.link.status import EXIT_STOPPED, FailedRank, Outcome, ShimStatus
+from trainhall.training.link.status import EXIT_STOPPED, FailedRank, Outcome, RankState, ShimStatus
 
 AGREE_SECONDS = 1.0
 """Time for the ranks of a task to agree on where to stop."""
@@ -200,23 +200,25 @@ class Shim:
 
     def _reap(self) -> None:
         ended = self._collect()
-        if self._failure is None:
-            states = [member.state for member in ended]
-            culprit = outcome.first_failing(states, self._context())
-            if culprit is not None and culprit.signal is None and self._ranks.alive():
-                # A process that a signal ends closes its connections before it can be waited for,
-                # so that a peer which they broke may be seen to end first.
-                time.sleep(SETTLE_SECONDS)
-                later = self._collect()
-                ended += later
-                killed = [m.state for m in later if m.state.signal is not None]
-                culprit = outcome.first_failing(killed, self._context()) or culprit
-            if culprit is not None:
-                first = next(member for member in ended if member.state is culprit)
-                self._take_failures([first, *(m for m in ended if m is not first)])
+        culprit = self._culprit(ended) if self._failure is None else None
+        if culprit is not None:
+            self._take_failures(sorted(ended, key=lambda member: member.state is not culprit))
         if ended:
             self._send_off_late_ones()
             self._publish()
+
+    def _culprit(self, ended: list[RankEntry]) -> RankState | None:
+        """Return the first rank to blame among `ended`, to which late ends are added."""
+        culprit = outcome.first_failing([member.state for member in ended], self._context())
+        if culprit is None or culprit.signal is not None or not self._ranks.alive():
+            return culprit
+        # A process that a signal ends closes its connections before it can be waited for, so that a
+        # peer which they broke may be seen to end first.
+        time.sleep(SETTLE_SECONDS)
+        later = self._collect()
+        ended += later
+        killed = [member.state for member in later if member.state.signal is not None]
+        return outcome.first_failing(killed, self._context()) or culprit
 
     def _collect(self) -> list[RankEntry]:
         """Ranks that have ended since the last call, but for those that were to leave."""
