@@ -379,6 +379,6 @@ describe("what fails", () => {
 
   it("is an address that leads nowhere", async () => {
     await open("/nowhere", {});
-    expect(await screen.findByText("Page not found")).toBeVisible();
+    expect(await screen.findByRole("heading", { level: 1, name: "Page not found" })).toBeVisible();
   });
 });

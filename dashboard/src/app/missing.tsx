@@ -5,7 +5,7 @@ import { AnchorLink } from "@/shared/ui/links";
 export function Missing() {
   useTitle("Not found");
   return (
-    <Empty title="Page not found">
+    <Empty title="Page not found" alone>
       <AnchorLink to="/jobs">Go to jobs</AnchorLink>
     </Empty>
   );

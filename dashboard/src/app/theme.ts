@@ -49,9 +49,14 @@ export const theme = createTheme({
   },
 });
 
-/** Quiet text that still has a contrast of 4.5 to 1 on every surface of the page. */
+/** Quiet and coloured text that still has a contrast of 4.5 to 1 on every surface of the page. */
 export const variables: CSSVariablesResolver = () => ({
   variables: {},
-  light: { "--mantine-color-dimmed": "#5a6470" },
+  light: {
+    "--mantine-color-dimmed": "#5a6470",
+    "--mantine-color-red-text": "#c92a2a",
+    "--mantine-color-orange-text": "#ac4700",
+    "--mantine-color-yellow-text": "#8a5a00",
+  },
   dark: { "--mantine-color-dimmed": "#98a2ad" },
 });

@@ -12,6 +12,7 @@ import {
   si,
   timeZone,
   toNumber,
+  watts,
 } from "./format";
 
 describe("format", () => {
@@ -33,6 +34,16 @@ describe("format", () => {
 
   it("writes large numbers with SI prefixes", () => {
     expect([0, 12.34, 999, 12_345_678, 3e9].map(si)).toEqual(["0", "12.3", "999", "12.3 M", "3 G"]);
+  });
+
+  it("writes power with three digits", () => {
+    expect([377.4, 2300, 2944, 11_900, 1_234_567].map(watts)).toEqual([
+      "377 W",
+      "2.30 kW",
+      "2.94 kW",
+      "11.9 kW",
+      "1235 kW",
+    ]);
   });
 
   it("writes durations for people", () => {

@@ -124,7 +124,8 @@ export function timeZone(value: string | number = Date.now()): string {
 
 export function watts(value: number | null | undefined): string {
   if (value === null || value === undefined) return NOTHING;
-  return value < 1000 ? `${Math.round(value)} W` : `${significant(value / 1000, 3)} kW`;
+  if (value < 1000) return `${Math.round(value)} W`;
+  return `${(value / 1000).toFixed(Math.max(0, 5 - Math.floor(Math.log10(value))))} kW`;
 }
 
 export function celsius(value: number | null | undefined): string {

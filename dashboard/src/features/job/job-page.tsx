@@ -101,9 +101,9 @@ function useFirstTab(job: Job): Tab {
 
 function UnknownJob({ id }: { id: string }) {
   return (
-    <Empty title="Job not found">
+    <Empty title="Job not found" alone>
       No job has the id <code>{id}</code>.{" "}
-      <AnchorLink to="/jobs" size="sm">
+      <AnchorLink to="/jobs" size="sm" underline="always">
         Back to all jobs
       </AnchorLink>
     </Empty>

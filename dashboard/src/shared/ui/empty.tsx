@@ -2,14 +2,16 @@ import { Stack, Text, Title } from "@mantine/core";
 
 interface Props {
   title: string;
+  /** Nothing else is on the page. */
+  alone?: boolean;
   children?: React.ReactNode;
 }
 
 /** The text in place of an empty list. */
-export function Empty({ title, children }: Props) {
+export function Empty({ title, alone, children }: Props) {
   return (
     <Stack align="center" gap="xs" py={56} px="md" ta="center">
-      <Title order={2} size="h4">
+      <Title order={alone ? 1 : 2} size="h4">
         {title}
       </Title>
       <Text component="div" c="dimmed" size="sm" maw={560}>

@@ -152,6 +152,7 @@ function Histogram({ job, history, name }: { job: Job; history: GradientHistory;
   const { data } = useGradientsOfStep(job.id, captured);
   const histogram = data?.entries.find((entry) => entry.name === name)?.histogram;
   if (captured === undefined) {
+    if (isFinished(job)) return null;
     return (
       <Text size="sm" c="dimmed">
         Steps recorded with the button have histograms.

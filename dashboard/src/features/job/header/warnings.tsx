@@ -7,7 +7,7 @@ export function Warnings({ job }: { job: Job }) {
   const slow = stragglerWarning(job);
   const warnings = slow === null ? job.warnings : [slow, ...job.warnings];
   return warnings.map((text) => (
-    <Text key={text} size="sm" c="yellow.8" data-testid="warning">
+    <Text key={text} size="sm" c="yellow" data-testid="warning">
       <LinkedText text={text} />
     </Text>
   ));

@@ -36,7 +36,8 @@ function show(incident: Incident): void {
 
 it("a failure is reported with its cause and recovery", () => {
   show(lost);
-  const report = within(screen.getByRole("region", { name: "Failure: node lost (generation 1)" }));
+  const name = "Failure of attempt 1, generation 1: node lost";
+  const report = within(screen.getByRole("region", { name }));
   expect(report.getByText("node gpu-07 is lost")).toBeVisible();
   expect(report.getByText(/attempt 2 took its place · failed after step 120/)).toBeVisible();
   expect(report.getByText("Detected in").nextElementSibling).toHaveTextContent(/^2\s?m/);

@@ -24,7 +24,7 @@ export function IncidentReport({ job, attempt, incident }: Props) {
     <section
       className={classes.report}
       data-preempted={preempted || undefined}
-      aria-label={`Failure: ${causeOf(failure)} (generation ${incident.generation})`}
+      aria-label={`Failure of attempt ${attempt}, generation ${incident.generation}: ${causeOf(failure)}`}
     >
       <Group justify="space-between" gap="xs">
         <Group gap="xs">
