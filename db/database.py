@@ -22,7 +22,6 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
-from trainhall.db import sqlite_driver
 from trainhall.db.migrations import HEAD
 from trainhall.db.types import dump_json
 
@@ -214,7 +213,6 @@ class Database:
             max_overflow=0,
             pool_timeout=60,
             json_serializer=dump_json,
-            connect_args={"async_creator_fn": sqlite_driver.connect},
         )
         _set_up_sqlite(engine.sync_engine, begin, durable=self._temporary is None)
         return engine

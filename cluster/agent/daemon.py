@@ -34,7 +34,6 @@ from trainhall.cluster.agent.options import (
 )
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.agent.shipping import checkpoint_transfer
-from trainhall.cluster.agent.ticks import until_tick
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.host_log import HostLogger
 from trainhall.cluster.wire.protocol import (
@@ -269,14 +268,14 @@ class Agent:
             busy = self._attempts.watched()
             # Not `wait_for`, which on Python 3.11 may swallow a cancellation that races the event.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(until_tick(LOOK_SECONDS) if busy else None):
+                async with asyncio.timeout(LOOK_SECONDS if busy else None):
                     await self._look.wait()
 
     async def _measure(self) -> None:
         while True:
             ranks = self._attempts.pids_by_slot()
             self._use = await asyncio.to_thread(self._measure_once, ranks)
-            await asyncio.sleep(until_tick(self._options.heartbeat_seconds))
+            await asyncio.sleep(self._options.heartbeat_seconds)
 
     def _measure_once(self, ranks: dict[int, list[int]]) -> tuple[list[DeviceUse], HostUse]:
         return self._devices.use(ranks), host_use(self._data_dir.path)

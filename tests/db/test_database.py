@@ -13,7 +13,7 @@ from sqlalchemy import Connection, QueuePool, delete, func, insert, select, text
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.db import sqlite_driver, stream
+from trainhall.db import stream
 from trainhall.db.database import Database, DatabaseUrlError
 from trainhall.db.events import record_event
 from trainhall.db.migrations import HEAD, runner
@@ -232,35 +232,6 @@ async def test_non_database_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="not a database"):
         await database.migrate()
     await database.close()
-
-
-async def test_statement_on_sqlite_is_one_hop(monkeypatch: pytest.MonkeyPatch) -> None:
-    hops = 0
-    execute: Any = sqlite_driver.Connection._execute
-
-    async def counted(*arguments: Any, **options: Any) -> Any:
-        nonlocal hops
-        hops += 1
-        return await execute(*arguments, **options)
-
-    monkeypatch.setattr(sqlite_driver.Connection, "_execute", counted)
-    database = Database("sqlite://")
-    await database.migrate()
-    async with database.session() as session:
-        await session.scalar(select(func.count()).select_from(Job))
-        before = hops
-        assert (await session.scalars(select(Job.id))).all() == []
-        assert hops == before + 1
-    await database.close()
-
-
-async def test_cursor_supports_both_sqlalchemy_protocols() -> None:
-    connection = await sqlite_driver.connect(":memory:")
-    for cursor in (await connection.cursor().__aenter__(), await connection.cursor()):
-        await cursor.execute("SELECT 7")
-        rows: Any = await cursor.fetchall()
-        assert rows == [(7,)]
-    await connection.close()
 
 
 async def test_cancelled_statement_leaves_connection_usable() -> None:

@@ -14,7 +14,6 @@ _PHASES = (
     ("training/loop/evaluate.py", "the model was evaluated"),
     ("torch/autograd/", "the backward pass ran"),
     ("torch/optim/", "the optimizer made its state or took its step"),
-    ("training/optim/fused_adamw.py", "the optimizer made its state or took its step"),
     ("parallelism/pipelining/batches.py", "a batch was moved to the device"),
     ("torch/nn/modules/", "the forward pass ran"),
     ("parallelism/strategy.py", "the forward pass ran"),

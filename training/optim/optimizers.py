@@ -6,10 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Optimizer
+from torch.optim import SGD, AdamW, Optimizer
 
 from trainhall.parallelism.strategy import Strategy
-from trainhall.training.optim.fused_adamw import FusedAdamW
 from trainhall.training.spec import LearningRateSchedule, TrainingSpec
 
 
@@ -19,7 +18,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], spec: TrainingSpec) -> O
     It has its state from the start, of all parameters: zeros.
     """
     group: dict[str, Any] = {"params": list(parameters)}  # torch takes an empty group, but no list
-    optimizer: SGD | FusedAdamW
+    optimizer: SGD | AdamW
     match spec.optimizer:
         case "sgd":
             optimizer = SGD(
@@ -30,7 +29,9 @@ def build_optimizer(parameters: Iterable[nn.Parameter], spec: TrainingSpec) -> O
                 fused=True,
             )
         case "adamw":
-            optimizer = FusedAdamW([group], lr=spec.learning_rate, weight_decay=spec.weight_decay)
+            optimizer = AdamW(
+                [group], lr=spec.learning_rate, weight_decay=spec.weight_decay, fused=True
+            )
     _make_state(optimizer)
     return optimizer
 
@@ -90,7 +91,7 @@ def lacking_state(state: Iterable[str], saved: Iterable[str]) -> set[str]:
     return {name for name in state if known and name.rpartition(".")[0] not in known}
 
 
-def _make_state(optimizer: SGD | FusedAdamW) -> None:
+def _make_state(optimizer: SGD | AdamW) -> None:
     """Make what torch's first step would make.
 
     It makes the state of parameters with a gradient alone, so that it would not be the same on all
@@ -99,7 +100,7 @@ def _make_state(optimizer: SGD | FusedAdamW) -> None:
     """
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            if isinstance(optimizer, FusedAdamW):
+            if isinstance(optimizer, AdamW):
                 optimizer.state[parameter] = {
                     "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
                     "exp_avg": torch.zeros_like(parameter),

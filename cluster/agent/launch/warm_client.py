@@ -12,7 +12,6 @@ from pathlib import Path
 
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.os_support import linux
-from trainhall.cluster.agent.ticks import until_tick
 from trainhall.cluster.host_log import HostLogger
 from trainhall.training.link.folder import AttemptFolder
 
@@ -151,7 +150,7 @@ class WarmParent:
             except (TorchUnavailableError, WarmParentError, OSError):
                 # What is missing is installed by people, or asked for by a job.
                 pause = BROKEN_SECONDS
-            await asyncio.sleep(until_tick(pause))
+            await asyncio.sleep(pause)
 
     async def stop(self) -> None:
         """End the parent; its shims live on."""

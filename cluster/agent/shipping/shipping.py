@@ -25,7 +25,6 @@ from trainhall.cluster.agent.shim import rank_process
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
 from trainhall.cluster.agent.shipping.spools import EventSpool, LogSpool, MetricSpool, Spool, Upload
 from trainhall.cluster.agent.shipping.unreported_checkpoints import UnreportedSpool
-from trainhall.cluster.agent.ticks import until_tick
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.host_log import HostLogger
 from trainhall.training.link.folder import AttemptFolder
@@ -143,8 +142,7 @@ class AttemptShipper:
             if waits or spool in self._tasks:
                 continue
             more = spool.has_more()
-            # Of two looks that come at ticks the second may be the earlier one behind its tick.
-            self._due[spool] = now + _pause_after(spool, more) - LOOK_SECONDS / 2
+            self._due[spool] = now + _pause_after(spool, more)
             if more:
                 if _is_first(spool):
                     self._calm_until = now + CALM_SECONDS
@@ -347,7 +345,7 @@ class Shipper:
             for shipper in list(self._attempts.values()):
                 shipper.start_growing(self.link, self._done)
             pauses = [shipper.pause for shipper in self._attempts.values()]
-            await asyncio.sleep(until_tick(min(pauses, default=LOOK_SECONDS)))
+            await asyncio.sleep(min(pauses, default=LOOK_SECONDS))
 
     async def close(self) -> None:
         """Stop, and note how far everything came."""
