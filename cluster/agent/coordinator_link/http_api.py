@@ -2,10 +2,8 @@
 
 import asyncio
 import hashlib
-import importlib.util
 import os
 import socket
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -32,11 +30,6 @@ _KEEPALIVE = [
 ]
 """While a reply is awaited: after 10 s the other host is probed every 5 s, four times. While a
 file is sent, TCP itself retransmits for about 15 minutes."""
-
-if importlib.util.find_spec("sniffio") is None:
-    # httpcore imports it for each lock that it makes. Where it is not installed, each time is
-    # a search of the whole path, half of what a request costs; this makes it fail at once.
-    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 _LATER = {401, 403, 408, 425, 429}
 """With 5xx: the request is right, its time is not. A credential that is void ends the connection,
@@ -199,9 +192,7 @@ class CoordinatorApi:
 
     async def _send(self, source: Source, what: str, content: bytes, **params: Any) -> bytes:
         path = f"/jobs/{source.job_id}/attempts/{source.attempt}/{what}"
-        return await self._post(path, content=content, **params, generation=source.generation)
-
-    async def _post(self, path: str, *, content: bytes = b"", **params: Any) -> bytes:
+        params["generation"] = source.generation
         return await self._request("POST", path, content=content, params=params)
 
     async def _request(self, method: str, path: str, **options: Any) -> bytes:

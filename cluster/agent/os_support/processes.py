@@ -36,22 +36,6 @@ class Use:
 
 def use(pid: int) -> Use | None:
     """Return the resources that a process uses; None: it is gone."""
-    return _use_linux(pid) if linux.IS_LINUX else _use_elsewhere(pid)
-
-
-def _use_linux(pid: int) -> Use | None:
-    """Read both values from one file: ranks are sampled every few seconds; psutil reads four."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            # Behind the name, which may hold anything: proc(5)'s fields from the third on.
-            fields = file.read(4096).rpartition(b")")[2].split()
-    except OSError:
-        return None
-    ticks = int(fields[11]) + int(fields[12])
-    return Use(ticks / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))
-
-
-def _use_elsewhere(pid: int) -> Use | None:
     try:
         process = psutil.Process(pid)
         times = process.cpu_times()

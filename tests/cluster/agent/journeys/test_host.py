@@ -71,18 +71,12 @@ def test_slot_use_covers_time_since_last_sample(monkeypatch: pytest.MonkeyPatch)
     assert look() == [(2000, 100.0), (1000, 0.0)], "the first pid is another process's by now"
 
 
-def test_process_use_matches_psutil(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_use_matches_psutil() -> None:
     process = psutil.Process()
     used = processes.use(process.pid)
     assert used is not None
     assert used.memory == pytest.approx(process.memory_info().rss, rel=0.5)
     assert used.cpu_seconds == pytest.approx(sum(process.cpu_times()[:2]), abs=1.0)
-    assert processes.use(2**22 + 1) is None
-    monkeypatch.setattr(processes.linux, "IS_LINUX", False)
-    elsewhere = processes.use(process.pid)
-    assert elsewhere is not None
-    # Both add user and system time up in floating point, not in the same order.
-    assert elsewhere.cpu_seconds >= used.cpu_seconds - 1e-6
     assert processes.use(2**22 + 1) is None
 
 

@@ -1,8 +1,6 @@
 """How often a host sends what its ranks write."""
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -266,13 +264,3 @@ def test_coordinator_that_is_away_is_found_soon(tmp_path: Path, virtual: asyncio
         assert host.shipper.shipped
 
     virtual.run(run())
-
-
-@pytest.mark.processes
-def test_request_does_not_search_for_missing_sniffio() -> None:
-    code = (
-        "import sys; import trainhall.cluster.agent.coordinator_link.http_api; "
-        "sys.exit('sniffio' not in sys.modules and 'sniffio is searched for at every request')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
