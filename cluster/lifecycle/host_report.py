@@ -1,10 +1,10 @@
 """A node's last report of an attempt: one entry of `Attempt.node_outcomes`."""
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from trainhall.db.sanitize import sanitize_json
 from trainhall.training.link.failure import Failure
@@ -15,7 +15,7 @@ from trainhall.training.spec.plan import ChosenPlan
 
 @dataclass(frozen=True)
 class HostReport:
-    phase: str
+    phase: str = "running"
     """A phase of `AssignmentReport`, or `gone`: the node has nothing of it any more."""
     outcome: Outcome | None = None
     failure: Failure | None = None
@@ -47,24 +47,13 @@ class HostReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the stored form: defaults are left out."""
-        values: dict[str, Any] = {
-            "phase": self.phase,
-            "generation": self.generation,
-            "outcome": self.outcome.value if self.outcome is not None else None,
-            "failure": dump_failure(self.failure),
-            "shipped": self.shipped,
-            "stall": self.stall.model_dump(mode="json") if self.stall is not None else None,
-            "agent_stopped": self.agent_stopped,
-            "isolated": self.isolated,
-            "plan": self.plan.model_dump(mode="json") if self.plan is not None else None,
-            "ended_at": self.ended_at.timestamp() if self.ended_at is not None else None,
-            "in_place": self.in_place,
-            "failed_ranks": [each.model_dump(mode="json") for each in self.failed_ranks],
-            "leaving": list(self.leaving),
-            "missing": self.missing,
-        }
-        stored: dict[str, Any] = sanitize_json({name: v for name, v in values.items() if v})
+        stored: dict[str, Any] = sanitize_json(
+            _STORED.dump_python(self, mode="json", exclude_defaults=True)
+        )
         return stored
+
+
+_STORED = TypeAdapter(HostReport)
 
 
 def parse_host_report(stored: dict[str, Any] | None) -> HostReport | None:
@@ -72,37 +61,15 @@ def parse_host_report(stored: dict[str, Any] | None) -> HostReport | None:
     understand counts as a failure of the host where it had ended, and is left out otherwise."""
     if stored is None:
         return None
-    ended_at = stored.get("ended_at")
-    basics = HostReport(
-        phase=stored.get("phase", "running"),
-        generation=stored.get("generation", 1),
-        in_place=bool(stored.get("in_place")),
-        leaving=tuple(stored.get("leaving", ())),
-        shipped=bool(stored.get("shipped")),
-        agent_stopped=bool(stored.get("agent_stopped")),
-        isolated=bool(stored.get("isolated")),
-        ended_at=datetime.fromtimestamp(ended_at, UTC) if ended_at else None,
-        failure=parse_failure(stored.get("failure")),
-        missing=stored.get("missing", 0),
-    )
-    outcome, stall, plan = stored.get("outcome"), stored.get("stall"), stored.get("plan")
-    if not (outcome or stall or plan or stored.get("failed_ranks")):
-        return basics
-    values = vars(basics)
     try:
-        return HostReport(
-            **values
-            | {
-                "outcome": Outcome(outcome) if outcome else None,
-                "stall": Stall.model_validate(stall) if stall else None,
-                "plan": ChosenPlan.model_validate(plan) if plan else None,
-                "failed_ranks": tuple(
-                    FailedRank.model_validate(f) for f in stored.get("failed_ranks", ())
-                ),
-            }
-        )
-    except ValueError:
-        return HostReport(**values | {"outcome": Outcome.FAILED if outcome else None})
+        return _STORED.validate_python(stored)
+    except ValidationError as error:
+        unread = {each["loc"][0] for each in error.errors(include_url=False, include_input=False)}
+    read = {name: value for name, value in stored.items() if name not in unread}
+    read["failure"] = parse_failure(stored.get("failure"))
+    if stored.get("outcome"):
+        read["outcome"] = Outcome.FAILED
+    return _STORED.validate_python(read)
 
 
 def parse_failure(stored: dict[str, Any] | None) -> Failure | None:
