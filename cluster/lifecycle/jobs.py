@@ -34,7 +34,7 @@ An attempt:
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CursorResult, select, update
+from sqlalchemy import ColumnElement, CursorResult, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.fencing import FencingToken
@@ -64,6 +64,34 @@ def columns_of_reason(reason: Reason) -> dict[str, str]:
     return {"reason": reason.text, "reason_code": reason.code.value}
 
 
+def has_token(token: FencingToken) -> tuple[ColumnElement[bool], ...]:
+    """The conditions under which an attempt may be changed in the name of a token."""
+    return (
+        Attempt.job_id == token.job_id,
+        Attempt.number == token.attempt,
+        Attempt.generation == token.generation,
+        Attempt.revoked.is_(False),
+    )
+
+
+async def record_reason(
+    session: AsyncSession,
+    job_id: str,
+    kind: str,
+    reason: Reason,
+    now: datetime,
+    *,
+    text: str | None = None,
+    attempt: int | None = None,
+    data: dict[str, Any] | None = None,
+) -> None:
+    """Record an event of a job with the code of a reason, and its text unless another is given."""
+    await record_event(
+        session, job_id, time=now, kind=kind, code=reason.code, reason=text or reason.text,
+        attempt=attempt, data=data,
+    )  # fmt: skip
+
+
 async def lock_job(session: AsyncSession, job_id: str) -> JobProgress | None:
     """Hold a job's progress row until the commit.
 
@@ -81,15 +109,8 @@ async def create_job(session: AsyncSession, job: Job, *, now: datetime) -> None:
     await session.flush()
     session.add(JobProgress(job_id=job.id, metrics={}))
     await session.flush()
-    await record_event(
-        session,
-        job.id,
-        time=now,
-        kind="state",
-        code=job.reason_code,
-        reason=job.reason,
-        data={"state": JobState.QUEUED.value},
-    )
+    reason = Reason.stored(job.reason_code, job.reason)
+    await record_reason(session, job.id, "state", reason, now, data={"state": job.state})
 
 
 async def move_job(
@@ -127,16 +148,8 @@ async def move_job(
     if moved.rowcount != 1:
         return False
     current = values.get("attempt", attempt)
-    await record_event(
-        session,
-        job_id,
-        time=now,
-        kind="state",
-        code=reason.code,
-        reason=reason.text,
-        attempt=current or None,
-        data={"state": end.value},
-    )
+    data = {"state": end.value}
+    await record_reason(session, job_id, "state", reason, now, attempt=current or None, data=data)
     return True
 
 
@@ -176,15 +189,7 @@ async def move_attempt(
     if end is AttemptState.LOST:
         values["revoked"] = True
     moved = await session.execute(
-        update(Attempt)
-        .where(
-            Attempt.job_id == token.job_id,
-            Attempt.number == token.attempt,
-            Attempt.generation == token.generation,
-            Attempt.state == start.value,
-            Attempt.revoked.is_(False),
-        )
-        .values(**values)
+        update(Attempt).where(*has_token(token), Attempt.state == start.value).values(**values)
     )
     assert isinstance(moved, CursorResult)
     return moved.rowcount == 1
@@ -207,14 +212,7 @@ async def request_stop(
     False means that the token was revoked or the attempt is over.
     """
     row = await session.execute(
-        select(Attempt.state, Attempt.goal)
-        .where(
-            Attempt.job_id == token.job_id,
-            Attempt.number == token.attempt,
-            Attempt.generation == token.generation,
-            Attempt.revoked.is_(False),
-        )
-        .with_for_update()
+        select(Attempt.state, Attempt.goal).where(*has_token(token)).with_for_update()
     )
     found = row.one_or_none()
     if found is None or found.state not in ACTIVE_ATTEMPT_STATES:

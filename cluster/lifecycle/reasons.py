@@ -14,17 +14,27 @@ from trainhall.training.link.failure import Failure
 
 
 class ReasonCode(StrEnum):
+    """Code, and the sentence for people, with places for its parameters."""
+
+    template: str
+
+    def __new__(cls, code: str, template: str = "{text}") -> Self:
+        self = str.__new__(cls, code)
+        self._value_ = code
+        self.template = template
+        return self
+
     # of jobs, by users
-    SUBMITTED = "submitted"
-    PAUSE_REQUESTED = "pause_requested"
-    PAUSED = "paused"
-    PAUSED_BEFORE_START = "paused_before_start"
-    PAUSED_WHILE_WAITING = "paused_while_waiting"
-    RESUMED = "resumed"
-    RESIZE_REQUESTED = "resize_requested"
-    RESTORED = "restored"
-    CANCEL_REQUESTED = "cancel_requested"
-    CANCELLED = "cancelled"
+    SUBMITTED = ("submitted", "submitted")
+    PAUSE_REQUESTED = ("pause_requested", "pause requested by a user")
+    PAUSED = ("paused", "paused by a user")
+    PAUSED_BEFORE_START = ("paused_before_start", "paused by a user before it started")
+    PAUSED_WHILE_WAITING = ("paused_while_waiting", "paused by a user while it waited in the queue")
+    RESUMED = ("resumed", "resumed by a user{changes}")
+    RESIZE_REQUESTED = ("resize_requested", "resize requested by a user: {change}")
+    RESTORED = ("restored", "restored by a user from the checkpoint of step {step}")
+    CANCEL_REQUESTED = ("cancel_requested", "cancellation requested by a user")
+    CANCELLED = ("cancelled", "cancelled by a user")
     # of jobs in the queue
     PLACED = "placed"
     RESTART_BACKOFF = "restart_backoff"
@@ -34,116 +44,67 @@ class ReasonCode(StrEnum):
     WAITING_FOR_PREEMPTION = "waiting_for_preemption"
     WAITING_FOR_JOB = "waiting_for_job"
     # of attempts that run
-    PLANNING_STRATEGY = "planning_strategy"
-    STRATEGY_PLANNED = "strategy_planned"
-    RUNNING = "running"
-    REGROUPED = "regrouped"
-    RESIZED = "resized"
-    GREW = "grew"
-    PREEMPTED = "preempted"
+    PLANNING_STRATEGY = ("planning_strategy", "planning its strategy on node {node}; {placed}")
+    STRATEGY_PLANNED = ("strategy_planned", "planned: {why}")
+    RUNNING = ("running", "{ranks} on {nodes}")
+    REGROUPED = ("regrouped", "{losses}; {change}{cost}")
+    RESIZED = ("resized", "resized by a user; {change}{how}")
+    GREW = ("grew", "{count} devices came free; {change}{how}")
+    PREEMPTED = ("preempted", "preempted by {job}, which has priority {priority}{change}{how}")
     # of attempts that stop or ended
-    RANK_FAILED = "rank_failed"
-    HANG = "hang"
-    START_TIMEOUT = "start_timeout"
-    AGENT_STOPPED = "agent_stopped"
-    PEERS_NEVER_MET = "peers_never_met"
-    NODE_DRAINED = "node_drained"
-    UPLOADING = "uploading"
-    COMPLETED = "completed"
-    RESTARTING = "restarting"
-    RESCHEDULED = "rescheduled"
-    FAILED = "failed"
-    FAILED_REPEATEDLY = "failed_repeatedly"
-    RESTARTS_EXHAUSTED = "restarts_exhausted"
-    FAILED_WHILE_PAUSING = "failed_while_pausing"
-    SAVED_WITH_AGENT = "saved_with_agent"
-    PAUSED_WITH_AGENT = "paused_with_agent"
-    NODE_LOST = "node_lost"
-    REPLACED = "replaced"
-    PAUSED_AFTER_NODE_LOST = "paused_after_node_lost"
-    CANCELLED_AFTER_NODE_LOST = "cancelled_after_node_lost"
-    ISOLATED_RANKS_END = "isolated_ranks_end"
+    RANK_FAILED = ("rank_failed", "{failure}; {others}")
+    HANG = ("hang", "{failure}")
+    START_TIMEOUT = ("start_timeout", "{failure}")
+    AGENT_STOPPED = ("agent_stopped", "{agents}; the other hosts end too")
+    PEERS_NEVER_MET = (
+        "peers_never_met",
+        "it {outcome} before the ranks of all hosts had joined; the others end too",
+    )
+    NODE_DRAINED = ("node_drained", "node {node} is being drained: {how}")
+    UPLOADING = ("uploading", "its ranks have ended; {who} what they saved")
+    COMPLETED = ("completed", "completed")
+    RESTARTING = ("restarting", "{failure}; restart {restarts} of {max_restarts}")
+    RESCHEDULED = ("rescheduled", "{failure}; will be rescheduled (not counted as a restart)")
+    FAILED = ("failed", "{failure}")
+    FAILED_REPEATEDLY = (
+        "failed_repeatedly",
+        "failed twice with the same error before {step}; not retrying: {failure}",
+    )
+    RESTARTS_EXHAUSTED = ("restarts_exhausted", "{failure}; no restart is left ({limit})")
+    FAILED_WHILE_PAUSING = ("failed_while_pausing", "{failure} while it was being paused; it {how}")
+    SAVED_WITH_AGENT = ("saved_with_agent", "{why}")
+    PAUSED_WITH_AGENT = ("paused_with_agent", "paused; {why}")
+    NODE_LOST = ("node_lost", "{why}")
+    REPLACED = ("replaced", "{why}; its attempt is replaced")
+    PAUSED_AFTER_NODE_LOST = ("paused_after_node_lost", "{why} before it had saved; paused")
+    CANCELLED_AFTER_NODE_LOST = (
+        "cancelled_after_node_lost",
+        "cancelled; {why}, its ranks end when it reconnects",
+    )
+    ISOLATED_RANKS_END = (
+        "isolated_ranks_end",
+        "node {node} is lost; the ranks of the other hosts end before the job moves",
+    )
     # of devices
-    DEVICE_LEFT = "device_left"
-    ATTEMPT_OVER = "attempt_over"
+    DEVICE_LEFT = ("device_left", "attempt {attempt} has left this device")
+    ATTEMPT_OVER = ("attempt_over", "attempt {attempt} is over on this node")
     # of nodes
-    REGISTERED = "registered"
-    JOINED = "joined"
-    REPORTS = "reports"
-    AGENT_AWAY = "agent_away"
-    UNREACHABLE = "unreachable"
-    LOST = "lost"
-    DRAINING = "draining"
-    DRAINED = "drained"
-    UNDRAINED = "undrained"
-    REMOVED = "removed"
-
-
-_TEXTS: Mapping[ReasonCode, str] = {
-    ReasonCode.SUBMITTED: "submitted",
-    ReasonCode.PAUSE_REQUESTED: "pause requested by a user",
-    ReasonCode.PAUSED: "paused by a user",
-    ReasonCode.PAUSED_BEFORE_START: "paused by a user before it started",
-    ReasonCode.PAUSED_WHILE_WAITING: "paused by a user while it waited in the queue",
-    ReasonCode.RESUMED: "resumed by a user{changes}",
-    ReasonCode.RESIZE_REQUESTED: "resize requested by a user: {change}",
-    ReasonCode.RESTORED: "restored by a user from the checkpoint of step {step}",
-    ReasonCode.CANCEL_REQUESTED: "cancellation requested by a user",
-    ReasonCode.CANCELLED: "cancelled by a user",
-    ReasonCode.PLACED: "{text}",
-    ReasonCode.RESTART_BACKOFF: "{text}",
-    ReasonCode.NEVER_FITS: "{text}",
-    ReasonCode.QUOTA_EXCEEDED: "{text}",
-    ReasonCode.WAITING_FOR_DEVICES: "{text}",
-    ReasonCode.WAITING_FOR_PREEMPTION: "{text}",
-    ReasonCode.WAITING_FOR_JOB: "{text}",
-    ReasonCode.PLANNING_STRATEGY: "planning its strategy on node {node}; {placed}",
-    ReasonCode.STRATEGY_PLANNED: "planned: {why}",
-    ReasonCode.RUNNING: "{ranks} on {nodes}",
-    ReasonCode.REGROUPED: "{losses}; {change}{cost}",
-    ReasonCode.RESIZED: "resized by a user; {change}{how}",
-    ReasonCode.GREW: "{count} devices came free; {change}{how}",
-    ReasonCode.PREEMPTED: "preempted by {job}, which has priority {priority}{change}{how}",
-    ReasonCode.RANK_FAILED: "{failure}; {others}",
-    ReasonCode.HANG: "{failure}",
-    ReasonCode.START_TIMEOUT: "{failure}",
-    ReasonCode.AGENT_STOPPED: "{agents}; the other hosts end too",
-    ReasonCode.PEERS_NEVER_MET: (
-        "it {outcome} before the ranks of all hosts had joined; the others end too"
-    ),
-    ReasonCode.NODE_DRAINED: "node {node} is being drained: {how}",
-    ReasonCode.UPLOADING: "its ranks have ended; {who} what they saved",
-    ReasonCode.COMPLETED: "completed",
-    ReasonCode.RESTARTING: "{failure}; restart {restarts} of {max_restarts}",
-    ReasonCode.RESCHEDULED: "{failure}; will be rescheduled (not counted as a restart)",
-    ReasonCode.FAILED: "{failure}",
-    ReasonCode.FAILED_REPEATEDLY: (
-        "failed twice with the same error before {step}; not retrying: {failure}"
-    ),
-    ReasonCode.RESTARTS_EXHAUSTED: "{failure}; no restart is left ({limit})",
-    ReasonCode.FAILED_WHILE_PAUSING: "{failure} while it was being paused; it {how}",
-    ReasonCode.SAVED_WITH_AGENT: "{why}",
-    ReasonCode.PAUSED_WITH_AGENT: "paused; {why}",
-    ReasonCode.NODE_LOST: "{why}",
-    ReasonCode.REPLACED: "{why}; its attempt is replaced",
-    ReasonCode.PAUSED_AFTER_NODE_LOST: "{why} before it had saved; paused",
-    ReasonCode.CANCELLED_AFTER_NODE_LOST: "cancelled; {why}, its ranks end when it reconnects",
-    ReasonCode.ISOLATED_RANKS_END: (
-        "node {node} is lost; the ranks of the other hosts end before the job moves"
-    ),
-    ReasonCode.DEVICE_LEFT: "attempt {attempt} has left this device",
-    ReasonCode.ATTEMPT_OVER: "attempt {attempt} is over on this node",
-    ReasonCode.REGISTERED: "registered, not yet joined",
-    ReasonCode.JOINED: "joined; no report yet",
-    ReasonCode.REPORTS: "its agent reports",
-    ReasonCode.AGENT_AWAY: "its agent was stopped; it gets no new work until the agent restarts",
-    ReasonCode.UNREACHABLE: "unreachable; no heartbeat for {seconds:.0f} s; it gets no new work",
-    ReasonCode.LOST: "no heartbeat for {seconds:.0f} s; its attempts are replaced",
-    ReasonCode.DRAINING: "{why}: its jobs save and move",
-    ReasonCode.DRAINED: "{why}; nothing runs on it",
-    ReasonCode.UNDRAINED: "undrained by a user",
-    ReasonCode.REMOVED: "{why}",
-}
+    REGISTERED = ("registered", "registered, not yet joined")
+    JOINED = ("joined", "joined; no report yet")
+    REPORTS = ("reports", "its agent reports")
+    AGENT_AWAY = (
+        "agent_away",
+        "its agent was stopped; it gets no new work until the agent restarts",
+    )
+    UNREACHABLE = (
+        "unreachable",
+        "unreachable; no heartbeat for {seconds:.0f} s; it gets no new work",
+    )
+    LOST = ("lost", "no heartbeat for {seconds:.0f} s; its attempts are replaced")
+    DRAINING = ("draining", "{why}: its jobs save and move")
+    DRAINED = ("drained", "{why}; nothing runs on it")
+    UNDRAINED = ("undrained", "undrained by a user")
+    REMOVED = ("removed", "{why}")
 
 
 @dataclass(frozen=True)
@@ -165,7 +126,7 @@ class Reason:
     def text(self) -> str:
         """The sentence for people."""
         stored: str | None = self.params.get("stored")
-        return _TEXTS[self.code].format_map(self.params) if stored is None else stored
+        return self.code.template.format_map(self.params) if stored is None else stored
 
     def __str__(self) -> str:
         return self.text

@@ -18,16 +18,14 @@ from trainhall.cluster.jobs import auto_plans
 from trainhall.cluster.lifecycle.generations import holds
 from trainhall.cluster.lifecycle.host_report import dump_failure
 from trainhall.cluster.lifecycle.jobs import (
+    has_token,
     lock_job,
     move_attempt,
     move_job,
+    record_reason,
     request_stop,
 )
-from trainhall.cluster.lifecycle.nodes import (
-    UNREACHABLE_STATES,
-    holds_devices,
-    move_node,
-)
+from trainhall.cluster.lifecycle.nodes import UNREACHABLE_STATES, holds_devices, move_node
 from trainhall.cluster.lifecycle.reasons import event_data
 from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
 from trainhall.cluster.nodes.fault_policy import can_quarantine
@@ -53,7 +51,6 @@ from trainhall.cluster.reconcile.decisions import (
 from trainhall.cluster.reconcile.regroup import regroup
 from trainhall.cluster.reconcile.start import start_attempt
 from trainhall.db.database import Database
-from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Grant, Job, Node
 
 
@@ -209,11 +206,8 @@ class Applier:
         answered = await session.execute(
             update(Attempt)
             .where(
-                Attempt.job_id == token.job_id,
-                Attempt.number == token.attempt,
-                Attempt.generation == token.generation,
+                *has_token(token),
                 Attempt.planning.is_(True),
-                Attempt.revoked.is_(False),
                 Attempt.state == AttemptState.STARTING.value,
             )
             .values(planning=False)
@@ -227,15 +221,9 @@ class Applier:
         if job.state == JobState.STARTING:
             job.reason, job.reason_code = decision.reason.text, decision.reason.code.value
         await session.flush()
-        await record_event(
-            session,
-            token.job_id,
-            time=self._clock.now(),
-            kind="plan",
-            code=decision.reason.code,
-            reason=decision.reason.text,
-            attempt=token.attempt,
-            data=job.plan,
+        now = self._clock.now()
+        await record_reason(
+            session, job.id, "plan", decision.reason, now, attempt=token.attempt, data=job.plan
         )
         return attempt
 
@@ -249,16 +237,10 @@ class Applier:
                 session, decision.token, goal, reason=decision.reason, now=now, failure=failure
             )
         )
-        await record_event(
-            session,
-            token.job_id,
-            time=now,
-            kind="attempt",
-            code=decision.reason.code,
-            reason=decision.reason.text,
-            data=event_data(decision.reason),
-            attempt=token.attempt,
-        )
+        await record_reason(
+            session, token.job_id, "attempt", decision.reason, now,
+            attempt=token.attempt, data=event_data(decision.reason),
+        )  # fmt: skip
         return await _attempt(session, token.job_id, token.attempt)
 
     async def _end(self, session: AsyncSession, decision: EndAttempt) -> Attempt:
@@ -269,27 +251,19 @@ class Applier:
         failure = dump_failure(decision.failure)
         _check(
             await move_attempt(
-                session,
-                decision.token,
-                decision.attempt_start,
-                decision.attempt_end,
-                reason=decision.attempt_reason,
-                now=now,
+                session, token, decision.attempt_start, decision.attempt_end,
+                reason=decision.attempt_reason, now=now,
                 changes={"failure": failure} if failure else None,
             )
-        )
+        )  # fmt: skip
         ended = f"attempt {token.attempt} {decision.attempt_end.value}"
         why = decision.attempt_reason.text
-        await record_event(
-            session,
-            token.job_id,
-            time=now,
-            kind="attempt",
-            code=decision.attempt_reason.code,
-            reason=ended if why == decision.attempt_end.value else f"{ended}: {why}",
+        await record_reason(
+            session, token.job_id, "attempt", decision.attempt_reason, now,
+            text=ended if why == decision.attempt_end.value else f"{ended}: {why}",
             attempt=token.attempt,
             data={"state": decision.attempt_end.value, "failure": failure},
-        )
+        )  # fmt: skip
         if decision.attempt_end is not AttemptState.LOST:
             # Every host told that its last process is gone.
             # A host that a regrouping left out gives its devices back by itself.
@@ -355,7 +329,7 @@ def _check(held: bool) -> None:
     """Go on if the guard of a change held.
 
     Raises:
-        Stale: it did not.
+        ConflictError: it did not.
     """
     if not held:
         raise ConflictError

@@ -11,7 +11,7 @@ from trainhall.cluster.checkpoints.lineage import restart_candidates
 from trainhall.cluster.errors import ConflictError
 from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.lifecycle.host_report import dump_failure, parse_host_report
-from trainhall.cluster.lifecycle.jobs import lock_job
+from trainhall.cluster.lifecycle.jobs import lock_job, record_reason
 from trainhall.cluster.lifecycle.nodes import hold_ready
 from trainhall.cluster.lifecycle.reasons import event_data
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
@@ -19,7 +19,6 @@ from trainhall.cluster.reconcile.decisions import Regroup
 from trainhall.cluster.reconcile.start import grants_of
 from trainhall.cluster.scheduling.placement import allocation_of, devices_of
 from trainhall.db.documents import Allocation, GenerationRecord
-from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Grant, Job
 from trainhall.training.checkpoint.format.names import parse_name
 
@@ -70,16 +69,12 @@ async def regroup(
     if decision.restarts_step is not None:
         job.restarts_step = decision.restarts_step
     await session.flush()
-    await record_event(
-        session,
-        job.id,
-        time=now,
-        kind="regrouped",
-        code=record.reason_code,
-        reason=f"generation {record.generation}: {record.reason}",
+    await record_reason(
+        session, job.id, "regrouped", reason, now,
+        text=f"generation {record.generation}: {record.reason}",
         attempt=attempt.number,
         data={**to_jsonable_python(record), "before": size_before, **event_data(reason)},
-    )
+    )  # fmt: skip
     return attempt, before
 
 
