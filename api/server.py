@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import gc
 import logging
 import signal
@@ -18,6 +17,8 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from trainhall.api.app import create_app
+from trainhall.api.config_file import ConfigFileError
+from trainhall.api.listening import BACKLOG, ListenError, inherited, listen, url_of
 from trainhall.api.logs import configure_logging
 from trainhall.api.settings import Settings, SettingsError
 from trainhall.api.startup import StartupError
@@ -28,7 +29,6 @@ WRONG_INPUT = 2
 GRACE_SECONDS = 3
 """Time for requests and websockets in progress to end."""
 KEEP_ALIVE_SECONDS = 75
-BACKLOG = 1024
 PING_SECONDS = 20.0
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 GC_THRESHOLD = 100_000
@@ -64,8 +64,8 @@ def serve(
         given["database_url"] = database_url
     try:
         settings = Settings(**given)
-        listener = _inherited(fd) if fd is not None else listen(host, port)
-    except SettingsError as error:
+        listener = inherited(fd) if fd is not None else listen(host, port)
+    except (SettingsError, ConfigFileError) as error:
         return _report_failure(str(error), WRONG_INPUT)
     except ListenError as error:
         return _report_failure(str(error))
@@ -79,49 +79,6 @@ def serve(
     sys.setswitchinterval(SWITCH_SECONDS)
     with listener:
         return _run(settings, listener, on_listening or _print_url)
-
-
-class ListenError(Exception):
-    """The address cannot be listened on."""
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
-
-    Raises:
-        ListenError: the port is taken, or the address is none of this host's.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise ListenError(f"cannot listen on {host}: {error.strerror}") from None
-    family, _, _, _, address = found[0]
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        remedy = "choose another --port (0 picks a free one)"
-        if error.errno == errno.EADDRNOTAVAIL:
-            remedy = "this host has no such address; choose another --host"
-        message = f"cannot listen on {host} port {port}: {error.strerror}; {remedy}"
-        raise ListenError(message) from None
-    return listener
-
-
-def _inherited(fd: int) -> socket.socket:
-    try:
-        return socket.socket(fileno=fd)
-    except OSError as error:
-        raise ListenError(f"file descriptor {fd} is no socket: {error.strerror}") from None
-
-
-def url_of(listener: socket.socket, host: str) -> str:
-    """Return the URL at which this host reaches a server on this socket."""
-    name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}"
 
 
 def _run(settings: Settings, listener: socket.socket, on_listening: Callable[[str], None]) -> int:

@@ -6,8 +6,6 @@ of other commands are theirs.
 """
 
 import json
-import os
-import sys
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -20,12 +18,10 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from trainhall.api.config_file import find_file, user_data_dir
 from trainhall.cluster.durations import parse_duration
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
-
-FILE_NAME = "trainhall.toml"
-
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds, or text with a unit: 90s, 10m, 2h."""
@@ -33,14 +29,6 @@ Duration = Annotated[float, BeforeValidator(parse_duration)]
 
 class SettingsError(ValueError):
     """The configuration cannot be read."""
-
-
-def user_data_dir() -> Path:
-    """Return the folder for this user's application data, by the convention of the system."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "trainhall"
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "trainhall"
 
 
 class Settings(BaseSettings):
@@ -192,21 +180,3 @@ def _read_file() -> dict[str, Any]:
     shared = {k: v for k, v in data.items() if not isinstance(v, dict)}
     own = data.get("server", {})
     return {k.replace("-", "_"): v for k, v in {**shared, **own}.items()}
-
-
-def find_file() -> Path | None:
-    """The configuration file that counts, if there is any.
-
-    Raises:
-        SettingsError: TRAINHALL_CONFIG names a file that does not exist.
-    """
-    if named := os.environ.get("TRAINHALL_CONFIG"):
-        if named == os.devnull:
-            return None
-        if not Path(named).is_file():
-            raise SettingsError(f"TRAINHALL_CONFIG names {named}, which is not a file")
-        return Path(named)
-    base = os.environ.get("XDG_CONFIG_HOME")
-    home = Path(base) if base else Path.home() / ".config"
-    candidates = (Path(FILE_NAME), home / "trainhall" / FILE_NAME)
-    return next((path for path in candidates if path.is_file()), None)

@@ -10,16 +10,15 @@ The file that TRAINHALL_CONFIG names is read, else the one in the current folder
 """
 
 import os
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from trainhall.api import config_file
 from trainhall.cli.base.errors import UsageError
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-FILE_NAME = "trainhall.toml"
 # Only what is the same from one call to the next belongs in a file.
 SHARED = ("url", "data_dir", "database_url", "host", "port", "insecure", "slots", "output")
 # The coordinator reads these by itself (`trainhall.api.settings`); they have no flag.
@@ -37,32 +36,16 @@ class Command(Protocol):
     def params(self) -> Sequence[Any]: ...
 
 
-def user_data_dir() -> Path:
-    """Return the folder for this user's application data, by the convention of the system."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "trainhall"
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "trainhall"
-
-
 def find_file() -> Path | None:
     """The configuration file that counts, if there is any.
 
     Raises:
         UsageError: TRAINHALL_CONFIG names a file that does not exist.
     """
-    if named := os.environ.get("TRAINHALL_CONFIG"):
-        if named == os.devnull:
-            return None
-        if not Path(named).is_file():
-            raise UsageError(f"TRAINHALL_CONFIG names {named}, which is not a file")
-        return Path(named)
-    base = os.environ.get("XDG_CONFIG_HOME")
-    home = Path(base) if base else Path.home() / ".config"
-    for path in (Path(FILE_NAME), home / "trainhall" / FILE_NAME):
-        if path.is_file():
-            return path
-    return None
+    try:
+        return config_file.find_file()
+    except config_file.ConfigFileError as error:
+        raise UsageError(str(error)) from None
 
 
 def coordinator_url() -> str:

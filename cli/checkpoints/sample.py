@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainhall.cli.base import config
+from trainhall.api.config_file import user_data_dir
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import CliError
 from trainhall.cli.base.extra import check_installed
@@ -67,7 +67,7 @@ def sample(
             stack.enter_context(taken_for_id(source))
             client = stack.enter_context(connect(url))
             found = _newest_of_job(client, client.job(source))
-            kept = (data_dir or config.user_data_dir()).absolute() / found["location"]
+            kept = (data_dir or user_data_dir()).absolute() / found["location"]
             folder = kept if kept.is_dir() else stack.enter_context(on_this_host(client, found))
         command = [sys.executable, "-m", SAMPLE_MODULE, str(folder.absolute()),
                    f"--prompt={prompt}", f"--length={length}", f"--temperature={temperature}",

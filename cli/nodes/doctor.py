@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainhall.cli.base import config
+from trainhall.api.config_file import user_data_dir
 from trainhall.cli.base import output as out
 from trainhall.cli.base.options import DEFAULT_URL, Format, Url
 
@@ -62,7 +62,7 @@ def doctor(
     from trainhall.cli.base.running import data_dir_of
     from trainhall.cli.nodes.doctor_checks import all_checks
 
-    folder = data_dir or data_dir_of(url) or config.user_data_dir()
+    folder = data_dir or data_dir_of(url) or user_data_dir()
     checks = all_checks(
         url=url.rstrip("/"),
         # Nobody needs a coordinator here unless they say where it is.

@@ -1,14 +1,11 @@
 """`trainhall server` and `trainhall agent`: the two programs of a cluster."""
 
-import contextlib
-import gc
 import sys
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
-from trainhall.cli.base import config
+from trainhall.api.config_file import user_data_dir
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.options import (
     DatabaseUrl,
@@ -44,46 +41,19 @@ def server(
     _watch_parent(supervised)
     if mock:
         print("Starting a simulated cluster …", file=sys.stderr, flush=True)
-    _load_logging_without_rich()
-    with _imports_alone():
-        from trainhall.api.server import serve
+    from trainhall.api.server import serve
 
     raise typer.Exit(
         serve(
             host=host,
             port=port,
             fd=fd,
-            data_dir=(data_dir or config.user_data_dir()).absolute(),
+            data_dir=(data_dir or user_data_dir()).absolute(),
             database_url=database_url,
             insecure=insecure,
             mock=mock,
         )
     )
-
-
-@contextlib.contextmanager
-def _imports_alone() -> Iterator[None]:
-    """Collect no garbage meanwhile: hardly any is made, and the search is a seventh of the time.
-
-    What was imported lives as long as the process, and no later collection walks it either.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
-def _load_logging_without_rich() -> None:
-    """Keep 5 MB out of the coordinator: structlog loads rich, for terminals, where it is there."""
-    if "rich" in sys.modules:
-        return
-    sys.modules["rich"] = None  # type: ignore[assignment]  # an import of it fails
-    try:
-        import structlog  # noqa: F401
-    finally:
-        del sys.modules["rich"]
 
 
 def agent(
@@ -126,14 +96,13 @@ def agent(
     """
     _watch_parent(supervised)
     check_slots(slots)
-    with _imports_alone():
-        from trainhall.cluster.agent.daemon import run_agent
-        from trainhall.cluster.agent.options import AgentError, AgentOptions, OptionError
+    from trainhall.cluster.agent.daemon import run_agent
+    from trainhall.cluster.agent.options import AgentError, AgentOptions, OptionError
 
     try:
         options = AgentOptions(
             coordinator=coordinator,
-            data_dir=(data_dir or config.user_data_dir() / "agent").absolute(),
+            data_dir=(data_dir or user_data_dir() / "agent").absolute(),
             token=token,
             address=address,
             slots=slots,

@@ -4,7 +4,6 @@ The coordinator listens on a socket that this process opened and keeps: a taken 
 at once, and while a dead coordinator is restarted, requests wait instead of failing."""
 
 import contextlib
-import errno
 import secrets
 import signal
 import socket
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trainhall.api.config_file import user_data_dir
+from trainhall.api.listening import ListenError, listen, url_of
 from trainhall.cli.base import config
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.options import DatabaseUrl, DataDir, Host, Insecure, Mock, Port, Slots
@@ -73,7 +74,7 @@ def up(
     check_slots(slots)
     # A wrong spec is reported before anything is started.
     spec = specs.load(demo, None) if demo is not None else None
-    folder = (data_dir or config.user_data_dir()).absolute()
+    folder = (data_dir or user_data_dir()).absolute()
     with _only_one(folder), _listening(host, port) as listener:
         hall = Hall(folder, host, listener, database_url, insecure, slots)
         raise typer.Exit(hall.run(spec, once))
@@ -97,7 +98,7 @@ class Hall:
         self._host = host
         self._insecure = insecure
         port = listener.getsockname()[1]
-        self.url = f"http://{_reachable(host)}:{port}"
+        self.url = url_of(listener, host)
         self._mark = secrets.token_hex(8)
         self._stop = threading.Event()
         self._hurry = threading.Event()
@@ -222,6 +223,13 @@ class Hall:
             say("Some processes did not stop in time and were killed.")
 
 
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return listen(host, port)
+    except ListenError as error:
+        raise CliError(str(error)) from None
+
+
 def _who_is_refused(host: str, insecure: bool) -> str | None:
     """Return a warning for users who listen on more than loopback."""
     from trainhall.api.guard import is_loopback
@@ -290,42 +298,3 @@ def _only_one(folder: Path) -> Iterator[None]:
                 f"another `trainhall up` uses {folder}; give this one its own --data-dir"
             )
         yield
-
-
-@contextlib.contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that listens there.
-
-    Raises:
-        CliError: the port is taken, or the address is none of this host's.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-    except OSError as error:
-        raise CliError(f"cannot listen on {host}: {error.strerror}") from None
-    with listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(address)
-            listener.listen(1024)
-        except OSError as error:
-            remedy = (
-                "this host has no such address; choose another --host"
-                if error.errno == errno.EADDRNOTAVAIL
-                else "choose another --port (0 picks a free one)"
-            )
-            raise CliError(
-                f"cannot listen on {host} port {port}: {error.strerror}; {remedy}"
-            ) from None
-        yield listener
-
-
-def _reachable(host: str) -> str:
-    """The address by which this host reaches a server that listens on `host`."""
-    if host in ("0.0.0.0", ""):
-        return "127.0.0.1"
-    if host == "::":
-        return "[::1]"
-    return f"[{host}]" if ":" in host else host

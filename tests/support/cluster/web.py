@@ -8,7 +8,8 @@ import uvicorn
 from fastapi import FastAPI
 from support.waiting import eventually
 
-from trainhall.api.server import listen, server_config
+from trainhall.api.listening import listen
+from trainhall.api.server import server_config
 
 
 class Served(uvicorn.Server):

@@ -1,0 +1,54 @@
+"""The socket of a coordinator, and the URL at which its own host reaches it."""
+
+import errno
+import socket
+
+BACKLOG = 1024
+
+
+class ListenError(Exception):
+    """The address cannot be listened on."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there.
+
+    Raises:
+        ListenError: the port is taken, or the address is none of this host's.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise ListenError(f"cannot listen on {host}: {error.strerror}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        remedy = "choose another --port (0 picks a free one)"
+        if error.errno == errno.EADDRNOTAVAIL:
+            remedy = "this host has no such address; choose another --host"
+        message = f"cannot listen on {host} port {port}: {error.strerror}; {remedy}"
+        raise ListenError(message) from None
+    return listener
+
+
+def inherited(fd: int) -> socket.socket:
+    """A socket that listens already.
+
+    Raises:
+        ListenError: it is none.
+    """
+    try:
+        return socket.socket(fileno=fd)
+    except OSError as error:
+        raise ListenError(f"file descriptor {fd} is no socket: {error.strerror}") from None
+
+
+def url_of(listener: socket.socket, host: str) -> str:
+    """Return the URL at which this host reaches a server on this socket."""
+    name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}"
