@@ -1,11 +1,13 @@
 """Descriptions of operations in the OpenAPI document: examples, and every error as a problem."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any, TypeVar
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 
+from trainhall.api.params import CheckpointId, JobId, Limit, NodeId
 from trainhall.api.problems import MEDIA_TYPE, RefusalError, invalid
 from trainhall.api.schemas.problems import FieldProblem
 
@@ -66,6 +68,15 @@ NAME_TAKEN = RefusalError(
 )
 
 
+IMPLIED: Sequence[tuple[object, RefusalError]] = (
+    (Limit, BAD_LIMIT),
+    (JobId, NO_JOB),
+    (NodeId, NO_NODE),
+    (CheckpointId, NO_CHECKPOINT),
+)
+"""Refusals of every operation that has such a parameter."""
+
+
 def wrong_state(detail: str) -> RefusalError:
     return RefusalError(409, "wrong-state", detail)
 
@@ -102,15 +113,49 @@ def body(model: type[BaseModel], examples: dict[str, Any], *, required: bool) ->
     }
 
 
-def camel(router_name: str) -> str:
-    """`list_jobs` as `listJobs`: what a generated client calls it."""
-    first, *rest = router_name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
+class Operations(APIRouter):
+    """Routes that the OpenAPI document describes: what they answer with, and every refusal."""
 
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *refusals: RefusalError,
+        summary: str,
+        answer: str = "Done.",
+        status: int = 200,
+        reads: dict[str, Any] | None = None,
+        also: Responses | None = None,
+        **options: Any,
+    ) -> Callable[[Handler], Handler]:
+        """Add a route under its function's name: `list_jobs` is the operation `listJobs`.
 
-def name_operations(router: APIRouter) -> APIRouter:
-    """Name each operation of a router after its function."""
-    for route in router.routes:
-        if getattr(route, "operation_id", "") is None:
-            route.operation_id = camel(route.name)  # type: ignore[attr-defined]
-    return router
+        Args:
+            refusals: beside those that its parameters and its body imply.
+            answer: describes the response of success.
+            reads: `body` of an operation that reads its JSON body by itself.
+            options: of FastAPI's routes.
+        """
+
+        def add(handler: Handler) -> Handler:
+            kinds = [parameter.annotation for parameter in signature(handler).parameters.values()]
+            implied = [refusal for kind, refusal in IMPLIED if any(kind is each for each in kinds)]
+            if reads is not None:
+                implied += [BODY_TOO_LARGE, NOT_JSON]
+                options["openapi_extra"] = reads
+            first, *rest = handler.__name__.split("_")
+            self.add_api_route(
+                path,
+                handler,
+                methods=[method],
+                status_code=status,
+                summary=summary,
+                responses=answers(
+                    *implied, *refusals, status=status, description=answer, also=also
+                ),
+                operation_id=first + "".join(part.capitalize() for part in rest),
+                **options,
+            )
+            return handler
+
+        return add

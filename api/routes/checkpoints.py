@@ -2,21 +2,15 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from trainhall.api.bodies import read_json
 from trainhall.api.context import Hall
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
-    BAD_LIMIT,
-    BODY_TOO_LARGE,
-    NO_CHECKPOINT,
-    NO_JOB,
-    NOT_JSON,
-    answers,
+    Operations,
     body,
-    name_operations,
     wrong_state,
 )
 from trainhall.api.params import CheckpointId, Cursor, JobId, Limit
@@ -31,7 +25,7 @@ from trainhall.api.schemas.jobs import Changes
 from trainhall.cluster.checkpoints.views import Checkpoint, CheckpointPage
 from trainhall.cluster.jobs.views import Job
 
-router = APIRouter(prefix="/checkpoints", tags=["checkpoints"])
+router = Operations(prefix="/checkpoints", tags=["checkpoints"])
 
 _BYTES = "application/octet-stream"
 _FILE = {
@@ -51,10 +45,8 @@ _NOT_SEEN = wrong_state(
 )
 
 
-@router.get(
-    "/jobs/{job_id}",
-    summary="List a job's checkpoints",
-    responses=answers(NO_JOB, BAD_LIMIT, description="A page of checkpoints."),
+@router.operation(
+    "GET", "/jobs/{job_id}", summary="List a job's checkpoints", answer="A page of checkpoints."
 )
 async def list_checkpoints(
     hall: Hall, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
@@ -63,10 +55,11 @@ async def list_checkpoints(
     return await hall.checkpoints.list(job_id, limit=limit, cursor=cursor)
 
 
-@router.post(
+@router.operation(
+    "POST",
     "/jobs/{job_id}/collect",
     summary="Apply a job's retention",
-    responses=answers(NO_JOB, description="What is kept and what goes, and why."),
+    answer="What is kept and what goes, and why.",
 )
 async def collect_checkpoints(
     hall: Hall,
@@ -78,26 +71,19 @@ async def collect_checkpoints(
     return RetentionList(items=await hall.checkpoints.collect(job_id, dry_run=dry_run))
 
 
-@router.get(
-    "/{checkpoint_id}",
-    summary="Read a checkpoint",
-    responses=answers(NO_CHECKPOINT, description="The checkpoint."),
-)
+@router.operation("GET", "/{checkpoint_id}", summary="Read a checkpoint", answer="The checkpoint.")
 async def get_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     """Includes its step, size and metrics."""
     return await hall.checkpoints.get(checkpoint_id)
 
 
-@router.delete(
+@router.operation(
+    "DELETE",
     "/{checkpoint_id}",
-    status_code=204,
+    wrong_state("checkpoint 5e60b7d2f913 is pinned; unpin it first"),
     summary="Delete a checkpoint",
-    responses=answers(
-        NO_CHECKPOINT,
-        wrong_state("checkpoint 5e60b7d2f913 is pinned; unpin it first"),
-        status=204,
-        description="It is deleted; its files go in a moment.",
-    ),
+    answer="It is deleted; its files go in a moment.",
+    status=204,
 )
 async def delete_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Response:
     """A pinned checkpoint must be unpinned first."""
@@ -105,42 +91,36 @@ async def delete_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Response
     return Response(status_code=204)
 
 
-@router.put(
+@router.operation(
+    "PUT",
     "/{checkpoint_id}/pin",
+    wrong_state("checkpoint 5e60b7d2f913 is deleted"),
     summary="Pin a checkpoint",
-    responses=answers(
-        NO_CHECKPOINT,
-        wrong_state("checkpoint 5e60b7d2f913 is deleted"),
-        description="It is pinned.",
-    ),
+    answer="It is pinned.",
 )
 async def pin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     """Retention leaves a pinned checkpoint alone."""
     return await hall.checkpoints.pin(checkpoint_id)
 
 
-@router.delete(
+@router.operation(
+    "DELETE",
     "/{checkpoint_id}/pin",
+    wrong_state("checkpoint 5e60b7d2f913 is deleted"),
     summary="Unpin a checkpoint",
-    responses=answers(
-        NO_CHECKPOINT,
-        wrong_state("checkpoint 5e60b7d2f913 is deleted"),
-        description="It is not pinned any more.",
-    ),
+    answer="It is not pinned any more.",
 )
 async def unpin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     """Retention may take it from now on."""
     return await hall.checkpoints.unpin(checkpoint_id)
 
 
-@router.post(
+@router.operation(
+    "POST",
     "/{checkpoint_id}/verify",
+    wrong_state("checkpoint 5e60b7d2f913 is deleted"),
     summary="Verify a checkpoint",
-    responses=answers(
-        NO_CHECKPOINT,
-        wrong_state("checkpoint 5e60b7d2f913 is deleted"),
-        description="What was found; no problems mean that it is good.",
-    ),
+    answer="What was found; no problems mean that it is good.",
 )
 async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verification:
     """Hashes every file and compares it with the manifest.
@@ -153,14 +133,12 @@ async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verifica
     return Verification(good=not problems, problems=problems)
 
 
-@router.get(
+@router.operation(
+    "GET",
     "/{checkpoint_id}/files",
+    _NOT_SEEN,
     summary="List a checkpoint's files",
-    responses=answers(
-        NO_CHECKPOINT,
-        _NOT_SEEN,
-        description="Every file with its size and hash.",
-    ),
+    answer="Every file with its size and hash.",
 )
 async def list_checkpoint_files(hall: Hall, checkpoint_id: CheckpointId) -> CheckpointFiles:
     """Lists the files in its manifest, and the manifest. The coordinator must see them: in its
@@ -170,11 +148,14 @@ async def list_checkpoint_files(hall: Hall, checkpoint_id: CheckpointId) -> Chec
     )
 
 
-@router.get(
+@router.operation(
+    "GET",
     "/{checkpoint_id}/files/{path:path}",
+    _NO_FILE,
+    _NOT_SEEN,
     summary="Read a checkpoint's file",
+    also={200: _FILE},
     response_class=FileResponse,
-    responses=answers(_NO_FILE, _NOT_SEEN, also={200: _FILE}),
 )
 async def read_checkpoint_file(
     hall: Hall,
@@ -188,22 +169,15 @@ async def read_checkpoint_file(
     return FileResponse(file, media_type=_BYTES)
 
 
-@router.post(
+@router.operation(
+    "POST",
     "/{checkpoint_id}/restore",
-    status_code=202,
+    wrong_state("job 3f2a9c51d07b is running; pause or cancel it first"),
+    invalid("resources.workers", 0, "must be at least 1"),
     summary="Restore a checkpoint",
-    openapi_extra=body(
-        Changes, {"as it was": {}, "on more workers": examples.CHANGES}, required=False
-    ),
-    responses=answers(
-        NO_CHECKPOINT,
-        BODY_TOO_LARGE,
-        NOT_JSON,
-        wrong_state("job 3f2a9c51d07b is running; pause or cancel it first"),
-        invalid("resources.workers", 0, "must be at least 1"),
-        status=202,
-        description="The job is queued; its next attempt starts from this checkpoint.",
-    ),
+    answer="The job is queued; its next attempt starts from this checkpoint.",
+    status=202,
+    reads=body(Changes, {"as it was": {}, "on more workers": examples.CHANGES}, required=False),
 )
 async def restore_checkpoint(hall: Hall, checkpoint_id: CheckpointId, request: Request) -> Job:
     """Starts a new attempt of the checkpoint's job from there, as it was or on other resources. The
@@ -212,6 +186,3 @@ async def restore_checkpoint(hall: Hall, checkpoint_id: CheckpointId, request: R
     return await hall.checkpoints.restore(
         checkpoint_id, resources=wanted.resources, parallelism=wanted.parallelism
     )
-
-
-name_operations(router)

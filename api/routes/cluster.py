@@ -3,22 +3,17 @@
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import AwareDatetime
 
 from trainhall.api.addresses import join_command, join_note
 from trainhall.api.bodies import read_json
 from trainhall.api.context import Hall
 from trainhall.api.openapi.describe import (
-    BAD_LIMIT,
-    BODY_TOO_LARGE,
     NAME_TAKEN,
-    NO_NODE,
     NODE_GOES,
-    NOT_JSON,
-    answers,
+    Operations,
     body,
-    name_operations,
 )
 from trainhall.api.params import Cursor, Limit, NodeId
 from trainhall.api.problems import invalid
@@ -35,35 +30,27 @@ from trainhall.cluster.pagination import page_of
 from trainhall.cluster.scheduling.views import QueuePage, QuotaPage
 from trainhall.monitoring import devices
 
-router = APIRouter(prefix="/cluster", tags=["cluster"])
+router = Operations(prefix="/cluster", tags=["cluster"])
 
 
-@router.get(
-    "/nodes",
-    summary="List nodes",
-    responses=answers(BAD_LIMIT, description="A page of nodes."),
-)
+@router.operation("GET", "/nodes", summary="List nodes", answer="A page of nodes.")
 async def list_nodes(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> NodePage:
     """By name, each with its devices and what they do."""
     return await hall.nodes.list(limit=limit, cursor=cursor)
 
 
-@router.post(
+@router.operation(
+    "POST",
     "/nodes",
-    status_code=201,
+    NAME_TAKEN,
+    invalid("name", "gpu 07", "may hold letters, digits, '.', '_' and '-'"),
     summary="Announce a node",
-    openapi_extra=body(
+    answer="The node may join.",
+    status=201,
+    reads=body(
         NewNode,
         {"named": {"name": "gpu-07", "labels": {"rack": "b"}}, "unnamed": {}},
         required=False,
-    ),
-    responses=answers(
-        NAME_TAKEN,
-        BODY_TOO_LARGE,
-        NOT_JSON,
-        invalid("name", "gpu 07", "may hold letters, digits, '.', '_' and '-'"),
-        status=201,
-        description="The node may join.",
     ),
 )
 async def announce_node(hall: Hall, request: Request, response: Response) -> AnnouncedNode:
@@ -83,20 +70,17 @@ async def announce_node(hall: Hall, request: Request, response: Response) -> Ann
     )
 
 
-@router.get(
-    "/nodes/{node_id}",
-    summary="Read a node",
-    responses=answers(NO_NODE, description="The node."),
-)
+@router.operation("GET", "/nodes/{node_id}", summary="Read a node", answer="The node.")
 async def get_node(hall: Hall, node_id: NodeId) -> Node:
     """Includes its state, its devices and their use."""
     return await hall.nodes.get(node_id)
 
 
-@router.get(
+@router.operation(
+    "GET",
     "/nodes/{node_id}/history",
     summary="Read what a node's devices did",
-    responses=answers(NO_NODE, description="The history."),
+    answer="The history.",
 )
 async def read_node_history(
     hall: Hall,
@@ -120,29 +104,24 @@ async def read_node_history(
     return NodeHistory(items=items)
 
 
-@router.get(
+@router.operation(
+    "GET",
     "/nodes/{node_id}/events",
     summary="Read what became of a node",
-    responses=answers(NO_NODE, description="The node's last events."),
+    answer="The node's last events.",
 )
 async def list_node_events(hall: Hall, node_id: NodeId) -> NodeEvents:
     """Lists its states, each with a reason and a time, and the requests of users."""
     return NodeEvents(items=await hall.nodes.events(node_id))
 
 
-@router.patch(
+@router.operation(
+    "PATCH",
     "/nodes/{node_id}",
+    invalid("labels.rack", "a\nb", "may not hold control characters or line breaks"),
     summary="Change a node's labels",
-    openapi_extra=body(
-        NodeChange, {"labels": {"labels": {"rack": "c", "gpu": None}}}, required=True
-    ),
-    responses=answers(
-        NO_NODE,
-        BODY_TOO_LARGE,
-        NOT_JSON,
-        invalid("labels.rack", "a\nb", "may not hold control characters or line breaks"),
-        description="The node.",
-    ),
+    answer="The node.",
+    reads=body(NodeChange, {"labels": {"labels": {"rack": "c", "gpu": None}}}, required=True),
 )
 async def change_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
     """Labels that are not named stay as they are."""
@@ -150,19 +129,13 @@ async def change_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
     return await hall.nodes.label(node_id, change.labels)
 
 
-@router.post(
+@router.operation(
+    "POST",
     "/nodes/{node_id}/drain",
+    invalid("reason", "", "must have at least 1 character"),
     summary="Drain a node",
-    openapi_extra=body(
-        Drain, {"reason": {"reason": "new disk on Friday"}, "none": {}}, required=False
-    ),
-    responses=answers(
-        NO_NODE,
-        BODY_TOO_LARGE,
-        NOT_JSON,
-        invalid("reason", "", "must have at least 1 character"),
-        description="It gets no new work; it is `drained` once nothing runs on it.",
-    ),
+    answer="It gets no new work; it is `drained` once nothing runs on it.",
+    reads=body(Drain, {"reason": {"reason": "new disk on Friday"}, "none": {}}, required=False),
 )
 async def drain_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
     """Moves its jobs to other nodes, from a saved checkpoint. The node stays drained, over
@@ -172,27 +145,26 @@ async def drain_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
     return await hall.nodes.drain(node_id, wanted.reason)
 
 
-@router.post(
+@router.operation(
+    "POST",
     "/nodes/{node_id}/undrain",
+    NODE_GOES,
     summary="Give a node work again",
-    responses=answers(NO_NODE, NODE_GOES, description="The node."),
+    answer="The node.",
 )
 async def undrain_node(hall: Hall, node_id: NodeId) -> Node:
     """Ends a drain by a user, or a quarantine. Has no effect on other nodes."""
     return await hall.nodes.undrain(node_id)
 
 
-@router.delete(
+@router.operation(
+    "DELETE",
     "/nodes/{node_id}",
-    status_code=202,
-    response_model=Node,
     summary="Remove a node",
-    responses=answers(
-        NO_NODE,
-        status=202,
-        description="It gets no new work, and is removed once nothing runs on it.",
-        also={204: {"description": "It is gone."}},
-    ),
+    answer="It gets no new work, and is removed once nothing runs on it.",
+    status=202,
+    also={204: {"description": "It is gone."}},
+    response_model=Node,
 )
 async def remove_node(hall: Hall, node_id: NodeId) -> Node | Response:
     """Moves its jobs to other nodes first, from a saved checkpoint.
@@ -203,25 +175,14 @@ async def remove_node(hall: Hall, node_id: NodeId) -> Node | Response:
     return Response(status_code=204) if view is None else view
 
 
-@router.get(
-    "/gpu-status",
-    summary="List devices",
-    responses=answers(BAD_LIMIT, description="A page of devices."),
-)
+@router.operation("GET", "/gpu-status", summary="List devices", answer="A page of devices.")
 async def list_devices(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> DevicePage:
     """The GPUs and CPU slots of all nodes, and which job holds each."""
     items, next_cursor = page_of("devices", await hall.nodes.devices(), limit, cursor)
     return DevicePage(items=items, next_cursor=next_cursor)
 
 
-@router.get(
-    "/queue",
-    summary="Read the queue",
-    responses=answers(
-        BAD_LIMIT,
-        description="A page of the queue.",
-    ),
-)
+@router.operation("GET", "/queue", summary="Read the queue", answer="A page of the queue.")
 async def read_queue(
     hall: Hall,
     limit: Limit = 1000,
@@ -234,20 +195,10 @@ async def read_queue(
     return await hall.queue.list(limit=limit, cursor=cursor, job_id=job_id)
 
 
-@router.get(
-    "/quotas",
-    summary="Read the quotas",
-    responses=answers(
-        BAD_LIMIT,
-        description="A page of quotas.",
-    ),
-)
+@router.operation("GET", "/quotas", summary="Read the quotas", answer="A page of quotas.")
 async def read_quotas(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> QuotaPage:
     """Lists the device limit and the present use of each project and user that holds devices,
     waits for some or has a quota of its own."""
     quotas = await hall.queue.quotas()
     items, next_cursor = page_of("quotas", quotas.items, limit, cursor)
     return QuotaPage(items=items, next_cursor=next_cursor, others=quotas.others)
-
-
-name_operations(router)

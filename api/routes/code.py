@@ -2,19 +2,19 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import Depends, Path, Request, Response
 
 from trainhall.api.bodies import media_type, unsupported, uploaded
 from trainhall.api.context import Hall
 from trainhall.api.openapi import examples
-from trainhall.api.openapi.describe import answers, name_operations
+from trainhall.api.openapi.describe import Operations
 from trainhall.api.problems import RefusalError, invalid, shown
 from trainhall.cluster.jobs.code_store import no_room
 from trainhall.cluster.jobs.views import Code
 from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES
 from trainhall.training.spec.job import SHA256
 
-router = APIRouter(prefix="/training/code", tags=["jobs"])
+router = Operations(prefix="/training/code", tags=["jobs"])
 
 MEDIA_TYPE = "application/octet-stream"
 _BODY = {
@@ -54,23 +54,25 @@ async def _sha256(
 Sha256 = Annotated[str, Depends(_sha256)]
 
 
-@router.put(
+@router.operation(
+    "PUT",
     "/{sha256}",
-    status_code=200,
+    _NO_CODE,
+    _TOO_LARGE,
+    _NOT_A_TAR,
+    _HOSTILE,
+    _NO_ROOM,
     summary="Upload code",
-    response_model=Code,
+    answer="It was there already.",
     openapi_extra=_BODY,
-    responses=answers(
-         _NO_CODE, _TOO_LARGE, _NOT_A_TAR, _HOSTILE, _NO_ROOM,
-        description="It was there already.",
-        also={
-            201: {
-                "description": "It was stored.",
-                "model": Code,
-            }
-        },
-    ),
-)  # fmt: skip
+    also={
+        201: {
+            "description": "It was stored.",
+            "model": Code,
+        }
+    },
+    response_model=Code,
+)
 async def put_code(request: Request, hall: Hall, sha256: Sha256) -> Response:
     """A job names it under `code`; what no job names is removed after an hour.
 
@@ -84,14 +86,9 @@ async def put_code(request: Request, hall: Hall, sha256: Sha256) -> Response:
     return Response(content, 201 if created else 200, media_type="application/json")
 
 
-@router.get(
-    "/{sha256}",
-    summary="See whether code is there",
-    responses=answers(_NO_CODE, description="It is there."),
+@router.operation(
+    "GET", "/{sha256}", _NO_CODE, summary="See whether code is there", answer="It is there."
 )
 async def get_code(hall: Hall, sha256: Sha256) -> Code:
     """Describes the upload with this SHA-256."""
     return await hall.code.get(sha256)
-
-
-name_operations(router)

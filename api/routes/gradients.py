@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 
 from trainhall.api.context import Hall
-from trainhall.api.openapi.describe import NO_JOB, answers, name_operations, wrong_state
+from trainhall.api.openapi.describe import Operations, wrong_state
 from trainhall.api.params import MAX_SEQUENCE, JobId
 from trainhall.api.problems import RefusalError, invalid
 from trainhall.api.schemas.gradients import (
@@ -19,21 +19,18 @@ from trainhall.api.schemas.gradients import (
 from trainhall.cluster.jobs.gradients import KEPT_RECORDS, Captured, GradientRequests, remarks
 from trainhall.training.link.gradient_record import LOWEST_EXPONENT
 
-router = APIRouter(prefix="/training/jobs/{job_id}/gradients", tags=["jobs"])
+router = Operations(prefix="/training/jobs/{job_id}/gradients", tags=["jobs"])
 
 _NO_STEP = RefusalError(404, "not-found", "there is no captured step '40 of job 3f2a9c51d07b'")
 
 
-@router.post(
+@router.operation(
+    "POST",
     "",
-    status_code=202,
+    wrong_state("job 3f2a9c51d07b is completed, and takes no step any more"),
     summary="Capture the gradients of a step",
-    responses=answers(
-        NO_JOB,
-        wrong_state("job 3f2a9c51d07b is completed, and takes no step any more"),
-        status=202,
-        description="The next step that it takes is captured.",
-    ),
+    answer="The next step that it takes is captured.",
+    status=202,
 )
 async def capture_gradients(hall: Hall, job_id: JobId) -> GradientRequests:
     """Norms and histograms, parameter by parameter, of the next step of a task.
@@ -43,15 +40,13 @@ async def capture_gradients(hall: Hall, job_id: JobId) -> GradientRequests:
     return await hall.gradients.ask(job_id)
 
 
-@router.get(
+@router.operation(
+    "GET",
     "",
-    response_model=GradientHistory,
+    invalid("max_steps", 0, "must be at least 1"),
     summary="Read a job's gradients by parameter",
-    responses=answers(
-        NO_JOB,
-        invalid("max_steps", 0, "must be at least 1"),
-        description="What was captured, the oldest step first.",
-    ),
+    answer="What was captured, the oldest step first.",
+    response_model=GradientHistory,
 )
 async def read_gradients(
     hall: Hall,
@@ -100,10 +95,12 @@ def _encoded(asked: GradientRequests, records: Sequence[Captured]) -> str:
     return history.model_dump_json()
 
 
-@router.get(
+@router.operation(
+    "GET",
     "/{step}",
+    _NO_STEP,
     summary="Read the gradients of a step",
-    responses=answers(_NO_STEP, description="Parameter by parameter."),
+    answer="Parameter by parameter.",
 )
 async def read_gradients_of_step(
     hall: Hall,
@@ -130,6 +127,3 @@ async def read_gradients_of_step(
             for name, norm, largest, histogram in columns
         ],
     )
-
-
-name_operations(router)

@@ -4,7 +4,7 @@ import hashlib
 import re
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 
 from trainhall.api.bodies import media_type, read_body, read_json, unsupported
 from trainhall.api.context import Hall
@@ -12,16 +12,12 @@ from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
     BAD_LIMIT,
     BAD_SPEC,
-    BODY_TOO_LARGE,
     KEY_TAKEN,
     NEITHER_JSON_NOR_YAML,
-    NO_JOB,
-    NOT_JSON,
     REF,
     SPEC_TOO_LARGE,
-    answers,
+    Operations,
     body,
-    name_operations,
     wrong_state,
 )
 from trainhall.api.params import MAX_SEQUENCE, Cursor, JobId, Limit, Sequence
@@ -34,7 +30,7 @@ from trainhall.monitoring import logs
 from trainhall.monitoring.logs import LogPage
 from trainhall.training.spec import MAX_SPEC_BYTES, parse_spec
 
-router = APIRouter(prefix="/training/jobs", tags=["jobs"])
+router = Operations(prefix="/training/jobs", tags=["jobs"])
 
 FORMATS: dict[str, Literal["json", "yaml"]] = {
     "application/json": "json",
@@ -71,23 +67,25 @@ _SUBMIT_BODY = {
 }
 
 
-@router.post(
+@router.operation(
+    "POST",
     "",
-    status_code=201,
+    BAD_SPEC,
+    KEY_TAKEN,
+    SPEC_TOO_LARGE,
+    NEITHER_JSON_NOR_YAML,
     summary="Submit a job",
-    response_model=Job,
+    answer="The job is queued.",
+    status=201,
     openapi_extra=_SUBMIT_BODY,
-    responses=answers(
-         BAD_SPEC, KEY_TAKEN, SPEC_TOO_LARGE, NEITHER_JSON_NOR_YAML,
-        status=201, description="The job is queued.",
-        also={
-            200: {
-                "description": "The spec is valid; nothing was created (`dry_run`).",
-                "model": DryRun,
-            }
-        },
-    ),
-)  # fmt: skip
+    also={
+        200: {
+            "description": "The spec is valid; nothing was created (`dry_run`).",
+            "model": DryRun,
+        }
+    },
+    response_model=Job,
+)
 async def submit_job(
     request: Request,
     hall: Hall,
@@ -131,11 +129,7 @@ async def submit_job(
     return Response(view.model_dump_json(), 201, headers, media_type="application/json")
 
 
-@router.get(
-    "",
-    summary="List jobs",
-    responses=answers(BAD_LIMIT, description="A page of jobs."),
-)
+@router.operation("GET", "", summary="List jobs", answer="A page of jobs.")
 async def list_jobs(
     hall: Hall,
     limit: Limit = 50,
@@ -157,42 +151,32 @@ async def list_jobs(
     return await hall.jobs.list(limit=limit, cursor=cursor, states=state or (), search=search)
 
 
-@router.get(
-    "/{job_id}",
-    summary="Read a job",
-    responses=answers(NO_JOB, description="The job."),
-)
+@router.operation("GET", "/{job_id}", summary="Read a job", answer="The job.")
 async def get_job(hall: Hall, job_id: JobId) -> Job:
     """Includes its state with the reason, its progress, its last metrics and its spec."""
     return await hall.jobs.get(job_id)
 
 
-@router.delete(
+@router.operation(
+    "DELETE",
     "/{job_id}",
-    status_code=202,
+    wrong_state("job 3f2a9c51d07b cannot be cancelled: it is completed, which is final"),
     summary="Cancel a job",
-    responses=answers(
-        NO_JOB,
-        wrong_state("job 3f2a9c51d07b cannot be cancelled: it is completed, which is final"),
-        status=202,
-        description="It is being cancelled, or is cancelled already.",
-    ),
+    answer="It is being cancelled, or is cancelled already.",
+    status=202,
 )
 async def cancel_job(hall: Hall, job_id: JobId) -> Job:
     """Ends its ranks at once, without saving. Cancelling a cancelled job again has no effect."""
     return await hall.jobs.cancel(job_id)
 
 
-@router.put(
+@router.operation(
+    "PUT",
     "/{job_id}/pause",
-    status_code=202,
+    wrong_state("job 3f2a9c51d07b cannot be paused: it is completed, which is final"),
     summary="Pause a job",
-    responses=answers(
-        NO_JOB,
-        wrong_state("job 3f2a9c51d07b cannot be paused: it is completed, which is final"),
-        status=202,
-        description="It is being paused, or is paused already.",
-    ),
+    answer="It is being paused, or is paused already.",
+    status=202,
 )
 async def pause_job(hall: Hall, job_id: JobId) -> Job:
     """Has its ranks agree on a step, save a checkpoint and leave; takes a waiting job out of the
@@ -200,22 +184,15 @@ async def pause_job(hall: Hall, job_id: JobId) -> Job:
     return await hall.jobs.pause(job_id)
 
 
-@router.put(
+@router.operation(
+    "PUT",
     "/{job_id}/resume",
-    status_code=202,
+    wrong_state("job 3f2a9c51d07b cannot be resumed: it is running; only a paused job can"),
+    invalid("resources.workers", 0, "must be at least 1"),
     summary="Resume a paused job",
-    openapi_extra=body(
-        Changes, {"as it was": {}, "in another way": examples.CHANGES}, required=False
-    ),
-    responses=answers(
-        NO_JOB,
-        BODY_TOO_LARGE,
-        NOT_JSON,
-        wrong_state("job 3f2a9c51d07b cannot be resumed: it is running; only a paused job can"),
-        invalid("resources.workers", 0, "must be at least 1"),
-        status=202,
-        description="It is queued again.",
-    ),
+    answer="It is queued again.",
+    status=202,
+    reads=body(Changes, {"as it was": {}, "in another way": examples.CHANGES}, required=False),
 )
 async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
     """Continues from its newest good checkpoint, once there is room: as it was, or with another
@@ -226,26 +203,21 @@ async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
     )
 
 
-@router.put(
+@router.operation(
+    "PUT",
     "/{job_id}/resize",
-    status_code=202,
+    wrong_state(
+        "job 3f2a9c51d07b cannot be resized: it is completed; restore one of its checkpoints "
+        "with other resources instead"
+    ),
+    invalid("resources.workers", 0, "must be at least 1"),
     summary="Resize a job",
-    openapi_extra=body(
+    answer="It asks for that number now, and has it as soon as there is room.",
+    status=202,
+    reads=body(
         Resize,
         {"a fixed number": {"workers": 4}, "elastic": {"min_workers": 2, "max_workers": 8}},
         required=True,
-    ),
-    responses=answers(
-        NO_JOB,
-        BODY_TOO_LARGE,
-        NOT_JSON,
-        wrong_state(
-            "job 3f2a9c51d07b cannot be resized: it is completed; restore one of its checkpoints "
-            "with other resources instead"
-        ),
-        invalid("resources.workers", 0, "must be at least 1"),
-        status=202,
-        description="It asks for that number now, and has it as soon as there is room.",
     ),
 )
 async def resize_job(hall: Hall, job_id: JobId, request: Request) -> Job:
@@ -256,10 +228,8 @@ async def resize_job(hall: Hall, job_id: JobId, request: Request) -> Job:
     return Job.model_validate(view)
 
 
-@router.get(
-    "/{job_id}/events",
-    summary="List what happened to a job",
-    responses=answers(NO_JOB, BAD_LIMIT, description="A page of events."),
+@router.operation(
+    "GET", "/{job_id}/events", summary="List what happened to a job", answer="A page of events."
 )
 async def list_events(
     hall: Hall,
@@ -280,14 +250,12 @@ def _sequence_of(cursor: str) -> int:
     return int(cursor)
 
 
-@router.get(
+@router.operation(
+    "GET",
     "/{job_id}/logs",
+    BAD_LIMIT,
     summary="Read what a job's ranks wrote",
-    responses=answers(
-        NO_JOB,
-        BAD_LIMIT,
-        description="A page of lines.",
-    ),
+    answer="A page of lines.",
 )
 async def read_logs(
     hall: Hall,
@@ -362,10 +330,8 @@ def _line_id(text: str) -> logs.LineId:
     return logs.LineId(int(attempt), int(rank), stream, int(offset))
 
 
-@router.get(
-    "/{job_id}/attempts",
-    summary="List a job's attempts",
-    responses=answers(NO_JOB, BAD_LIMIT, description="A page of attempts."),
+@router.operation(
+    "GET", "/{job_id}/attempts", summary="List a job's attempts", answer="A page of attempts."
 )
 async def list_attempts(
     hall: Hall, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
@@ -374,6 +340,3 @@ async def list_attempts(
     attempts = await hall.jobs.attempts(job_id)
     items, next_cursor = page_of("attempts", attempts, limit, cursor)
     return AttemptPage(items=items, next_cursor=next_cursor)
-
-
-name_operations(router)

@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from trainhall.api.context import Hall
-from trainhall.api.openapi.describe import NO_JOB, answers, name_operations
+from trainhall.api.openapi.describe import Operations
 from trainhall.api.params import JobId, Sequence
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.metrics import Metrics
@@ -13,21 +13,19 @@ from trainhall.api.series import encode_series
 from trainhall.cluster.nodes.views import Summary
 from trainhall.monitoring import metrics
 
-router = APIRouter(prefix="/metrics", tags=["metrics"])
+router = Operations(prefix="/metrics", tags=["metrics"])
 
 MAX_NAMES = 64
 MAX_POINTS = 1_000_000
 
 
-@router.get(
+@router.operation(
+    "GET",
     "/jobs/{job_id}",
-    response_model=Metrics,
+    invalid("max_points", 0, "must be at least 1"),
     summary="Read a job's curves",
-    responses=answers(
-        NO_JOB,
-        invalid("max_points", 0, "must be at least 1"),
-        description="The series.",
-    ),
+    answer="The series.",
+    response_model=Metrics,
 )
 async def read_metrics(
     hall: Hall,
@@ -70,14 +68,9 @@ def _split(names: list[str] | None) -> list[str] | None:
     return found
 
 
-@router.get(
-    "/cluster/summary",
-    summary="Read the summary of the cluster",
-    responses=answers(description="The summary."),
+@router.operation(
+    "GET", "/cluster/summary", summary="Read the summary of the cluster", answer="The summary."
 )
 async def read_summary(hall: Hall) -> Summary:
     """Nodes, devices, jobs by state, and how busy all of it is."""
     return await hall.nodes.summary()
-
-
-name_operations(router)

@@ -11,7 +11,6 @@ from trainhall.api.openapi.describe import (
     FORBIDDEN,
     UNAVAILABLE,
     Responses,
-    name_operations,
     problem,
 )
 from trainhall.api.schemas.probes import Health, Readiness
@@ -24,10 +23,9 @@ _REFUSALS: Responses = {refusal.status: problem(refusal) for refusal in (FORBIDD
 
 @router.get(
     "/healthz",
+    operation_id="readHealth",
     summary="Whether the process answers",
-    responses={
-        **_REFUSALS,
-    },
+    responses=_REFUSALS,
 )
 async def read_health(request: Request) -> Health:
     """Asks nothing of the database."""
@@ -36,6 +34,7 @@ async def read_health(request: Request) -> Health:
 
 @router.get(
     "/readyz",
+    operation_id="readReadiness",
     summary="Whether the coordinator can serve",
     responses={
         503: problem(UNAVAILABLE),
@@ -50,6 +49,7 @@ async def read_readiness(hall: Hall) -> Readiness:
 
 @router.get(
     "/metrics",
+    operation_id="readPrometheus",
     summary="Figures for Prometheus",
     response_class=PlainTextResponse,
     responses={
@@ -63,6 +63,3 @@ async def read_prometheus(request: Request, hall: Hall) -> PlainTextResponse:
     own = generate_latest(request.app.state.figures.registry)
     text = await prometheus.exposition(hall.db) + own
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
-
-
-name_operations(router)
