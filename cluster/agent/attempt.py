@@ -5,10 +5,10 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.agent.reconcile import ObservedAttempt, Stage
 from trainhall.cluster.wire.protocol import AssignmentReport, AttemptPhase
 from trainhall.training.link.failure import Failure
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome, ShimStatus
@@ -19,7 +19,7 @@ from trainhall.training.spec.plan import ChosenPlan
 class Attempt:
     """One attempt on this host, and what this agent knows of it."""
 
-    token: Token
+    token: FencingToken
     folder: AttemptFolder
     launch: Launch
     stage: Stage

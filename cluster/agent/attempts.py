@@ -13,7 +13,7 @@ from typing import Any
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt, keep_prepared
 from trainhall.cluster.agent.coordinator_link.http_api import CoordinatorApi
-from trainhall.cluster.agent.data_dir import DataDir, Token
+from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.launch.warm_client import WarmParent
 from trainhall.cluster.agent.launcher import CannotStartError, Launcher
 from trainhall.cluster.agent.os_support import processes
@@ -40,6 +40,7 @@ from trainhall.cluster.wire.protocol import Assignment, AssignmentReport
 from trainhall.training.link.control import Control
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome, ShimStatus
@@ -65,12 +66,12 @@ class Attempts:
         self._data_dir = data_dir
         self._launcher = Launcher(data_dir, api, warm)
         self._changed = changed
-        self._attempts: dict[Token, Attempt] = {}
-        self._desired: dict[Token, Assignment] | None = None
+        self._attempts: dict[FencingToken, Attempt] = {}
+        self._desired: dict[FencingToken, Assignment] | None = None
         self._agent_ends = False
         self._acked_at = float("-inf")
         """When the newest report that the coordinator took was sent (`isolation.now`)."""
-        self._leaving: dict[Token, asyncio.Task[None]] = {}
+        self._leaving: dict[FencingToken, asyncio.Task[None]] = {}
         """Attempts whose folders are being removed."""
         self.shipper = Shipper(api, changed)
 
@@ -86,7 +87,7 @@ class Attempts:
             self._read_status(attempt)
             if attempt.status is not None:
                 # The shim may not have taken up the newest launch: it is sent again.
-                attempt.token = (*token[:2], attempt.status.generation)
+                attempt.token = token._replace(generation=attempt.status.generation)
             self._attempts[attempt.token] = attempt
             self.shipper.add(attempt.token, folder, launch)
             self._ship_all_of(attempt)
@@ -152,13 +153,13 @@ class Attempts:
         before, status = attempt.token, attempt.status
         if status is None:
             return
-        if status.generation > before[2]:
+        if status.generation > before.generation:
             attempt.launch = Launch.model_validate_json(attempt.folder.launch.read_bytes())
-            self._rename(attempt, (*before[:2], status.generation))
+            self._rename(attempt, before._replace(generation=status.generation))
         if status.generation > 1:
             self._ship_all_of(attempt)
 
-    def _rename(self, attempt: Attempt, token: Token) -> None:
+    def _rename(self, attempt: Attempt, token: FencingToken) -> None:
         """Move an attempt to the token of its later generation."""
         self.shipper.move(attempt.token, token, attempt.launch)
         self._attempts[token] = self._attempts.pop(attempt.token)
@@ -249,9 +250,7 @@ class Attempts:
 
     def desire(self, assignments: list[Assignment]) -> None:
         """Take up what the coordinator wants; complete, so it replaces what was wanted before."""
-        self._desired = {
-            (a.launch.job_id, a.launch.attempt, a.launch.generation): a for a in assignments
-        }
+        self._desired = {a.launch.token: a for a in assignments}
 
     def reconcile(self) -> None:
         """Do what leads from what is to what shall be. Cheap when nothing is to be done."""
@@ -260,7 +259,7 @@ class Attempts:
             wanted = {
                 token: DesiredAttempt.of(a)
                 for token, a in self._desired.items()
-                if token in self._attempts or not self._is_leaving(token[0])
+                if token in self._attempts or not self._is_leaving(token.job_id)
             }
         found = {t: a.observe(self.shipper.shipped(t)) for t, a in self._attempts.items()}
         for action in decide(wanted, found, self._launcher.launched, agent_ends=self._agent_ends):
@@ -322,7 +321,7 @@ class Attempts:
                 leaving = self._clean_up(self._attempts.pop(token))
                 self._leaving[token] = asyncio.create_task(leaving, name=f"clean up {token}")
 
-    def _regroup(self, attempt: Attempt, onto: Token) -> None:
+    def _regroup(self, attempt: Attempt, onto: FencingToken) -> None:
         """Give the shim the launch of a later generation. Until it has taken it up (`_follow`) this
         is done again and again."""
         assert self._desired is not None
@@ -350,7 +349,7 @@ class Attempts:
 
         attempt.task = asyncio.create_task(guarded(), name=f"attempt {attempt.token}")
 
-    def _take_up(self, token: Token, stage: Stage) -> Attempt:
+    def _take_up(self, token: FencingToken, stage: Stage) -> Attempt:
         assert self._desired is not None
         before = self._attempts.get(token)
         if before is not None and before.task is not None:
@@ -401,7 +400,7 @@ class Attempts:
         with contextlib.suppress(OSError):
             replace_json(attempt.folder.status, attempt.status)
 
-    def _report_not_started(self, token: Token, ended: Outcome, reason: str) -> None:
+    def _report_not_started(self, token: FencingToken, ended: Outcome, reason: str) -> None:
         """End an attempt that never ran here and never will."""
         attempt = self._attempts.get(token)
         if attempt is None:
@@ -419,10 +418,10 @@ class Attempts:
 
     def _is_leaving(self, job_id: str) -> bool:
         """Return whether an attempt of the job is being removed; the next one waits."""
-        return any(token[0] == job_id for token in self._leaving)
+        return any(token.job_id == job_id for token in self._leaving)
 
     async def _clean_up(self, attempt: Attempt) -> None:
-        job_id = attempt.token[0]
+        job_id = attempt.token.job_id
         try:
             if attempt.task is not None:
                 attempt.task.cancel()
@@ -432,7 +431,7 @@ class Attempts:
                 await attempt.removal
             await self.shipper.remove(attempt.token)
             await threads.finish(_remove_hidden, _hide_folder(attempt.folder))
-            if all(other[0] != job_id for other in self._attempts):
+            if all(other.job_id != job_id for other in self._attempts):
                 folder = self._data_dir.checkpoints(job_id)
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         finally:

@@ -22,11 +22,9 @@ from pathlib import Path
 from trainhall.cluster.agent.options import AgentError, DataDirInUseError
 from trainhall.cluster.file_lock import FileLock
 from trainhall.cluster.wire.protocol import JoinReply
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
-
-Token = tuple[str, int, int]
-"""Job, attempt, generation."""
 
 REMEMBERED_JOBS = 10_000
 
@@ -47,7 +45,7 @@ class DataDir:
     def warm_log(self) -> Path:
         return self.path / "logs" / "warm.log"
 
-    def attempt(self, token: Token) -> AttemptFolder:
+    def attempt(self, token: FencingToken) -> AttemptFolder:
         job_id, attempt, generation = token
         return AttemptFolder(self.attempts / job_id / f"a{attempt}-g{generation}")
 
@@ -116,10 +114,10 @@ class DataDir:
         newest = list(launched.items())[-REMEMBERED_JOBS:]
         self._replace("launched.json", dict(newest))
 
-    def folders(self) -> dict[Token, AttemptFolder]:
+    def folders(self) -> dict[FencingToken, AttemptFolder]:
         """The attempts that have a folder. It is named for the generation in which the attempt
         began here; its launch may be of a later one."""
-        found: dict[Token, AttemptFolder] = {}
+        found: dict[FencingToken, AttemptFolder] = {}
         for path in sorted(self.attempts.glob("*/a*-g*/launch.json")):
             try:
                 launch = Launch.model_validate_json(path.read_bytes())
@@ -127,9 +125,7 @@ class DataDir:
                 continue
             begun = path.parent.name.removeprefix(f"a{launch.attempt}-g")
             if path.parent.parent.name == launch.job_id and begun.isdigit():
-                found[(launch.job_id, launch.attempt, launch.generation)] = AttemptFolder(
-                    path.parent
-                )
+                found[launch.token] = AttemptFolder(path.parent)
         return found
 
     def _replace(self, name: str, data: object) -> None:

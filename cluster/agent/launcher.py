@@ -13,7 +13,7 @@ from functools import partial
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.coordinator_link.http_api import CoordinatorApi
-from trainhall.cluster.agent.data_dir import DataDir, Token
+from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.launch import planner
 from trainhall.cluster.agent.launch.code_cache import CodeCache, CodeUnavailableError
 from trainhall.cluster.agent.launch.warm_client import (
@@ -27,6 +27,7 @@ from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_che
 from trainhall.cluster.host_log import HostLogger
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Launch
 from trainhall.training.spec.plan import PlanningFailedError
@@ -151,7 +152,7 @@ class Launcher:
             raise _cannot_start(str(error)) from error
         attempt.started_at = time.monotonic()
 
-    def note_launched(self, token: Token) -> None:
+    def note_launched(self, token: FencingToken) -> None:
         """Keep on disk that a token was launched here."""
         job_id, number, generation = token
         if (number, generation) > self.launched.get(job_id, (0, 0)):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.wire.protocol import Assignment
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.launch import Command
 from trainhall.training.link.status import Outcome
 
@@ -82,32 +82,32 @@ class DesiredAttempt:
             leaves=not launch.ranks,
         )
 
-    def counts(self, earlier: Token) -> bool:
+    def counts(self, earlier: FencingToken) -> bool:
         """The coordinator takes what ended here as an earlier generation for the end of this one:
         another process under this one would run beside what comes after it."""
-        return self.joined is not None and earlier[2] >= self.joined
+        return self.joined is not None and earlier.generation >= self.joined
 
 
 @dataclass(frozen=True)
 class Plan:
-    token: Token
+    token: FencingToken
 
 
 @dataclass(frozen=True)
 class Prepare:
-    token: Token
+    token: FencingToken
 
 
 @dataclass(frozen=True)
 class Start:
     """Start a shim in the attempt's folder. Two of them do no harm: the first takes the folder."""
 
-    token: Token
+    token: FencingToken
 
 
 @dataclass(frozen=True)
 class SendCommand:
-    token: Token
+    token: FencingToken
     command: Command
 
 
@@ -115,7 +115,7 @@ class SendCommand:
 class RequestGradients:
     """Have its ranks report the gradients of a step."""
 
-    token: Token
+    token: FencingToken
     gradients: int
 
 
@@ -123,7 +123,7 @@ class RequestGradients:
 class ReportNotStarted:
     """Nothing was started, and nothing will be: say how that ends."""
 
-    token: Token
+    token: FencingToken
     outcome: Outcome
     reason: str = ""
 
@@ -132,23 +132,23 @@ class ReportNotStarted:
 class Regroup:
     """Have running processes continue as a later generation of their attempt."""
 
-    token: Token
-    onto: Token
+    token: FencingToken
+    onto: FencingToken
 
 
 @dataclass(frozen=True)
 class EndAsGeneration:
     """Count an end before the later generation was taken up as the end of that generation."""
 
-    token: Token
-    onto: Token
+    token: FencingToken
+    onto: FencingToken
 
 
 @dataclass(frozen=True)
 class CleanUp:
     """Remove all traces."""
 
-    token: Token
+    token: FencingToken
 
 
 Action = (
@@ -165,8 +165,8 @@ Action = (
 
 
 def decide(
-    desired: Mapping[Token, DesiredAttempt] | None,
-    found: Mapping[Token, ObservedAttempt],
+    desired: Mapping[FencingToken, DesiredAttempt] | None,
+    found: Mapping[FencingToken, ObservedAttempt],
     launched: Mapping[str, tuple[int, int]],
     *,
     agent_ends: bool = False,
@@ -202,7 +202,7 @@ def decide(
 
 
 def _awaits_next_generation(
-    token: Token, state: ObservedAttempt, desired: Mapping[Token, DesiredAttempt]
+    token: FencingToken, state: ObservedAttempt, desired: Mapping[FencingToken, DesiredAttempt]
 ) -> bool:
     """Return whether it runs on until a later generation of it can be started here."""
     return state.stage is Stage.LIVE and any(
@@ -211,9 +211,9 @@ def _awaits_next_generation(
     )
 
 
-def _is_earlier(token: Token, other: Token) -> bool:
+def _is_earlier(token: FencingToken, other: FencingToken) -> bool:
     """Return whether `token` is an earlier generation of the same attempt as `other`."""
-    return token[:2] == other[:2] and token[2] < other[2]
+    return token[:2] == other[:2] and token.generation < other.generation
 
 
 def _needs_final_command(state: ObservedAttempt) -> bool:
@@ -221,9 +221,9 @@ def _needs_final_command(state: ObservedAttempt) -> bool:
 
 
 def _converge(
-    token: Token,
+    token: FencingToken,
     wanted: DesiredAttempt,
-    found: Mapping[Token, ObservedAttempt],
+    found: Mapping[FencingToken, ObservedAttempt],
     launched: Mapping[str, tuple[int, int]],
 ) -> list[Action]:
     state = found.get(token)
@@ -248,9 +248,9 @@ def _converge(
 
 
 def _follow_earlier(
-    token: Token,
+    token: FencingToken,
     wanted: DesiredAttempt,
-    found: Mapping[Token, ObservedAttempt],
+    found: Mapping[FencingToken, ObservedAttempt],
     launched: Mapping[str, tuple[int, int]],
 ) -> list[Action] | None:
     """Have an earlier generation of an attempt become this one; None if there is none to do so."""
@@ -267,12 +267,11 @@ def _follow_earlier(
 
 
 def _begin(
-    token: Token,
+    token: FencingToken,
     wanted: DesiredAttempt,
-    found: Mapping[Token, ObservedAttempt],
+    found: Mapping[FencingToken, ObservedAttempt],
     launched: Mapping[str, tuple[int, int]],
 ) -> list[Action]:
-    job_id = token[0]
     if wanted.leaves:
         return [ReportNotStarted(token, Outcome.STOPPED)]
     if _was_launched(token, launched):
@@ -280,24 +279,25 @@ def _begin(
         return [ReportNotStarted(token, Outcome.FAILED, reason)]
     # Its devices are free once the older attempt of the job, which is not desired any more, ended.
     waits = any(
-        other[0] == job_id and state.stage is not Stage.ENDED for other, state in found.items()
+        other.job_id == token.job_id and state.stage is not Stage.ENDED
+        for other, state in found.items()
     )
     if waits or wanted.waits:
         return []
     return [Plan(token) if wanted.plans else Prepare(token)]
 
 
-def _was_launched(token: Token, launched: Mapping[str, tuple[int, int]]) -> bool:
+def _was_launched(token: FencingToken, launched: Mapping[str, tuple[int, int]]) -> bool:
     """Return whether it, or a newer one of its job, was launched here."""
-    newest = launched.get(token[0])
-    return newest is not None and token[1:] <= newest
+    newest = launched.get(token.job_id)
+    return newest is not None and (token.attempt, token.generation) <= newest
 
 
 def _unstarted_outcome(command: Command) -> Outcome:
     return Outcome.PAUSED if command is Command.PAUSE else Outcome.STOPPED
 
 
-def _wind_down(token: Token, state: ObservedAttempt) -> list[Action]:
+def _wind_down(token: FencingToken, state: ObservedAttempt) -> list[Action]:
     match state.stage:
         case Stage.LIVE:
             return [SendCommand(token, Command.STOP)] if state.asked < Command.STOP else []

@@ -8,12 +8,12 @@ from pydantic import ValidationError
 from sqlalchemy import bindparam, exists, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.jobs import auto_plans, gradients
 from trainhall.cluster.lifecycle.generations import member_since, newest_broken_generation
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.wire.protocol import Assignment
 from trainhall.db.models import Attempt, Grant, Job, Node
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.plan import ChosenPlan

@@ -7,7 +7,6 @@ from sqlalchemy import bindparam, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints import retention
-from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.lifecycle.generations import member_since
 from trainhall.cluster.lifecycle.host_report import parse_host_report
 from trainhall.cluster.lifecycle.nodes import (
@@ -24,6 +23,7 @@ from trainhall.cluster.ports import Clock
 from trainhall.cluster.snapshot.host_reports import mark_unreported, merge_report
 from trainhall.cluster.wire.protocol import AssignmentReport, Report
 from trainhall.db.models import Attempt, Grant, Node
+from trainhall.training.link.fencing import FencingToken
 
 # Locked in one order: the nodes of an attempt report at the same time, each into its own part of
 # the row.

@@ -16,7 +16,6 @@ from trainhall.cluster.errors import (
     NotFoundError,
     WrongStateError,
 )
-from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.jobs import views
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import TRANSITIONS, Command, refusal
@@ -37,6 +36,7 @@ from trainhall.db.database import Database
 from trainhall.db.documents import Allocation
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Event, IdempotencyKey, Job, JobProgress
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.spec import JobSpec
 
 _TRIES = 8

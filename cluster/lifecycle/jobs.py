@@ -37,7 +37,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, CursorResult, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.lifecycle.reasons import Reason
 from trainhall.cluster.lifecycle.states import (
     ACTIVE_ATTEMPT_STATES,
@@ -50,6 +49,7 @@ from trainhall.cluster.lifecycle.states import (
 )
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Job, JobProgress
+from trainhall.training.link.fencing import FencingToken
 
 
 class IllegalTransitionError(Exception):

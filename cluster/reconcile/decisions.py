@@ -7,12 +7,12 @@ decisions, a crash between two of them, or a decision made twice does no harm.
 
 from dataclasses import dataclass
 
-from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.lifecycle.reasons import Reason
 from trainhall.cluster.lifecycle.states import AttemptState, Goal, JobState, NodeState
 from trainhall.cluster.scheduling.placement import PlacedNode
 from trainhall.cluster.scheduling.scheduler import QueueEntry
 from trainhall.training.link.failure import Failure
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.spec.plan import ChosenPlan
 
 

@@ -9,7 +9,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints.lineage import restart_candidates
 from trainhall.cluster.errors import ConflictError
-from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.lifecycle.host_report import dump_failure, parse_host_report
 from trainhall.cluster.lifecycle.jobs import lock_job, record_reason
 from trainhall.cluster.lifecycle.nodes import hold_ready
@@ -21,6 +20,7 @@ from trainhall.cluster.scheduling.placement import allocation_of, devices_of
 from trainhall.db.documents import Allocation, GenerationRecord
 from trainhall.db.models import Attempt, Grant, Job
 from trainhall.training.checkpoint.format.names import parse_name
+from trainhall.training.link.fencing import FencingToken
 
 KEPT_GENERATIONS = 50
 """Number of generations of an attempt that are kept for people: the first and the newest."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from trainhall.cluster.agent.attempt import Attempt
-from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.agent.reconcile import (
     Action,
     CleanUp,
@@ -28,6 +27,7 @@ from trainhall.cluster.agent.reconcile import (
 )
 from trainhall.cluster.wire.protocol import Assignment, AssignmentReport
 from trainhall.training.link.failure import Failure
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome
@@ -46,10 +46,10 @@ class Attempts(ABC, Generic[A]):
     """
 
     def __init__(self, make: type[A], launched: dict[str, tuple[int, int]]) -> None:
-        self.attempts: dict[Token, A] = {}
+        self.attempts: dict[FencingToken, A] = {}
         self._make = make
         self._launched = launched
-        self._desired: dict[Token, Assignment] | None = None
+        self._desired: dict[FencingToken, Assignment] | None = None
 
     def assignment_reports(self) -> list[AssignmentReport]:
         return [a.report(self._shipped(a)) for a in self.attempts.values()]
@@ -93,23 +93,23 @@ class Attempts(ABC, Generic[A]):
             case CleanUp(token):
                 self._clean_up(self.attempts.pop(token))
 
-    def _report_not_started(self, token: Token, outcome: Outcome, reason: str) -> None:
+    def _report_not_started(self, token: FencingToken, outcome: Outcome, reason: str) -> None:
         known = self.attempts.get(token)
         attempt = known or self._add(token, self._wanted(token), Stage.READY)
         self._discard(attempt)
         failure = Failure(message=reason) if outcome is Outcome.FAILED else None
         self._end(attempt, outcome, failure)
 
-    def _add(self, token: Token, launch: Launch, stage: Stage) -> A:
+    def _add(self, token: FencingToken, launch: Launch, stage: Stage) -> A:
         attempt = self._make(token, AttemptFolder(NOWHERE), launch, stage)
         self.attempts[token] = attempt
         return attempt
 
-    def _wanted(self, token: Token) -> Launch:
+    def _wanted(self, token: FencingToken) -> Launch:
         assert self._desired is not None
         return self._desired[token].launch
 
-    def _note_launched(self, token: Token) -> None:
+    def _note_launched(self, token: FencingToken) -> None:
         job_id, *number = token
         newest = self._launched.get(job_id, (0, 0))
         self._launched[job_id] = max(newest, (number[0], number[1]))
@@ -120,7 +120,7 @@ class Attempts(ABC, Generic[A]):
     def _shipped(self, attempt: A) -> bool:
         """Return whether everything that its ranks wrote is acknowledged."""
 
-    def _is_leaving(self, token: Token) -> bool:
+    def _is_leaving(self, token: FencingToken) -> bool:
         """Return whether an attempt of its job is still being removed."""
         return False
 
@@ -137,11 +137,11 @@ class Attempts(ABC, Generic[A]):
     @abstractmethod
     def _send_command(self, attempt: A, command: Command) -> None: ...
 
-    def _regroup(self, attempt: A, onto: Token) -> None:
+    def _regroup(self, attempt: A, onto: FencingToken) -> None:
         """Hand its ranks a later launch, on a host whose ranks regroup in place."""
         raise NotImplementedError
 
-    def _rename(self, attempt: A, token: Token) -> None:
+    def _rename(self, attempt: A, token: FencingToken) -> None:
         """Keep it as a later generation, on a host whose ranks regroup in place."""
         raise NotImplementedError
 
@@ -155,5 +155,5 @@ class Attempts(ABC, Generic[A]):
         """Remove what is kept of it beside `attempts`."""
 
 
-def token_of(launch: Launch) -> Token:
-    return launch.job_id, launch.attempt, launch.generation
+def token_of(launch: Launch) -> FencingToken:
+    return launch.token

@@ -14,7 +14,6 @@ from typing import Protocol
 from trainhall.cluster.agent.attempt import Attempt, keep_prepared
 from trainhall.cluster.agent.coordinator_link.connection import Connection
 from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
-from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.agent.options import (
     AgentOptions,
     CredentialRefusedError,
@@ -34,6 +33,7 @@ from trainhall.cluster.wire.protocol import Desired, DeviceInfo, JoinRequest, Re
 from trainhall.monitoring.lineage import Origin
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome
 
@@ -54,7 +54,7 @@ class HostDisk:
     credential: str = ""
     launched: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The newest (attempt, generation) that was ever launched here, by job."""
-    folders: dict[Token, Folder] = field(default_factory=dict)
+    folders: dict[FencingToken, Folder] = field(default_factory=dict)
     """By the token with which the attempt began here: its launch may be of a later generation."""
 
 
@@ -69,9 +69,9 @@ class Ledger(Protocol):
 
     def agent_takes(self, host: "Host", desired: Desired) -> None: ...
 
-    def agent_runs_again(self, host: "Host", token: Token) -> None: ...
+    def agent_runs_again(self, host: "Host", token: FencingToken) -> None: ...
 
-    def accepted(self, host: "Host", token: Token, *, again: bool) -> None: ...
+    def accepted(self, host: "Host", token: FencingToken, *, again: bool) -> None: ...
 
     def sent_away(self, host: "Host", shim: Shim, rank: Rank) -> None: ...
 
@@ -152,12 +152,12 @@ class Host:
         shims = [f.shim for f in self.disk.folders.values() if f.shim is not None]
         return [shim for shim in shims if shim.alive or shim.running]
 
-    def remove_folder(self, token: Token) -> None:
+    def remove_folder(self, token: FencingToken) -> None:
         folder = self.disk.folders.pop(token, None)
         if folder is not None:
             self.ledger.forgets(self, folder)
 
-    def start_shim(self, token: Token, folder: Folder, power_cuts: int) -> None:
+    def start_shim(self, token: FencingToken, folder: Folder, power_cuts: int) -> None:
         """The first to take the folder stays the only one.
 
         Args:
@@ -210,14 +210,14 @@ class Agent(Attempts[Attempt]):
         self.host = host
         self.agent_id = agent_id
         self.process = Process(agent_id)
-        self._homes: dict[Token, Token] = {}
+        self._homes: dict[FencingToken, FencingToken] = {}
         """Folder keys of attempts that continue in a later generation."""
-        self._known: dict[Token, set[tuple[int, int]]] = {}
+        self._known: dict[FencingToken, set[tuple[int, int]]] = {}
         """Writers whose files are shipped, by folder key."""
-        self._leaving: set[Token] = set()
+        self._leaving: set[FencingToken] = set()
         self._removed: list[str] = []
         self._acked_at = float("-inf")
-        self._seen_running: set[Token] = set()
+        self._seen_running: set[FencingToken] = set()
         self._bell = asyncio.Event()
         self._to_ship = asyncio.Event()
         self._connection: Connection | None = None
@@ -357,12 +357,12 @@ class Agent(Attempts[Attempt]):
         status = attempt.status
         if status is None:
             return
-        if status.generation > attempt.token[2]:
+        if status.generation > attempt.token.generation:
             attempt.launch = folder.launch
-            self._rename(attempt, (*attempt.token[:2], status.generation))
+            self._rename(attempt, attempt.token._replace(generation=status.generation))
         self._ship_all_of(attempt, folder)
 
-    def _rename(self, attempt: Attempt, token: Token) -> None:
+    def _rename(self, attempt: Attempt, token: FencingToken) -> None:
         self._homes[token] = self._homes.pop(attempt.token, attempt.token)
         self.attempts[token] = self.attempts.pop(attempt.token)
         attempt.token = token
@@ -372,10 +372,10 @@ class Agent(Attempts[Attempt]):
         ranks = attempt.status.ranks if attempt.status is not None else []
         self._known[self._home(attempt.token)] |= {*folder.tapes, *(r.writer for r in ranks)}
 
-    def _home(self, token: Token) -> Token:
+    def _home(self, token: FencingToken) -> FencingToken:
         return self._homes.get(token, token)
 
-    def _folder(self, token: Token) -> Folder | None:
+    def _folder(self, token: FencingToken) -> Folder | None:
         return self.host.disk.folders.get(self._home(token))
 
     def _look(self, attempt: Attempt, folder: Folder) -> None:
@@ -406,7 +406,7 @@ class Agent(Attempts[Attempt]):
         self._to_ship.set()
         self._changed()
 
-    def _is_leaving(self, token: Token) -> bool:
+    def _is_leaving(self, token: FencingToken) -> bool:
         return any(token[0] == leaving[0] for leaving in self._leaving)
 
     def _prepare(self, attempt: Attempt) -> None:
@@ -429,7 +429,7 @@ class Agent(Attempts[Attempt]):
         self._leaving.add(attempt.token)
         self.process.spawn(self._forget(attempt), "forget")
 
-    def _regroup(self, attempt: Attempt, onto: Token) -> None:
+    def _regroup(self, attempt: Attempt, onto: FencingToken) -> None:
         """Give the shim the launch of a later generation. Until it has taken it up (`_follow`) this
         is done again and again."""
         folder = self._folder(attempt.token)
@@ -439,17 +439,17 @@ class Agent(Attempts[Attempt]):
         if folder.shim is not None:
             folder.shim.take_launch()
 
-    def _add(self, token: Token, launch: Launch, stage: Stage) -> Attempt:
+    def _add(self, token: FencingToken, launch: Launch, stage: Stage) -> Attempt:
         attempt = super()._add(token, launch, stage)
         self._known.setdefault(self._home(token), set())
         return attempt
 
-    def _find(self, home: Token, folder: Folder) -> None:
+    def _find(self, home: FencingToken, folder: Folder) -> None:
         """Take up what an earlier agent has left."""
         status = folder.shim.status if folder.shim is not None else None
         # The shim may not have taken up the newest launch yet: it will be told again.
         generation = folder.launch.generation if status is None else status.generation
-        token = (*home[:2], generation)
+        token = home._replace(generation=generation)
         self._homes[token] = home
         attempt = self._add(token, folder.launch, Stage.READY)
         attempt.status = status
@@ -498,7 +498,7 @@ class Agent(Attempts[Attempt]):
     def _shipped(self, attempt: Attempt) -> bool:
         return all(tape.empty for tape in self._tapes(self._home(attempt.token)))
 
-    def _tapes(self, home: Token) -> list[Tape]:
+    def _tapes(self, home: FencingToken) -> list[Tape]:
         """Return the tapes that it knows of."""
         folder, known = self.host.disk.folders.get(home), self._known.get(home, set())
         if folder is None:
@@ -524,7 +524,7 @@ class Agent(Attempts[Attempt]):
             except TimeoutError:
                 pass
 
-    async def _ship_tape(self, token: Token, tape: Tape) -> None:
+    async def _ship_tape(self, token: FencingToken, tape: Tape) -> None:
         def accepted(again: bool) -> None:
             self.host.ledger.accepted(self.host, token, again=again)
             self._changed()

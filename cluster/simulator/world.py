@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
-from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.options import ClusterOptions
@@ -36,6 +35,7 @@ from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.wire.protocol import Assignment, Desired
 from trainhall.monitoring.chunks import Run
 from trainhall.monitoring.metrics import read_metrics
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.launch import Launch
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
@@ -96,7 +96,7 @@ class World:
         self.server = Server(self.inspector.hears, partial(self._on_error, "a request"))
         self.measured: dict[tuple[str, int, str], Measured] = {}
         self._ids = _Ids()
-        self._groups: dict[Token, Group] = {}
+        self._groups: dict[FencingToken, Group] = {}
         self._coordinators = 0
         self.fatal: str | None = None
 
@@ -195,10 +195,10 @@ class World:
         self.story.log(host.name, f"shall {', '.join(wanted) or 'do nothing'}")
         self.inspector.regroupings.agent_takes(host, desired)
 
-    def agent_runs_again(self, host: Host, token: Token) -> None:
+    def agent_runs_again(self, host: Host, token: FencingToken) -> None:
         self.story.exercised[LAUNCHED_AGAIN] += 1
 
-    def accepted(self, host: Host, token: Token, *, again: bool) -> None:
+    def accepted(self, host: Host, token: FencingToken, *, again: bool) -> None:
         job_id, attempt, _ = token
         self.inspector.spoke(job_id, attempt)
         self.story.exercised[SENT_AGAIN] += again

@@ -9,7 +9,6 @@ from typing import Any, cast
 from sqlalchemy import func, select, union
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.lifecycle.generations import has_stepped
 from trainhall.cluster.lifecycle.host_report import HostReport, parse_failure, parse_host_report
 from trainhall.cluster.lifecycle.states import (
@@ -35,6 +34,7 @@ from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
 from trainhall.db.models import Attempt, Checkpoint, Device, Grant, Job, JobProgress, Node
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.fencing import FencingToken
 
 # A pass follows every change, and building a statement takes as long as running it.
 _GRANTS = select(Grant.node_id, Grant.device_index, Grant.job_id, Grant.attempt)

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.lifecycle.host_report import HostReport
 from trainhall.cluster.lifecycle.states import AttemptState, Goal, JobState, NodeState
 from trainhall.training.link.failure import Failure
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.status import Outcome
 
 

@@ -6,7 +6,7 @@ better.
 
 from collections.abc import Mapping
 
-from trainhall.cluster.fencing import FencingToken
+from trainhall.training.link.fencing import FencingToken
 
 
 class UndeliverableAttempts:

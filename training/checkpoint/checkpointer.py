@@ -23,7 +23,6 @@ from trainhall.training.checkpoint.format.manifest import (
     FileRecord,
     Manifest,
 )
-from trainhall.training.checkpoint.format.names import Token
 from trainhall.training.checkpoint.format.removal import remove_leftovers
 from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.loader import CheckpointLoader, Loaded
@@ -46,6 +45,7 @@ from trainhall.training.checkpoint.state import EXTRA, FlatState, Plain, to_json
 from trainhall.training.checkpoint.storage import (
     SafetensorsWriter,
 )
+from trainhall.training.link.fencing import FencingToken
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Checkpointer:
         mesh: Mapping[str, int] | None = None,
     ) -> None:
         self.folder = folder
-        self.token = Token(*token)
+        self.token = FencingToken(*token)
         self._ranks: Ranks = Alone() if process_group is None else Group(process_group)
         self._replicated = replicated or process_group is None
         if self._replicated or process_group is None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from trainhall.training.link.base import LinkModel
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.plan import PlanPrediction, PlanRequest
 
@@ -113,3 +114,7 @@ class Launch(LinkModel):
     """The prediction of the strategy that a plan has chosen."""
     trace: TracePlan | None = None
     """Compare strategies instead of training for a result; no agent is asked to."""
+
+    @property
+    def token(self) -> FencingToken:
+        return FencingToken(self.job_id, self.attempt, self.generation)

@@ -55,7 +55,7 @@ class CheckpointSchedule:
         """Checkpoints stay where they are written."""
         self._checkpointer = Checkpointer(
             self._folder,
-            (launch.job_id, launch.attempt, launch.generation),
+            launch.token,
             process_group.cpu_group(),
             self._committed,
             on_error=self._failed,

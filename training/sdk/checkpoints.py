@@ -10,10 +10,10 @@ from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.format.draft import Committed
 from trainhall.training.checkpoint.format.errors import NotSavedError, StateMismatchError
 from trainhall.training.checkpoint.format.manifest import Manifest
-from trainhall.training.checkpoint.format.names import Token
 from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.loader import Loaded
 from trainhall.training.checkpoint.state import escaped
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.sdk.together import all_errors, settle
 from trainhall.training.sync.shared_storage_check import prove_shared
 
@@ -36,7 +36,7 @@ class Checkpoints:
     def __init__(
         self,
         folder: Path,
-        token: Token,
+        token: FencingToken,
         resume: list[str],
         lacking: dict[str, str],
         group: Any,

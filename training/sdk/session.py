@@ -20,8 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-from trainhall.training.checkpoint.format.names import Token, parse_name, scan
+from trainhall.training.checkpoint.format.names import parse_name, scan
 from trainhall.training.link.control import Control
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.frames import complete_frames
 from trainhall.training.link.launch import Command, Launch
@@ -179,14 +180,14 @@ class Session:
         launch = self._launch
         if launch is not None:
             folder = Path(launch.checkpoint.folder)
-            token = Token(launch.job_id, launch.attempt, launch.generation)
+            token = launch.token
             resume, lacking = launch.checkpoint.resume, launch.checkpoint.lacking
             shared = launch.num_nodes > 1 and not launch.checkpoint.upload
         elif self._saves_to is not None:
             folder = self._saves_to.absolute()
             resume = [found.path.name for found in scan(folder)] if folder.is_dir() else []
             attempts = [name.attempt for name in map(parse_name, resume) if name is not None]
-            token = Token("script", max(attempts, default=0) + 1, 1)
+            token = FencingToken("script", max(attempts, default=0) + 1, 1)
             shared, lacking = False, {}
         else:
             raise NoCheckpointsError

@@ -20,13 +20,13 @@ from trainhall.cluster.agent.coordinator_link.http_api import (
     UnavailableError,
     Uploading,
 )
-from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.agent.shim import rank_process
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
 from trainhall.cluster.agent.shipping.spools import EventSpool, LogSpool, MetricSpool, Spool, Upload
 from trainhall.cluster.agent.shipping.unreported_checkpoints import UnreportedSpool
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.host_log import HostLogger
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
 
@@ -297,39 +297,39 @@ class Shipper:
     def __init__(self, api: Shipping, done: Callable[[], None]) -> None:
         self._api = api
         self._done = done
-        self._attempts: dict[Token, AttemptShipper] = {}
+        self._attempts: dict[FencingToken, AttemptShipper] = {}
         self._some = asyncio.Event()
         self.link = LinkPause()
 
-    def add(self, token: Token, folder: AttemptFolder, launch: Launch) -> None:
+    def add(self, token: FencingToken, folder: AttemptFolder, launch: Launch) -> None:
         if token not in self._attempts:
             self._attempts[token] = AttemptShipper(folder, launch, self._api)
             self._some.set()
 
-    def extend(self, token: Token, writers: Iterable[tuple[int, int]]) -> None:
+    def extend(self, token: FencingToken, writers: Iterable[tuple[int, int]]) -> None:
         """See `AttemptShipper.extend`."""
         if token in self._attempts:
             self._attempts[token].extend(writers)
 
-    def move(self, token: Token, onto: Token, launch: Launch) -> None:
+    def move(self, token: FencingToken, onto: FencingToken, launch: Launch) -> None:
         """Continue an attempt under another token."""
         if token in self._attempts:
             shipper = self._attempts[onto] = self._attempts.pop(token)
             shipper.move(launch)
 
-    async def remove(self, token: Token) -> None:
+    async def remove(self, token: FencingToken) -> None:
         shipper = self._attempts.pop(token, None)
         if shipper is not None:
             await shipper.close()
 
-    def ended(self, token: Token) -> None:
+    def ended(self, token: FencingToken) -> None:
         """No process of it is left. What is new is looked for at once: its job waits for that."""
         shipper = self._attempts.get(token)
         if shipper is not None:
             shipper.ended = True
             shipper.start_growing(self.link, self._done)
 
-    def shipped(self, token: Token) -> bool:
+    def shipped(self, token: FencingToken) -> bool:
         return token not in self._attempts or self._attempts[token].shipped
 
     def wake(self) -> None:

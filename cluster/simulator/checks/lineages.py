@@ -39,11 +39,11 @@ class Lineages:
         self._story = story
         self._fail = fail
         self._newest: dict[str, _Token] = {}
-        """Token whose ranks joined last, by job."""
+        """FencingToken whose ranks joined last, by job."""
         self._reached: dict[str, int] = {}
         """The step that they have come to."""
         self._taken: dict[str, dict[int, _Token]] = {}
-        """Token that took each step of a job, of those that count."""
+        """FencingToken that took each step of a job, of those that count."""
         self._checkpoints = 0
         """Up to this row they have been looked at."""
 

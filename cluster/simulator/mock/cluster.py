@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import TypeVar
 
-from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.gateway.channel import CloseCode
 from trainhall.cluster.ports import Clock
@@ -16,6 +15,7 @@ from trainhall.cluster.simulator.mock.network import Network
 from trainhall.cluster.simulator.workload.script import Script
 from trainhall.cluster.simulator.workload.training import Training
 from trainhall.cluster.simulator.workload.work import Fate, Group, Work
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.launch import Launch
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class SimulatedCluster(Network[Host]):
         super().__init__(coordinator, clock, on_sent)
         self.seed = seed
         self._fate = fate
-        self._groups: dict[Token, Group] = {}
+        self._groups: dict[FencingToken, Group] = {}
 
     async def add_host(self, name: str, *, num_gpus: int = 8) -> Host:
         """A host that joins and connects."""

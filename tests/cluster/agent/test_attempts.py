@@ -19,6 +19,7 @@ from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.launch import code_cache
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.wire.protocol import Assignment
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Launch, RankSlot
 from trainhall.training.link.spool import EventSpool
@@ -82,7 +83,7 @@ async def test_agent_stays_responsive_during_file_removal(
         go_on.wait()
         real(path, **options)
 
-    folder = DataDir(tmp_path).attempt(("job", 1, 1))
+    folder = DataDir(tmp_path).attempt(FencingToken("job", 1, 1))
     folder.path.mkdir(parents=True)
     replace_json(folder.launch, coded())
     attempts = made(tmp_path)
@@ -198,7 +199,7 @@ def write_status(folder: AttemptFolder, generation: int, began_in: int, **more: 
 
 
 def supervised(tmp_path: Path, launch: Launch) -> AttemptFolder:
-    folder = DataDir(tmp_path).attempt((launch.job_id, launch.attempt, launch.generation))
+    folder = DataDir(tmp_path).attempt(launch.token)
     folder.path.mkdir(parents=True)
     replace_json(folder.launch, launch)
     return folder

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.agent.reconcile import (
     COMMANDS,
     Action,
@@ -24,11 +23,17 @@ from trainhall.cluster.agent.reconcile import (
     Start,
     decide,
 )
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.launch import Command
 from trainhall.training.link.status import Outcome
 
-TOKENS: list[Token] = [("a", 1, 1), ("a", 1, 2), ("a", 2, 1), ("b", 1, 1)]
-Desired = dict[Token, Goal]
+TOKENS: list[FencingToken] = [
+    FencingToken("a", 1, 1),
+    FencingToken("a", 1, 2),
+    FencingToken("a", 2, 1),
+    FencingToken("b", 1, 1),
+]
+Desired = dict[FencingToken, Goal]
 
 
 @dataclass
@@ -45,9 +50,9 @@ class Body:
 class Host:
     """What actions do, and what happens by itself; a crash of the agent keeps what is on disk."""
 
-    attempts: dict[Token, Body] = field(default_factory=dict)
+    attempts: dict[FencingToken, Body] = field(default_factory=dict)
     launched: dict[str, tuple[int, int]] = field(default_factory=dict)
-    starts: list[Token] = field(default_factory=list)
+    starts: list[FencingToken] = field(default_factory=list)
     final_command: Command = Command.RUN
     """What an agent that was told to end wants of all that runs."""
 
@@ -98,7 +103,7 @@ class Host:
             if body.stage is not Stage.READY and (body.stage is Stage.PREPARING or never_launched):
                 del self.attempts[token]
 
-    def go_on(self, token: Token) -> None:
+    def go_on(self, token: FencingToken) -> None:
         """The next thing that happens to an attempt by itself."""
         body = self.attempts.get(token)
         if body is None:
@@ -169,7 +174,7 @@ def test_reconcile_starts_once_and_follows_latest_command(
     assert len(host.starts) == len(set(host.starts))
 
 
-def _rivals(token: Token, final: Desired) -> bool:
+def _rivals(token: FencingToken, final: Desired) -> bool:
     """Other attempts of the job are desired too, which no coordinator does for long."""
     return any(other != token and other[0] == token[0] for other in final)
 
@@ -180,14 +185,14 @@ def _settled(host: Host, final: Desired) -> bool:
 
 def test_silence_changes_nothing() -> None:
     found = {
-        ("a", 1, 1): ObservedAttempt(Stage.LIVE),
-        ("b", 1, 1): ObservedAttempt(Stage.ENDED, shipped=True),
+        FencingToken("a", 1, 1): ObservedAttempt(Stage.LIVE),
+        FencingToken("b", 1, 1): ObservedAttempt(Stage.ENDED, shipped=True),
     }
     assert decide(None, found, {}) == []
 
 
 def test_reconcile_keeps_unlisted_attempt_until_shipped() -> None:
-    token = ("a", 1, 1)
+    token = FencingToken("a", 1, 1)
     assert decide({}, {token: ObservedAttempt(Stage.LIVE)}, {}) == [
         SendCommand(token, Command.STOP)
     ]
@@ -197,7 +202,7 @@ def test_reconcile_keeps_unlisted_attempt_until_shipped() -> None:
 
 
 def test_further_host_waits_for_the_meeting_place() -> None:
-    token = ("a", 1, 1)
+    token = FencingToken("a", 1, 1)
     assert decide({token: DesiredAttempt("run", waits=True)}, {}, {}) == []
     assert decide({token: DesiredAttempt("run")}, {}, {}) == [Prepare(token)]
     # It never began: that is told, so that nobody waits for it.
@@ -207,7 +212,7 @@ def test_further_host_waits_for_the_meeting_place() -> None:
 
 
 def test_reconcile_waits_for_devices_of_last_attempt() -> None:
-    old, new = ("a", 1, 1), ("a", 2, 1)
+    old, new = FencingToken("a", 1, 1), FencingToken("a", 2, 1)
     found = {old: ObservedAttempt(Stage.LIVE, Command.STOP)}
     assert decide({new: DesiredAttempt("run")}, found, {"a": (1, 1)}) == []
     found = {old: ObservedAttempt(Stage.ENDED)}
@@ -215,7 +220,7 @@ def test_reconcile_waits_for_devices_of_last_attempt() -> None:
 
 
 def test_reconcile_forwards_gradient_requests_once() -> None:
-    token = ("a", 1, 1)
+    token = FencingToken("a", 1, 1)
     wanted = {token: DesiredAttempt("run", gradients=2)}
     assert decide(wanted, {token: ObservedAttempt(Stage.LIVE)}, {}) == [RequestGradients(token, 2)]
     assert decide(wanted, {token: ObservedAttempt(Stage.LIVE, gradients=2)}, {}) == []
@@ -256,7 +261,7 @@ def test_reconcile_pauses_stops_and_withdraws_planning() -> None:
     assert decide({token: DesiredAttempt("run", plans=True)}, {}, {}, agent_ends=True) == []
 
 
-EARLIER, LATER = ("a", 1, 2), ("a", 1, 4)
+EARLIER, LATER = FencingToken("a", 1, 2), FencingToken("a", 1, 4)
 
 
 def test_reconcile_regroups_a_running_attempt() -> None:
@@ -294,7 +299,7 @@ def test_reconcile_restarts_a_host_without_processes() -> None:
 
 def test_reconcile_counts_early_end_as_later_generation() -> None:
     wanted = {LATER: DesiredAttempt("run", in_place=True)}
-    oldest, ended = ("a", 1, 1), ObservedAttempt(Stage.ENDED, shipped=True)
+    oldest, ended = FencingToken("a", 1, 1), ObservedAttempt(Stage.ENDED, shipped=True)
     found = {oldest: ended, EARLIER: ended}
     assert decide(wanted, found, {"a": (1, 4)}) == [
         EndAsGeneration(EARLIER, LATER),

@@ -10,12 +10,12 @@ from support.cluster.simulated import SimulatedCluster, failure
 from support.storage.frames import frame, table
 
 from trainhall.cluster.errors import RevokedError
-from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.lifecycle.jobs import move_attempt, request_stop
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import AttemptState
 from trainhall.db.models import Attempt, Job, LogChunk, LogStream, MetricFrame
 from trainhall.training.link.events import RankEvent
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.status import Outcome
 
 WHY = Reason.of(ReasonCode.SUBMITTED)

@@ -19,6 +19,7 @@ from trainhall.db.models import LogChunk, MetricFrame
 from trainhall.monitoring.lineage import Origin
 from trainhall.monitoring.metrics import read_metrics
 from trainhall.training.link.events import RankEvent
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.gradient_record import GradientRecord
 from trainhall.training.link.stall import RankStall, Stall
 from trainhall.training.link.status import Outcome
@@ -259,7 +260,7 @@ async def test_left_out_reports_count_before_next_generation(
     """All had taken the last step, and rank 0's host was drained just then. Or else those that are
     left begin at a checkpoint: then it is taken back."""
     found = await start(hall)
-    hall.stepped.add((found.job_id, 1, 2))  # they have yet to
+    hall.stepped.add(FencingToken(found.job_id, 1, 2))  # they have yet to
     await give_up(found)
     await found.tell("completed", {"steps": 100, "metrics": {"loss": 0.5}})
     assert (await hall.job(found.job_id)).step == 100

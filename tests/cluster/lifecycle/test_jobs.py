@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from sqlalchemy import select
 from support.cluster.simulated import wipe
 
-from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.lifecycle.jobs import (
     IllegalTransitionError,
     create_attempt,
@@ -35,6 +34,7 @@ from trainhall.cluster.lifecycle.states import (
 from trainhall.db.database import Database
 from trainhall.db.documents import Allocation, CheckpointPlan
 from trainhall.db.models import Attempt, Event, Job
+from trainhall.training.link.fencing import FencingToken
 
 WHY = Reason.of(ReasonCode.SUBMITTED)
 

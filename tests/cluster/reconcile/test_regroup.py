@@ -7,7 +7,6 @@ from sqlalchemy import select
 from support.cluster.simulated import RunningAttempt, SimulatedCluster, failure
 from support.storage.frames import frame, table
 
-from trainhall.cluster.fencing import FencingToken
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
 from trainhall.cluster.reconcile.apply import Applier
@@ -17,6 +16,7 @@ from trainhall.db.models import Attempt, Grant
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.launch import Unrecorded
 from trainhall.training.link.status import FailedRank, Outcome
 

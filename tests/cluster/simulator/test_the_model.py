@@ -14,6 +14,7 @@ from trainhall.cluster.simulator.ranks import Group, Rank, Storage
 from trainhall.cluster.simulator.shim import SEND_OFF_SECONDS, Folder, Shim
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.simulator.world import World
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.launch import CheckpointPlan, Launch, RankSlot
 from trainhall.training.link.status import EXIT_COMPLETED, Outcome
 from trainhall.training.spec.parse import validate_spec
@@ -60,7 +61,7 @@ def test_power_cut_ends_starting_attempts(comes_back: bool) -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
         host = World(1, Story(loop.time)).add_host(1)
-        token, folder = ("job", 1, 1), Folder(launch())
+        token, folder = FencingToken("job", 1, 1), Folder(launch())
         host.disk.folders[token] = folder
         cuts = host.power_cuts
         await host.power_off()

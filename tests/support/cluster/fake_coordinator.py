@@ -79,7 +79,7 @@ class FakeCoordinator:
         """What the last report says of an attempt; None when it says nothing."""
         if not self.reports:
             return None
-        token = (launch.job_id, launch.attempt, launch.generation)
+        token = launch.token
         for assignment in self.last.assignments:
             if (assignment.job_id, assignment.attempt, assignment.generation) == token:
                 return assignment

@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import select
 
-from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.jobs import views
 from trainhall.cluster.options import ClusterOptions
@@ -19,6 +18,7 @@ from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Base, Event, Grant, Job
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.failure import Failure
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.launch import Rendezvous
 from trainhall.training.link.stall import RankStall, Stall
 from trainhall.training.link.status import FailedRank, Outcome
@@ -52,9 +52,8 @@ class RunningAttempt:
     stall: Stall | None = None
 
     @property
-    def token(self) -> Token:
-        launch = self.assignment.launch
-        return (launch.job_id, launch.attempt, launch.generation)
+    def token(self) -> FencingToken:
+        return self.assignment.launch.token
 
     def fall(self, rank: int, why: Failure | None = None) -> None:
         """A rank dies; the others wait for a launch of a higher generation."""
@@ -83,8 +82,8 @@ class SimulatedNode(Node):
         super().__init__(name)
         self.slots = slots
         self.kind = kind
-        self.attempts: dict[Token, RunningAttempt] = {}
-        self.launched: list[Token] = []
+        self.attempts: dict[FencingToken, RunningAttempt] = {}
+        self.launched: list[FencingToken] = []
         self.gave_up: set[str] = set()
         """Every folder that it was asked to remove."""
         self.goals: list[str] = []
@@ -125,10 +124,7 @@ class SimulatedNode(Node):
         self.gave_up.update(self.removed)
 
     def desire(self, assignments: Sequence[Assignment]) -> None:
-        wanted = {}
-        for assignment in assignments:
-            launch = assignment.launch
-            wanted[(launch.job_id, launch.attempt, launch.generation)] = assignment
+        wanted = {assignment.launch.token: assignment for assignment in assignments}
         for token, assignment in wanted.items():
             self.goals.append(assignment.goal)
             attempt = self.attempts.get(token) or self._earlier(token)
@@ -155,7 +151,7 @@ class SimulatedNode(Node):
             attempt.shipped = True
             del self.attempts[token]
 
-    def _earlier(self, token: Token) -> RunningAttempt | None:
+    def _earlier(self, token: FencingToken) -> RunningAttempt | None:
         """The same attempt under a lower generation, if its processes are there to go on."""
         return next(
             (
@@ -236,7 +232,7 @@ class SimulatedCluster(Network[SimulatedNode]):
         self.clock = SimulatedClock()
         self.later_step = 2
         """The first step that later generations take."""
-        self.stepped: set[Token] = set()
+        self.stepped: set[FencingToken] = set()
         """Generations that have told it; of one that a test adds, nothing is told."""
         super().__init__(self._coordinator(), self.clock)
 
@@ -284,7 +280,7 @@ class SimulatedCluster(Network[SimulatedNode]):
 
     async def _take_first_steps(self) -> None:
         """Of later generations whose ranks are all there."""
-        groups: dict[Token, list[RunningAttempt]] = {}
+        groups: dict[FencingToken, list[RunningAttempt]] = {}
         for node in self.nodes.values():
             for attempt in node.attempts.values():
                 groups.setdefault(attempt.token, []).append(attempt)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from trainhall.training.checkpoint.format.draft import Draft
 from trainhall.training.checkpoint.format.manifest import Manifest
-from trainhall.training.checkpoint.format.names import Token
 from trainhall.training.checkpoint.format.removal import remove_leftovers, retire
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.spec.recovery import CheckpointSpec
 
 
 def write(folder: Path, attempt: int, step: int, job_id: str = "job") -> None:
-    token = Token(job_id, attempt, 1)
+    token = FencingToken(job_id, attempt, 1)
     remove_leftovers(folder, token)
     draft = Draft.create(folder, token, step)
     for i in range(2):

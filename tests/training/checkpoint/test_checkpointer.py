@@ -20,7 +20,8 @@ from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.format.draft import Committed, Draft
 from trainhall.training.checkpoint.format.errors import NoGoodCheckpointError, StateMismatchError
 from trainhall.training.checkpoint.format.manifest import read_manifest, verify_folder
-from trainhall.training.checkpoint.format.names import Token, scan
+from trainhall.training.checkpoint.format.names import scan
+from trainhall.training.link.fencing import FencingToken
 
 
 class Job:
@@ -158,7 +159,7 @@ def test_checkpointer_saves_state_at_the_call(job: Job, monkeypatch: pytest.Monk
     go = threading.Event()
     create = Draft.create
 
-    def late(folder: Path, token: Token, step: int) -> Draft:
+    def late(folder: Path, token: FencingToken, step: int) -> Draft:
         assert go.wait(30)
         return create(folder, token, step)
 
@@ -367,9 +368,9 @@ def test_callback_that_fails_ends_nothing(tmp_path: Path, caplog: Any) -> None:
 
 
 def test_save_cleans_up_after_dead_attempts(tmp_path: Path) -> None:
-    dead = Draft.create(tmp_path, Token("job", 1, 1), 5)
+    dead = Draft.create(tmp_path, FencingToken("job", 1, 1), 5)
     dead.write("half", [b"half"])
-    other = Draft.create(tmp_path, Token("other", 1, 1), 5)
+    other = Draft.create(tmp_path, FencingToken("other", 1, 1), 5)
     Job(tmp_path, token=("job", 2, 1)).save(6, small_state())
     assert not dead.path.exists()
     assert other.path.exists()

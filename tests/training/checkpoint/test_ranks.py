@@ -13,8 +13,8 @@ from support.cluster.attempts import RankServer
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.format.draft import Draft
 from trainhall.training.checkpoint.format.manifest import Manifest
-from trainhall.training.checkpoint.format.names import Token
 from trainhall.training.checkpoint.storage import SafetensorsReader, SafetensorsWriter
+from trainhall.training.link.fencing import FencingToken
 
 
 def call(ranks: RankServer, function: str, world_size: int, folder: Path) -> None:
@@ -137,7 +137,7 @@ def test_full_disk_fails_save_on_all_ranks(ranks: RankServer, tmp_path: Path) ->
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_dcp_works_with_our_storage(tmp_path: Path) -> None:
-    token = Token("job", 1, 1)
+    token = FencingToken("job", 1, 1)
     state = {"a": torch.randn(3, 4), "b": {"c": torch.arange(5)}, "d": torch.tensor(1.5)}
     draft = Draft.create(tmp_path, token, 1)
     dcp.save(state, storage_writer=SafetensorsWriter(draft, max_file_bytes=30), no_dist=True)
@@ -160,6 +160,6 @@ def test_dcp_works_with_our_storage(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_storage_refuses_pickled_objects(tmp_path: Path) -> None:
-    draft = Draft.create(tmp_path, Token("job", 1, 1), 1)
+    draft = Draft.create(tmp_path, FencingToken("job", 1, 1), 1)
     with pytest.raises(dcp.CheckpointException, match="epoch is not a tensor"):
         dcp.save({"epoch": object()}, storage_writer=SafetensorsWriter(draft), no_dist=True)

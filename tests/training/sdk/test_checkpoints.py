@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainhall.training.checkpoint.format.errors import NotSavedError
-from trainhall.training.checkpoint.format.names import Token
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.sdk import checkpoints
 from trainhall.training.sdk.checkpoints import Checkpoints
 
@@ -19,7 +19,7 @@ def test_failed_save_names_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         unsaved.append((step, message))
 
     saves = Checkpoints(
-        blocked / "checkpoints", Token("job", 1, 1), [], {}, None,
+        blocked / "checkpoints", FencingToken("job", 1, 1), [], {}, None,
         shared_by_hosts=False, committed=lambda done: None, not_saved=not_saved,
     )  # fmt: skip
     saves.save({"weight": 1}, 3, {})

@@ -24,7 +24,12 @@ from trainhall.training.checkpoint.format.manifest import (
     encode_manifest,
     safe_path,
 )
-from trainhall.training.checkpoint.format.names import MANIFEST, CheckpointName, PartialName, Token
+from trainhall.training.checkpoint.format.names import (
+    MANIFEST,
+    CheckpointName,
+    PartialName,
+)
+from trainhall.training.link.fencing import FencingToken
 
 # Larger pieces are hashed and written a block at a time: the block is still in the cache for the
 # second of the two, and the interpreter lock is never held for long.
@@ -66,7 +71,7 @@ class Draft:
     """Records of the files that this process has written."""
 
     @classmethod
-    def create(cls, folder: Path, token: Token, step: int) -> Self:
+    def create(cls, folder: Path, token: FencingToken, step: int) -> Self:
         """Make the temporary folder, and `folder` if it is missing.
 
         Raises:
@@ -86,7 +91,7 @@ class Draft:
         return draft
 
     @classmethod
-    def join(cls, folder: Path, token: Token, step: int) -> Self:
+    def join(cls, folder: Path, token: FencingToken, step: int) -> Self:
         """The draft that rank 0 created, for another rank to write its files into."""
         partial = PartialName.of(token, step)
         return cls(folder / str(partial), partial.name)

@@ -13,21 +13,15 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
+
+from trainhall.training.link.fencing import FencingToken
 
 MANIFEST = "manifest.json"
 
 _NAME = re.compile(r"step-([0-9]{8,19})-a([1-9][0-9]{0,18})-g([1-9][0-9]{0,18})")
 _PARTIAL = re.compile(r"\.partial-([0-9a-f]{8})-(.+)")
 _REMOVED_PREFIX = ".removed-"
-
-
-class Token(NamedTuple):
-    """Identity of the writer: only the newest (attempt, generation) of a job may commit."""
-
-    job_id: str
-    attempt: int
-    generation: int
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,7 @@ class PartialName:
     name: CheckpointName
 
     @classmethod
-    def of(cls, token: Token, step: int) -> Self:
+    def of(cls, token: FencingToken, step: int) -> Self:
         return cls(job_tag(token.job_id), CheckpointName(step, token.attempt, token.generation))
 
     def __str__(self) -> str:

@@ -10,7 +10,6 @@ from trainhall.training.checkpoint.format.manifest import read_manifest
 from trainhall.training.checkpoint.format.names import (
     MANIFEST,
     CheckpointName,
-    Token,
     is_removed_name,
     job_tag,
     parse_name,
@@ -19,6 +18,7 @@ from trainhall.training.checkpoint.format.names import (
     scan,
 )
 from trainhall.training.checkpoint.format.retention import Candidate, verdicts
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.spec.recovery import CheckpointSpec
 
 
@@ -73,7 +73,7 @@ def _name_of(folder: Path) -> CheckpointName:
     return name
 
 
-def remove_leftovers(folder: Path, token: Token) -> list[str]:
+def remove_leftovers(folder: Path, token: FencingToken) -> list[str]:
     """Remove what is left of interrupted saves and deletions; returns the names that are gone.
 
     Of the temporary folders only those of the same job and of an older (attempt, generation) go:

@@ -15,7 +15,8 @@ from support.holds import STEPS, TESTS, Gate
 
 from trainhall.training.checkpoint.format.draft import Draft
 from trainhall.training.checkpoint.format.manifest import Manifest
-from trainhall.training.checkpoint.format.names import Token, parse_name
+from trainhall.training.checkpoint.format.names import parse_name
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.frames import complete_frames
 from trainhall.training.link.launch import CheckpointPlan, Launch, Unrecorded
 
@@ -271,7 +272,7 @@ async def test_checkpoint_of_killed_rank_is_reported_before_end(
         launch = launch_of(synthetic(100000), checkpoint=plan)
         coordinator.want((launch, "run"))
         await until("it to start", lambda: any(e.kind == "started" for e in coordinator.events))
-        draft = Draft.create(Path(plan.folder), Token("job", 1, 1), 7)
+        draft = Draft.create(Path(plan.folder), FencingToken("job", 1, 1), 7)
         manifest = Manifest(
             job_id="job",
             attempt=1,

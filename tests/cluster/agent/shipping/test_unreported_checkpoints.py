@@ -18,7 +18,7 @@ from trainhall.cluster.agent.shipping.unreported_checkpoints import (
 )
 from trainhall.training.checkpoint.format.draft import Committed, Draft
 from trainhall.training.checkpoint.format.manifest import Manifest
-from trainhall.training.checkpoint.format.names import Token
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import CheckpointPlan, Launch, Unrecorded
 from trainhall.training.link.spool import EventSpool
@@ -82,7 +82,7 @@ class Attempt:
         self._events = EventSpool(self.folder.events(0), 0)
 
     def commit(
-        self, step: int, *, report: bool = False, token: Token = Token("job", 1, 1)
+        self, step: int, *, report: bool = False, token: FencingToken = FencingToken("job", 1, 1)
     ) -> Committed:
         draft = Draft.create(self.checkpoints, token, step)
         draft.write("state.json", [b"{}"])
@@ -132,7 +132,7 @@ async def test_next_attempt_finds_commits_of_lost_host(
 ) -> None:
     lost = Attempt(tmp_path)
     known, found = lost.commit(10, report=True), lost.commit(20)
-    lost.commit(30, token=Token("job", 7, 1))
+    lost.commit(30, token=FencingToken("job", 7, 1))
     after = Unrecorded(attempt=1, generation=1, after_step=10)
     plan = lost.launch.checkpoint.model_copy(update={"unrecorded": after})
     other, coordinator = Attempt(tmp_path / "other"), Coordinator()
@@ -183,9 +183,9 @@ async def test_commit_of_new_generation_is_recorded(tmp_path: Path) -> None:
     async with shipping(attempt, coordinator) as shipper:
         shipper.extend([(1, 2)])
         shipper.move(launch)
-        late = attempt.commit(20, token=Token("job", 1, 2))
+        late = attempt.commit(20, token=FencingToken("job", 1, 2))
         events.append("checkpoint", late.event())
-        killed = attempt.commit(30, token=Token("job", 1, 2))
+        killed = attempt.commit(30, token=FencingToken("job", 1, 2))
         await ship(shipper)
         assert coordinator.names() == [late.name]
         shipper.ended = True
@@ -223,13 +223,13 @@ async def test_reported_uploads_come_first(tmp_path: Path) -> None:
 def test_unreported_search_covers_only_own_attempt(tmp_path: Path) -> None:
     attempt = Attempt(tmp_path, attempt=2, generation=3)
     assert attempt.unreported() == [], "there is no folder yet"
-    for token in (Token("job", 1, 3), Token("job", 2, 2), Token("job", 3, 3)):
+    for token in (FencingToken("job", 1, 3), FencingToken("job", 2, 2), FencingToken("job", 3, 3)):
         attempt.commit(10, token=token)
-    Draft.create(attempt.checkpoints, Token("job", 2, 3), 30)
+    Draft.create(attempt.checkpoints, FencingToken("job", 2, 3), 30)
     (attempt.checkpoints / f"step-{2**63 - 1}-a2-g3").mkdir()
     assert attempt.unreported() == []
-    second = attempt.commit(20, token=Token("job", 2, 3))
-    first = attempt.commit(10, token=Token("job", 2, 3))
+    second = attempt.commit(20, token=FencingToken("job", 2, 3))
+    first = attempt.commit(10, token=FencingToken("job", 2, 3))
     reported = attempt.unreported()
     assert [e["data"]["name"] for e in reported] == [first.name, second.name]
     # What is found beside it changes no event's number.
@@ -248,7 +248,7 @@ def test_truncated_event_line_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["file", "manifest", "job"])
 def test_incomplete_checkpoint_is_reported_as_not_saved(tmp_path: Path, damage: str) -> None:
     attempt = Attempt(tmp_path)
-    token = Token("other" if damage == "job" else "job", 1, 1)
+    token = FencingToken("other" if damage == "job" else "job", 1, 1)
     path = attempt.commit(10, token=token).path
     match damage:
         case "file":

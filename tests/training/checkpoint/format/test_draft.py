@@ -10,10 +10,11 @@ from support.storage.checkpoint_writer import write
 
 from trainhall.training.checkpoint.format.draft import Draft
 from trainhall.training.checkpoint.format.manifest import Manifest
-from trainhall.training.checkpoint.format.names import PartialName, Token, scan
+from trainhall.training.checkpoint.format.names import PartialName, scan
+from trainhall.training.link.fencing import FencingToken
 
 
-def manifest_of(draft: Draft, token: Token) -> Manifest:
+def manifest_of(draft: Draft, token: FencingToken) -> Manifest:
     return Manifest(
         job_id=token.job_id,
         attempt=token.attempt,
@@ -43,7 +44,7 @@ def test_all_is_durable_before_the_name_appears(
     monkeypatch.setattr(os, "fsync", traced_fsync)
     monkeypatch.setattr(Path, "rename", traced_rename)
     write(tmp_path / "new", 1, 7)
-    partial = f"new/{PartialName.of(Token('job', 1, 1), 7)}"
+    partial = f"new/{PartialName.of(FencingToken('job', 1, 1), 7)}"
     assert trace == [
         "fsync .",
         f"fsync {partial}/tensors-0.safetensors",
@@ -56,7 +57,7 @@ def test_all_is_durable_before_the_name_appears(
 
 
 def test_commit_lists_files_and_manifest_last(tmp_path: Path) -> None:
-    token = Token("job", 2, 3)
+    token = FencingToken("job", 2, 3)
     draft = Draft.create(tmp_path, token, 7)
     draft.write("a.bin", [b"12", b"", bytearray(b"345")])
     committed = draft.commit(manifest_of(draft, token))
@@ -70,7 +71,7 @@ def test_commit_lists_files_and_manifest_last(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("occupy", [Path.mkdir, Path.touch])
 def test_draft_never_overwrites(tmp_path: Path, occupy: Callable[[Path], None]) -> None:
-    token = Token("job", 1, 1)
+    token = FencingToken("job", 1, 1)
     draft = Draft.create(tmp_path, token, 7)
     draft.write("a.bin", [b"new"])
     occupy(draft.target)
@@ -83,13 +84,14 @@ def test_draft_never_overwrites(tmp_path: Path, occupy: Callable[[Path], None]) 
 
 
 def test_manifest_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
-    draft = Draft.create(tmp_path, Token("job", 1, 1), 7)
+    token = FencingToken("job", 1, 1)
+    draft = Draft.create(tmp_path, token, 7)
     with pytest.raises(ValueError, match="does not belong to step-00000007-a1-g1"):
-        draft.commit(manifest_of(Draft.create(tmp_path, Token("job", 1, 1), 8), Token("job", 1, 1)))
+        draft.commit(manifest_of(Draft.create(tmp_path, token, 8), token))
 
 
 def test_draft_replaces_a_failed_try(tmp_path: Path) -> None:
-    Draft.create(tmp_path, Token("job", 1, 1), 7).write("stale.bin", [b"stale"])
+    Draft.create(tmp_path, FencingToken("job", 1, 1), 7).write("stale.bin", [b"stale"])
     write(tmp_path, 1, 7)
     assert [f.path.name for f in scan(tmp_path)] == ["step-00000007-a1-g1"]
     assert not (tmp_path / "step-00000007-a1-g1" / "stale.bin").exists()

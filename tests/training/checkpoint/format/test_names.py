@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from trainhall.training.checkpoint.format.names import (
     CheckpointName,
     PartialName,
-    Token,
     is_removed_name,
     job_tag,
     parse_name,
@@ -17,6 +16,7 @@ from trainhall.training.checkpoint.format.names import (
     removed_name,
     scan,
 )
+from trainhall.training.link.fencing import FencingToken
 
 names = st.builds(
     CheckpointName,
@@ -95,7 +95,7 @@ def test_later_attempt_is_newer_whatever_its_step(tmp_path: Path) -> None:
 def test_scan_passes_over_all_else(tmp_path: Path) -> None:
     good = tmp_path / "step-00000001-a1-g1"
     good.mkdir()
-    (tmp_path / str(PartialName.of(Token("job", 1, 1), 2))).mkdir()
+    (tmp_path / str(PartialName.of(FencingToken("job", 1, 1), 2))).mkdir()
     (tmp_path / removed_name(CheckpointName(3, 1, 1))).mkdir()
     (tmp_path / "step-00000004-a1-g1").write_text("a file")
     (tmp_path / "step-00000005-a1-g1").symlink_to(good)

@@ -9,13 +9,14 @@ from support.storage.checkpoint_writer import write
 from trainhall.training.checkpoint.format import removal
 from trainhall.training.checkpoint.format.draft import Draft
 from trainhall.training.checkpoint.format.errors import NotRemovedError
-from trainhall.training.checkpoint.format.names import CheckpointName, Token, removed_name, scan
+from trainhall.training.checkpoint.format.names import CheckpointName, removed_name, scan
 from trainhall.training.checkpoint.format.removal import (
     remove_checkpoint,
     remove_leftovers,
     retire,
     vanish,
 )
+from trainhall.training.link.fencing import FencingToken
 from trainhall.training.spec.recovery import CheckpointSpec
 
 
@@ -69,23 +70,23 @@ def test_interrupted_removal_leaves_no_partial_checkpoint(
 
 def test_removal_takes_only_older_own_drafts(tmp_path: Path) -> None:
     writers = {
-        "older attempt": Token("job", 1, 5),
-        "older generation": Token("job", 2, 1),
-        "itself": Token("job", 2, 2),
-        "newer generation": Token("job", 2, 3),
-        "newer attempt": Token("job", 3, 1),
-        "another job": Token("other", 1, 1),
+        "older attempt": FencingToken("job", 1, 5),
+        "older generation": FencingToken("job", 2, 1),
+        "itself": FencingToken("job", 2, 2),
+        "newer generation": FencingToken("job", 2, 3),
+        "newer attempt": FencingToken("job", 3, 1),
+        "another job": FencingToken("other", 1, 1),
     }
     drafts = {who: Draft.create(tmp_path, token, 9).path for who, token in writers.items()}
     tombstone = tmp_path / removed_name(CheckpointName(1, 1, 1))
     tombstone.mkdir()
     bystander = tmp_path / ".partial-notes"
     bystander.mkdir()
-    gone = remove_leftovers(tmp_path, Token("job", 2, 2))
+    gone = remove_leftovers(tmp_path, FencingToken("job", 2, 2))
     expected = {drafts["older attempt"], drafts["older generation"], tombstone}
     assert set(gone) == {path.name for path in expected}
     assert set(tmp_path.iterdir()) == {bystander, *drafts.values()} - expected
-    assert remove_leftovers(tmp_path / "missing", Token("job", 2, 2)) == []
+    assert remove_leftovers(tmp_path / "missing", FencingToken("job", 2, 2)) == []
 
 
 def test_retention_does_not_count_damaged_checkpoints(tmp_path: Path) -> None:

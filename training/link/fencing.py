@@ -1,10 +1,9 @@
 """The fencing token of an attempt: who holds an older one may change nothing any more."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class FencingToken:
+class FencingToken(NamedTuple):
     job_id: str
     attempt: int
     generation: int
