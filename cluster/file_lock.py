@@ -3,7 +3,6 @@
 import fcntl
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from trainhall.cluster.host_log import HostLogger
@@ -27,12 +26,7 @@ class FileLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._fd)
 
     def taken(self) -> bool:

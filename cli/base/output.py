@@ -1,5 +1,6 @@
 """Output of commands: data on stdout in the requested format, messages on stderr."""
 
+import io
 import json
 import math
 import os
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from trainhall.cli.base.options import Format
 
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 BLANK = "-"
 STATE_COLORS = {
-    "completed": "32", "ready": "32", "committed": "32",
-    "running": "36", "starting": "36",
-    "failed": "31", "lost": "31", "corrupt": "31",
-    "recovering": "33", "suspect": "33", "pausing": "33", "paused": "33", "cancelling": "33",
-    "draining": "33", "drained": "33",
-}  # fmt: skip
+    **dict.fromkeys(("completed", "ready", "committed"), "green"),
+    **dict.fromkeys(("running", "starting"), "cyan"),
+    **dict.fromkeys(("failed", "lost", "corrupt"), "red"),
+    **dict.fromkeys(("recovering", "suspect", "pausing", "paused", "cancelling"), "yellow"),
+    **dict.fromkeys(("draining", "drained"), "yellow"),
+}
+"""Rich's colors."""
+_CODES = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
 # Colours (SGR) may pass; what moves the cursor, sets titles or answers queries may not.
 _SEQUENCE = re.compile(
     r"\x1b\[[0-9;:]*m"
@@ -124,44 +127,43 @@ def table(
             spared give way; what it has beyond them is cut. None: it is as long as it needs to be.
     """
     from rich.cells import cell_len
-
-    if fits is not None:
-        columns = _fitting(items, columns, fits)
-    rows = [[column.title for column in columns]]
-    rows += [[_cell(column, item) or BLANK for column in columns] for item in items]
-    widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
-    if fits is not None:
-        room = max(fits - sum(width + 2 for width in widths[:-1]), cell_len(columns[-1].title))
-        for row in rows:
-            row[-1] = _cut(row[-1], room)
-        widths[-1] = max(cell_len(row[-1]) for row in rows)
-    return "\n".join(_line(row, columns, widths, color=color) for row in rows)
-
-
-def _line(
-    row: Sequence[str], columns: Sequence[Column], widths: Sequence[int], *, color: bool
-) -> str:
-    from rich.cells import cell_len
-
-    cells = []
-    for column, text, width in zip(columns, row, widths, strict=True):
-        gap = " " * (width - cell_len(text))
-        shown = painted(text) if color and column.title == "STATE" else text
-        cells.append(gap + shown if column.right else shown + gap)
-    return "  ".join(cells).rstrip()
-
-
-def _cell(column: Column, item: Json) -> str:
-    return one_line(column.cell(item))
-
-
-def _fitting(items: Sequence[Json], columns: Sequence[Column], fits: int) -> list[Column]:
-    """The columns without those that have to give way to the last."""
-    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     def widest(column: Column) -> int:
         return max([cell_len(column.title), *(cell_len(_cell(column, item)) for item in items)])
 
+    if fits is not None:
+        columns = _fitting(columns, widest, fits)
+    *others, last = columns
+    drawn = Table(box=None, pad_edge=False, header_style="")
+    for column in columns:
+        side: Literal["left", "right"] = "right" if column.right else "left"
+        drawn.add_column(Text(column.title), justify=side, no_wrap=column is not last)
+    for item in items:
+        cells = [Text(_cell(c, item), overflow="ellipsis", no_wrap=True) for c in columns]
+        for column, cell in zip(columns, cells, strict=True):
+            if column.title == "STATE":
+                cell.stylize(STATE_COLORS.get(cell.plain, ""))
+        drawn.add_row(*cells)
+    needed = sum(widest(column) + 2 for column in others)
+    width = needed + (widest(last) if fits is None else max(fits - needed, cell_len(last.title)))
+    console = Console(
+        file=io.StringIO(), width=width, color_system="standard" if color else None,
+        force_terminal=color,
+    )  # fmt: skip
+    with console.capture() as shown:
+        console.print(drawn)
+    return "\n".join(line.rstrip() for line in shown.get().rstrip("\n").split("\n"))
+
+
+def _cell(column: Column, item: Json) -> str:
+    return one_line(column.cell(item)) or BLANK
+
+
+def _fitting(columns: Sequence[Column], widest: Callable[[Column], int], fits: int) -> list[Column]:
+    """The columns without those that have to give way to the last."""
     kept = list(columns)
     wanted = min(LEAST_ROOM, widest(columns[-1]))
     for spared in sorted((c for c in columns[:-1] if c.spare), key=lambda c: c.spare):
@@ -169,12 +171,6 @@ def _fitting(items: Sequence[Json], columns: Sequence[Column], fits: int) -> lis
             break
         kept.remove(spared)
     return kept
-
-
-def _cut(text: str, room: int) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    return text if cell_len(text) <= room else set_cell_size(text, room - 1).rstrip() + "…"
 
 
 def pairs(entries: Sequence[tuple[str, str]]) -> str:
@@ -198,8 +194,8 @@ def indented(text: str) -> str:
 
 
 def painted(state: str) -> str:
-    code = STATE_COLORS.get(state)
-    return f"\x1b[{code}m{state}\x1b[0m" if code else state
+    color = STATE_COLORS.get(state)
+    return f"\x1b[{_CODES[color]}m{state}\x1b[0m" if color else state
 
 
 def harmless(text: str) -> str:

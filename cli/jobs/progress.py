@@ -3,7 +3,6 @@
 import math
 import sys
 import time
-from types import TracebackType
 from typing import Any, Self
 
 from trainhall.cli.base.output import colored, duration, number, say, state_and_reason
@@ -46,12 +45,7 @@ class Progress:
             self._task = self._bar.add_task("", total=None, steps="", measured="")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

@@ -7,15 +7,19 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trainhall.cli.base.output import BLANK, duration, harmless, main_metric, ran, size, warnings
+from trainhall.cli.base.output import (
+    BLANK,
+    STATE_COLORS,
+    duration,
+    harmless,
+    main_metric,
+    ran,
+    size,
+    warnings,
+)
 
 Json = dict[str, Any]
 
-COLORS = {
-    "completed": "green", "ready": "green", "running": "cyan", "starting": "cyan",
-    "failed": "red", "lost": "red", "recovering": "yellow", "suspect": "yellow",
-    "pausing": "yellow", "paused": "yellow", "cancelling": "yellow", "draining": "yellow",
-}  # fmt: skip
 NARROW = 110
 """Columns below which what can be missed is left out."""
 BAR = 8
@@ -108,7 +112,7 @@ def _devices(devices: list[tuple[Json, Json]], width: int, expand: bool) -> Rend
         name += ", gone" if device.get("gone") else ""
         use, power, heat = device["utilization"], device["power"], device["temperature"]
         table.add_row(
-            Text(harmless(node["name"]) + state, style=COLORS.get(node["state"], "")),
+            Text(harmless(node["name"]) + state, style=STATE_COLORS.get(node["state"], "")),
             _plain(name),
             BLANK if use is None else _bar(use / 100, f"{use:3.0f}%"),
             _memory(device, width),
@@ -142,7 +146,7 @@ def _heat(celsius: float) -> str:
 
 
 def _state(state: str) -> Text:
-    return Text(state, style=COLORS.get(state, ""))
+    return Text(state, style=STATE_COLORS.get(state, ""))
 
 
 def _progress(job: Json) -> str:

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from pydantic import Field
 
+from trainhall.cluster.wire.protocol import HostUse
 from trainhall.db.views import JsonObject, Page, Time, View
 
 
@@ -38,19 +39,8 @@ class DevicePage(Page[Device]):
     """Devices of all nodes."""
 
 
-class Host(View):
+class Host(HostUse):
     """Use of a node's host, as last reported."""
-
-    cpu: float = 0.0
-    """0 to 100 over all cores."""
-    memory_used: int = 0
-    """Bytes."""
-    memory_total: int = 0
-    """Bytes."""
-    disk_used: int = 0
-    """Bytes on the file system of the agent's data folder."""
-    disk_total: int = 0
-    """Bytes."""
 
 
 class Node(View):

@@ -72,10 +72,13 @@ class HostUse(Message):
     cpu: float = 0.0
     """0 to 100 over all cores."""
     memory_used: int = 0
+    """Bytes."""
     memory_total: int = 0
+    """Bytes."""
     disk_used: int = 0
     """Bytes on the file system of the agent's data folder."""
     disk_total: int = 0
+    """Bytes."""
 
 
 class JoinRequest(Message):
