@@ -2,9 +2,11 @@
 
 import difflib
 import re
+from functools import partial
 from typing import Annotated
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Path, Query, Request
+from pydantic import AfterValidator
 
 from trainhall.api.problems import RefusalError, shown
 from trainhall.api.schemas.problems import FieldProblem
@@ -29,30 +31,21 @@ def checked_id(kind: str, identity: str) -> str:
     return identity
 
 
-async def _job_id(
-    job_id: Annotated[str, Path(description="The job's id.", json_schema_extra=_SHAPE,
-                                examples=["3f2a9c51d07b"])],
-) -> str:  # fmt: skip
-    return checked_id("job", job_id)
-
-
-async def _node_id(
-    node_id: Annotated[str, Path(description="The node's id.", json_schema_extra=_SHAPE,
-                                 examples=["9b1d44e0c2aa"])],
-) -> str:  # fmt: skip
-    return checked_id("node", node_id)
-
-
-async def _checkpoint_id(
-    checkpoint_id: Annotated[str, Path(description="The checkpoint's id.", json_schema_extra=_SHAPE,
-                                       examples=["5e60b7d2f913"])],
-) -> str:  # fmt: skip
-    return checked_id("checkpoint", checkpoint_id)
-
-
-JobId = Annotated[str, Depends(_job_id)]
-NodeId = Annotated[str, Depends(_node_id)]
-CheckpointId = Annotated[str, Depends(_checkpoint_id)]
+JobId = Annotated[
+    str,
+    Path(description="The job's id.", json_schema_extra=_SHAPE, examples=["3f2a9c51d07b"]),
+    AfterValidator(partial(checked_id, "job")),
+]
+NodeId = Annotated[
+    str,
+    Path(description="The node's id.", json_schema_extra=_SHAPE, examples=["9b1d44e0c2aa"]),
+    AfterValidator(partial(checked_id, "node")),
+]
+CheckpointId = Annotated[
+    str,
+    Path(description="The checkpoint's id.", json_schema_extra=_SHAPE, examples=["5e60b7d2f913"]),
+    AfterValidator(partial(checked_id, "checkpoint")),
+]
 
 
 async def known_query(request: Request) -> None:

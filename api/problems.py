@@ -131,36 +131,30 @@ def _of_ingest(error: IngestError) -> RefusalError:
     return RefusalError(422, "damaged", detail)
 
 
+_OF_CLUSTER: Mapping[type[ClusterError], tuple[int, str]] = {
+    cluster_errors.NotFoundError: (404, "not-found"),
+    cluster_errors.WrongStateError: (409, "wrong-state"),
+    cluster_errors.ConflictError: (409, "conflict"),
+    cluster_errors.RevokedError: (409, "revoked"),
+    cluster_errors.NodeRemovedError: (410, "node-removed"),
+    cluster_errors.TooLargeError: (413, "too-large"),
+    cluster_errors.DamagedError: (422, "damaged"),
+    cluster_errors.ProtocolMismatchError: (426, "upgrade-required"),
+    cluster_errors.StorageFullError: (507, "no-room"),
+}
+
+
 def _of_cluster(error: ClusterError) -> RefusalError:
-    detail = error.message
     match error:
-        case cluster_errors.NotFoundError():
-            return RefusalError(404, "not-found", detail)
-        case cluster_errors.WrongStateError():
-            return RefusalError(409, "wrong-state", detail)
-        case cluster_errors.RevokedError():
-            return RefusalError(409, "revoked", detail)
         case cluster_errors.InvalidCursorError():
-            return invalid("cursor", None, detail)
+            return invalid("cursor", None, error.message)
         case cluster_errors.InvalidValueError():
             # Its message begins with the field's name, which `errors` has separately.
-            message = detail.removeprefix(f"{error.field}: ")
-            return invalid(error.field, error.value, message)
+            return invalid(error.field, error.value, error.message.removeprefix(f"{error.field}: "))
         case cluster_errors.NotAllowedError():
-            return RefusalError(
-                401, "not-authenticated", detail, headers={"WWW-Authenticate": "Bearer"}
-            )
-        case cluster_errors.NodeRemovedError():
-            return RefusalError(410, "node-removed", detail)
-        case cluster_errors.TooLargeError():
-            return RefusalError(413, "too-large", detail)
-        case cluster_errors.StorageFullError():
-            return RefusalError(507, "no-room", detail)
-        case cluster_errors.DamagedError():
-            return RefusalError(422, "damaged", detail)
-        case cluster_errors.ProtocolMismatchError():
-            return RefusalError(426, "upgrade-required", detail)
-    return RefusalError(409, "conflict", detail)
+            headers = {"WWW-Authenticate": "Bearer"}
+            return RefusalError(401, "not-authenticated", error.message, headers=headers)
+    return RefusalError(*_OF_CLUSTER[type(error)], error.message)
 
 
 def _of_status(status: int, detail: str, headers: dict[str, str]) -> RefusalError:

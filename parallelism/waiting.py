@@ -48,6 +48,15 @@ class Waits:
             self.tools.waited(self._begun, self.tools.now())
             self._begun = None
 
+    def leaves(self, _: Tensor) -> None:
+        """As `begin`, for a hook of a gradient."""
+        self.begin()
+
+    def arrived(self, tensor: Tensor) -> None:
+        """Wait for what DTensor has begun, and note the end; likewise."""
+        _await(tensor)
+        self.end()
+
 
 def watch_shards(model: nn.Module, waits: Waits) -> None:
     """Have what `fully_shard` exchanges within the passes measured, over Gloo."""
@@ -138,22 +147,15 @@ def _watch_input(module: nn.Module, waits: Waits, *, gathers: bool) -> None:
         if x.requires_grad:
             # The gradient of this use alone: others of the same tensor are computed in between.
             x = x.view_as(x)
-            x.register_hook(arrived)
+            x.register_hook(waits.arrived)
         return (x, *others)
 
     def after(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         x = inputs[0]
         if gathers:
-            arrived(x)
+            waits.arrived(x)
         if x.requires_grad:
-            x.register_hook(leaves)
-
-    def arrived(tensor: Tensor) -> None:
-        _await(tensor)
-        waits.end()
-
-    def leaves(_: Tensor) -> None:
-        waits.begin()
+            x.register_hook(waits.leaves)
 
     module.register_forward_pre_hook(before, prepend=True)
     module.register_forward_pre_hook(after)
@@ -168,20 +170,13 @@ def _watch_output(module: nn.Module, waits: Waits, *, gathers: bool) -> None:
 
     def before(_: nn.Module, __: Any, output: Tensor) -> None:
         if gathers and output.requires_grad:
-            output.register_hook(arrived)
+            output.register_hook(waits.arrived)
         waits.begin()
 
     def after(_: nn.Module, __: Any, output: Tensor) -> None:
-        arrived(output)
+        waits.arrived(output)
         if gathers and output.requires_grad:
-            output.register_hook(leaves)
-
-    def arrived(tensor: Tensor) -> None:
-        _await(tensor)
-        waits.end()
-
-    def leaves(_: Tensor) -> None:
-        waits.begin()
+            output.register_hook(waits.leaves)
 
     module.register_forward_hook(before, prepend=True)
     module.register_forward_hook(after)

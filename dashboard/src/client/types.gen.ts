@@ -3583,17 +3583,17 @@ export type ReadGradientsOfStepData = {
     body?: never;
     path: {
         /**
-         * Step
-         *
-         * A step that was captured.
-         */
-        step: number;
-        /**
          * Job Id
          *
          * The job's id.
          */
         job_id: string;
+        /**
+         * Step
+         *
+         * A step that was captured.
+         */
+        step: number;
     };
     query?: never;
     url: '/api/v1/training/jobs/{job_id}/gradients/{step}';
@@ -4920,17 +4920,17 @@ export type ReadCheckpointFileData = {
     body?: never;
     path: {
         /**
-         * Path
-         *
-         * As the list of its files gives it.
-         */
-        path: string;
-        /**
          * Checkpoint Id
          *
          * The checkpoint's id.
          */
         checkpoint_id: string;
+        /**
+         * Path
+         *
+         * As the list of its files gives it.
+         */
+        path: string;
     };
     query?: never;
     url: '/api/v1/checkpoints/{checkpoint_id}/files/{path}';

@@ -27,59 +27,53 @@ from trainhall.distributed.collectives.schedule import (
 
 
 @dataclass(frozen=True)
-class RingReduceScatter(Schedule):
-    """Partial sums travel once around, and each ends on the rank of its number.
+class _OnePass(Schedule):
+    """Chunks travel once around.
 
     Each rank sends (n−1)/n of the tensor, in n−1 rounds: (n−1)·α + (n−1)/n·m·β.
     """
 
     algorithm = "ring"
+
+    @property
+    def chunks(self) -> int:
+        return self.world_size
+
+    def legs(self) -> Iterator[Leg]:
+        yield from _around(self.world_size, times=self.world_size - 1)
+
+    def _pass(self, rank: int, phase: Phase, first: int, *, add: bool) -> Iterator[Round]:
+        """
+        Args:
+            first: the chunk that the rank sends first.
+        """
+        n = self.world_size
+        for number in range(n - 1):
+            sent = first - number
+            yield Round(
+                number,
+                phase,
+                Send((rank + 1) % n, one(sent % n)),
+                Receive((rank - 1) % n, one((sent - 1) % n), add=add),
+            )
+
+
+class RingReduceScatter(_OnePass):
+    """Partial sums travel once around, and each ends on the rank of its number."""
+
     collective = Collective.REDUCE_SCATTER
 
-    @property
-    def chunks(self) -> int:
-        return self.world_size
-
     def rounds(self, rank: int) -> Iterator[Round]:
-        n = self.world_size
-        for number in range(n - 1):
-            yield Round(
-                number,
-                Phase.REDUCE_SCATTER,
-                Send((rank + 1) % n, one((rank - number - 1) % n)),
-                Receive((rank - 1) % n, one((rank - number - 2) % n), add=True),
-            )
-
-    def legs(self) -> Iterator[Leg]:
-        yield from _around(self.world_size, times=self.world_size - 1)
+        return self._pass(rank, Phase.REDUCE_SCATTER, rank - 1, add=True)
 
 
-@dataclass(frozen=True)
-class RingAllGather(Schedule):
-    """Finished chunks travel once around.
+class RingAllGather(_OnePass):
+    """Finished chunks travel once around."""
 
-    Each rank sends (n−1)/n of the tensor, in n−1 rounds: (n−1)·α + (n−1)/n·m·β.
-    """
-
-    algorithm = "ring"
     collective = Collective.ALL_GATHER
 
-    @property
-    def chunks(self) -> int:
-        return self.world_size
-
     def rounds(self, rank: int) -> Iterator[Round]:
-        n = self.world_size
-        for number in range(n - 1):
-            yield Round(
-                number,
-                Phase.ALL_GATHER,
-                Send((rank + 1) % n, one((rank - number) % n)),
-                Receive((rank - 1) % n, one((rank - number - 1) % n), add=False),
-            )
-
-    def legs(self) -> Iterator[Leg]:
-        yield from _around(self.world_size, times=self.world_size - 1)
+        return self._pass(rank, Phase.ALL_GATHER, rank, add=False)
 
 
 @dataclass(frozen=True)
