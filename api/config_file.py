@@ -7,21 +7,21 @@ from pathlib import Path
 FILE_NAME = "trainhall.toml"
 
 
-class ConfigFileError(ValueError):
-    """TRAINHALL_CONFIG names a file that does not exist."""
+class SettingsError(ValueError):
+    """The configuration cannot be read."""
 
 
 def find_file() -> Path | None:
     """The configuration file that counts, if there is any.
 
     Raises:
-        ConfigFileError: TRAINHALL_CONFIG names a file that does not exist.
+        SettingsError: TRAINHALL_CONFIG names a file that does not exist.
     """
     if named := os.environ.get("TRAINHALL_CONFIG"):
         if named == os.devnull:
             return None
         if not Path(named).is_file():
-            raise ConfigFileError(f"TRAINHALL_CONFIG names {named}, which is not a file")
+            raise SettingsError(f"TRAINHALL_CONFIG names {named}, which is not a file")
         return Path(named)
     base = os.environ.get("XDG_CONFIG_HOME")
     home = Path(base) if base else Path.home() / ".config"

@@ -17,10 +17,10 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from trainhall.api.app import create_app
-from trainhall.api.config_file import ConfigFileError
+from trainhall.api.config_file import SettingsError
 from trainhall.api.listening import BACKLOG, ListenError, inherited, listen, url_of
 from trainhall.api.logs import configure_logging
-from trainhall.api.settings import Settings, SettingsError
+from trainhall.api.settings import Settings
 from trainhall.api.startup import StartupError
 from trainhall.training.spec.wording import error_message
 
@@ -65,7 +65,7 @@ def serve(
     try:
         settings = Settings(**given)
         listener = inherited(fd) if fd is not None else listen(host, port)
-    except (SettingsError, ConfigFileError) as error:
+    except SettingsError as error:
         return _report_failure(str(error), WRONG_INPUT)
     except ListenError as error:
         return _report_failure(str(error))

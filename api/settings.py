@@ -18,17 +18,13 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from trainhall.api.config_file import find_file, user_data_dir
+from trainhall.api.config_file import SettingsError, find_file, user_data_dir
 from trainhall.cluster.durations import parse_duration
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds, or text with a unit: 90s, 10m, 2h."""
-
-
-class SettingsError(ValueError):
-    """The configuration cannot be read."""
 
 
 class Settings(BaseSettings):

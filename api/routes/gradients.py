@@ -1,8 +1,9 @@
 """/training/jobs/{id}/gradients: ask for the gradients of a step, and read what was captured."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Annotated
 
 from fastapi import Path, Query, Response
 
@@ -74,24 +75,9 @@ def _encoded(asked: GradientRequests, records: Sequence[Captured]) -> str:
         columns = zip(record.norms, record.largest, strict=True)
         known = dict(zip(record.names, columns, strict=True))
         pairs = [known.get(name, (None, None)) for name in names]
-        steps.append(
-            GradientStep(
-                attempt=record.attempt,
-                step=record.step,
-                time=record.time,
-                request=record.request,
-                has_histograms=record.has_histograms,
-                norms=[norm for norm, _ in pairs],
-                largest=[largest for _, largest in pairs],
-            )
-        )
-    history = GradientHistory(
-        asked=asked.asked,
-        answered=asked.answered,
-        names=names,
-        remarks=remarks(records),
-        steps=steps,
-    )
+        norms, largest = [norm for norm, _ in pairs], [most for _, most in pairs]
+        steps.append(GradientStep.of(record, norms=norms, largest=largest))
+    history = GradientHistory.of(asked, names=names, remarks=remarks(records), steps=steps)
     return history.model_dump_json()
 
 
@@ -111,19 +97,7 @@ async def read_gradients_of_step(
 ) -> Gradients:
     """The norms of one captured step, and the histograms of one that was asked for."""
     record, histograms = await hall.gradients.one(job_id, step)
-    each: list[dict[str, Any] | None] = [None] * len(record.names)
-    if histograms is not None:
-        each = [*histograms]
-    columns = zip(record.names, record.norms, record.largest, each, strict=True)
-    return Gradients(
-        attempt=record.attempt,
-        step=record.step,
-        time=record.time,
-        lowest_exponent=LOWEST_EXPONENT,
-        entries=[
-            GradientEntry.model_validate(
-                {"name": name, "norm": norm, "largest": largest, "histogram": histogram}
-            )
-            for name, norm, largest, histogram in columns
-        ],
-    )
+    each: Iterable[object] = repeat(None) if histograms is None else histograms
+    columns = zip(record.names, record.norms, record.largest, each, strict=False)
+    entries = [dict(zip(GradientEntry.model_fields, row, strict=True)) for row in columns]
+    return Gradients.of(record, lowest_exponent=LOWEST_EXPONENT, entries=entries)

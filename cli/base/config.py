@@ -44,7 +44,7 @@ def find_file() -> Path | None:
     """
     try:
         return config_file.find_file()
-    except config_file.ConfigFileError as error:
+    except config_file.SettingsError as error:
         raise UsageError(str(error)) from None
 
 

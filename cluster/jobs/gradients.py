@@ -308,13 +308,5 @@ def _spread(all_: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]
 
 def _captured(row: GradientRecord) -> Captured:
     columns = orjson.loads(zlib.decompress(row.columns))
-    return Captured(
-        row.attempt,
-        row.step,
-        row.time,
-        row.request,
-        row.histograms is not None,
-        columns["names"],
-        columns["norms"],
-        columns["largest"],
-    )
+    has_histograms = row.histograms is not None
+    return Captured(row.attempt, row.step, row.time, row.request, has_histograms, **columns)

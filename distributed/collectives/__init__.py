@@ -2,5 +2,5 @@
 
 A schedule (`schedule`) says what every rank sends and receives in every round; one file holds one
 algorithm and what it costs. `simulate` runs any schedule step by step and proves it, `cost`
-predicts its time, `draw` draws it, and `in_process` runs it among threads.
+predicts its time, and `draw` draws it.
 """

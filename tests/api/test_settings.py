@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from trainhall.api.config_file import user_data_dir
+from trainhall.api.config_file import SettingsError, user_data_dir
 from trainhall.api.server import serve
-from trainhall.api.settings import Settings, SettingsError
+from trainhall.api.settings import Settings
 
 
 def test_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

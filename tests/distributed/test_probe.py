@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from support.groups.in_process import InProcess, run_ranks
 
 from trainhall.distributed.collectives.communicator import Communicator
 from trainhall.distributed.collectives.cost import Link, LinkClass
-from trainhall.distributed.collectives.in_process import InProcess, run_ranks
 from trainhall.distributed.collectives.simulate import simulate
 from trainhall.distributed.probe import (
     THERE_AND_BACK,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.groups.in_process import InProcess, run_ranks, run_schedule
 
 from trainhall.distributed.collectives.algorithms.registry import NAMES, all_reduce
 from trainhall.distributed.collectives.algorithms.ring import Ring
@@ -18,7 +19,6 @@ from trainhall.distributed.collectives.errors import (
     ScheduleError,
     ScheduleViolationError,
 )
-from trainhall.distributed.collectives.in_process import InProcess, run_ranks, run_schedule
 from trainhall.distributed.collectives.message import Array, Header
 from trainhall.distributed.collectives.simulate import simulate
 from trainhall.distributed.collectives.transport import Line

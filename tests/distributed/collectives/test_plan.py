@@ -4,11 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from support.groups.in_process import InProcess, run_ranks
 
 from trainhall.distributed.collectives.algorithms.registry import NAMES, all_reduce
 from trainhall.distributed.collectives.algorithms.ring import Ring
 from trainhall.distributed.collectives.communicator import Communicator
-from trainhall.distributed.collectives.in_process import InProcess, run_ranks
 from trainhall.distributed.collectives.message import Array
 from trainhall.distributed.collectives.plan import Action, Piece, plan
 from trainhall.distributed.collectives.schedule import Schedule, even_cuts

@@ -1,7 +1,7 @@
-"""The second executor's simplest transport: every rank is a thread of this process.
+"""The executor's simplest transport: every rank is a thread of this process.
 
-For tests and for teaching: the schedule is the one that runs between hosts, with real concurrency,
-and every message is checked.
+The schedule is the one that runs between hosts, with real concurrency, and every message is
+checked.
 """
 
 import threading
