@@ -7,8 +7,8 @@ from pathlib import Path
 
 from trainhall.cluster.agent.reconcile import ObservedAttempt, Stage
 from trainhall.cluster.wire.protocol import AssignmentReport, AttemptPhase
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.failure import Failure
-from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome, ShimStatus

@@ -37,10 +37,10 @@ from trainhall.cluster.agent.shim.folder_ipc import Claim
 from trainhall.cluster.agent.shipping.shipping import Shipper
 from trainhall.cluster.host_log import HostLogger
 from trainhall.cluster.wire.protocol import Assignment, AssignmentReport
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.control import Control
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
-from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome, ShimStatus

@@ -22,7 +22,7 @@ from pathlib import Path
 from trainhall.cluster.agent.options import AgentError, DataDirInUseError
 from trainhall.cluster.file_lock import FileLock
 from trainhall.cluster.wire.protocol import JoinReply
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
 

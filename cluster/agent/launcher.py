@@ -25,9 +25,9 @@ from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.shim import folder_ipc, outcome
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
 from trainhall.cluster.host_log import HostLogger
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
-from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Launch
 from trainhall.training.spec.plan import PlanningFailedError

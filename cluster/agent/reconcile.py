@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Literal
 
 from trainhall.cluster.wire.protocol import Assignment
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.launch import Command
 from trainhall.training.link.status import Outcome
 

@@ -13,7 +13,7 @@ from trainhall.cluster.lifecycle.generations import member_since, newest_broken_
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.wire.protocol import Assignment
 from trainhall.db.models import Attempt, Grant, Job, Node
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.plan import ChosenPlan

@@ -23,7 +23,7 @@ from trainhall.cluster.ports import Clock
 from trainhall.cluster.snapshot.host_reports import mark_unreported, merge_report
 from trainhall.cluster.wire.protocol import AssignmentReport, Report
 from trainhall.db.models import Attempt, Grant, Node
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 
 # Locked in one order: the nodes of an attempt report at the same time, each into its own part of
 # the row.

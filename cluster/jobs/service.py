@@ -36,7 +36,7 @@ from trainhall.db.database import Database
 from trainhall.db.documents import Allocation
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Event, IdempotencyKey, Job, JobProgress
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.spec import JobSpec
 
 _TRIES = 8

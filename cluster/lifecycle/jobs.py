@@ -49,7 +49,7 @@ from trainhall.cluster.lifecycle.states import (
 )
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Job, JobProgress
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 
 
 class IllegalTransitionError(Exception):

@@ -11,8 +11,8 @@ from trainhall.cluster.lifecycle.reasons import Reason
 from trainhall.cluster.lifecycle.states import AttemptState, Goal, JobState, NodeState
 from trainhall.cluster.scheduling.placement import PlacedNode
 from trainhall.cluster.scheduling.scheduler import QueueEntry
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.failure import Failure
-from trainhall.training.link.fencing import FencingToken
 from trainhall.training.spec.plan import ChosenPlan
 
 

@@ -20,7 +20,7 @@ from trainhall.cluster.scheduling.placement import allocation_of, devices_of
 from trainhall.db.documents import Allocation, GenerationRecord
 from trainhall.db.models import Attempt, Grant, Job
 from trainhall.training.checkpoint.format.names import parse_name
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 
 KEPT_GENERATIONS = 50
 """Number of generations of an attempt that are kept for people: the first and the newest."""

@@ -26,8 +26,8 @@ from trainhall.cluster.agent.reconcile import (
     decide,
 )
 from trainhall.cluster.wire.protocol import Assignment, AssignmentReport
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.failure import Failure
-from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome

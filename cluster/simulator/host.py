@@ -31,9 +31,9 @@ from trainhall.cluster.simulator.shim import Folder, Shim
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.wire.protocol import Desired, DeviceInfo, JoinRequest, Report
 from trainhall.monitoring.lineage import Origin
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
-from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome
 

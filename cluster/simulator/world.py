@@ -35,7 +35,7 @@ from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.wire.protocol import Assignment, Desired
 from trainhall.monitoring.chunks import Run
 from trainhall.monitoring.metrics import read_metrics
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.launch import Launch
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec

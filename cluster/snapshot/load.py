@@ -32,9 +32,9 @@ from trainhall.cluster.snapshot.model import (
 )
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
 from trainhall.db.models import Attempt, Checkpoint, Device, Grant, Job, JobProgress, Node
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
-from trainhall.training.link.fencing import FencingToken
 
 # A pass follows every change, and building a statement takes as long as running it.
 _GRANTS = select(Grant.node_id, Grant.device_index, Grant.job_id, Grant.attempt)

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from trainhall.cluster.lifecycle.host_report import HostReport
 from trainhall.cluster.lifecycle.states import AttemptState, Goal, JobState, NodeState
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.failure import Failure
-from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.status import Outcome
 
 

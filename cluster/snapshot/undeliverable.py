@@ -6,7 +6,7 @@ better.
 
 from collections.abc import Mapping
 
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 
 
 class UndeliverableAttempts:

@@ -45,7 +45,7 @@ from trainhall.training.checkpoint.state import EXTRA, FlatState, Plain, to_json
 from trainhall.training.checkpoint.storage import (
     SafetensorsWriter,
 )
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 
 log = logging.getLogger(__name__)
 

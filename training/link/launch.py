@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.base import LinkModel
-from trainhall.training.link.fencing import FencingToken
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.plan import PlanPrediction, PlanRequest
 

@@ -13,7 +13,7 @@ from trainhall.training.checkpoint.format.manifest import Manifest
 from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.loader import Loaded
 from trainhall.training.checkpoint.state import escaped
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.sdk.together import all_errors, settle
 from trainhall.training.sync.shared_storage_check import prove_shared
 

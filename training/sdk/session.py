@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from trainhall.training.checkpoint.format.names import parse_name, scan
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.control import Control
-from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.frames import complete_frames
 from trainhall.training.link.launch import Command, Launch

@@ -26,7 +26,7 @@ from trainhall.cluster.agent.shipping.spools import EventSpool, LogSpool, Metric
 from trainhall.cluster.agent.shipping.unreported_checkpoints import UnreportedSpool
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.host_log import HostLogger
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
 

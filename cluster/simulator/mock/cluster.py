@@ -15,7 +15,7 @@ from trainhall.cluster.simulator.mock.network import Network
 from trainhall.cluster.simulator.workload.script import Script
 from trainhall.cluster.simulator.workload.training import Training
 from trainhall.cluster.simulator.workload.work import Fate, Group, Work
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.launch import Launch
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.launch import code_cache
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.wire.protocol import Assignment
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Launch, RankSlot
 from trainhall.training.link.spool import EventSpool

@@ -23,7 +23,7 @@ from trainhall.cluster.agent.reconcile import (
     Start,
     decide,
 )
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.launch import Command
 from trainhall.training.link.status import Outcome
 

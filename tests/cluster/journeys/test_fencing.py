@@ -14,8 +14,8 @@ from trainhall.cluster.lifecycle.jobs import move_attempt, request_stop
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import AttemptState
 from trainhall.db.models import Attempt, Job, LogChunk, LogStream, MetricFrame
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.events import RankEvent
-from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.status import Outcome
 
 WHY = Reason.of(ReasonCode.SUBMITTED)

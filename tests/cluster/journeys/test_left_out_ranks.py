@@ -18,8 +18,8 @@ from support.storage.frames import frame, table
 from trainhall.db.models import LogChunk, MetricFrame
 from trainhall.monitoring.lineage import Origin
 from trainhall.monitoring.metrics import read_metrics
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.events import RankEvent
-from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.gradient_record import GradientRecord
 from trainhall.training.link.stall import RankStall, Stall
 from trainhall.training.link.status import Outcome

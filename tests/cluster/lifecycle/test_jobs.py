@@ -34,7 +34,7 @@ from trainhall.cluster.lifecycle.states import (
 from trainhall.db.database import Database
 from trainhall.db.documents import Allocation, CheckpointPlan
 from trainhall.db.models import Attempt, Event, Job
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 
 WHY = Reason.of(ReasonCode.SUBMITTED)
 

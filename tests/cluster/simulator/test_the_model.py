@@ -14,7 +14,7 @@ from trainhall.cluster.simulator.ranks import Group, Rank, Storage
 from trainhall.cluster.simulator.shim import SEND_OFF_SECONDS, Folder, Shim
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.simulator.world import World
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.launch import CheckpointPlan, Launch, RankSlot
 from trainhall.training.link.status import EXIT_COMPLETED, Outcome
 from trainhall.training.spec.parse import validate_spec

@@ -16,9 +16,9 @@ from trainhall.cluster.simulator.mock.node import Node
 from trainhall.cluster.wire.protocol import Assignment, AssignmentReport, DeviceInfo
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Base, Event, Grant, Job
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.failure import Failure
-from trainhall.training.link.fencing import FencingToken
 from trainhall.training.link.launch import Rendezvous
 from trainhall.training.link.stall import RankStall, Stall
 from trainhall.training.link.status import FailedRank, Outcome

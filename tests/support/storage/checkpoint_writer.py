@@ -10,7 +10,7 @@ from pathlib import Path
 from trainhall.training.checkpoint.format.draft import Draft
 from trainhall.training.checkpoint.format.manifest import Manifest
 from trainhall.training.checkpoint.format.removal import remove_leftovers, retire
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.spec.recovery import CheckpointSpec
 
 

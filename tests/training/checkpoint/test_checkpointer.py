@@ -21,7 +21,7 @@ from trainhall.training.checkpoint.format.draft import Committed, Draft
 from trainhall.training.checkpoint.format.errors import NoGoodCheckpointError, StateMismatchError
 from trainhall.training.checkpoint.format.manifest import read_manifest, verify_folder
 from trainhall.training.checkpoint.format.names import scan
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 
 
 class Job:

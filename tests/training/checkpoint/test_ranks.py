@@ -14,7 +14,7 @@ from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.format.draft import Draft
 from trainhall.training.checkpoint.format.manifest import Manifest
 from trainhall.training.checkpoint.storage import SafetensorsReader, SafetensorsWriter
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 
 
 def call(ranks: RankServer, function: str, world_size: int, folder: Path) -> None:

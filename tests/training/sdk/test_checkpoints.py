@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainhall.training.checkpoint.format.errors import NotSavedError
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.sdk import checkpoints
 from trainhall.training.sdk.checkpoints import Checkpoints
 

@@ -29,7 +29,7 @@ from trainhall.training.checkpoint.format.names import (
     CheckpointName,
     PartialName,
 )
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 
 # Larger pieces are hashed and written a block at a time: the block is still in the cache for the
 # second of the two, and the interpreter lock is never held for long.

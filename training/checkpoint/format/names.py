@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 
 MANIFEST = "manifest.json"
 

@@ -18,7 +18,7 @@ from trainhall.training.checkpoint.format.names import (
     scan,
 )
 from trainhall.training.checkpoint.format.retention import Candidate, verdicts
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.spec.recovery import CheckpointSpec
 
 

@@ -16,7 +16,7 @@ from support.holds import STEPS, TESTS, Gate
 from trainhall.training.checkpoint.format.draft import Draft
 from trainhall.training.checkpoint.format.manifest import Manifest
 from trainhall.training.checkpoint.format.names import parse_name
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.frames import complete_frames
 from trainhall.training.link.launch import CheckpointPlan, Launch, Unrecorded
 

@@ -18,7 +18,7 @@ from trainhall.cluster.agent.shipping.unreported_checkpoints import (
 )
 from trainhall.training.checkpoint.format.draft import Committed, Draft
 from trainhall.training.checkpoint.format.manifest import Manifest
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import CheckpointPlan, Launch, Unrecorded
 from trainhall.training.link.spool import EventSpool

@@ -11,7 +11,7 @@ from support.storage.checkpoint_writer import write
 from trainhall.training.checkpoint.format.draft import Draft
 from trainhall.training.checkpoint.format.manifest import Manifest
 from trainhall.training.checkpoint.format.names import PartialName, scan
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 
 
 def manifest_of(draft: Draft, token: FencingToken) -> Manifest:

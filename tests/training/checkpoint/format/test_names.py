@@ -16,7 +16,7 @@ from trainhall.training.checkpoint.format.names import (
     removed_name,
     scan,
 )
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 
 names = st.builds(
     CheckpointName,

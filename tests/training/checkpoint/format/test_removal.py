@@ -16,7 +16,7 @@ from trainhall.training.checkpoint.format.removal import (
     retire,
     vanish,
 )
-from trainhall.training.link.fencing import FencingToken
+from trainhall.training.fencing import FencingToken
 from trainhall.training.spec.recovery import CheckpointSpec
 
 
