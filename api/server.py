@@ -17,8 +17,8 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from trainhall.api.app import create_app
-from trainhall.api.config_file import SettingsError
-from trainhall.api.listening import BACKLOG, ListenError, inherited, listen, url_of
+from trainhall.api.host.config_file import SettingsError
+from trainhall.api.host.listening import BACKLOG, ListenError, inherited, listen, url_of
 from trainhall.api.logs import configure_logging
 from trainhall.api.settings import Settings
 from trainhall.api.startup import StartupError

@@ -18,7 +18,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from trainhall.api.config_file import SettingsError, find_file, user_data_dir
+from trainhall.api.host.config_file import SettingsError, find_file, user_data_dir
 from trainhall.cluster.durations import parse_duration
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas

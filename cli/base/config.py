@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainhall.api import config_file
+from trainhall.api.host import config_file
 from trainhall.cli.base.errors import UsageError
 
 DEFAULT_URL = "http://127.0.0.1:8000"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainhall.api.config_file import user_data_dir
+from trainhall.api.host.config_file import user_data_dir
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import CliError
 from trainhall.cli.base.extra import check_installed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainhall.api.config_file import user_data_dir
+from trainhall.api.host.config_file import user_data_dir
 from trainhall.cli.base import output as out
 from trainhall.cli.base.options import DEFAULT_URL, Format, Url
 

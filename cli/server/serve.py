@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trainhall.api.config_file import user_data_dir
+from trainhall.api.host.config_file import user_data_dir
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.options import (
     DatabaseUrl,

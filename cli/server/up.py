@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trainhall.api.config_file import user_data_dir
-from trainhall.api.listening import ListenError, listen, url_of
+from trainhall.api.host.config_file import user_data_dir
+from trainhall.api.host.listening import ListenError, listen, url_of
 from trainhall.cli.base import config
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.options import DatabaseUrl, DataDir, Host, Insecure, Mock, Port, Slots

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from trainhall.api.config_file import SettingsError, user_data_dir
+from trainhall.api.host.config_file import SettingsError, user_data_dir
 from trainhall.api.server import serve
 from trainhall.api.settings import Settings
 

@@ -8,7 +8,7 @@ import uvicorn
 from fastapi import FastAPI
 from support.waiting import eventually
 
-from trainhall.api.listening import listen
+from trainhall.api.host.listening import listen
 from trainhall.api.server import server_config
 
 
