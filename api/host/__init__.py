@@ -1,2 +1,1 @@
-"""What the host gives a coordinator: a socket, folders, the configuration file; imports nothing of
-ours."""
+"""Socket, folders and configuration file of the host; imports nothing of ours."""
