@@ -301,6 +301,14 @@ describe("staleness", () => {
     expect(phase()).toBe("live");
   });
 
+  it("is stale while the coordinator is frozen", async () => {
+    probe = () => new Promise(() => undefined);
+    await pass(9000);
+    expect(phase()).toBe("live");
+    await pass(3000);
+    expect(phase()).toBe("stale");
+  });
+
   it("is stale when it can't reconnect for some seconds", async () => {
     socket().break();
     for (let i = 0; i < 12; i++) {

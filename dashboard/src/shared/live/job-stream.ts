@@ -50,7 +50,7 @@ export interface StreamOptions {
   reload: () => Promise<void>;
   deliver: (frames: Frame[]) => void;
   onStatus: (status: StreamStatus) => void;
-  /** Called when the stream has been silent for a while; a rejection means no response. */
+  /** Called when the stream has been silent for a while; a rejection or `SILENCE_MS` mean no response. */
   probe: () => Promise<Probe>;
   connect?: (url: string) => SocketLike;
   random?: () => number;
@@ -220,7 +220,9 @@ export class JobStream {
     if (this.probing) return;
     this.probing = true;
     const probed = this.socket;
-    this.options.probe().then(
+    // A coordinator that is frozen accepts the request and never answers.
+    const timeout = new Promise<never>((_, reject) => setTimeout(reject, SILENCE_MS));
+    Promise.race([this.options.probe(), timeout]).then(
       (result) => this.onProbe(probed, result),
       () => this.onProbe(probed, "silent"),
     );
