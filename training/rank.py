@@ -31,7 +31,7 @@ from trainhall.training.link.status import EXIT_NOT_REGROUPED
 from trainhall.training.loop import loop
 from trainhall.training.loop.oom_report import OutOfMemoryError
 from trainhall.training.process import deterministic
-from trainhall.training.process.device import own_gpu
+from trainhall.training.process.device import GpuMissingError, own_gpu
 from trainhall.training.process.rank_context import RankContext
 from trainhall.training.process.user_traceback import UserTraceback
 from trainhall.training.tasks.base import BadDataError, TaskUnavailableError
@@ -101,6 +101,7 @@ def main() -> int:
                 "message": message,
                 "traceback": text,
                 "final": isinstance(error, FINAL),
+                "worker_signal": getattr(error, "ended_by", None),
             },
         )
         # The message explains what the user gave, unless code of theirs raised it.
@@ -137,7 +138,7 @@ def choose_device(launch: Launch, environment: RankEnvironment) -> torch.device:
     if context.device_kind == "cpu":
         return torch.device("cpu")
     if torch.cuda.device_count() == 0:
-        raise RuntimeError(
+        raise GpuMissingError(
             f"rank {environment.rank} was given GPU {context.device_index}, but torch "
             f"{torch.__version__} sees none; check nvidia-smi, CUDA_VISIBLE_DEVICES and that a "
             "CUDA build of torch is installed"

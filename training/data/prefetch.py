@@ -52,6 +52,11 @@ _SPARE = 1.125
 class DataWorkerDiedError(RuntimeError):
     """A data worker ended without a word."""
 
+    def __init__(self, message: str, ended_by: int | None = None) -> None:
+        super().__init__(message)
+        self.ended_by = ended_by
+        """Signal that ended it; None: it left by itself."""
+
 
 class DataReadError(RuntimeError):
     """A data worker could not read a batch; the message says what happened there."""
@@ -197,15 +202,17 @@ class _Worker:
     def _died(self) -> DataWorkerDiedError:
         self.process.join(timeout=5)
         code = self.process.exitcode
-        how = f"ended with exit code {code}"
+        how, ended_by = f"ended with exit code {code}", None
         if code is not None and code < 0:
-            how = f"was ended by {signal.Signals(-code).name}"
-        if code == -signal.SIGKILL:
+            ended_by = signal.Signals(-code)
+            how = f"was ended by {ended_by.name}"
+        if ended_by is signal.SIGKILL:
             how += (
                 "; if the host is short of memory, lower training.data_workers or "
                 "training.data_prefetch"
             )
-        return DataWorkerDiedError(f"data worker {self.number} (process {self.process.pid}) {how}")
+        who = f"data worker {self.number} (process {self.process.pid})"
+        return DataWorkerDiedError(f"{who} {how}", ended_by)
 
 
 def _error(failed: _Failed) -> Exception:

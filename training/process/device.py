@@ -3,6 +3,10 @@
 import torch
 
 
+class GpuMissingError(RuntimeError):
+    """A rank was given a GPU, and torch sees none."""
+
+
 def own_gpu(local_rank: int) -> torch.device:
     """This rank's GPU, made the current one.
 

@@ -21,14 +21,14 @@ import gc
 import importlib
 import json
 import os
-import random
 import select
 import signal
 import socket
 import sys
 import traceback
-from pathlib import Path
 from typing import Any
+
+from trainhall.training.process.forked import close_files, seed_anew
 
 TORCH_MODULES = ("torch", "torch._dynamo", "torch.distributed", "torch.nn.parallel", "torch.optim")
 """The first optimizer that is built pulls in `torch._dynamo` and some 800 modules: 0.7 s."""
@@ -178,23 +178,13 @@ def _become_new() -> None:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    os.closerange(3, _highest_file() + 1)
+    close_files()
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     os.close(null)
     os.chdir("/")
-    random.seed()
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed()
-
-
-def _highest_file() -> int:
-    for listing in ("/proc/self/fd", "/dev/fd"):
-        if Path(listing).is_dir():
-            return max(int(name) for name in os.listdir(listing) if name.isdigit())
-    return os.sysconf("SC_OPEN_MAX")
+    seed_anew()
 
 
 def _reap() -> None:

@@ -24,6 +24,8 @@ class RankExit:
     """Class name of the exception, if reported."""
     exit_code: int | None = None
     signal: int | None = None
+    worker_signal: int | None = None
+    """Signal that ended a data worker of the rank, if reported."""
     final: bool = False
     """True if it reported that another attempt would end in the same way."""
     log_tail: str = ""
@@ -56,6 +58,7 @@ _TYPES: dict[str, Cause] = {
         Cause.STORAGE,
     ),
     "NoGoodCheckpointError": Cause.BAD_CHECKPOINT,
+    "GpuMissingError": Cause.DEVICE_FAULT,
     **dict.fromkeys(
         (
             "NonFiniteLossError", "DatasetMismatchError", "ModelMismatchError", "NoGradientError",
@@ -72,7 +75,7 @@ _WORDS: tuple[tuple[Cause, str], ...] = (
     (Cause.DEVICE_FAULT, r"uncorrectable ecc|ecc error|double[- ]bit error|row remap"),
     (Cause.DEVICE_FAULT, r"\bxid\b\D{0,20}\b(48|62|63|64|74|79|92|94|95|119|120)\b"),
     (Cause.DEVICE_FAULT, r"fallen off the bus|gpu is lost|nvlink error|hardware error"),
-    (Cause.DEVICE_FAULT, r"no cuda-capable device|cuda driver initialization failed|sees none"),
+    (Cause.DEVICE_FAULT, r"no cuda-capable device|cuda driver initialization failed"),
     (Cause.DEVICE_FAULT, r"cuda error: (unknown error|device not ready|operation not supported)"),
     (Cause.DEVICE_FAULT, r"driver/library version mismatch|cuda_error_(ecc|device_unavailable)"),
     (Cause.OUT_OF_MEMORY, r"out of memory|can't allocate memory|cannot allocate memory"),
@@ -86,7 +89,7 @@ _WORDS: tuple[tuple[Cause, str], ...] = (
     (Cause.NETWORK, r"connection (closed|reset|refused|aborted)|broken pipe|reset by peer"),
     (Cause.NETWORK, r"no route to host|network is unreachable|name resolution|socket timeout"),
     (Cause.NETWORK, r"\bgloo\b|nccl (error|warn)|ncclsystemerror|ncclremoteerror|ncclinternal"),
-    (Cause.NETWORK, r"failed to connect|could not connect|did not come within"),
+    (Cause.NETWORK, r"failed to connect|could not connect"),
     (Cause.USER_ERROR, r"device-side assert|illegal memory access|modulenotfounderror"),
 )
 _TABLE = tuple((cause, re.compile(pattern, re.IGNORECASE)) for cause, pattern in _WORDS)
@@ -98,12 +101,8 @@ _CRASHES = frozenset(
 )  # fmt: skip
 _SHELL_SIGNAL = 128
 """A shell that a signal's end passes through adds this to the signal's number."""
-_WORKER = re.compile(
-    r"data worker \d+ \(process \d+\) was ended by (\w+)"
-    r"|DataLoader worker \(pid \d+\) is killed by signal: ([\w ]+)"
-)
-"""Message of a rank whose data worker, ours or torch's, was ended by a signal."""
-_SIGNALS = {text: each for each in signals.Signals for text in (each.name, signals.strsignal(each))}
+_TORCH_WORKER = re.compile(r"DataLoader worker \(pid \d+\) is killed by signal: ([\w ]+)")
+_SIGNALS = {signals.strsignal(each): each for each in signals.Signals}
 
 
 def classify_failure(end: RankExit) -> FailureClass:
@@ -136,8 +135,10 @@ def _signal(end: RankExit) -> int | None:
     """Return the signal that ended the rank, or a data worker that it depends on."""
     if end.signal is not None:
         return end.signal
-    if worker := _WORKER.search(end.words):
-        return _SIGNALS.get(worker[1] or worker[2].strip())
+    if end.worker_signal is not None:
+        return end.worker_signal
+    if worker := _TORCH_WORKER.search(end.words):
+        return _SIGNALS.get(worker[1].strip())
     if end.exit_code is not None and end.exit_code > _SHELL_SIGNAL:
         return end.exit_code - _SHELL_SIGNAL
     return None

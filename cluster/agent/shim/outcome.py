@@ -106,11 +106,14 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
     if rank.signal in _CRASHES:
         said, place = before_crash(folder.stderr(began_as))
     final, exception, wordless = False, None, False
+    worker_signal: int | None = None
     if event := last_failure(folder.events(began_as, generation)):
         exception = str(event.get("type") or "") or None
         text = f"{event.get('type', 'error')}: {event.get('message', '')}"
         message = f"rank {rank.rank} failed: {' '.join(text.split())[:_MAX_EXCEPTION_CHARS]}"
         final = event.get("final") is True
+        if isinstance(event.get("worker_signal"), int):
+            worker_signal = event["worker_signal"]
     else:
         message = f"rank {rank.rank} {_describe_exit(rank, out_of_memory)}"
         # What a rank wrote last has nothing to do with a SIGKILL, which leaves it no word.
@@ -124,6 +127,7 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
             exception=exception,
             exit_code=rank.exit_code,
             signal=rank.signal,
+            worker_signal=worker_signal,
             final=final,
             log_tail=said,
             memory_kills=out_of_memory,

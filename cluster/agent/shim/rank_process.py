@@ -4,7 +4,6 @@ import gc
 import importlib
 import io
 import os
-import random
 import signal
 import sys
 import traceback
@@ -20,6 +19,7 @@ from trainhall.cluster.agent.shim import script_launch
 from trainhall.cluster.agent.shim.hang import flight_record
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
+from trainhall.training.process.forked import close_files, seed_anew
 
 RANK_MODULE = "trainhall.training.rank"
 PRELOADED = (
@@ -195,22 +195,6 @@ def _redirect(output: tuple[Path, Path]) -> None:
         setattr(sys, f"__{attribute}__", stream)
 
 
-def close_files(keep: tuple[int, ...] = ()) -> None:
-    """Close every open file beyond standard error, except `keep`."""
-    start = 3
-    for fd in sorted(keep):
-        os.closerange(start, fd)
-        start = fd + 1
-    os.closerange(start, _highest_file() + 1)
-
-
-def _highest_file() -> int:
-    for listing in ("/proc/self/fd", "/dev/fd"):
-        if Path(listing).is_dir():
-            return max(int(name) for name in os.listdir(listing) if name.isdigit())
-    return os.sysconf("SC_OPEN_MAX")
-
-
 def ignore_what_python_ignores() -> None:
     """Ignore the signals that Python ignores, in a fork that continues as Python.
 
@@ -230,7 +214,4 @@ def fresh_state(env: Mapping[str, str]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.environ.clear()
     os.environ.update(env)
-    random.seed()
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed()
+    seed_anew()

@@ -123,6 +123,7 @@ def test_killed_data_worker_is_reported(ranks: RankServer, running: tuple[Path, 
         "the failure", lambda: attempt.events(0).exists() and found.events(kind="failure")
     )
     assert failure["data"]["type"] == "DataWorkerDiedError"
+    assert failure["data"]["worker_signal"] == signal.SIGKILL
     message = failure["data"]["message"]
     assert f"(process {worker}) was ended by SIGKILL; if the host is short of memory" in message
 

@@ -7,7 +7,6 @@ import pytest
 from trainhall.cluster.agent.shim.failure_cause import RankExit, classify_failure
 from trainhall.training.link.failure_cause import Cause
 
-OURS = "data worker 0 (process 7) was ended by"
 TORCHS = "DataLoader worker (pid 7) is killed by signal:"
 
 
@@ -163,22 +162,20 @@ TORCHS = "DataLoader worker (pid 7) is killed by signal:"
         ),
         # A rank ends by what ended its data worker.
         (
-            RankExit(words=f"rank 0 failed: DataWorkerDiedError: {OURS} SIGKILL; if the host is "
-                "short of",
-                exception="DataWorkerDiedError", exit_code=1),
+            RankExit(words="rank 0 failed: DataWorkerDiedError: data worker 0 has died",
+                exception="DataWorkerDiedError", exit_code=1, worker_signal=9),
             Cause.KILLED,
             "SIGKILL from outside",
         ),
         (
-            RankExit(words=f"rank 0 failed: DataWorkerDiedError: {OURS} SIGKILL; if the host is "
-                "short of",
-                exception="DataWorkerDiedError", exit_code=1, memory_kills=True),
+            RankExit(words="rank 0 failed: DataWorkerDiedError: data worker 0 has died",
+                exception="DataWorkerDiedError", exit_code=1, worker_signal=9, memory_kills=True),
             Cause.OUT_OF_MEMORY,
             "SIGKILL, and the kernel",
         ),
         (
-            RankExit(words=f"rank 0 failed: DataWorkerDiedError: {OURS} SIGSEGV",
-                exception="DataWorkerDiedError"),
+            RankExit(words="rank 0 failed: DataWorkerDiedError: data worker 0 has died",
+                exception="DataWorkerDiedError", worker_signal=11),
             Cause.CRASH,
             "SIGSEGV",
         ),
