@@ -61,11 +61,6 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    @property
-    def stream_url(self) -> str:
-        """The base of websocket addresses."""
-        return "ws" + self.url.removeprefix("http") + PREFIX
-
     def page_of(self, job_id: str) -> str:
         """The address of a job in the dashboard."""
         return f"{self.url}/jobs/{job_id}"

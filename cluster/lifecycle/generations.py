@@ -11,7 +11,10 @@ from trainhall.db.models import Attempt, Job
 
 
 def regroups_in_place(spec: Mapping[str, Any]) -> bool:
-    """`Attempt.in_place` of a job's stored spec, as `JobSpec.regroups_in_place`."""
+    """Return whether ranks of a stored spec keep their state and continue when one dies.
+
+    Under `ddp` each of them holds the whole state.
+    """
     return spec.get("task") is not None and bool(spec["parallelism"]["strategy"] == "ddp")
 
 

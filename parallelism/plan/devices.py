@@ -30,7 +30,6 @@ class Rates:
     """The source of the numbers."""
 
 
-KNOWN = tuple(SHEETS)
 _PROBE_SIZE = 512
 _PROBE_SECONDS = 0.1
 _LOOPBACK = 1e9

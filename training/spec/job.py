@@ -212,14 +212,6 @@ class JobSpec(SpecModel):
         return solve(self.strategy, self.resources.workers, given, servers)
 
     @property
-    def regroups_in_place(self) -> bool:
-        """Return whether the remaining ranks keep their state and continue when one dies.
-
-        Under `ddp` each of them holds the whole state.
-        """
-        return self.task is not None and self.parallelism.strategy == "ddp"
-
-    @property
     def gradient_sync(self) -> SyncOptions:
         """Options for combining gradients over the ranks."""
         return self.parallelism.gradient_sync.options(self.parallelism.servers)
