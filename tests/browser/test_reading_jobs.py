@@ -185,7 +185,7 @@ def test_timeline_shows_the_failure(page: Page, cluster: Cluster, tmp_path: Path
     seen.touch()
     cluster.wait_for(job, "failed")
     page.goto(f"/jobs/{job}?tab=timeline")
-    attempt = page.get_by_role("region", name="Attempt 1")
+    attempt = page.get_by_role("region", name="Attempt 1", exact=True)
     expect(attempt).to_contain_text("the data are gone")
     expect(attempt).to_contain_text("rank 0 · exit code 1")
     expect(page.get_by_role("figure", name="States over time")).to_contain_text("running")
