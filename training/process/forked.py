@@ -1,4 +1,4 @@
-"""What a fork leaves behind of the process that it was copied from; free of torch."""
+"""Cleanup after a fork, of what is copied from the parent; free of torch."""
 
 import os
 import random
@@ -15,7 +15,7 @@ def close_files(keep: tuple[int, ...] = ()) -> None:
     os.closerange(start, _highest_file() + 1)
 
 
-def seed_anew() -> None:
+def reseed() -> None:
     """Have random numbers of its own."""
     random.seed()
     numpy = sys.modules.get("numpy")

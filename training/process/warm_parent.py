@@ -28,7 +28,7 @@ import sys
 import traceback
 from typing import Any
 
-from trainhall.training.process.forked import close_files, seed_anew
+from trainhall.training.process.forked import close_files, reseed
 
 TORCH_MODULES = ("torch", "torch._dynamo", "torch.distributed", "torch.nn.parallel", "torch.optim")
 """The first optimizer that is built pulls in `torch._dynamo` and some 800 modules: 0.7 s."""
@@ -184,7 +184,7 @@ def _become_new() -> None:
         os.dup2(null, fd)
     os.close(null)
     os.chdir("/")
-    seed_anew()
+    reseed()
 
 
 def _reap() -> None:

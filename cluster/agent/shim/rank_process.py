@@ -19,7 +19,7 @@ from trainhall.cluster.agent.shim import script_launch
 from trainhall.cluster.agent.shim.hang import flight_record
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
-from trainhall.training.process.forked import close_files, seed_anew
+from trainhall.training.process.forked import close_files, reseed
 
 RANK_MODULE = "trainhall.training.rank"
 PRELOADED = (
@@ -214,4 +214,4 @@ def fresh_state(env: Mapping[str, str]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.environ.clear()
     os.environ.update(env)
-    seed_anew()
+    reseed()
