@@ -37,6 +37,8 @@ interface Props {
 }
 
 const HEIGHT = 220;
+/** So many keys have room above any plot. */
+const FEW_KEYS = 3;
 const REDRAW_MS = 150;
 
 /**
@@ -148,7 +150,8 @@ export function Chart(props: Props) {
         >
           <DownIcon />
         </IconButton>
-        <span className={classes.keys}>
+        {/* Many keys scroll, which must be possible by keyboard, too. */}
+        <span className={classes.keys} {...(curves.length > FEW_KEYS ? { tabIndex: 0 } : {})}>
           {curves.map((curve, i) => (
             <Key
               key={`${curve.store.id}/${curve.name}/${curve.rank ?? ""}`}
