@@ -88,13 +88,13 @@ const COLUMNS: Column<QueueEntry>[] = [
   {
     id: "start",
     header: `Expected start (${timeZone()})`,
-    className: classes.time,
+    className: classes.start,
     cell: (entry) => <ExpectedStart entry={entry} />,
   },
   {
     id: "queued",
     header: "Queued",
-    className: classes.time,
+    className: classes.queued,
     cell: (entry) => <Ago value={entry.queued_at} />,
   },
 ];
