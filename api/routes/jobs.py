@@ -20,7 +20,7 @@ from trainhall.api.openapi.describe import (
     body,
     wrong_state,
 )
-from trainhall.api.params import MAX_SEQUENCE, Cursor, JobId, Limit, Sequence
+from trainhall.api.params import Cursor, JobId, Limit, Sequence
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.jobs import Changes, DryRun, Resize
 from trainhall.cluster.jobs.views import AttemptPage, EventPage, Job, JobPage
@@ -238,16 +238,8 @@ async def list_events(
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> EventPage:
-    """The oldest first. A cursor is the last page's highest `seq`, and wins over `after`."""
-    if cursor is not None:
-        after = _sequence_of(cursor)
-    return await hall.jobs.events(job_id, after=after, limit=limit)
-
-
-def _sequence_of(cursor: str) -> int:
-    if not (cursor.isascii() and cursor.isdigit()) or int(cursor) > MAX_SEQUENCE:
-        raise invalid("cursor", cursor, "this list did not hand out this cursor")
-    return int(cursor)
+    """The oldest first. A cursor wins over `after`."""
+    return await hall.jobs.events(job_id, after=after, limit=limit, cursor=cursor)
 
 
 @router.operation(

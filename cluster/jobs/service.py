@@ -207,9 +207,13 @@ class JobService:
             next_cursor=pagination.encode("jobs", rows[limit - 1][0].number) if more else None,
         )
 
-    async def events(self, job_id: str, *, after: int = 0, limit: int = 100) -> views.EventPage:
-        """Events above sequence `after`, oldest first; the next cursor is the last sequence."""
+    async def events(
+        self, job_id: str, *, after: int = 0, limit: int = 100, cursor: str | None = None
+    ) -> views.EventPage:
+        """Events above sequence `after`, oldest first; a cursor wins over it."""
         pagination.check_limit(limit)
+        if cursor is not None:
+            after = pagination.decode_number("events", cursor)
         if not 0 <= after < 2**63:
             raise InvalidValueError("after", after, "must be a sequence of this list, 0 or above")
         async with self._db.session() as session:
@@ -223,7 +227,7 @@ class JobService:
                 )
             ).all()
         items = [views.Event.of(event) for event in rows[:limit]]
-        following = str(items[-1].seq) if len(rows) > limit else None
+        following = pagination.encode("events", items[-1].seq) if len(rows) > limit else None
         return views.EventPage(items=items, next_cursor=following)
 
     async def attempts(self, job_id: str) -> Sequence[views.Attempt]:

@@ -148,7 +148,7 @@ export const resizeJob = <ThrowOnError extends boolean = true>(options: Options<
 /**
  * List what happened to a job
  *
- * The oldest first. A cursor is the last page's highest `seq`, and wins over `after`.
+ * The oldest first. A cursor wins over `after`.
  */
 export const listEvents = <ThrowOnError extends boolean = true>(options: Options<ListEventsData, ThrowOnError>) => (options.client ?? client).get<ListEventsResponses, ListEventsErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

@@ -2313,8 +2313,8 @@ export type RecoverySpec = {
     /**
      * On Isolation
      *
-     * Ranks whose node cannot reach the coordinator. `keep`: they continue until replaced. `stop`: they
-     * save and end before the job starts elsewhere; for scripts with external side effects.
+     * Ranks whose node cannot reach the coordinator. `keep`: they continue until replaced. `stop`:
+     * they save and end before the job starts elsewhere; for scripts with external side effects.
      */
     on_isolation?: 'keep' | 'stop';
 };

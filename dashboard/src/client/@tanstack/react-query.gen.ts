@@ -271,7 +271,7 @@ export const listEventsQueryKey = (options: Options<ListEventsData>) => createQu
 /**
  * List what happened to a job
  *
- * The oldest first. A cursor is the last page's highest `seq`, and wins over `after`.
+ * The oldest first. A cursor wins over `after`.
  */
 export const listEventsOptions = (options: Options<ListEventsData>) => queryOptions<ListEventsResponse, ListEventsError, ListEventsResponse, ReturnType<typeof listEventsQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await listEvents({
@@ -288,7 +288,7 @@ export const listEventsInfiniteQueryKey = (options: Options<ListEventsData>): Qu
 /**
  * List what happened to a job
  *
- * The oldest first. A cursor is the last page's highest `seq`, and wins over `after`.
+ * The oldest first. A cursor wins over `after`.
  */
 export const listEventsInfiniteOptions = (options: Options<ListEventsData>) => infiniteQueryOptions<ListEventsResponse, ListEventsError, InfiniteData<ListEventsResponse>, QueryKey<Options<ListEventsData>>, number | Pick<QueryKey<Options<ListEventsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
 // @ts-ignore
