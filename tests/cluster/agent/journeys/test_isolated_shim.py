@@ -6,6 +6,7 @@ import pytest
 from support.cluster.agent_process import launch_of, script
 from support.cluster.forks import Fork
 from support.cluster.shims import Run
+from support.waiting import eventually
 
 from trainhall.cluster.agent.shim import isolation
 from trainhall.training.link.status import Outcome, ShimStatus
@@ -35,6 +36,16 @@ class HeartbeatRun(Run):
         isolation.write_last_ack(self.folder, self.acked_at)
         return super().start(*arguments)
 
+    def acknowledge_until(self, path: Path, seconds_ago: float) -> None:
+        """Acknowledge reports, so that the time left begins only once `path` exists."""
+
+        def exists() -> bool:
+            self.acked_at = isolation.now() - seconds_ago
+            isolation.write_last_ack(self.folder, self.acked_at)
+            return path.exists()
+
+        eventually(f"{path.name} exists", exists)
+
     def wait(self) -> ShimStatus:
         assert self.process.stdin is not None
         self.process.stdin.close()
@@ -51,6 +62,7 @@ def test_a_script_ends_before_its_node_is_lost(
     tmp_path: Path, on_term: str, outcome: Outcome
 ) -> None:
     run = HeartbeatRun(tmp_path, on_term, seconds_ago=LOST_AFTER - 8.0)
+    run.acknowledge_until(tmp_path / "ticks", seconds_ago=LOST_AFTER - 8.0)
     status = run.wait()
     assert (status.outcome, status.isolated) == (outcome, True)
     last = float((tmp_path / "ticks").read_text().splitlines()[-1])
