@@ -1,4 +1,4 @@
-"""The coordinator's database in memory: SQLite as in production, on one connection, no threads.
+"""The coordinator's database: SQLite as in production, on one connection and without threads.
 
 It outlives the coordinators that open it. A coordinator is killed only between transactions, where
 its tasks wait: that a transaction is whole or not at all is SQLite's own promise.
@@ -58,11 +58,21 @@ class Disk:
 
     Args:
         on_commit: called after each commit.
+        path: a file that has its tables; None: empty tables in memory.
     """
 
-    def __init__(self, chance: random.Random, on_commit: Callable[[], None]) -> None:
-        self.connection, self.alchemy = _database()
-        self.connection.deserialize(_empty_tables())
+    def __init__(
+        self,
+        chance: random.Random,
+        on_commit: Callable[[], None] = lambda: None,
+        path: str | None = None,
+    ) -> None:
+        if path is None:
+            self.connection, self.alchemy = _database()
+            self.connection.deserialize(_empty_tables())
+        else:
+            self.connection, self.alchemy = _connect(path)
+            self.connection.execute("PRAGMA synchronous = OFF")
         self.connection.execute("PRAGMA foreign_keys = ON")
         self.on_commit = on_commit
         self.slow_seconds = 0.0
@@ -70,6 +80,10 @@ class Disk:
         self.failing = 0.0
         """The share of transactions that the disk refuses at present."""
         self._chance = chance
+
+    def close(self) -> None:
+        self.alchemy.close()
+        self.connection.close()
 
     async def turn(self) -> None:
         """Let others run for a moment, in which a process may be killed."""
@@ -139,13 +153,15 @@ class SimulatedDatabase(Database):
 
 @functools.cache
 def _database() -> tuple[sqlite3.Connection, Connection]:
-    """Return this process's database for all runs: compiling the statements takes longest.
+    """Return this process's database for all runs: compiling the statements takes longest."""
+    return _connect(":memory:")
 
-    One connection, and the same through SQLAlchemy.
-    """
+
+def _connect(path: str) -> tuple[sqlite3.Connection, Connection]:
+    """Return one connection, and the same through SQLAlchemy."""
     # A transaction begins with what it changes first: nobody else reads or writes meanwhile.
     connection = sqlite3.connect(
-        ":memory:", isolation_level="IMMEDIATE", check_same_thread=False, cached_statements=1000
+        path, isolation_level="IMMEDIATE", check_same_thread=False, cached_statements=1000
     )
     engine = create_engine(
         "sqlite://",

@@ -248,7 +248,7 @@ class Faults:
         if ranks:
             rank = self._chance.choice(ranks)
             what = f"rank {rank.number} of job {rank.launch.job_id} is killed"
-            self._world.story.fault("rank killed", rank.tape.writer, what)
+            self._world.story.fault("rank killed", rank.spool.writer, what)
             rank.end(-9)
 
     # -- people ----------------------------------------------------------------------------------

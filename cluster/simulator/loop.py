@@ -12,8 +12,9 @@ Ts = TypeVarTuple("Ts")
 
 _running: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
 
-_detached: set[asyncio.Task[None]] = set()
-"""The loop itself holds its tasks weakly."""
+
+Later = tuple[float, Callable[..., object], tuple[Any, ...]]
+"""Seconds after which something happens, and what: see `later`."""
 
 
 class StuckError(Exception):
@@ -48,6 +49,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Seconds since the loop was made."""
         return self._passing.now
+
+    def pending(self) -> list[Later]:
+        """Return what was handed to `later` and is not due yet: after how many seconds, and what.
+        Of processes nothing may be left."""
+        handles: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        callbacks = [(h.when(), h._callback) for h in handles if not h.cancelled()]  # type: ignore[attr-defined]
+        callbacks.sort(key=lambda pair: pair[0])
+        return [(when - self.time(), c.callback, c.args) for when, c in callbacks]
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -117,7 +126,16 @@ class Process:
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
         context = contextvars.copy_context()
         context.run(_running.set, self)
-        return asyncio.get_running_loop().create_task(work, name=name, context=context)
+        task = asyncio.get_running_loop().create_task(work, name=name, context=context)
+        self.note(task)
+        return task
+
+    def note(self, task: "asyncio.Task[Any]") -> None:
+        """Take a task for one of its own."""
+        if task not in self.tasks:
+            self.tasks[task] = None
+            # Not in the context of whoever begins it, whose process may be stopped by then.
+            task.add_done_callback(lambda done: self.tasks.pop(done, None), context=Context())
 
     def stop(self) -> None:
         self.stopped = True
@@ -141,13 +159,6 @@ class Process:
             await asyncio.sleep(0)
 
 
-def detach(work: Coroutine[Any, Any, None], name: str) -> None:
-    """Begin something that outlives the process that begins it."""
-    task = asyncio.get_running_loop().create_task(work, name=name, context=Context())
-    _detached.add(task)
-    task.add_done_callback(_detached.discard)
-
-
 def later(seconds: float, callback: Callable[..., object], *args: Any) -> None:
     """Have something happen that no process does, whichever began it."""
     asyncio.get_running_loop().call_later(seconds, callback, *args, context=Context())
@@ -162,7 +173,5 @@ def _make_task(
     context = options.get("context")
     process = _running.get() if context is None else context.get(_running)
     if process is not None:
-        process.tasks[task] = None
-        # Not in the context of whoever begins it, whose process may be stopped by then.
-        task.add_done_callback(lambda done: process.tasks.pop(done, None), context=Context())
+        process.note(task)
     return task

@@ -235,6 +235,11 @@ class Server:
         for wire in served:
             wire.end(1006, "")
 
+    async def answered(self) -> None:
+        """Wait for the end of all that the coordinator was asked to do."""
+        while self.process is not None and self.process.tasks:
+            await asyncio.wait(list(self.process.tasks))
+
     @asynccontextmanager
     async def dial(self, link: Link, credential: str) -> AsyncIterator[Socket]:
         """Connect an agent.

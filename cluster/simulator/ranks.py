@@ -1,23 +1,26 @@
 """Ranks as models: processes that join, step, save and end together, and that regroup in place.
 
 What `training` does with tensors is only numbers here: how many steps a process has in memory, and
-which of them were told. A process outlives its agent and its shim, and ends with its host. What it
-writes lies on its host's disk until an agent has sent it.
+which of them were told; what is measured and written is the affair of a `Work`. A process outlives
+its agent and its shim, and ends with its host. What it writes lies on its host's disk until an
+agent has sent it.
 """
 
-import asyncio
+import math
 import random
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from trainhall.cluster.agent.shim.failure_cause import RankExit
 from trainhall.cluster.agent.shipping.unreported_checkpoints import writer_name as recovered_name
-from trainhall.cluster.simulator.loop import detach, later
-from trainhall.cluster.simulator.spool import Kind, Spool
+from trainhall.cluster.ports import Clock
+from trainhall.cluster.simulator.loop import later
+from trainhall.cluster.simulator.spool import Files, Kind, Spool
 from trainhall.training.checkpoint.format.names import CheckpointName, parse_name
 from trainhall.training.link.control import STUCK_SECONDS
 from trainhall.training.link.events import RankEvent
-from trainhall.training.link.frames import MetricTable
 from trainhall.training.link.launch import Command, Launch, RankSlot
 from trainhall.training.link.status import (
     EXIT_COMPLETED,
@@ -26,7 +29,6 @@ from trainhall.training.link.status import (
     EXIT_STOPPED,
 )
 
-STEP_SECONDS = (0.3, 0.8)
 MEET_SECONDS = (0.1, 1.0)
 BEGIN_SECONDS = (0.05, 0.5)
 """Until a new process looks for its group."""
@@ -34,96 +36,79 @@ NOTICE_SECONDS = (0.01, 0.3)
 """Until connections that close are noticed at their other ends."""
 REGROUP_NOTICE_SECONDS = (0.02, 0.5)
 """Until ranks that wait in a group heed a launch which says that it has lost one."""
-FATE_SHARE = 0.15
-"""Share of processes that fail by themselves."""
-
-
-def value_of(attempt: int, generation: int) -> float:
-    """Return a measured value: the later their token, the greater."""
-    return attempt * 1000.0 + generation
-
-
-class Tape(Spool):
-    """The spool of a rank that measures one number a step."""
-
-    def __init__(self, launch: Launch, rank: int) -> None:
-        super().__init__(launch, rank)
-        self.steps: list[int] = []
-        """Step of each frame."""
-
-    def measure(self, step: int, time: float, value: float, rank: int | None = None) -> None:
-        """
-        Args:
-            rank: None: the numbers are the whole job's.
-        """
-        self.steps.append(step)
-        self.metrics([MetricTable(rank, [step], [time], {"loss": [value]})])
-
-
-def recovered(launch: Launch, found: list[CheckpointName], time: float) -> Tape:
-    """Return the reports of a launch's first host for an attempt without survivors.
-
-    Args:
-        found: what that attempt committed, see `Storage.unrecorded`.
-    """
-    assert launch.checkpoint.unrecorded is not None
-    token = launch.checkpoint.unrecorded.model_dump(include={"attempt", "generation"})
-    earlier = launch.model_copy(update=token)
-    tape = Tape(earlier, 0)
-    tape.writer = recovered_name(earlier)
-    for each in sorted(found, key=lambda name: name.step):
-        data = {"name": str(each), "step": each.step, "size": 1, "metrics": {}}
-        # By its step: whoever looks again tells the same.
-        event = RankEvent(sequence=each.step + 1, time=time, rank=0, kind="checkpoint", data=data)
-        tape.events.append(event)
-    return tape
+_SAME_SECONDS = 0.001
+"""Difference of two turns that are the same."""
 
 
 @dataclass(frozen=True)
 class Fate:
-    """A rank that fails by itself."""
+    """Fault of a process, if it gets that far."""
 
+    kind: Literal["killed", "out of memory", "diverges", "error"]
     step: int
     """Counted from where the process starts."""
-    signal: bool
-    """Something kills it; else it leaves with an error."""
+    rank: int = 0
 
 
 class Storage:
-    """Shared storage: the folders of committed checkpoints, by job."""
+    """Shared storage: the events of committed checkpoints, by job."""
 
     def __init__(self) -> None:
-        self.committed: dict[str, list[CheckpointName]] = {}
+        self.committed: dict[str, dict[CheckpointName, Mapping[str, Any]]] = {}
+
+    def commit(self, launch: Launch, name: CheckpointName, event: Mapping[str, Any]) -> None:
+        self.committed.setdefault(launch.job_id, {})[name] = event
 
     def newest(self, launch: Launch) -> int:
         """Return the step that an attempt resumes from, as its agent and ranks find it."""
-        there = self.committed.get(launch.job_id, [])
-        if found := self.unrecorded(launch):
+        there = self.committed.get(launch.job_id, {})
+        if found := self._unrecorded(launch):
             return max(name.step for name in found)
         names = map(parse_name, launch.checkpoint.resume)
         return next((name.step for name in names if name in there and name), 0)
 
-    def unrecorded(self, launch: Launch) -> list[CheckpointName]:
+    def _unrecorded(self, launch: Launch) -> list[CheckpointName]:
         """Return commits of an earlier attempt that, as far as known, were not reported."""
         plan = launch.checkpoint.unrecorded
         return [
             name
-            for name in self.committed.get(launch.job_id, [])
+            for name in self.committed.get(launch.job_id, ())
             if plan is not None
+            and not launch.checkpoint.upload
             and (name.attempt, name.generation) == (plan.attempt, plan.generation)
             and name.step > plan.after_step
         ]
 
+    def recovered(self, launch: Launch, time: float) -> Spool | None:
+        """Return the reports of a launch's first host for an attempt without survivors."""
+        found = self._unrecorded(launch) if launch.node_rank == 0 else []
+        if not found or launch.checkpoint.unrecorded is None:
+            return None
+        token = launch.checkpoint.unrecorded.model_dump(include={"attempt", "generation"})
+        earlier = launch.model_copy(update=token)
+        spool = Spool(earlier, 0)
+        spool.writer = recovered_name(earlier)
+        for each in sorted(found, key=lambda name: name.step):
+            data = dict(self.committed[launch.job_id][each])
+            # By its step: whoever looks again tells the same.
+            sequence = each.step + 1
+            event = RankEvent(sequence=sequence, time=time, rank=0, kind="checkpoint", data=data)
+            spool.events.append(event)
+        return spool
+
     def remove(self, location: str) -> None:
-        _, job_id, name = location.rsplit("/", 2)
-        self.committed[job_id] = [n for n in self.committed.get(job_id, []) if str(n) != name]
+        _, job_id, text = location.rsplit("/", 2)
+        if name := parse_name(text):
+            self.committed.get(job_id, {}).pop(name, None)
 
 
 class ItsShim(Protocol):
     """A rank's access to its shim: control byte, progress page, notifications."""
 
+    host_name: str
     control: Command
     newest_group: Launch | None
+    gradients: int
 
     def group_of(self, launch: Launch) -> "Group": ...
 
@@ -140,14 +125,14 @@ class Rank:
     """
 
     def __init__(
-        self, shim: ItsShim, launch: Launch, place: RankSlot, tape: Tape, fate: Fate | None
+        self, shim: ItsShim, launch: Launch, place: RankSlot, spool: Spool, fate: Fate | None
     ) -> None:
         self.shim = shim
         self.launch = launch
         """Launch of the group that it is in, or has left."""
         self.number = place.rank
         self.device = (place.device_kind, place.device_index)
-        self.tape = tape
+        self.spool = spool
         self.pid = 0
         self.alive = True
         self.group: Group | None = None
@@ -160,10 +145,13 @@ class Rank:
         self.was_first = False
         """True if it was rank 0 of the last group that joined."""
         self.has_saved = False
+        self.steps_left = math.inf if fate is None else fate.step
+        """Steps until it meets its fate."""
+        self.fate = fate
+        self.account: RankExit | None = None
+        """Its own failure, as the shim of a real host would find it."""
         self._waits = False
         """True while it looks for the next group after its own broke up."""
-        self._fate = fate
-        self._taken = 0
 
     def begin(self) -> None:
         if self.alive:
@@ -178,19 +166,6 @@ class Rank:
                 self.group.join(self)
                 return True
         return False
-
-    def is_fated(self) -> bool:
-        """Return whether it has taken its last step."""
-        self._taken += 1
-        return self._fate is not None and self._taken == self._fate.step
-
-    def meet_fate(self, time: float) -> None:
-        assert self._fate is not None
-        if self._fate.signal:
-            self.end(-9)
-        else:
-            self.tape.event("failure", {"type": "ValueError", "message": "no"}, time)
-            self.end(1)
 
     def end(self, code: int, *, silently: bool = False) -> None:
         """
@@ -222,6 +197,8 @@ class Rank:
 
     def look(self) -> None:
         """The page that it shares with its shim says something new."""
+        if self.group is not None:
+            self.group.catch_up()
         newest = self.shim.newest_group
         is_newer = newest is not None and newest.generation > self.launch.generation
         if self.alive and self._waits and self.shim.control is Command.STOP:
@@ -246,11 +223,75 @@ class Rank:
             self.end(EXIT_NOT_REGROUPED)
 
 
-class Onlooker(Protocol):
+class Onlooker:
     def met(self, group: "Group") -> None:
         """Note that its ranks have joined, and from which step they continue."""
 
     def stepped(self, group: "Group") -> None: ...
+
+
+class Work(ABC):
+    """The steps of ranks that have met, and what they write about them."""
+
+    takes_blocks = False
+    """Somebody who looks may find more steps taken, although none was due."""
+
+    def __init__(self, group: "Group") -> None:
+        self.group = group
+
+    @property
+    @abstractmethod
+    def total(self) -> int:
+        """Return the last step."""
+
+    @abstractmethod
+    def wait(self) -> float:
+        """Return the seconds until the next turn."""
+
+    @abstractmethod
+    def take(self, *, is_due: bool) -> int:
+        """Take steps, as far as time allows, and at most up to one after which the ranks have
+        something to agree on; return their number.
+
+        Args:
+            is_due: the time of the last `wait` is over.
+        """
+
+    @abstractmethod
+    def fail(self, rank: Rank, fate: Fate) -> int:
+        """Write what a rank says whose fate comes; return its exit code, or below zero a signal."""
+
+    def flush_rows(self, source: Rank, steps: Sequence[int]) -> None:
+        """Write what the rank 0 of an earlier group may not have come to write."""
+        return
+
+    def break_off(self, lost: Rank, others: Sequence[Rank]) -> None:
+        """Break a step off, somewhere between its first collective and its last number."""
+        return
+
+    def start(self, data: dict[str, Any]) -> None:
+        self.group.record("started", data)
+
+    def note_first_step(self, data: dict[str, Any]) -> None:
+        self.group.record("stepped", data)
+
+    def saves(self) -> bool:
+        """Return whether a checkpoint is due after the present step."""
+        every = self.group.launch.spec.checkpoint.every_steps
+        return self.group.step % (every or self.total) == 0
+
+    def checkpoint(self, name: CheckpointName) -> tuple[dict[str, Any], Files | None]:
+        """Return the event of a checkpoint, and the files to upload; None on shared storage."""
+        return {"name": str(name), "step": name.step, "size": 1, "metrics": {}}, None
+
+    def pause(self) -> None:
+        """Save, and report it, before all ranks leave."""
+        self.group.save()
+        self.group.record("paused", {"step": self.group.step})
+
+    def complete(self) -> None:
+        self.group.save()
+        self.group.record("completed", {"steps": self.group.step, "metrics": {}})
 
 
 @dataclass
@@ -261,19 +302,26 @@ class Group:
     """Launch of any of its hosts."""
     storage: Storage
     chance: random.Random = field(repr=False)
-    now: Callable[[], float] = field(repr=False)
-    """The time of day where they run."""
-    looks_on: "Onlooker" = field(repr=False)
+    clock: Clock = field(repr=False)
+    looks_on: Onlooker = field(repr=False)
+    begin: Callable[["Group"], Work] = field(repr=False)
     ranks: dict[int, Rank] = field(default_factory=dict)
     """Members by rank."""
+    work: Work | None = None
+    """Their work, since they have met."""
     step: int = 0
-    has_met: bool = False
     is_fresh: bool = False
     """None of its ranks had taken a step: they went on from a checkpoint, or from nothing."""
     is_broken: bool = False
     _is_silent: bool = False
     """True while it is broken and no member has noticed."""
     _has_stepped: bool = False
+    _next_turn: float = math.inf
+    """Monotonic time of it."""
+
+    def now(self) -> float:
+        """Return the time of day where they run."""
+        return self.clock.now().timestamp()
 
     def join(self, rank: Rank) -> None:
         self.ranks[rank.number] = rank
@@ -281,7 +329,7 @@ class Group:
             # Whom it should meet is gone: it finds out when it tries to connect.
             later(4 * STUCK_SECONDS, rank.leave_group, self)
         elif len(self.ranks) == self.launch.world_size:
-            detach(self._work(), "ranks")
+            later(self.chance.uniform(*MEET_SECONDS), self._meet)
 
     def lost(self, rank: Rank, *, silently: bool = False) -> None:
         """One of them has ended or left."""
@@ -290,69 +338,29 @@ class Group:
         del self.ranks[rank.number]
         if self.is_broken and not self._is_silent:
             return
-        if self.has_met and not self.is_broken:
-            self._break_off(rank)
+        if self.work is not None and not self.is_broken and self.step < self.work.total:
+            # No step follows the last one.
+            self.work.break_off(rank, list(self.ranks.values()))
         self.is_broken, self._is_silent = True, silently
         if silently or not self.launch.in_place:
             return  # they wait in a collective until they are told
-        notice = NOTICE_SECONDS if self.has_met else (STUCK_SECONDS, 4 * STUCK_SECONDS)
+        notice = NOTICE_SECONDS if self.work else (STUCK_SECONDS, 4 * STUCK_SECONDS)
         for other in self.ranks.values():
             later(self.chance.uniform(*notice), other.leave_group, self)
 
-    def _break_off(self, lost: Rank) -> None:
-        """A step breaks off, somewhere between its first collective and its last number."""
-        if self.step >= self._total:
-            return  # none follows the last one
-        others = list(self.ranks.values())
-        how_far = self.chance.random()
-        if how_far < 0.2:  # some of them have got the last sum
-            for rank in others:
-                rank.step += self.chance.random() < 0.5
-        elif how_far < 0.4 and lost.was_first:
-            # All have exchanged what they measured, and rank 0 has not come to write it.
-            for rank in others:
-                rank.step = rank.reported_step = self.step + 1
-                rank.unsure = [rank.step]
-
     # -- what they do ----------------------------------------------------------------------------
-
-    @property
-    def _value(self) -> float:
-        """Return the value that the members measure, which identifies them."""
-        return value_of(self.launch.attempt, self.launch.generation)
-
-    async def _work(self) -> None:
-        await asyncio.sleep(self.chance.uniform(*MEET_SECONDS))
-        if self.is_broken:
-            return
-        self._meet()
-        code = self._complete() if self.step >= self._total else None
-        while code is None:
-            await asyncio.sleep(self.chance.uniform(*STEP_SECONDS))
-            # A rank that is gone leaves the others in a collective.
-            if self.is_broken or not self._take_step():
-                return
-            code = self._agree()
-            if self.is_broken:
-                return
-        self.is_broken = True
-        for rank in list(self.ranks.values()):
-            rank.end(code)
-
-    @property
-    def _total(self) -> int:
-        return self.launch.spec.training.steps or 1
 
     def _meet(self) -> None:
         """Exchange positions; the furthest rank gives its state to the others."""
+        if self.is_broken:
+            return
         ranks = [self.ranks[number] for number in sorted(self.ranks)]
         source = max(ranks, key=lambda rank: (rank.step, rank.reported_step, -rank.number))
-        self.has_met, self.is_fresh = True, source.step == 0
-        if self.is_fresh:
-            self.step = self.storage.newest(ranks[0].launch)
-        else:
-            self.step = source.step
-            self._flush_rows(source, ranks)
+        self.is_fresh = source.step == 0
+        self.step = self.storage.newest(ranks[0].launch) if self.is_fresh else source.step
+        self.work = self.begin(self)
+        if not self.is_fresh:
+            self._flush_rows(self.work, source, ranks)
         saves_again = source.has_saved and not any(rank.was_first for rank in ranks)
         for rank in ranks:
             rank.step = rank.reported_step = self.step
@@ -360,47 +368,83 @@ class Group:
             rank.has_saved = source.has_saved
         self.looks_on.met(self)
         if self.is_fresh:
-            resumed = {"resumed_from": self.step or None, "total_steps": self._total}
-            since = min(rank.tape.generation for rank in ranks)
-            generation = self.launch.generation
-            self._record("started", {"generation": generation, "since": since, **resumed})
+            resumed = {"resumed_from": self.step or None, "total_steps": self.work.total}
+            since = min(rank.spool.generation for rank in ranks)
+            self.work.start({"generation": self.launch.generation, "since": since, **resumed})
         elif saves_again:
-            self._save()
+            self.save()
+        if self.step >= self.work.total:
+            self.work.complete()
+            self._end(EXIT_COMPLETED)
+        else:
+            self._await_turn(self.work)
 
-    def _flush_rows(self, source: Rank, ranks: list[Rank]) -> None:
+    def _flush_rows(self, work: Work, source: Rank, ranks: Sequence[Rank]) -> None:
         """The source writes what rank 0 may not have come to write."""
+        steps = list(range(source.reported_step + 1, source.step + 1))
         if not any(rank.was_first and rank.reported_step >= source.reported_step for rank in ranks):
-            for step in source.unsure:
-                source.tape.measure(step, self.now(), self._value)
-        for step in range(source.reported_step + 1, source.step + 1):
-            source.tape.measure(step, self.now(), self._value)
+            steps = [*source.unsure, *steps]
+        work.flush_rows(source, steps)
 
-    def _take_step(self) -> bool:
-        """One more, and what is measured is exchanged; False where a rank fails in it."""
-        self.step += 1
+    def catch_up(self) -> None:
+        """Take the steps of the time that has passed, where they are taken in blocks: somebody
+        looks, or there is something to agree on sooner than was expected."""
+        if self.work is not None and self.work.takes_blocks and not self.is_broken:
+            self._turn(self.work, is_due=False)
+
+    def _await_turn(self, work: Work) -> None:
+        wait = work.wait()
+        at = self.clock.monotonic() + wait
+        if at < self._next_turn - _SAME_SECONDS:
+            self._next_turn = at
+            later(wait, self._turn_is_due, work, at)
+
+    def _turn_is_due(self, work: Work, at: float) -> None:
+        # A rank that is gone leaves the others in a collective.
+        if at == self._next_turn and not self.is_broken:
+            self._next_turn = math.inf
+            self._turn(work, is_due=True)
+
+    def _turn(self, work: Work, *, is_due: bool) -> None:
+        steps = work.take(is_due=is_due)
+        if steps:
+            if not self._note_steps(work, steps):
+                return
+            code = self._agree(work)
+            if self.is_broken:
+                return
+            if code is not None:
+                self._end(code)
+                return
+        self._await_turn(work)
+
+    def _end(self, code: int) -> None:
+        self.is_broken = True
+        for rank in list(self.ranks.values()):
+            rank.end(code)
+
+    def _note_steps(self, work: Work, steps: int) -> bool:
+        """Exchange what is measured; False where a rank fails in it."""
+        self.step += steps
         self.looks_on.stepped(self)
-        now = self.now()
         for rank in self.ranks.values():
             rank.step = rank.reported_step = self.step
-            if rank.number == 0:
-                rank.tape.measure(self.step, now, self._value)
-            else:
+            rank.steps_left -= steps
+            if rank.number:
                 rank.unsure = [self.step]
-                if rank.number == rank.launch.ranks[0].rank:
-                    rank.tape.measure(self.step, now, self._value, rank.number)
         if not self._has_stepped:
             self._has_stepped = True
-            progress = {"generation": self.launch.generation, "step": self.step, "loaded": now}
-            self._record("stepped", progress)
-        fated = [rank for rank in self.ranks.values() if rank.is_fated()]
-        if fated:
-            fated[-1].meet_fate(now)
+            progress = {"generation": self.launch.generation, "step": self.step}
+            work.note_first_step({**progress, "loaded": self.now()})
+        fated = [rank for rank in self.ranks.values() if rank.steps_left == 0]
+        if fated and (fate := fated[-1].fate):
+            fated[-1].end(work.fail(fated[-1], fate))
         return not fated
 
-    def _agree(self) -> int | None:
+    def _agree(self, work: Work) -> int | None:
         """Agree on how to continue after a step; returns an exit code when all end."""
         ranks = list(self.ranks.values())
-        asked = max(rank.shim.control for rank in ranks)
+        asked = self.asked
         if asked is Command.STOP:
             if not self.launch.in_place:
                 return EXIT_STOPPED
@@ -411,15 +455,20 @@ class Group:
         self._leave_if_superseded(ranks)
         if self.is_broken:
             return None
-        if self.step >= self._total:
-            return self._complete()
+        if self.step >= work.total:
+            work.complete()
+            return EXIT_COMPLETED
         if asked is Command.PAUSE:
-            self._save()
-            self._record("paused", {"step": self.step})
+            work.pause()
             return EXIT_PAUSED
-        if self.step % (self.launch.spec.checkpoint.every_steps or self._total) == 0:
-            self._save()
+        if work.saves():
+            self.save()
         return None
+
+    @property
+    def asked(self) -> Command:
+        """Return the highest command that any host was given: all ranks agree on it."""
+        return max(rank.shim.control for rank in self.ranks.values())
 
     def _leave_if_superseded(self, ranks: Sequence[Rank]) -> None:
         """Break the group up if a rank knows of a newer one."""
@@ -430,20 +479,19 @@ class Group:
                 rank.unsure = []
                 rank.leave_group(self)
 
-    def _complete(self) -> int:
-        self._save()
-        self._record("completed", {"steps": self.step, "metrics": {}})
-        return EXIT_COMPLETED
+    # -- for those who work ----------------------------------------------------------------------
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        assert self.work is not None
         name = CheckpointName(self.step, self.launch.attempt, self.launch.generation)
         for rank in self.ranks.values():
             rank.has_saved = True
-        self.storage.committed.setdefault(self.launch.job_id, []).append(name)
-        self._record("checkpoint", {"name": str(name), "step": self.step, "size": 1, "metrics": {}})
+        event, files = self.work.checkpoint(name)
+        self.storage.commit(self.launch, name, event)
+        self.ranks[0].spool.checkpoint(event, files, self.now())
 
-    def _record(self, kind: Kind, data: dict[str, Any]) -> None:
-        self.ranks[0].tape.event(kind, data, self.now())
+    def record(self, kind: Kind, data: dict[str, Any]) -> None:
+        self.ranks[0].spool.event(kind, data, self.now())
         if kind == "started":
             # Until that is known nobody regroups them.
             self.ranks[0].shim.wrote()

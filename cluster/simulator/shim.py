@@ -3,13 +3,13 @@
 Who takes part, who may be replaced and how all of it ended is the real one's code.
 """
 
-import asyncio
 import math
 import random
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from trainhall.cluster.agent.shim import failure_cause, isolation
+from trainhall.cluster.agent.shim.failure_cause import RankExit
 from trainhall.cluster.agent.shim.outcome import AttemptContext, failed, outcome_of
 from trainhall.cluster.agent.shim.rank_table import (
     RankEntry,
@@ -18,8 +18,9 @@ from trainhall.cluster.agent.shim.rank_table import (
     failed_rank,
 )
 from trainhall.cluster.agent.shim.supervisor import AGREE_SECONDS, LEAVE_SECONDS, PEERS_SECONDS
-from trainhall.cluster.simulator.loop import detach, later
-from trainhall.cluster.simulator.ranks import BEGIN_SECONDS, FATE_SHARE, Fate, Group, Rank, Tape
+from trainhall.cluster.simulator.loop import later
+from trainhall.cluster.simulator.ranks import BEGIN_SECONDS, Fate, Group, Rank
+from trainhall.cluster.simulator.spool import Spool
 from trainhall.cluster.simulator.story import Story
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.launch import Command, Launch, RankSlot, Rendezvous
@@ -45,9 +46,9 @@ class Folder:
     shim: "Shim | None" = None
     ended: tuple[Outcome, Failure | None] | None = None
     """Outcome that an agent found in place of a dead shim."""
-    tapes: dict[tuple[int, int], Tape] = field(default_factory=dict)
+    spools: dict[tuple[int, int], Spool] = field(default_factory=dict)
     """By the rank and the generation with which a process began."""
-    recovered: Tape | None = None
+    recovered: Spool | None = None
     """Unreported checkpoints of an earlier attempt, which its agent found."""
     acked_at: float = float("-inf")
     """Newest acknowledgement that the agent passed on for `on_isolation: stop`."""
@@ -62,6 +63,9 @@ class Machine(Protocol):
 
     def group(self, launch: Launch) -> Group:
         """Return the process group of a launch's ranks."""
+
+    def fate(self, launch: Launch, rank: int) -> Fate | None:
+        """Return what goes wrong in a process that begins."""
 
     def time_of_day(self) -> float: ...
 
@@ -93,12 +97,15 @@ class Machine(Protocol):
 class Shim:
     def __init__(self, folder: Folder, machine: Machine) -> None:
         self.folder = folder
+        self.host_name = machine.name
         self.launch = folder.launch
         self.alive = True
         self.control = Command.RUN
         """Command that the ranks read."""
         self.newest_group: Launch | None = None
         """The same: the newest generation whose ranks can meet, of a job that regroups in place."""
+        self.gradients = 0
+        """Newest request for gradients."""
         self.isolated = False
         self.status: ShimStatus | None = None
         self.ranks: list[Rank] = []
@@ -129,11 +136,13 @@ class Shim:
         """Ranks of it have completed the job."""
         return self._ranks.have_completed
 
-    async def run(self) -> None:
+    def start(self) -> None:
         if self.launch.isolation_seconds is not None:
-            detach(self._heed_isolation(self.launch.isolation_seconds), "isolation")
+            later(0.0, self._heed_isolation, self.launch.isolation_seconds)
         self._publish("starting")
-        await asyncio.sleep(self._machine.chance.uniform(*OPEN_SECONDS))
+        later(self._machine.chance.uniform(*OPEN_SECONDS), self._open)
+
+    def _open(self) -> None:
         if self.alive and not self._signalled:
             self._open_rendezvous()
             self._machine.launched(self, {})
@@ -144,22 +153,23 @@ class Shim:
     def wrote(self) -> None:
         self._machine.wrote()
 
-    async def _heed_isolation(self, lost_after: float) -> None:
-        bounds = isolation.limits(lost_after, math.inf)
-        while self.alive:
-            silence = self._machine.monotonic() - self.folder.acked_at
-            step = isolation.step(silence, 0.0, bounds)
-            if step is not isolation.Step.GO_ON:
-                self.isolated = self.isolated or self.control is Command.RUN
-                self.send_command(Command.PAUSE)
-            if step is isolation.Step.KILL:
-                self.send_command(Command.STOP)
-                self._kill_ranks()
-            await asyncio.sleep(isolation.CHECK_SECONDS)
+    def _heed_isolation(self, lost_after: float) -> None:
+        if not self.alive:
+            return
+        silence = self._machine.monotonic() - self.folder.acked_at
+        step = isolation.step(silence, 0.0, isolation.limits(lost_after, math.inf))
+        if step is not isolation.Step.GO_ON:
+            self.isolated = self.isolated or self.control is Command.RUN
+            self.send_command(Command.PAUSE)
+        if step is isolation.Step.KILL:
+            self.send_command(Command.STOP)
+            self._kill_ranks()
+        later(isolation.CHECK_SECONDS, self._heed_isolation, lost_after)
 
     # -- what it is told -------------------------------------------------------------------------
 
     def send_command(self, command: Command) -> None:
+        self.catch_up()
         if not self.alive or command <= self.control:
             return
         self.control = command
@@ -172,8 +182,21 @@ class Shim:
             rank.look()
         self._settle()
 
+    def request_gradients(self, number: int) -> None:
+        self.catch_up()
+        self.gradients = number
+        for rank in self.running:
+            rank.look()
+
+    def catch_up(self) -> None:
+        """Have its ranks take the steps of the time that has passed, before they are told more."""
+        for rank in self.running:
+            if rank.group is not None:
+                rank.group.catch_up()
+
     def take_launch(self) -> None:
         """Go on with the launch in the folder, if it is of a later generation."""
+        self.catch_up()
         launch, is_active = self.folder.launch, self.alive and self._started
         is_newer = launch.in_place and launch.generation > self.launch.generation
         is_over = self._failure is not None or self.has_completed
@@ -222,18 +245,15 @@ class Shim:
     # -- its ranks -------------------------------------------------------------------------------
 
     def _start_rank(self, launch: Launch, place: RankSlot, rendezvous: Rendezvous) -> int:
-        chance = self._machine.chance
-        fate = None
-        if chance.random() < FATE_SHARE:
-            fate = Fate(chance.randint(1, 15), signal=chance.random() < 0.5)
-        tape = self.folder.tapes.setdefault(
-            (place.rank, launch.generation), Tape(launch, place.rank)
+        fate = self._machine.fate(launch, place.rank)
+        spool = self.folder.spools.setdefault(
+            (place.rank, launch.generation), Spool(launch, place.rank)
         )
-        rank = Rank(self, launch, place, tape, fate)
+        rank = Rank(self, launch, place, spool, fate)
         self.ranks.append(rank)
         rank.pid = len(self.ranks)
         self._machine.begins(rank)
-        later(chance.uniform(*BEGIN_SECONDS), rank.begin)
+        later(self._machine.chance.uniform(*BEGIN_SECONDS), rank.begin)
         return rank.pid
 
     def rank_ended(self, rank: Rank, code: int) -> None:
@@ -254,8 +274,9 @@ class Shim:
             self._take_failure(member, rank)
             if self.launch.in_place and self.has_completed:
                 later(SEND_OFF_SECONDS, self._send_off_late_ones)
-        self._publish(self._phase())
-        self._settle()
+        if self.alive:  # unless the end of the last one was seen to meanwhile
+            self._publish(self._phase())
+            self._settle()
 
     def _send_off_late_ones(self) -> None:
         """Send away ranks that came for a generation before which the job was completed."""
@@ -390,17 +411,16 @@ def _describe(member: RankEntry, rank: Rank) -> Failure:
         )
     elif state.exit_code is not None:
         exception, words = "ValueError", "failed: ValueError: no"
-    message = f"rank {state.rank} {words}"
-    classified = failure_cause.classify_failure(
-        failure_cause.RankExit(
-            words=message, exception=exception, exit_code=state.exit_code, signal=state.signal
-        )
+    found = rank.account or RankExit(
+        words, exception=exception, exit_code=state.exit_code, signal=state.signal
     )
+    classified = failure_cause.classify_failure(found)
     return Failure(
         rank=state.rank,
         exit_code=state.exit_code,
         signal=state.signal,
-        message=message,
+        message=f"rank {state.rank} {found.words}",
+        log_tail=found.log_tail,
         cause=classified.cause,
         evidence=classified.evidence,
         step=rank.step,

@@ -45,6 +45,8 @@ class Spool:
         """Events that are not acknowledged."""
         self.newest_frame = self.acked_frames = self.sent_frames = 0
         """Written, acknowledged, and sent whether acknowledged or not."""
+        self.steps: list[int] = []
+        """Step of each frame, where each is of one."""
         self._newest_event = 0
         self._frames: list[bytes] = []
         """Frames that are not acknowledged."""
@@ -62,6 +64,14 @@ class Spool:
     def metrics(self, tables: Sequence[MetricTable]) -> None:
         self.newest_frame += 1
         self._frames.append(encode_frame(self.newest_frame, encode_tables(tables)))
+
+    def measure(self, step: int, time: float, value: float, rank: int | None = None) -> None:
+        """
+        Args:
+            rank: None: the number is the whole job's.
+        """
+        self.steps.append(step)
+        self.metrics([MetricTable(rank, [step], [time], {"loss": [value]})])
 
     def event(self, kind: Kind, data: dict[str, Any], time: float) -> None:
         self._newest_event += 1

@@ -15,7 +15,6 @@ from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.simulator import chance
-from trainhall.cluster.simulator.attempts import token_of
 from trainhall.cluster.simulator.checks.invariants import (
     ASKED_AGAIN,
     LAUNCHED_AGAIN,
@@ -25,11 +24,13 @@ from trainhall.cluster.simulator.checks.invariants import (
 )
 from trainhall.cluster.simulator.checks.room import WAITED
 from trainhall.cluster.simulator.clock import WorldClock
+from trainhall.cluster.simulator.cluster import Cluster
+from trainhall.cluster.simulator.counting import Counting
 from trainhall.cluster.simulator.database import Disk, SimulatedDatabase
 from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.loop import Process
-from trainhall.cluster.simulator.network import Link, Server
-from trainhall.cluster.simulator.ranks import Group, Rank, Storage
+from trainhall.cluster.simulator.network import Server
+from trainhall.cluster.simulator.ranks import Fate, Group, Rank
 from trainhall.cluster.simulator.shim import Folder, Shim, name
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.wire.protocol import Assignment, Desired
@@ -58,6 +59,8 @@ OPTIONS = ClusterOptions(
 )
 """Shorter than in production, in the same order: most nodes are lost while jobs run."""
 FAULTY_SECONDS = (8.0, 14.0)
+FATE_SHARE = 0.15
+"""Share of processes that fail by themselves."""
 URGENT_SHARE = 0.5
 """Share of the large jobs among small ones that have a higher priority."""
 FINISH_SECONDS = 400.0
@@ -77,15 +80,11 @@ class _Ids:
         return f"secret-{next(self._numbers)}"
 
 
-class World:
+class World(Cluster[Host]):
     def __init__(self, seed: int, story: Story) -> None:
-        self.seed = seed
-        self.story = story
+        super().__init__(seed, story, WorldClock(), Counting)
         self.chance = chance.stream(seed, "world")
-        self.clock = WorldClock()
-        self.storage = Storage()
-        self.hosts: list[Host] = []
-        self.users = self._link("users")
+        self.users = self.link("users")
         self.jobs: list[str] = []
         """Jobs whose submission was acknowledged."""
         self.limited: set[str] = set()
@@ -96,12 +95,8 @@ class World:
         self.server = Server(self.inspector.hears, partial(self._on_error, "a request"))
         self.measured: dict[tuple[str, int, str], Measured] = {}
         self._ids = _Ids()
-        self._groups: dict[FencingToken, Group] = {}
         self._coordinators = 0
         self.fatal: str | None = None
-
-    def _link(self, name: str) -> Link:
-        return Link(name, chance.stream(self.seed, "link", name), self.story)
 
     def _on_commit(self) -> None:
         self.inspector.committed()
@@ -145,31 +140,13 @@ class World:
     # -- hosts -----------------------------------------------------------------------------------
 
     def add_host(self, slots: int) -> Host:
-        name = f"host-{len(self.hosts) + 1}"
-        host = Host(
-            name,
-            slots,
-            clock=WorldClock(),
-            server=self.server,
-            link=self._link(name),
-            storage=self.storage,
-            group=self.group,
-            story=self.story,
-            chance=chance.stream(self.seed, name),
-            ledger=self,
-        )
-        self.hosts.append(host)
-        host.start_agent()
-        return host
+        return self._add(Host, f"host-{len(self.hosts) + 1}", slots, WorldClock())
 
-    def group(self, launch: Launch) -> Group:
-        token = token_of(launch)
-        if token not in self._groups:
-            random_ = chance.stream(self.seed, "group", *token)
-            self._groups[token] = Group(
-                launch, self.storage, random_, lambda: self.clock.now().timestamp(), self
-            )
-        return self._groups[token]
+    def fate(self, host: Host, launch: Launch, rank: int) -> Fate | None:
+        if host.chance.random() >= FATE_SHARE:
+            return None
+        step = host.chance.randint(1, 15)
+        return Fate("killed" if host.chance.random() < 0.5 else "error", step)
 
     def met(self, group: Group) -> None:
         self.story.log("ranks", f"{name(group.launch)} met behind step {group.step}")
@@ -209,9 +186,9 @@ class World:
     def forgets(self, host: Host, folder: Folder) -> None:
         launch = folder.launch
         self.story.log(host.name, f"forgets job {launch.job_id} attempt {launch.attempt}")
-        for tape in folder.tapes.values():
-            key = (launch.job_id, launch.attempt, f"{host.name} {tape.writer}")
-            self.measured[key] = (tape.steps, tape.acked_frames)
+        for spool in folder.spools.values():
+            key = (launch.job_id, launch.attempt, f"{host.name} {spool.writer}")
+            self.measured[key] = (spool.steps, spool.acked_frames)
 
     # -- users -----------------------------------------------------------------------------------
 
@@ -353,8 +330,7 @@ class World:
 
     async def close(self) -> None:
         await self.kill_coordinator()
-        for host in self.hosts:
-            await host.kill_agent()
+        await self.kill_agents()
 
     def count(self, table: str) -> int:
         """Rows of a table of the coordinator's database."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from support.cluster.simulated import SimulatedNode, spec
+from support.nodes.channel import MemoryChannel
 
 from trainhall.cluster.background_tasks import BackgroundTasks
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import SystemClock
-from trainhall.cluster.simulator.mock.channel import MemoryChannel
 from trainhall.cluster.wire.protocol import Desired, JoinRequest
 from trainhall.db.database import Database
 

@@ -1,5 +1,7 @@
-"""A simulated cluster whose ranks work by themselves, under a clock that a test advances."""
+"""A simulated cluster whose ranks work by themselves, in virtual time."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +9,14 @@ from sqlalchemy import select
 
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.jobs import views
+from trainhall.cluster.simulator import chance
 from trainhall.cluster.simulator.chance import SeededIds
-from trainhall.cluster.simulator.clock import SimulatedClock
+from trainhall.cluster.simulator.clock import WorldClock
+from trainhall.cluster.simulator.database import Disk, SimulatedDatabase
+from trainhall.cluster.simulator.loop import Process, VirtualLoop
 from trainhall.cluster.simulator.mock.cluster import SimulatedCluster
-from trainhall.cluster.simulator.mock.host import Host
-from trainhall.cluster.simulator.workload.work import Fate
-from trainhall.db.database import Database
+from trainhall.cluster.simulator.mock.host import GpuHost
+from trainhall.cluster.simulator.ranks import Fate
 from trainhall.db.models import Event
 from trainhall.monitoring.metrics import read_metrics
 from trainhall.training.link.launch import Launch
@@ -20,49 +24,47 @@ from trainhall.training.spec.parse import validate_spec
 
 
 class WorkingCluster(SimulatedCluster):
-    clock: SimulatedClock
     fates: dict[tuple[str, int], Fate]
 
     @classmethod
     async def started(
-        cls, db: Database, folder: Path, *, seed: int = 1, hosts: int = 2, gpus: int = 4
+        cls, folder: Path, *, seed: int = 1, hosts: int = 2, gpus: int = 4
     ) -> "WorkingCluster":
-        clock = SimulatedClock()
-        coordinator = Coordinator(db, data_dir=folder, clock=clock, ids=SeededIds(seed))
-        made = cls(coordinator, clock, seed=seed, fate=lambda launch: made.fate_of(launch))
+        clock = WorldClock()
+        db = SimulatedDatabase(Disk(chance.stream(seed, "disk")), Process("coordinator"))
+        coordinator = Coordinator(
+            db, data_dir=folder, clock=clock, ids=SeededIds(seed), on_fatal=_fail
+        )
+        made = cls(clock, seed=seed, fate=lambda launch: made.fate_of(launch), broke=_fail)
         made.fates = {}
+        await coordinator.start()
+        made.serve(coordinator)
         for number in range(hosts):
-            await made.add_host(f"gpu-{number}", num_gpus=gpus)
-        await made.turn()
+            made.add_host(f"gpu-{number}", num_gpus=gpus)
+        await made.connected()
         return made
+
+    async def close(self) -> None:
+        await self.kill_agents()
+        await self.coordinator.stop()
 
     def fate_of(self, launch: Launch) -> Fate | None:
         """By the job's name and the attempt."""
         return self.fates.get((launch.spec.name, launch.attempt))
 
-    def host(self, name: str) -> Host:
-        return next(host for host in self.nodes.values() if host.name == name)
+    def host(self, name: str) -> GpuHost:
+        return next(host for host in self.hosts if host.name == name)
 
     async def submit(self, workers: int = 1, **more: Any) -> str:
         view, _ = await self.coordinator.jobs.submit(spec(workers, **more))
-        await self.turn()
         return view.id
-
-    async def let_pass(self, seconds: float, *, step: float = 2.0) -> None:
-        """Time passes, in steps."""
-        while seconds > 0:
-            self.clock.advance(min(step, seconds))
-            seconds -= step
-            self.advance()
-            await self.ship()
-            await self.turn()
 
     async def until(self, job_id: str, state: str, *, step: float = 2.0) -> views.Job:
         for _ in range(400):
             job = await self.coordinator.jobs.get(job_id)
             if job.state == state:
                 return job
-            await self.let_pass(step, step=step)
+            await asyncio.sleep(step)
         raise AssertionError(f"job {job_id} is {job.state} ({job.reason}), not {state}")
 
     async def until_step(self, job_id: str, step: int) -> None:
@@ -70,7 +72,7 @@ class WorkingCluster(SimulatedCluster):
         for _ in range(400):
             if (await self.coordinator.jobs.get(job_id)).step >= step:
                 return
-            await self.let_pass(2.0)
+            await asyncio.sleep(2.0)
         raise AssertionError(f"job {job_id} does not reach step {step}")
 
     async def curve(self, job_id: str, name: str, rank: int | None = None) -> dict[int, float]:
@@ -92,6 +94,28 @@ class WorkingCluster(SimulatedCluster):
         return [e.data["state"] for e in await self.events(job_id) if e.kind == "state"]
 
 
+def in_virtual_time(test: Callable[[WorkingCluster], Awaitable[None]]) -> Callable[[Path], None]:
+    """Have a test play in a cluster of two hosts with four GPUs each, where no time passes but
+    what is waited for."""
+
+    async def play(folder: Path) -> None:
+        hall = await WorkingCluster.started(folder)
+        try:
+            await test(hall)
+        finally:
+            await hall.close()
+
+    def run(tmp_path: Path) -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(play(tmp_path))
+
+    return run
+
+
+def _fail(what: object, error: BaseException | None = None) -> None:
+    raise AssertionError(f"{what} failed: {error!r}")
+
+
 def spec(workers: int = 1, **more: Any) -> Any:
     """Half a minute of work on the synthetic task."""
     return validate_spec(
@@ -105,6 +129,8 @@ def spec(workers: int = 1, **more: Any) -> Any:
                 "evaluate_every_steps": 50,
                 **more.pop("training", {}),
             },
+            # Another attempt follows a failure, unless a test asks for regrouping in place.
+            "recovery": {"regroup_seconds": 0, **more.pop("recovery", {})},
             "checkpoint": {"every_steps": 20, "keep_latest": 2, **more.pop("checkpoint", {})},
             **more,
         }

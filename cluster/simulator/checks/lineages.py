@@ -9,7 +9,8 @@ import sqlite3
 from collections.abc import Callable, Mapping
 
 from trainhall.cluster.simulator.checks.violation import InvariantViolationError
-from trainhall.cluster.simulator.ranks import Group, value_of
+from trainhall.cluster.simulator.counting import value_of
+from trainhall.cluster.simulator.ranks import Group
 from trainhall.cluster.simulator.story import Story
 
 VOID = "4 void ranks"

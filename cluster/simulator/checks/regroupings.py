@@ -95,7 +95,7 @@ class Regroupings:
         for rank in new:
             self._story.checks[MEMBERS] += 1
             launch = rank.launch
-            writer = (launch.job_id, launch.attempt, rank.tape.writer)
+            writer = (launch.job_id, launch.attempt, rank.spool.writer)
             if writer in self._writers:
                 self._violated(MEMBERS, f"two processes write as {writer[2]} of {name(launch)}")
             self._writers.add(writer)
@@ -196,7 +196,7 @@ class Regroupings:
             (launch.job_id, launch.attempt, launch.generation),
         ).fetchone()
         names = json.loads(row[0])["resume"] if row is not None else []
-        there = group.storage.committed.get(launch.job_id, [])
+        there = group.storage.committed.get(launch.job_id, {})
         found = (parse_name(each) for each in names)
         return max((each.step for each in found if each in there and each), default=0)
 

@@ -1,5 +1,4 @@
-"""Mock mode: hosts that speak the real protocol to the real coordinator, in memory.
+"""Mock mode: simulated hosts that go through 45 minutes in virtual time, then live in real time.
 
-They move only when a turn is taken, so that 45 minutes of history take seconds. It imports
-`workload`, and not `world`.
+It imports `cluster` and `workload`, and not `world`.
 """

@@ -1,171 +1,108 @@
-"""Hosts, what runs on them, and the coordinator: everything moves when a turn is taken."""
+"""A cluster without faults of its own: its hosts, its coordinator, and what befalls its jobs."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from math import inf
-from typing import TypeVar
+from collections.abc import Callable
 
 from trainhall.cluster.coordinator import Coordinator
-from trainhall.cluster.gateway.channel import CloseCode
-from trainhall.cluster.ports import Clock
-from trainhall.cluster.simulator import chance
-from trainhall.cluster.simulator.attempts import token_of
-from trainhall.cluster.simulator.mock.host import Host
-from trainhall.cluster.simulator.mock.network import Network
+from trainhall.cluster.simulator.clock import WorldClock
+from trainhall.cluster.simulator.cluster import Cluster
+from trainhall.cluster.simulator.host import Host
+from trainhall.cluster.simulator.loop import Process
+from trainhall.cluster.simulator.mock.host import GpuHost
+from trainhall.cluster.simulator.network import Server
+from trainhall.cluster.simulator.ranks import Fate, Group, Work
+from trainhall.cluster.simulator.shim import Folder
+from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.simulator.workload.script import Script
 from trainhall.cluster.simulator.workload.training import Training
-from trainhall.cluster.simulator.workload.work import Fate, Group, Work
-from trainhall.training.fencing import FencingToken
 from trainhall.training.link.launch import Launch
 
-T = TypeVar("T")
+LOOK_SECONDS, SHIP_SECONDS = 1.0, (0.8, 1.2)
+DELAY_SECONDS = (0.0002, 0.002)
 
 
-class SimulatedCluster(Network[Host]):
-    """A turn: messages are taken, time's work is done, hosts report, and ship what was written.
+class _NoStory(Story):
+    def log(self, who: str, what: str) -> None:
+        """Keep nothing: it runs for days."""
 
+
+class SimulatedCluster(Cluster[GpuHost]):
+    """
     Args:
         fate: what goes wrong in an attempt, if anything.
-        on_sent: called when the gateway has sent something to any node.
+        broke: called with an error that no coordinator should raise.
+        look_seconds, ship_seconds: see `Host`.
     """
 
     def __init__(
         self,
-        coordinator: Coordinator,
-        clock: Clock,
+        clock: WorldClock,
         *,
-        seed: int = 0,
-        fate: Callable[[Launch], Fate | None] = lambda _: None,
-        on_sent: Callable[[], None] | None = None,
+        seed: int,
+        fate: Callable[[Launch], Fate | None],
+        broke: Callable[[BaseException], None],
+        look_seconds: float = LOOK_SECONDS,
+        ship_seconds: tuple[float, float] = SHIP_SECONDS,
     ) -> None:
-        super().__init__(coordinator, clock, on_sent)
-        self.seed = seed
+        super().__init__(seed, _NoStory(lambda: 0.0), clock, _begin)
+        self.server = Server(lambda _: None, broke)
+        self.look_seconds, self.ship_seconds = look_seconds, ship_seconds
         self._fate = fate
-        self._groups: dict[FencingToken, Group] = {}
 
-    async def add_host(self, name: str, *, num_gpus: int = 8) -> Host:
-        """A host that joins and connects."""
-        number = len(self.nodes) + 1
-        host = Host(
-            name,
-            address=f"10.0.0.{10 + number}",
-            clock=self.clock,
-            chance=chance.stream(self.seed, "host", name),
-            group=self.group,
-            num_gpus=num_gpus,
-        )
-        await self.join(host)
-        await self.connect(host)
+    @property
+    def coordinator(self) -> Coordinator:
+        assert self.server.coordinator is not None
+        return self.server.coordinator
+
+    def serve(self, coordinator: Coordinator) -> None:
+        """Have agents speak to this coordinator."""
+        self.server.open(Process("coordinator"), coordinator)
+
+    def add_host(self, name: str, *, num_gpus: int = 8) -> GpuHost:
+        """Add a host; its agent joins by itself."""
+        address = f"10.0.0.{11 + len(self.hosts)}"
+        host = self._add(GpuHost, name, num_gpus, self.clock, address=address)
+        host.link.delay = DELAY_SECONDS
+        host.look_seconds, host.ship_seconds = self.look_seconds, self.ship_seconds
         return host
 
-    def group(self, launch: Launch) -> Group:
-        """Return the process group of an attempt's ranks, from all its hosts."""
-        token = token_of(launch)
-        found = self._groups.get(token)
-        if found is None:
-            found = Group(
-                launch, _begin, chance.stream(self.seed, "group", *token), self._fate(launch)
-            )
-            self._groups[token] = found
-        return found
+    def fate(self, host: Host, launch: Launch, rank: int) -> Fate | None:
+        fate = self._fate(launch) if launch.generation == 1 else None
+        return fate if fate is not None and fate.rank == rank else None
 
-    @property
-    def due(self) -> float:
-        """When something beside ordinary steps happens next (seconds since the epoch)."""
-        hosts = [host.due for host in self.nodes.values() if not host.off]
-        groups = [group.due for group in self._groups.values()]
-        return min([*hosts, *groups], default=inf)
-
-    def advance(self) -> None:
-        """Do the work of the time that has passed."""
-        now = self.clock.now().timestamp()
-        for host in self.nodes.values():
-            host.advance()
+    def forgets(self, host: Host, folder: Folder) -> None:
+        launch = folder.launch
         for token, group in list(self._groups.items()):
-            group.advance(now)
-            if group.over:
+            if token[:2] == (launch.job_id, launch.attempt) and not group.ranks:
                 del self._groups[token]
 
-    async def turn(self) -> None:
-        """Run everything that follows from the present state."""
-        self.report_all()
-        while True:
-            await self.settle()
-            self.advance()
-            await self.ship(metrics=False)
-            if not await self.exchange(inf):
-                return
-
-    async def exchange(self, heartbeat_seconds: float = 0.0) -> bool:
-        """Hand out messages, and report what is new, or was not said for so long; True when
-        there was anything new."""
-        new = False
-        now = self.clock.monotonic()
-        for host in list(self.nodes.values()):
-            await self._see_to_connection(host)
-            if not host.connected:
-                continue
-            new |= await self.deliver(host)
-            if (news := host.news()) or now - host.reported_at >= heartbeat_seconds:
-                host.reported_at = now
-                self.send_report(host)
-                new |= news
-        return new
-
-    async def _see_to_connection(self, host: Host) -> None:
-        """Remove a removed host; reconnect one whose connection was closed otherwise."""
-        if host.channel is None or host.channel.closed is None:
-            return
-        code, _ = host.channel.closed
-        if code == CloseCode.REMOVED:
-            await self.disconnect(host)
-            del self.nodes[host.node_id]
-        elif code != CloseCode.STOPPING:
-            await self.connect(host, new_agent=False)
-
-    @property
-    def silent(self) -> bool:
-        """Return whether some host is unreachable, so that time alone has consequences."""
-        return any(not host.connected for host in self.nodes.values())
-
-    def report_all(self) -> None:
-        """Have every connected host report now."""
-        for host in self.nodes.values():
-            host.reported_at = self.clock.monotonic()
-            self.send_report(host)
-
-    async def ship(self, *, metrics: bool = True) -> None:
-        """Have connected hosts send their ranks' output."""
-        spools = [
-            spool.ship(self._send, metrics=metrics or attempt.outcome is not None)
-            for host in self.nodes.values()
-            if host.connected
-            for attempt in host.attempts.values()
-            for spool in attempt.spools.values()
-            if not spool.empty
-        ]
-        await asyncio.gather(*spools)
-
-    async def _send(self, work: Callable[[Coordinator], Awaitable[T]]) -> T:
-        """A request in memory, which always arrives."""
-        return await work(self.coordinator)
-
-    async def cut_off(self, host: Host) -> None:
-        """Cut off a host: its ranks run on."""
-        await self.disconnect(host)
-
-    async def switch_off(self, host: Host) -> None:
-        host.switch_off()
-        await self.disconnect(host)
+    def rejoins(self, host: Host) -> bool:
+        """A host that a user removes is gone, until somebody adds it."""
+        self.hosts = [other for other in self.hosts if other is not host]
+        return False
 
     async def come_back(self, host: Host) -> None:
-        """Reconnect a host, with a new agent if its power was gone."""
-        was_off = host.off
-        if was_off:
-            host.switch_on()
-        await self.connect(host, new_agent=was_off)
+        host.link.heal()
+        if not host.powered:
+            host.power_on()
+
+    def hurry(self) -> None:
+        """Look and ship as often as somebody who watches expects."""
+        self.look_seconds, self.ship_seconds = LOOK_SECONDS, SHIP_SECONDS
+        for host in self.hosts:
+            host.look_seconds, host.ship_seconds = LOOK_SECONDS, SHIP_SECONDS
+
+    async def connected(self) -> None:
+        """Wait until all hosts are connected that are to be."""
+        for host in self.hosts:
+            while host.powered and not (host.link.parted or host.is_connected):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    def start_agents(self) -> None:
+        for host in self.hosts:
+            if host.powered:
+                host.start_agent()
 
 
-def _begin(group: Group, now: float) -> Work:
-    kind = Script if group.launch.spec.script is not None else Training
-    return kind(group, now)
+def _begin(group: Group) -> Work:
+    return Script(group) if group.launch.spec.script is not None else Training(group)

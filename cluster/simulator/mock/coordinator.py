@@ -2,22 +2,26 @@
 out the API. Everything lies in a temporary folder that goes with the process."""
 
 import asyncio
-import contextlib
-import math
+import logging
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy import delete, select
 
+from trainhall.cluster.agent.coordinator_link import connection
 from trainhall.cluster.background_tasks import BackgroundTasks, end_process
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.lifecycle.states import FINAL_STATES
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.simulator import chance
 from trainhall.cluster.simulator.chance import SeededIds
 from trainhall.cluster.simulator.clock import CatchingUpClock
+from trainhall.cluster.simulator.database import Disk, SimulatedDatabase
+from trainhall.cluster.simulator.loop import Later, Process, VirtualLoop, later
 from trainhall.cluster.simulator.mock.cluster import SimulatedCluster
 from trainhall.cluster.simulator.mock.folder import temporary_folder
 from trainhall.cluster.simulator.mock.scenario import OPENING_SECONDS, Fates, Scenario
@@ -25,21 +29,24 @@ from trainhall.db.database import Database
 from trainhall.db.models import Job
 
 SEED = 20
-TURN_SECONDS = 1.0
-"""Between two looks at what the ranks have done."""
-PASSING_SECONDS = 6.0
-"""The least that passes between two turns of the opening."""
-UNREACHABLE_SECONDS = 31.0
-"""Most seconds between two turns of the opening while a host is unreachable."""
+PRESENT_SECONDS = 0.05
+"""Distance from the present at which the opening may end."""
 FORGET_SECONDS = 600.0
 KEPT_JOBS = 300
 """So many ended jobs are remembered: some 50 MB, and what happened in eight hours."""
-SHIP_SECONDS = 300.0
-"""Most seconds that output of the opening may lie on its host."""
+LOOK_SECONDS, SHIP_SECONDS = 30.0, (200.0, 300.0)
+"""As in `cluster`, but of the opening."""
 
 
 class Mock:
-    """A simulated cluster that first catches up with the present and then lives in it."""
+    """A simulated cluster that first catches up with the present, in virtual time, and then lives
+    in it: its ranks run on, while its agents and its coordinator are others.
+
+    Args:
+        db: a file of SQLite that has its tables.
+    """
+
+    coordinator: Coordinator
 
     def __init__(
         self,
@@ -50,79 +57,85 @@ class Mock:
         seed: int = SEED,
         on_fatal: Callable[[str, BaseException | None], None] = end_process,
     ) -> None:
-        present = datetime.now(UTC)
-        self.clock = CatchingUpClock(present - timedelta(seconds=OPENING_SECONDS))
-        self.coordinator = Coordinator(
-            db,
-            data_dir=folder,
-            clock=self.clock,
-            ids=SeededIds(seed),
-            options=options,
-            on_fatal=on_fatal,
-        )
-        fates = Fates()
-        self._news = asyncio.Event()
-        self.cluster = SimulatedCluster(
-            self.coordinator, self.clock, seed=seed, fate=fates.of, on_sent=self._news.set
-        )
-        self.scenario = Scenario(self.cluster, fates, seed, self.clock.now().timestamp())
-        self._db = db
+        self.clock = CatchingUpClock(datetime.now(UTC) - timedelta(seconds=OPENING_SECONDS))
         self.folder = folder
-        self._heartbeat = self.coordinator.options.heartbeat_seconds
+        self._db = db
+        self._ids = SeededIds(seed)
+        self._options = options or ClusterOptions()
+        self._seed = seed
+        self._on_fatal = on_fatal
+        fates = Fates()
+        self.cluster = SimulatedCluster(
+            self.clock,
+            seed=seed,
+            fate=fates.of,
+            broke=lambda error: on_fatal("a request", error),
+            look_seconds=LOOK_SECONDS,
+            ship_seconds=SHIP_SECONDS,
+        )
+        self.scenario = Scenario(self.cluster, fates, seed)
         self._tasks = BackgroundTasks(on_fatal)
 
     async def start(self) -> None:
         """Tell the opening, then go on in real time."""
-        # A task of its own: it is resumed some hundred thousand times, each time through all that
-        # awaits it, and an application's start is awaited from deep within.
-        await asyncio.create_task(self._catch_up(), name="catch up")
-        self.clock.go_live()
+        passed, pending = await asyncio.to_thread(self._tell_opening)
+        self.clock.go_live(passed)
+        for seconds, callback, args in pending:
+            later(seconds, callback, *args)
+        self.coordinator = self._make_coordinator(self._db, self._options)
         await self.coordinator.start()
+        self.cluster.serve(self.coordinator)
+        self.cluster.hurry()
+        self.cluster.start_agents()
+        await self.cluster.connected()
         self._tasks.start("simulation", self._live())
         self._tasks.start("forgetting", self._forget_regularly())
 
     async def stop(self) -> None:
         await self._tasks.stop()
+        await self.cluster.kill_agents()
         await self.coordinator.stop()
-        await self.cluster.close()
+        await self.cluster.server.answered()
+
+    def _make_coordinator(self, db: Database, options: ClusterOptions) -> Coordinator:
+        return Coordinator(
+            db,
+            data_dir=self.folder,
+            clock=self.clock,
+            ids=self._ids,
+            options=options,
+            on_fatal=self._on_fatal,
+        )
+
+    def _tell_opening(self) -> tuple[float, list[Later]]:
+        """Returns how many seconds passed, and what is to happen later."""
+        loop = VirtualLoop()
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(self._catch_up())
+            return loop.time(), loop.pending()
 
     async def _catch_up(self) -> None:
-        """From one event to the next, as fast as the database goes."""
-        shipped = self.clock.now().timestamp()
-        while True:
-            now, present = self.clock.now().timestamp(), datetime.now(UTC).timestamp()
-            self.cluster.advance()
-            if acting := self.scenario.due <= now:
-                # Until now nobody had been away for long, however long the last step was.
-                self.cluster.report_all()
-                await self.cluster.exchanged()
-                await self.scenario.act(now)
-            new = await self.cluster.exchange(math.inf)
-            everything = now - shipped >= SHIP_SECONDS or now >= present
-            await self.cluster.ship(metrics=everything)
-            shipped = now if everything else shipped
-            if acting or new or self.cluster.silent:
-                await self.cluster.turn()
-            if now >= present:
-                return
-            step = max(min(self.scenario.due, self.cluster.due) - now, PASSING_SECONDS)
-            if self.cluster.silent:
-                step = min(step, UNREACHABLE_SECONDS)
-            self.clock.advance(min(step, SHIP_SECONDS, max(present - now, 0.001)))
+        disk = Disk(chance.stream(self._seed, "disk"), path=self._db.url.database)
+        coordinator = self._make_coordinator(
+            SimulatedDatabase(disk, Process("opening")), _slowed(self._options)
+        )
+        await coordinator.start()
+        self.cluster.serve(coordinator)
+        while (left := (datetime.now(UTC) - self.clock.now()).total_seconds()) > PRESENT_SECONDS:
+            now = self.clock.now().timestamp()
+            await self.scenario.act(now)
+            await asyncio.sleep(min(max(0.0, self.scenario.due - now), left))
+        await self.cluster.kill_agents()
+        await coordinator.stop()
+        await self.cluster.server.answered()
+        disk.close()
 
     async def _live(self) -> None:
         """Until cancelled."""
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TURN_SECONDS):
-                    await self._news.wait()
-            self._news.clear()
-            await self.scenario.act(self.clock.now().timestamp())
-            self.cluster.advance()
-            await self.cluster.exchange(self._heartbeat)
-            await self.cluster.ship()
-            # What was shipped may have been the last of an attempt.
-            await self.cluster.exchange(self._heartbeat)
+            now = self.clock.now().timestamp()
+            await self.scenario.act(now)
+            await asyncio.sleep(max(0.0, self.scenario.due - now))
 
     async def _forget_regularly(self) -> None:
         while True:
@@ -144,12 +157,28 @@ class Mock:
         self.scenario.forget(old)
 
 
+def _slowed(options: ClusterOptions) -> ClusterOptions:
+    """Return the options of the opening, of which nobody sees the single moments."""
+    suspect = max(options.suspect_after_seconds, options.lost_after_seconds / 3)
+    return replace(
+        options,
+        heartbeat_seconds=max(options.heartbeat_seconds, 0.8 * suspect),
+        suspect_after_seconds=suspect,
+        tick_seconds=max(options.tick_seconds, 20.0),
+        telemetry_seconds=max(options.telemetry_seconds, 60.0),
+        packing_seconds=max(options.packing_seconds, 600.0),
+        housekeeping_seconds=max(options.housekeeping_seconds, 600.0),
+    )
+
+
 @asynccontextmanager
 async def mock_coordinator(
     options: ClusterOptions | None,
     on_fatal: Callable[[str, BaseException | None], None],
 ) -> AsyncIterator[Coordinator]:
     """A coordinator whose cluster is simulated. It leaves nothing behind."""
+    # What agents say about their connections is nothing to the coordinator's log.
+    logging.getLogger(connection.__name__).setLevel(logging.ERROR)
     with temporary_folder() as folder:
         db = Database("sqlite://", temporary_below=folder)
         try:

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainhall.cluster.simulator.workload.work import Fate
+from trainhall.cluster.simulator.ranks import Fate
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 
@@ -34,8 +34,13 @@ def model(
     restarts: int = 3,
     every: int | None = None,
     strategy: str = "ddp",
+    regroups: bool = True,
 ) -> JobSpec:
-    """A larger model: the synthetic task, which takes `seconds` a step."""
+    """A larger model: the synthetic task, which takes `seconds` a step.
+
+    Args:
+        regroups: its ranks wait for one that has failed to be replaced.
+    """
     return _spec(
         name,
         workers,
@@ -61,7 +66,7 @@ def model(
             "every_steps": every or max(10, steps // 3),
             **({"path": SHARED} if shared else {}),
         },
-        recovery={"max_restarts": restarts},
+        recovery={"max_restarts": restarts, **({} if regroups else {"regroup_seconds": 0})},
         priority=priority,
         parallelism={"strategy": strategy},
     )
@@ -132,6 +137,7 @@ def arriving(chance: random.Random, number: int) -> Order:
     workers = chance.choices((1, 2, 4, 8, 16), (3, 6, 6, 2, 1))[0]
     seconds = round(chance.uniform(2.0, 5.0), 1)
     steps = round(chance.uniform(150, 460) / seconds)
+    fates = _fates(chance, workers, steps)
     name = chance.choice(_TOPICS) + chance.choice(_CHANGES).format(n=n)
     spec = model(
         name,
@@ -141,8 +147,9 @@ def arriving(chance: random.Random, number: int) -> Order:
         rate=chance.choice((1e-4, 3e-4, 1e-3)),
         shared=chance.random() < 0.7,
         priority=PRIORITY + chance.choices((0, 2, 5), (8, 1, 1))[0],
+        regroups=all(fate.kind == "killed" for fate in fates.values()),
     )
-    return Order(spec, _fates(chance, workers, steps))
+    return Order(spec, fates)
 
 
 def _fates(chance: random.Random, workers: int, steps: int) -> dict[int, Fate]:

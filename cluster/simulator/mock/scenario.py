@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Collection
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.lifecycle.states import FINAL_STATES, NodeState
 from trainhall.cluster.simulator import chance
+from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.mock import jobs
 from trainhall.cluster.simulator.mock.cluster import SimulatedCluster
-from trainhall.cluster.simulator.mock.host import Host
 from trainhall.cluster.simulator.mock.jobs import Order
-from trainhall.cluster.simulator.workload.work import Fate
+from trainhall.cluster.simulator.ranks import Fate
 from trainhall.training.link.launch import Launch
 
 OPENING_SECONDS = 2700.0
@@ -57,21 +57,16 @@ class Fates:
 
 
 class Scenario:
-    def __init__(self, cluster: SimulatedCluster, fates: Fates, seed: int, start: float) -> None:
-        """
-        Args:
-            start: when the opening begins, seconds since the epoch.
-        """
+    def __init__(self, cluster: SimulatedCluster, fates: Fates, seed: int) -> None:
         self._cluster = cluster
         self._fates = fates
         self._chance = chance.stream(seed, "scenario")
-        self._present = start + OPENING_SECONDS
         self._plan: list[tuple[float, int, Action]] = []
         self._order = itertools.count()
         self._submitted = itertools.count()
         self._jobs: dict[str, str] = {}
         """Jobs of its own that may not be over, by name."""
-        self._at(start, self._open)
+        self._at(0.0, self._open)
 
     @property
     def due(self) -> float:
@@ -96,8 +91,9 @@ class Scenario:
     # -- the opening -----------------------------------------------------------------------------
 
     async def _open(self) -> None:
+        self._present = self._now() + OPENING_SECONDS
         for name in HOSTS:
-            await self._cluster.add_host(name)
+            self._cluster.add_host(name)
         for seconds, order in opening_jobs():
             self._before(seconds, self._submitting(order))
         self._before(2150, self._commanding("cancel", "retrieval tower lr=3e-3"))
@@ -127,7 +123,7 @@ class Scenario:
         page = await self._cluster.coordinator.nodes.list(limit=200)
         for node in page.items:
             if node.state == NodeState.PENDING:
-                await self._cluster.add_host(node.name)
+                self._cluster.add_host(node.name)
 
     async def _command(self) -> None:
         self._at(self._soon(COMMAND_SECONDS), self._command)
@@ -146,7 +142,7 @@ class Scenario:
 
     async def _trouble(self) -> None:
         self._at(self._soon(TROUBLE_SECONDS), self._trouble)
-        hosts = [host for host in self._cluster.nodes.values() if host.connected]
+        hosts = [host for host in self._cluster.hosts if host.is_connected]
         if len(hosts) < len(HOSTS):
             return  # one trouble at a time
         host, kind = self._chance.choice(hosts), self._chance.random()
@@ -163,8 +159,8 @@ class Scenario:
         self._at(self._now() + self._chance.uniform(120, 300), lambda: self._welcome(host.name))
 
     async def _welcome(self, name: str) -> None:
-        if all(host.name != name for host in self._cluster.nodes.values()):
-            await self._cluster.add_host(name)
+        if all(host.name != name for host in self._cluster.hosts):
+            self._cluster.add_host(name)
 
     # -- the actions -----------------------------------------------------------------------------
 
@@ -189,7 +185,7 @@ class Scenario:
         async def act() -> None:
             host = self._host(name)
             if host is not None:
-                await self._cluster.cut_off(host)
+                host.link.part("loses")
                 self._at(self._now() + seconds, lambda: self._cluster.come_back(host))
 
         return act
@@ -198,15 +194,14 @@ class Scenario:
         async def act() -> None:
             host = self._host(name)
             if host is not None:
-                await self._cluster.ship()
-                await self._cluster.switch_off(host)
+                await host.power_off(lost_folders=0.0)
                 self._at(self._now() + seconds, lambda: self._cluster.come_back(host))
 
         return act
 
     def _host(self, name: str) -> Host | None:
-        hosts = (host for host in self._cluster.nodes.values() if host.name == name)
-        return next((host for host in hosts if host.connected), None)
+        hosts = (host for host in self._cluster.hosts if host.name == name)
+        return next((host for host in hosts if host.is_connected), None)
 
     def forget(self, job_ids: Collection[str]) -> None:
         """Jobs that are gone."""
@@ -236,11 +231,14 @@ def opening_jobs() -> list[tuple[float, Order]]:
     out_of_memory = {attempt: Fate("out of memory", 1, 5) for attempt in range(1, 10)}
     return [
         (2690, Order(jobs.digits("digits baseline", 2, steps=900, rate=3e-3))),
-        (2675, Order(jobs.model("retrieval tower lr=3e-3", 4, steps=400, seconds=1.5, rate=3e-3),
+        (2675, Order(jobs.model("retrieval tower lr=3e-3", 4, steps=400, seconds=1.5, rate=3e-3,
+                                regroups=False),
                      {1: Fate("diverges", 210)})),
-        (2640, Order(jobs.model("speech encoder", 8, steps=880, seconds=1.9, every=100),
+        (2640, Order(jobs.model("speech encoder", 8, steps=880, seconds=1.9, every=100,
+                                regroups=False),
                      {1: Fate("killed", 330, 3)})),
-        (2560, Order(jobs.model("context 32k", 8, steps=2000, seconds=3.0, restarts=1),
+        (2560, Order(jobs.model("context 32k", 8, steps=2000, seconds=3.0, restarts=1,
+                                regroups=False),
                      out_of_memory)),
         (2300, Order(jobs.script("evaluate.py", 1, "/srv/jobs/evaluate.py", "--split", "test"))),
         (2040, Order(jobs.model("vision transformer", 4, steps=2100, seconds=1.2, shared=False,

@@ -1,1 +1,1 @@
-"""Simulated work of ranks: steps, metrics, output, checkpoints; imports no host."""
+"""Simulated work of ranks: steps, metrics, output, checkpoints; imports ranks, and no host."""

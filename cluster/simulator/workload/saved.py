@@ -7,7 +7,6 @@ to the coordinator's store is real and small.
 import hashlib
 import json
 import struct
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,41 +22,34 @@ _INDEX = "state.json"
 _SHAPE = (32, 32)
 
 
-@dataclass(frozen=True)
-class Saved:
-    event: dict[str, Any]
-    """The data of the rank event `checkpoint`."""
-    files: Files | None
-    """Files to upload, the manifest last; None on shared storage."""
-
-
-def save(launch: Launch, step: int, metrics: dict[str, float], time: float, size: int) -> Saved:
-    """A checkpoint of `step`.
+def save(
+    launch: Launch, name: CheckpointName, metrics: dict[str, float], time: float, size: int
+) -> tuple[dict[str, Any], Files | None]:
+    """Return the data of the rank event `checkpoint`, and the files to upload, the manifest last.
 
     Args:
         time: seconds since the epoch.
         size: bytes that the real one would have.
     """
-    name = CheckpointName(step, launch.attempt, launch.generation)
     if not launch.checkpoint.upload:
         record = _record(_TENSORS, f"{launch.job_id}/{name}".encode(), size)
-        return Saved(_event(name, size, [record], metrics), None)
-    contents = {_TENSORS: _tensors(launch.job_id, step), _INDEX: _index()}
+        return _event(name, size, [record], metrics), None
+    contents = {_TENSORS: _tensors(launch.job_id, name.step), _INDEX: _index()}
     manifest = Manifest(
         job_id=launch.job_id,
         attempt=launch.attempt,
         generation=launch.generation,
-        step=step,
+        step=name.step,
         created_at=datetime.fromtimestamp(time, UTC).isoformat().replace("+00:00", "Z"),
         world_size=launch.world_size,
         mesh={"data": launch.world_size},
         metrics=metrics,
-        extra={"step": step},
+        extra={"step": name.step},
         files=[_record(path, data, len(data)) for path, data in contents.items()],
     )
     files = {**contents, MANIFEST: encode_manifest(manifest)}
     records = [_record(path, data, len(data)) for path, data in files.items()]
-    return Saved(_event(name, sum(r.size for r in records), records, metrics), files)
+    return _event(name, sum(r.size for r in records), records, metrics), files
 
 
 def _event(

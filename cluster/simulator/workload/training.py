@@ -5,9 +5,12 @@ import math
 import zlib
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from trainhall.cluster.simulator.ranks import Fate, Group, Rank
+from trainhall.cluster.simulator.spool import Files
 from trainhall.cluster.simulator.workload import output, work
 from trainhall.cluster.simulator.workload.curves import (
     PHASES,
@@ -20,11 +23,10 @@ from trainhall.cluster.simulator.workload.curves import (
 from trainhall.cluster.simulator.workload.gpu import Load
 from trainhall.cluster.simulator.workload.gradients import Gradients
 from trainhall.cluster.simulator.workload.saved import save
-from trainhall.cluster.simulator.workload.work import Fate, Group, Work
-from trainhall.training.checkpoint.format.names import parse_name
+from trainhall.cluster.simulator.workload.work import ShownWork
+from trainhall.training.checkpoint.format.names import CheckpointName
 from trainhall.training.link.frames import MetricTable
 from trainhall.training.link.launch import Command
-from trainhall.training.link.status import Outcome
 
 PROGRESS_SECONDS = 10.0
 """Training between two lines of progress, at least."""
@@ -34,21 +36,21 @@ _OPTIMIZER_BYTES = 12
 """Bytes of a parameter in a checkpoint: the weight and two moments."""
 
 
-class Training(Work):
-    def __init__(self, group: Group, now: float) -> None:
+class Training(ShownWork):
+    def __init__(self, group: Group) -> None:
         super().__init__(group)
         self.launch = group.launch
         self.spec = group.launch.spec
         self.model = model_of(self.spec)
-        self.total = total_steps(self.spec, self.model)
-        self.step = self._first = self._resumed_step()
+        self._total = total_steps(self.spec, self.model)
+        self.step = self._first = group.step
         self.last: dict[str, float] = {}
         """The newest value of every job-wide series."""
         self.curves = Curves(
             self.spec,
             self.model,
             workers=self.launch.world_size,
-            total=self.total,
+            total=self._total,
             first=self.step,
             seed=group.chance.getrandbits(62),
         )
@@ -65,24 +67,17 @@ class Training(Work):
         self._blocks: deque[Block] = deque()
         self._at = 0
         """Position within the first block: the next step to finish."""
+        now = group.now()
         self._begun_at = self._finished_at = self._saved_at = self._reported_at = now
         self._saved_step = self.step
-        self._report_start(now)
 
-    def _resumed_step(self) -> int:
-        resume = self.launch.checkpoint.resume
-        name = parse_name(resume[0]) if resume else None
-        return name.step if name is not None else 0
+    @property
+    def total(self) -> int:
+        return self._total
 
-    def _report_start(self, now: float) -> None:
-        first = self.group.spool(0)
-        resumed = self.step if self.launch.checkpoint.resume else None
-        first.event(
-            "started",
-            {"resumed_from": resumed, "total_steps": self.total, "samples": self.model.samples},
-            now,
-        )
-        first.write(
+    def start(self, data: dict[str, Any]) -> None:
+        super().start({**data, "samples": self.model.samples})
+        self.write(
             output.started(
                 self.spec.name,
                 world_size=self.launch.world_size,
@@ -92,31 +87,45 @@ class Training(Work):
                 step=self.step,
             )
         )
-        for number, host in self.group.hosts.items():
-            rank = min(host.spools)
-            text = output.warning(rank, self.group.names[number], self.group.chance)
-            host.spools[rank].write(text, "stderr")
+        for number, rank in self.group.ranks.items():
+            if number == rank.launch.ranks[0].rank:
+                text = output.warning(number, rank.shim.host_name, self.group.chance)
+                self.write(text, number, "stderr")
 
     # -- time ------------------------------------------------------------------------------------
 
+    def wait(self) -> float:
+        due = self._finish_of_next()
+        if self.group.asked is Command.RUN and self._gradients_asked <= self._answered:
+            mean = float(self._block().durations.mean())
+            due += (self._next_save_or_end() - self.step - 1) * mean
+        return max(0.0, due - self.group.now())
+
     @property
-    def due(self) -> float:
-        if self.group.asked is not Command.RUN:
-            return self._finish_of_next()
-        mean = float(self._block().durations.mean())
-        return self._finish_of_next() + (self._next_save_or_end() - self.step - 1) * mean
+    def _gradients_asked(self) -> int:
+        """Return the newest request for gradients that any host was given."""
+        return max(rank.shim.gradients for rank in self.group.ranks.values())
 
     def _end(self) -> int:
         """The step at which it ends, well or not."""
-        fate = self.group.fate
-        if fate is None or fate.step + self._first <= self.step:
+        if self.fate is None:
             return self.total
-        return min(self.total, fate.step + self._first)
+        return min(self.total, self.step + int(self.fate[0].steps_left))
 
-    def progress(self, now: float) -> None:
-        while self.group.whole and self.step < self.total and self._finish_of_next() <= now:
-            self._write(self._take(now))
-            self._do_what_is_due()
+    def take(self, *, is_due: bool) -> int:
+        now, before = self.group.now() + work.CLOCK_SECONDS, self.step
+        until = self._next_save_or_end()
+        if self.group.asked is not Command.RUN:
+            until = before + 1
+        failing = self._end() if self.fate is not None else None
+        while self.step < until and self._finish_of_next() <= now:
+            self._write(self._take(now, until), failing)
+            self._capture()
+            last = self.step == self.total
+            evaluates = last or _divides(self.spec.training.evaluate_every_steps, self.step)
+            if evaluates and self.step != failing:
+                self._evaluate()
+        return self.step - before
 
     def _next_save_or_end(self) -> int:
         every, seconds = self.spec.checkpoint.every_steps, self.spec.checkpoint.every_seconds
@@ -129,14 +138,14 @@ class Training(Work):
             step = min(step, self.step + max(1, steps))
         return step
 
-    def _landmark(self) -> int:
+    def _landmark(self, until: int) -> int:
         """The next step at which something is due beside metrics."""
-        if self.group.gradients > self._answered:
+        if self._gradients_asked > self._answered:
             return self.step + 1
         training = self.spec.training
         rhythms = (training.evaluate_every_steps, training.capture_gradients_every_steps)
         multiples = [_next_multiple(every, self.step) for every in rhythms if every is not None]
-        return min([self._next_save_or_end(), *multiples])
+        return min([until, *multiples])
 
     def _block(self) -> Block:
         if not self._blocks:
@@ -146,12 +155,10 @@ class Training(Work):
     def _finish_of_next(self) -> float:
         return self._finished_at + float(self._block().durations[self._at])
 
-    def _take(self, now: float) -> Block:
+    def _take(self, now: float, until: int) -> Block:
         """The steps of the present block that end by `now`, up to the next landmark."""
         block = self._block()
-        most = self._landmark() - self.step
-        if self.group.asked is not Command.RUN:
-            most = 1
+        most = self._landmark(until) - self.step
         ends = self._finished_at + np.cumsum(block.durations[self._at : self._at + most])
         count = max(1, int(np.searchsorted(ends, now, side="right")))
         part = slice(self._at, self._at + count)
@@ -168,19 +175,21 @@ class Training(Work):
 
     # -- what is written -------------------------------------------------------------------------
 
-    def _write(self, block: Block) -> None:
+    def _write(self, block: Block, failing: int | None) -> None:
         """Metric frames of these steps: each rank's timings, and from rank 0 what concerns all."""
         times = self._finished_at + np.cumsum(block.durations)
         steps, stamps = block.steps.tolist(), times.tolist()
-        self._diverge(block)
+        if self.fate is not None and self.fate[1].kind == "diverges":
+            for name in ("loss", "gradient_norm"):
+                block.job[name][block.steps == failing] = math.nan
         job = self._job_columns(block)
-        for rank in self.group.ranks():
+        for rank in sorted(self.group.ranks):
             own = _timings(block.seconds[:, rank])
             own["peak_memory_bytes"] = [float(self._memory[rank])] * len(steps)
             tables = [MetricTable(rank, steps, stamps, own)]
             if rank == 0:
                 tables.append(MetricTable(None, steps, stamps, job))
-            self.group.spool(rank).metrics(tables)
+            self.group.ranks[rank].spool.metrics(tables)
         self.last |= {name: values[-1] for name, values in job.items()}
         self.step = steps[-1]
         self._report_progress(steps, stamps, job)
@@ -210,13 +219,6 @@ class Training(Work):
         expected = [self.curves.bubble] * len(measured)
         return {"bubble_fraction": measured, "bubble_fraction_expected": expected}
 
-    def _diverge(self, block: Block) -> None:
-        fate = self.group.fate
-        if fate is not None and fate.kind == "diverges":
-            lost = block.steps == fate.step + self._first
-            for name in ("loss", "gradient_norm"):
-                block.job[name][lost] = math.nan
-
     def _report_progress(
         self, steps: list[int], stamps: list[float], job: dict[str, Sequence[float]]
     ) -> None:
@@ -225,105 +227,86 @@ class Training(Work):
             if stamp - self._reported_at >= least:
                 self._reported_at = stamp
                 shown = {name: values[i] for name, values in job.items()}
-                self.group.spool(0).write(output.progress(step, self.total, shown))
-
-    def _do_what_is_due(self) -> None:
-        training, checkpoint = self.spec.training, self.spec.checkpoint
-        last = self.step == self.total
-        self._capture()
-        if self._meets_its_fate():
-            return
-        if last or _divides(training.evaluate_every_steps, self.step):
-            self._evaluate()
-        seconds = checkpoint.every_seconds
-        wished = seconds is not None and self._finished_at - self._saved_at >= seconds
-        pausing = self.group.asked is Command.PAUSE and not last
-        if last or pausing or wished or _divides(checkpoint.every_steps, self.step):
-            self._save()
-        if pausing:
-            data = {"step": self.step, "measured": self._measured()}
-            self.group.spool(0).event("paused", data, self._finished_at)
-            self.group.spool(0).write(f"paused at step {self.step}/{self.total}")
-            self.group.end(Outcome.PAUSED, self._finished_at)
-        elif last:
-            self._complete()
+                self.write(output.progress(step, self.total, shown))
 
     def _capture(self) -> None:
-        request = self.group.gradients
+        request = self._gradients_asked
         asked = request > self._answered
         if asked or _divides(self.spec.training.capture_gradients_every_steps, self.step):
             self._answered = max(request, self._answered)
             record = self._gradients.record(
                 self.step, self.last["gradient_norm"], request if asked else 0
             )
-            self.group.spool(0).event("gradients", record.as_json(), self._finished_at)
+            first = self.group.ranks[0].spool
+            first.event("gradients", record.as_json(), self._finished_at)
 
     def _evaluate(self) -> None:
         metrics = self.curves.evaluation(self.step)
         self.last |= metrics
         columns: dict[str, Sequence[float]] = {name: [v] for name, v in metrics.items()}
-        self.group.spool(0).metrics([MetricTable(None, [self.step], [self._finished_at], columns)])
-        self.group.spool(0).write(output.step_line(self.step, self.total, metrics))
+        table = MetricTable(None, [self.step], [self._finished_at], columns)
+        self.group.ranks[0].spool.metrics([table])
+        self.write(output.step_line(self.step, self.total, metrics))
 
-    def _save(self) -> None:
-        if self._saved_step == self.step:
-            return
+    # -- how it goes on, and ends ----------------------------------------------------------------
+
+    def saves(self) -> bool:
+        seconds = self.spec.checkpoint.every_seconds
+        wished = seconds is not None and self._finished_at - self._saved_at >= seconds
+        return wished or _divides(self.spec.checkpoint.every_steps, self.step)
+
+    def checkpoint(self, name: CheckpointName) -> tuple[dict[str, Any], Files | None]:
         self._saved_step, self._saved_at = self.step, self._finished_at
         size = int(max(self.model.parameters * _OPTIMIZER_BYTES, self._memory[0] * 0.22))
-        saved = save(self.launch, self.step, self._finite(), self._finished_at, size)
-        self.group.spool(0).checkpoint(saved.event, saved.files, self._finished_at)
-        self.group.spool(0).write(f"step {self.step}/{self.total}  checkpoint saved")
+        self.write(f"step {self.step}/{self.total}  checkpoint saved")
+        return save(self.launch, name, self._finite(), self._finished_at, size)
 
-    def _complete(self) -> None:
+    def pause(self) -> None:
+        self.group.save()
+        self.group.record("paused", {"step": self.step, **self._measured()})
+        self.write(f"paused at step {self.step}/{self.total}")
+
+    def complete(self) -> None:
+        self.group.save()
         digest = hashlib.sha256(f"{self.launch.job_id}/{self.launch.attempt}".encode())
-        self.group.spool(0).event(
-            "completed",
-            {
-                "steps": self.step,
-                "metrics": self._finite(),
-                "weights_sha256": digest.hexdigest(),
-                "seconds": self._finished_at - self._begun_at,
-                "measured": self._measured(),
-            },
-            self._finished_at,
-        )
-        self.group.spool(0).write(f"completed at step {self.step}/{self.total}")
-        self.group.end(Outcome.COMPLETED, self._finished_at)
-
-    def _measured(self) -> dict[str, float]:
-        steps = self.step - self._first
-        seconds = (self._finished_at - self._begun_at) / steps
-        return {
-            "peak_memory_bytes": float(self._memory.max()),
-            "step_seconds": seconds,
-            "steps": steps,
+        data = {
+            "steps": self.step,
+            "metrics": self._finite(),
+            "weights_sha256": digest.hexdigest(),
+            "seconds": self._finished_at - self._begun_at,
         }
+        self.group.record("completed", data | self._measured())
+        self.write(f"completed at step {self.step}/{self.total}")
+
+    def _measured(self) -> dict[str, Any]:
+        steps = self.step - self._first
+        if not steps:
+            return {}
+        seconds = (self._finished_at - self._begun_at) / steps
+        peak = float(self._memory.max())
+        return {"measured": {"peak_memory_bytes": peak, "step_seconds": seconds, "steps": steps}}
 
     def _finite(self) -> dict[str, float]:
         return {name: value for name, value in self.last.items() if math.isfinite(value)}
 
-    def _meets_its_fate(self) -> bool:
-        fate = self.group.fate
-        if fate is None or self.step != fate.step + self._first:
-            return False
-        rank, now = fate.rank, self._finished_at
+    def fail(self, rank: Rank, fate: Fate) -> int:
         if fate.kind == "killed":
-            self.group.fail(now, rank, work.killed(rank))
-            return True
-        kind, message = self._exception(fate)
-        text = output.traceback(rank, output.LOOP, kind, message)
-        spool = self.group.spool(rank)
-        spool.write(text, "stderr")
-        spool.event("failure", {"type": kind, "message": message, "traceback": text}, now)
-        self.group.fail(now, rank, work.raised(rank, kind, message, text))
-        return True
+            rank.account = work.killed()
+            return -9
+        kind, message = self._exception(rank, fate)
+        text = output.traceback(rank.number, output.LOOP, kind, message)
+        self.write(text, rank.number, "stderr")
+        data = {"type": kind, "message": message, "traceback": text}
+        rank.spool.event("failure", data, self._finished_at)
+        rank.account = work.raised(kind, message, text)
+        return 1
 
-    def _exception(self, fate: Fate) -> tuple[str, str]:
+    def _exception(self, rank: Rank, fate: Fate) -> tuple[str, str]:
         """Type and message."""
         match fate.kind:
             case "out of memory":
                 return "OutOfMemoryError", (
-                    f"CUDA out of memory. Tried to allocate 9.38 GiB. GPU {fate.rank % 8} has a "
+                    f"CUDA out of memory. Tried to allocate 9.38 GiB. GPU {rank.device[1]} has a "
                     "total capacity of 79.11 GiB of which 3.94 GiB is free. Of the allocated "
                     "memory 71.26 GiB is allocated by PyTorch"
                 )

@@ -5,10 +5,10 @@ import json
 
 import pytest
 from support.cluster.simulated import SimulatedCluster, SimulatedNode
+from support.nodes.channel import MemoryChannel
 
 from trainhall.cluster.gateway.channel import CloseCode
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.simulator.mock.channel import MemoryChannel
 
 
 async def refused(hall: SimulatedCluster, node: SimulatedNode, *texts: str) -> tuple[int, str]:

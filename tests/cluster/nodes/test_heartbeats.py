@@ -1,7 +1,8 @@
 """Whom the coordinator takes for silent."""
 
+from support.nodes.clock import SimulatedClock
+
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
-from trainhall.cluster.simulator.clock import SimulatedClock
 
 
 def test_heartbeats_ignore_time_the_coordinator_slept() -> None:

@@ -15,7 +15,7 @@ from trainhall.cluster.reconcile import regroup
 from trainhall.cluster.scheduling.quota_use import QuotaUse
 from trainhall.cluster.scheduling.reservation import Timeline
 from trainhall.cluster.scheduling.running import Running
-from trainhall.cluster.simulator import attempts, faults, run, shim, world
+from trainhall.cluster.simulator import agent, faults, run, shim, world
 from trainhall.cluster.simulator.checks import invariants, lineages, regroupings, room
 from trainhall.cluster.simulator.run import Result, run_seed
 from trainhall.db.documents import Allocation
@@ -115,7 +115,7 @@ def test_an_agent_that_forgets_its_launches(monkeypatch: pytest.MonkeyPatch) -> 
     def decide(wanted, found, launched):  # type: ignore[no-untyped-def]
         return reconcile.decide(wanted, found, {})
 
-    monkeypatch.setattr(attempts, "decide", decide)
+    monkeypatch.setattr(agent, "decide", decide)
     monkeypatch.setattr(faults, "WEIGHTS", {"fail_at_launch": 1})
     assert (first_problem().problem or "").startswith(invariants.LAUNCHES)
 
@@ -129,7 +129,7 @@ def test_simulator_detects_shims_without_isolation(monkeypatch: pytest.MonkeyPat
         recovery = spec.recovery.model_copy(update={"on_isolation": "stop"})
         return spec.model_copy(update={"recovery": recovery})
 
-    async def heed_nothing(self, lost_after):  # type: ignore[no-untyped-def]
+    def heed_nothing(self, lost_after):  # type: ignore[no-untyped-def]
         pass
 
     monkeypatch.setattr(world, "_spec", stopping)

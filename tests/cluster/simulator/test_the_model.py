@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from trainhall.cluster.simulator.host import START_SECONDS
+from trainhall.cluster.simulator.agent import START_SECONDS
+from trainhall.cluster.simulator.clock import WorldClock
+from trainhall.cluster.simulator.counting import Counting
 from trainhall.cluster.simulator.loop import VirtualLoop
-from trainhall.cluster.simulator.ranks import Group, Rank, Storage
-from trainhall.cluster.simulator.shim import SEND_OFF_SECONDS, Folder, Shim
+from trainhall.cluster.simulator.ranks import Group, Onlooker, Rank, Storage
+from trainhall.cluster.simulator.shim import OPEN_SECONDS, SEND_OFF_SECONDS, Folder, Shim
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.simulator.world import World
 from trainhall.training.fencing import FencingToken
@@ -46,13 +48,17 @@ def play(work: Coroutine[Any, Any, None]) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_step_follows_the_last_one(seed: int) -> None:
     """A rank may fall between the last step and the end."""
-    others = [SimpleNamespace(step=STEPS, reported_step=STEPS, unsure=[]) for _ in range(2)]
-    fallen = cast(Rank, SimpleNamespace(was_first=True))
+    others = [
+        SimpleNamespace(step=STEPS, reported_step=STEPS, unsure=[], number=number)
+        for number in (1, 2)
+    ]
+    fallen = cast(Rank, SimpleNamespace(was_first=True, number=0))
     group = Group(
-        launch(), Storage(), random.Random(seed), now=lambda: 0.0, looks_on=cast(Any, None),
-        ranks=cast(dict[int, Rank], dict(enumerate(others, start=1))), step=STEPS,
+        launch(), Storage(), random.Random(seed), WorldClock(), Onlooker(), Counting,
+        ranks=cast(dict[int, Rank], dict(enumerate([fallen, *others]))), step=STEPS,
     )  # fmt: skip
-    group._break_off(fallen)
+    group.work = Counting(group)
+    group.lost(fallen)
     assert {(rank.step, rank.reported_step) for rank in others} == {(STEPS, STEPS)}
 
 
@@ -89,7 +95,8 @@ def test_model_ends_late_rank_with_completed_job() -> None:
         first = launch().model_copy(update={"in_place": True, "ranks": places[:1]})
         folder = Folder(first)
         shim = folder.shim = Shim(folder, host)
-        await shim.run()
+        shim.start()
+        await asyncio.sleep(OPEN_SECONDS[1])
         folder.launch = first.model_copy(update={"generation": 2, "ranks": places})
         shim.take_launch()
         completes, comes_late = shim.running

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
+from support.nodes.clock import SimulatedClock
+from support.nodes.network import Network
+from support.nodes.node import Node
 
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.jobs import views
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.simulator.clock import SimulatedClock
-from trainhall.cluster.simulator.mock.network import Network
-from trainhall.cluster.simulator.mock.node import Node
 from trainhall.cluster.wire.protocol import Assignment, AssignmentReport, DeviceInfo
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Base, Event, Grant, Job

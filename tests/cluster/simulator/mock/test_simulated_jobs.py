@@ -1,14 +1,15 @@
 """Simulated ranks behave like real ones towards the real coordinator."""
 
+import asyncio
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
-from support.working import WorkingCluster, spec
+from support.working import WorkingCluster, in_virtual_time, spec
 
+from trainhall.cluster.simulator.ranks import Fate
 from trainhall.cluster.simulator.workload.curves import model_of
-from trainhall.cluster.simulator.workload.work import Fate
-from trainhall.db.database import Database
 from trainhall.monitoring.logs import read_logs
 from trainhall.monitoring.metrics import read_metrics
 from trainhall.training.spec.parse import validate_spec
@@ -19,6 +20,7 @@ TIMINGS = {
 }  # fmt: skip
 
 
+@in_virtual_time
 async def test_a_job_from_its_submission_to_its_result(hall: WorkingCluster) -> None:
     job_id = await hall.submit(workers=2)
     job = await hall.until(job_id, "completed")
@@ -44,9 +46,10 @@ async def test_a_job_from_its_submission_to_its_result(hall: WorkingCluster) -> 
     assert "\x1b[" in text, "some of it is coloured"
     kinds = {event.kind for event in await hall.events(job_id)}
     assert {"state", "attempt", "checkpoint", "note"} <= kinds
-    assert not any(host.attempts for host in hall.nodes.values()), "nothing is left on the hosts"
+    assert not any(host.shims() for host in hall.hosts), "nothing is left on the hosts"
 
 
+@in_virtual_time
 async def test_the_phases_of_a_step_add_up(hall: WorkingCluster) -> None:
     job_id = await hall.submit(workers=4)
     await hall.until_step(job_id, 10)
@@ -58,6 +61,7 @@ async def test_the_phases_of_a_step_add_up(hall: WorkingCluster) -> None:
             assert seconds == pytest.approx(sum(part[step] for part in parts))
 
 
+@in_virtual_time
 async def test_stored_checkpoints_are_complete_and_retained(hall: WorkingCluster) -> None:
     job_id = await hall.submit()
     await hall.until_step(job_id, 70)
@@ -80,15 +84,17 @@ async def test_stored_checkpoints_are_complete_and_retained(hall: WorkingCluster
     assert [c.step for c in (await service.list(job_id)).items] == [100, 80]
 
 
+@in_virtual_time
 async def test_deleted_checkpoints_on_shared_storage_are_removed(hall: WorkingCluster) -> None:
     job_id = await hall.submit(checkpoint={"path": "/mnt/shared"})
     await hall.until(job_id, "completed")
-    await hall.let_pass(10)
+    await asyncio.sleep(10)
     page = await hall.coordinator.checkpoints.list(job_id)
     assert [(c.step, c.state) for c in page.items] == [(100, "committed"), (80, "committed")]
     assert page.items[0].size > 2**30, "as large as the model's would be"
 
 
+@in_virtual_time
 async def test_simulated_resume_continues_from_paused_save(hall: WorkingCluster) -> None:
     job_id = await hall.submit(workers=2)
     await hall.until_step(job_id, 24)
@@ -98,13 +104,13 @@ async def test_simulated_resume_continues_from_paused_save(hall: WorkingCluster)
     assert newest.step == paused.step
     assert paused.step % 20, "between two checkpoints of the schedule"
     await hall.coordinator.jobs.resume(job_id)
-    await hall.turn()
     await hall.until(job_id, "completed")
     reasons = [event.reason for event in await hall.events(job_id)]
     assert f"resumed from step {paused.step}" in reasons
     assert list(await hall.curve(job_id, "loss")) == list(range(1, 101))
 
 
+@in_virtual_time
 async def test_cancel_then_restore(hall: WorkingCluster) -> None:
     job_id = await hall.submit()
     await hall.until_step(job_id, 44)
@@ -113,12 +119,12 @@ async def test_cancel_then_restore(hall: WorkingCluster) -> None:
     page = await hall.coordinator.checkpoints.list(job_id)
     (older,) = [c for c in page.items if c.step == 20]
     await hall.coordinator.checkpoints.restore(older.id)
-    await hall.turn()
     job = await hall.until(job_id, "completed")
     assert job.attempt == 2
     assert "resumed from step 20" in [event.reason for event in await hall.events(job_id)]
 
 
+@in_virtual_time
 async def test_a_killed_rank_is_recovered_from(hall: WorkingCluster) -> None:
     hall.fates["unlucky", 1] = Fate("killed", 50, 1)
     job_id = await hall.submit(workers=2, name="unlucky")
@@ -133,6 +139,21 @@ async def test_a_killed_rank_is_recovered_from(hall: WorkingCluster) -> None:
     assert "recovering" in await hall.states(job_id)
 
 
+@in_virtual_time
+async def test_shown_ranks_regroup_in_place(hall: WorkingCluster) -> None:
+    hall.fates["unlucky", 1] = Fate("killed", 50, 1)
+    job_id = await hall.submit(workers=3, name="unlucky", recovery={"regroup_seconds": 60})
+    job = await hall.until(job_id, "completed")
+    assert job.attempt == 1
+    events = await hall.events(job_id)
+    assert [event.code for event in events if event.code in ("regrouped", "restarting")] == [
+        "regrouped"
+    ]
+    assert list(await hall.curve(job_id, "loss")) == list(range(1, 101))
+    assert list(await hall.curve(job_id, "step_seconds", 1)) == list(range(1, 101))
+
+
+@in_virtual_time
 async def test_simulated_job_that_never_fits_fails(hall: WorkingCluster) -> None:
     for attempt in (1, 2):
         hall.fates["large", attempt] = Fate("out of memory", 1, 0)
@@ -146,6 +167,7 @@ async def test_simulated_job_that_never_fits_fails(hall: WorkingCluster) -> None
     assert causes == ["out_of_memory"] * 2
 
 
+@in_virtual_time
 async def test_a_loss_that_is_no_number(hall: WorkingCluster) -> None:
     hall.fates["steep", 1] = Fate("diverges", 30)
     job_id = await hall.submit(name="steep", recovery={"max_restarts": 0})
@@ -157,14 +179,15 @@ async def test_a_loss_that_is_no_number(hall: WorkingCluster) -> None:
     assert job.metrics["learning_rate"] == pytest.approx(1e-3)
 
 
+@in_virtual_time
 async def test_a_host_that_was_away_for_a_while(hall: WorkingCluster) -> None:
     """Its ranks went on, and nothing that they wrote is missing."""
     job_id = await hall.submit(workers=4, training={"steps": 200})
     await hall.until_step(job_id, 20)
-    (name,) = [h.name for h in hall.nodes.values() if h.attempts]
+    (name,) = [h.name for h in hall.hosts if h.shims()]
     before = (await hall.coordinator.jobs.get(job_id)).step
-    await hall.cut_off(hall.host(name))
-    await hall.let_pass(30)
+    hall.host(name).link.part("loses")
+    await asyncio.sleep(30)
     assert (await hall.coordinator.nodes.get(hall.host(name).node_id)).state == "suspect"
     assert (await hall.coordinator.jobs.get(job_id)).step == before
     await hall.come_back(hall.host(name))
@@ -173,38 +196,39 @@ async def test_a_host_that_was_away_for_a_while(hall: WorkingCluster) -> None:
     assert list(await hall.curve(job_id, "loss")) == list(range(1, 201))
 
 
+@in_virtual_time
 async def test_a_host_that_lost_its_power(hall: WorkingCluster) -> None:
     job_id = await hall.submit(workers=4, training={"steps": 400})
     await hall.until_step(job_id, 50)
-    (name,) = [h.name for h in hall.nodes.values() if h.attempts]
-    await hall.switch_off(hall.host(name))
-    await hall.let_pass(100)
+    (name,) = [h.name for h in hall.hosts if h.shims()]
+    await hall.host(name).power_off(lost_folders=0.0)
+    await asyncio.sleep(100)
     job = await hall.until(job_id, "running")
     assert job.attempt == 2
     (first, second) = await hall.coordinator.jobs.attempts(job_id)
     assert first.state == "lost"
     assert second.allocation[0].node_name != name
     await hall.come_back(hall.host(name))
-    await hall.let_pass(10)
-    assert not hall.host(name).attempts, "the void attempt is forgotten"
+    await asyncio.sleep(10)
+    assert not hall.host(name).shims(), "the void attempt is forgotten"
     await hall.until(job_id, "completed")
 
 
+@in_virtual_time
 async def test_a_host_that_is_removed_drains_and_leaves(hall: WorkingCluster) -> None:
     job_id = await hall.submit(workers=4)
     await hall.until_step(job_id, 30)
-    (host,) = [h for h in hall.nodes.values() if h.attempts]
+    (host,) = [h for h in hall.hosts if h.shims()]
     await hall.coordinator.nodes.remove(host.node_id)
-    await hall.let_pass(10)
-    assert host not in hall.nodes.values()
+    await asyncio.sleep(10)
+    assert host not in hall.hosts
     job = await hall.until(job_id, "completed")
     assert job.attempt == 2
     assert list(await hall.curve(job_id, "loss")) == list(range(1, 101)), "it saved before it moved"
 
 
-async def test_simulated_rank_failure_ends_other_host(
-    hall: WorkingCluster,
-) -> None:
+@in_virtual_time
+async def test_simulated_rank_failure_ends_other_host(hall: WorkingCluster) -> None:
     hall.fates["wide", 1] = Fate("error", 10, 7)
     job_id = await hall.submit(workers=8, name="wide", training={"global_batch_size": 64})
     job = await hall.until(job_id, "completed")
@@ -215,16 +239,15 @@ async def test_simulated_rank_failure_ends_other_host(
     assert len(await hall.curve(job_id, "step_seconds", 7)) == 100
 
 
+@in_virtual_time
 async def test_a_script_talks_and_measures_little(hall: WorkingCluster) -> None:
     script = {"name": "tune", "script": {"path": "/srv/tune.py", "args": ["--fast"]},
               "resources": {"workers": 2, "device": "cuda"}}  # fmt: skip
     view, _ = await hall.coordinator.jobs.submit(spec().model_validate(script))
-    await hall.turn()
     await hall.until_step(view.id, 5)
     await hall.coordinator.jobs.pause(view.id)
     await hall.until(view.id, "paused")
     await hall.coordinator.jobs.resume(view.id)
-    await hall.turn()
     await hall.until(view.id, "completed", step=10.0)
     page = await read_logs(hall.coordinator.db, view.id)
     text = "\n".join(line.text for line in page.items)
@@ -234,10 +257,11 @@ async def test_a_script_talks_and_measures_little(hall: WorkingCluster) -> None:
     assert names == {"loss", "tokens_per_second"}
 
 
+@in_virtual_time
 async def test_devices_follow_the_work(hall: WorkingCluster) -> None:
     job_id = await hall.submit(workers=4)
     await hall.until_step(job_id, 40)
-    await hall.let_pass(4)
+    await asyncio.sleep(4)
     await hall.coordinator.gateway.flush_readings()
     devices = await hall.coordinator.nodes.devices()
     busy = [d for d in devices if d.job_id == job_id]
@@ -254,16 +278,19 @@ async def test_devices_follow_the_work(hall: WorkingCluster) -> None:
     assert min(d.memory_used or 0 for d in busy) > 2**30
 
 
-async def test_a_seed_repeats_everything(sqlite_twins: tuple[Database, Database], tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_seed_repeats_everything(tmp_path: Path) -> None:
     outcomes = []
-    for number, db in enumerate(sqlite_twins):
-        hall = await WorkingCluster.started(db, tmp_path / str(number), seed=5)
+
+    @in_virtual_time
+    async def play(hall: WorkingCluster) -> None:
         hall.fates["again", 1] = Fate("killed", 33, 1)
         job_id = await hall.submit(workers=3, name="again")
         await hall.until(job_id, "completed")
         events = [(e.kind, e.reason, e.time) for e in await hall.events(job_id)]
         outcomes.append((job_id, events, await hall.curve(job_id, "loss")))
-        await hall.close()
+
+    for name in ("one", "other"):
+        play(tmp_path / name)
     assert outcomes[0] == outcomes[1]
 
 
@@ -272,9 +299,8 @@ def test_simulated_own_task_has_its_parameters() -> None:
     assert model_of(validate_spec({"name": "mine", "task": task})).samples > 0
 
 
-async def test_simulated_host_plans_and_measures(
-    hall: WorkingCluster,
-) -> None:
+@in_virtual_time
+async def test_simulated_host_plans_and_measures(hall: WorkingCluster) -> None:
     job_id = await hall.submit(workers=2, parallelism={"strategy": "auto"})
     job = await hall.until(job_id, "completed")
     assert job.plan is not None
@@ -291,6 +317,7 @@ async def test_simulated_host_plans_and_measures(
     assert abs(corrected.plan.error.step_seconds) < job.plan.error.step_seconds
 
 
+@in_virtual_time
 async def test_simulated_host_reports_that_nothing_fits(hall: WorkingCluster) -> None:
     huge = {"name": "synthetic", "params": {"step_seconds": 9.0}}
     job_id = await hall.submit(
@@ -302,12 +329,13 @@ async def test_simulated_host_reports_that_nothing_fits(hall: WorkingCluster) ->
     assert "no strategy can train this job on so many workers" in job.reason
 
 
+@in_virtual_time
 async def test_simulated_gradients_are_reported_on_request(hall: WorkingCluster) -> None:
     job_id = await hall.submit(workers=2, training={"capture_gradients_every_steps": 25})
     await hall.until_step(job_id, 30)
     service = hall.coordinator.gradients
     await service.ask(job_id)
-    await hall.let_pass(6.0)
+    await asyncio.sleep(6.0)
     asked, found = await service.history(job_id, 100)
     assert asked.answered == 1
     norms = await hall.curve(job_id, "gradient_norm")
@@ -325,6 +353,7 @@ async def test_simulated_gradients_are_reported_on_request(hall: WorkingCluster)
     assert [record.step for record in found if not record.request] == [25, 50, 75, 100]
 
 
+@in_virtual_time
 async def test_simulated_pipeline_reports_waiting_time(hall: WorkingCluster) -> None:
     job_id = await hall.submit(workers=2, parallelism={"strategy": "pipeline", "microbatches": 4})
     await hall.until_step(job_id, 20)

@@ -4,8 +4,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from support.nodes.channel import MemoryChannel
+
 from trainhall.cluster.ports import Clock
-from trainhall.cluster.simulator.mock.channel import MemoryChannel
 from trainhall.cluster.wire.protocol import (
     Assignment,
     AssignmentReport,

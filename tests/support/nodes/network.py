@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from support.nodes.channel import MemoryChannel
+from support.nodes.node import Node
+
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.ports import Clock
-from trainhall.cluster.simulator.mock.channel import MemoryChannel
-from trainhall.cluster.simulator.mock.node import Node
 from trainhall.cluster.wire.protocol import JoinRequest
 
 N = TypeVar("N", bound=Node)
