@@ -152,7 +152,7 @@ def _nothing_here(request: Request, status: int) -> RefusalError:
         return RefusalError(404, "not-found", f"there is no route {where}; /docs lists all routes")
     allowed = sorted(_methods(request))
     return RefusalError(
-        405, "method-not-allowed", f"{where} is not possible; possible here: {', '.join(allowed)}",
+        405, "method-not-allowed", f"{where} is not allowed; allowed: {', '.join(allowed)}",
         headers={"Allow": ", ".join(allowed)},
     )  # fmt: skip
 

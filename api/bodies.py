@@ -47,7 +47,9 @@ async def bounded(request: Request, limit: int) -> AsyncIterator[bytes]:
             if chunk:
                 yield chunk
     except ClientDisconnect:
-        raise RefusalError(400, "bad-request", "the connection ended within the body") from None
+        raise RefusalError(
+            400, "bad-request", "the connection closed before the whole body arrived"
+        ) from None
 
 
 async def uploaded(request: Request, limit: int) -> AsyncIterator[bytes]:

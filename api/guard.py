@@ -74,8 +74,8 @@ class Guard:
         name = _host_name(hosts[0])
         if name is None or not (is_loopback(name) or name in self._allowed):
             return _refused(
-                f"the Host {hosts[0]!r} is none of this coordinator's: use http://127.0.0.1, or "
-                "add the name to TRAINHALL_ALLOWED_HOSTS"
+                f"Host {hosts[0]!r} is not an address of this coordinator: use http://127.0.0.1, "
+                "or add the name to TRAINHALL_ALLOWED_HOSTS"
             )
         if any(not _same_host(origin, hosts[0]) for origin in origins):
             return _refused(f"a page of {origins[0]!r} may not use this coordinator")
@@ -83,9 +83,9 @@ class Guard:
 
     def _agent_refusal(self, origins: list[str]) -> RefusalError | None:
         if self._simulated:
-            return _refused("this cluster is simulated (MOCK_DB); it takes no agents")
+            return _refused("this cluster is simulated (MOCK_DB); agents cannot join it")
         if origins:
-            return _refused("this address is for agents; it does not answer browsers")
+            return _refused("this route is for agents, not for browsers")
         return None
 
 

@@ -25,11 +25,11 @@ class RequestFigures:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
-            "trainhall_http_requests", "Requests answered.", ["method", "route", "status"],
+            "trainhall_http_requests", "Requests served.", ["method", "route", "status"],
             registry=self.registry,
         )  # fmt: skip
         self.seconds = Histogram(
-            "trainhall_http_request_seconds", "Time to the end of the answer.", ["route"],
+            "trainhall_http_request_seconds", "Time to the end of the response.", ["route"],
             buckets=_BUCKETS, registry=self.registry,
         )  # fmt: skip
 
@@ -37,7 +37,7 @@ class RequestFigures:
 class Observe:
     """The outermost ASGI middleware.
 
-    A request that fails is answered with 500, or 503 when the database does not answer or undid the
+    A request that fails is answered with 500, or 503 when the database is unavailable or undid the
     transaction, and logged under the id in the reply.
     """
 
@@ -72,7 +72,7 @@ class Observe:
         except Exception as error:
             refusal = _failure(error, request_id)
             log.error(
-                "request failed", request_id=request_id, method=scope["method"], path=scope["path"],
+                "request_failed", request_id=request_id, method=scope["method"], path=scope["path"],
                 exc_info=error if refusal.status == 500 else None, error=repr(error)[:500],
             )  # fmt: skip
             if status:
@@ -123,9 +123,9 @@ def _failure(error: Exception, request_id: str) -> RefusalError:
             "nothing was changed: another request changed it at the same time", instance
         )
     if isinstance(error, OperationalError | InterfaceError):
-        return _unavailable("the database does not answer", instance)
+        return _unavailable("the database is unavailable", instance)
     return RefusalError(
-        500, "internal-error", f"the coordinator failed; its log has details under {request_id}",
+        500, "internal-error", f"the coordinator failed; see its log under {request_id}",
         instance=instance,
     )  # fmt: skip
 

@@ -28,21 +28,21 @@ PUBLIC_ROUTERS = (
 )  # fmt: skip
 PREFIX = "/api/v1"
 _DESCRIPTION = """\
-A self-hosted home for distributed training jobs.
+A self-hosted system for distributed training.
 
 Errors are returned as RFC 9457 problem details (`application/problem+json`); `errors` names each
-wrong field. Lists are read page by page: hand `next_cursor` back as `cursor`. Times are
+wrong field. Lists are paginated: pass `next_cursor` as `cursor` to get the next page. Times are
 RFC 3339 in UTC, memory is in bytes, power in watts, utilization from 0 to 100.
 
 A job's frames are streamed over a websocket, `/api/v1/metrics/stream/{job_id}?after=SEQ`, one JSON
 object `{seq, type, …}` a message; an unknown job is accepted and then closed with code 4404.
 """
 _TAGS = [
-    {"name": "jobs", "description": "What users submit, and its life."},
+    {"name": "jobs", "description": "Jobs and their life cycle."},
     {"name": "cluster", "description": "Nodes, their devices, and the queue."},
-    {"name": "metrics", "description": "Curves, and the cluster at a glance."},
-    {"name": "checkpoints", "description": "Committed, verified snapshots of jobs."},
-    {"name": "probes", "description": "For those who keep the coordinator running."},
+    {"name": "metrics", "description": "Metric series and a summary of the cluster."},
+    {"name": "checkpoints", "description": "Saved and verified states of jobs."},
+    {"name": "probes", "description": "Health checks and Prometheus figures."},
 ]
 
 

@@ -16,10 +16,13 @@ MAX_SEQUENCE = 2**63 - 1
 _ID = re.compile(r"[0-9A-Za-z_-]{1,32}", re.ASCII)
 _SHAPE = {"pattern": "^[0-9A-Za-z_-]{1,32}$"}
 
-Limit = Annotated[int, Query(ge=1, le=1000, description="How many items a page holds at most.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="At most this many items per page.")]
 Cursor = Annotated[
     str | None,
-    Query(max_length=512, description="`next_cursor` of the page before; leave it out at first."),
+    Query(
+        max_length=512,
+        description="`next_cursor` of the previous page; none for the first.",
+    ),
 ]
 Sequence = Annotated[int, Query(ge=0, le=MAX_SEQUENCE)]
 

@@ -82,10 +82,10 @@ class RevokedError(ClusterError):
         self.attempt = attempt
         which = f"attempt {attempt} of job {job_id}"
         super().__init__(
-            f"{which} was revoked; it may change nothing any more"
+            f"{which} was superseded; its changes are refused"
             if generation is None
-            else f"the ranks of {which} regrouped after generation {generation}, and went on with "
-            "what they held"
+            else f"the ranks of {which} regrouped after generation {generation} and resumed from "
+            "their own state"
         )
 
 

@@ -80,7 +80,7 @@ class Lease:
             now = time.monotonic()
             shown = (other.token, other.renewals)
             if seen is None:
-                log.info("waiting_for_other_coordinator", place=other.place)
+                log.info("waiting_for_other_coordinator", process=other.place)
             elif shown != seen:
                 renewed = now
             # After a look that hung, or a sleep of this host, nobody may have been able to renew.

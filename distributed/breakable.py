@@ -30,7 +30,7 @@ class GroupBrokenError(RuntimeError):
     """The group of ranks was broken off while others were waited for."""
 
     def __init__(self) -> None:
-        super().__init__("the group of ranks was broken off while others were waited for")
+        super().__init__("the process group was aborted while waiting for other ranks")
 
 
 class GroupHandle:

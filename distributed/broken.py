@@ -59,7 +59,7 @@ def message_of(error: BaseException) -> str | None:
     text = _SOURCE.sub("", str(error)).split("\n", 1)[0].split(". ", 1)[0]
     if not _PEER.search(text):
         return None
-    happened = "waited in vain for" if "Timed out" in text else "lost its connection to"
+    happened = "timed out waiting for" if "Timed out" in text else "lost its connection to"
     return f"this rank {happened} another rank (Gloo: {text})"
 
 

@@ -150,7 +150,7 @@ def _reach_store(address: str, port: int, superseded: Callable[[], bool] | None)
             if superseded is None or time.monotonic() > ends:
                 raise
             if superseded():
-                raise GroupSupersededError("another generation of the ranks has begun") from None
+                raise GroupSupersededError("the ranks moved to another generation") from None
             continue
         store.set_timeout(JOIN_TIMEOUT)
         return store
@@ -196,7 +196,7 @@ def _unless(
         connected.set()
         looking.join()
     if broken_off.is_set():
-        raise GroupSupersededError("another generation of the ranks has begun")
+        raise GroupSupersededError("the ranks moved to another generation")
 
 
 def _hang_up(port: int) -> None:
@@ -244,7 +244,7 @@ def call_roll(
             return  # the last one came just now
         names = f"rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
         raise JoinError(
-            f"{names} did not come within {timeout.total_seconds():g} s: what they wrote, or their "
+            f"{names} did not join within {timeout.total_seconds():g} s: what they wrote, or their "
             "host, may tell why"
         ) from None
 
@@ -274,7 +274,7 @@ def _look_for(
     try:
         while not found.wait(_ASK_SECONDS):
             if superseded():
-                raise GroupSupersededError("another generation of the ranks has begun")
+                raise GroupSupersededError("the ranks moved to another generation")
             if time.monotonic() > ends:
                 raise TimeoutError
     finally:
@@ -287,7 +287,7 @@ def cpu_group() -> dist.ProcessGroup:
     """The default group, for tensors in host memory."""
     group = dist.group.WORLD
     if group is None:
-        raise RuntimeError("the process group was not joined yet")
+        raise RuntimeError("the process group has not been joined")
     return group
 
 

@@ -76,7 +76,7 @@ class Packet:
         if found != [content, step, source]:
             raise WrongMessageError(
                 f"rank {dist.get_rank()} waited for {_described(content, step, source)}, but "
-                f"got {_described(*found)}: the ranks are out of step"
+                f"got {_described(*found)}: the ranks are out of sync"
             )
 
 

@@ -45,7 +45,7 @@ def inherited(fd: int) -> socket.socket:
     try:
         return socket.socket(fileno=fd)
     except OSError as error:
-        raise ListenError(f"file descriptor {fd} is no socket: {error.strerror}") from None
+        raise ListenError(f"file descriptor {fd} is not a socket: {error.strerror}") from None
 
 
 def url_of(listener: socket.socket, host: str) -> str:

@@ -19,12 +19,10 @@ FORBIDDEN = RefusalError(
     403, "not-allowed", "a page of 'http://example.org' may not use this coordinator"
 )
 FAILED = RefusalError(
-    500, "internal-error", "the coordinator failed; its log has details under 1f0c2b7e55aa4d21",
+    500, "internal-error", "the coordinator failed; see its log under 1f0c2b7e55aa4d21",
     instance="urn:request:1f0c2b7e55aa4d21",
 )  # fmt: skip
-UNAVAILABLE = RefusalError(
-    503, "unavailable", "the database does not answer; try again in a moment"
-)
+UNAVAILABLE = RefusalError(503, "unavailable", "the database is unavailable; try again in a moment")
 UNKNOWN_PARAMETER = invalid("limt", None, "unknown parameter; did you mean 'limit'?")
 NO_JOB = RefusalError(404, "not-found", "there is no job '3f2a9c51d07b'")
 NO_NODE = RefusalError(404, "not-found", "there is no node '9b1d44e0c2aa'")
@@ -60,7 +58,7 @@ KEY_TAKEN = RefusalError(
 NODE_GOES = RefusalError(
     409,
     "conflict",
-    "node gpu-07 is being removed, which cannot be taken back: add it again with "
+    "node gpu-07 is being removed, which cannot be undone: add it again with "
     "`trainhall nodes add` once it is gone",
 )
 NAME_TAKEN = RefusalError(

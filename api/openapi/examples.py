@@ -44,7 +44,7 @@ _TEXTS = {
     "message": "rank 1 was ended by SIGKILL",
     "evidence": "SIGKILL from outside",
     "log_tail": "",
-    "done": "attempt 2 took its place",
+    "done": "attempt 2 replaced it",
     "summary": "fsdp (shard 4)",
     "device": "NVIDIA H100 80GB HBM3",
     "device_kind": "cuda",
@@ -75,7 +75,7 @@ _OBJECTS = {
     "labels": {"rack": "b"},
     "jobs": {"running": 3, "queued": 1},
     "memory": {"parameters": 4294967296, "activations": 8589934592},
-    "refused_commands": {"resume": "It is running; only a paused job can."},
+    "refused_commands": {"resume": "It is running; only a paused job can be resumed."},
 }
 
 

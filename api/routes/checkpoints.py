@@ -29,7 +29,7 @@ router = Operations(prefix="/checkpoints", tags=["checkpoints"])
 
 _BYTES = "application/octet-stream"
 _FILE = {
-    "description": "The bytes of the file; compare them with the hash that the list gives.",
+    "description": "The contents of the file; its hash is in the list of files.",
     "content": {
         _BYTES: {
             "schema": {"type": "string", "format": "binary"},
@@ -59,12 +59,12 @@ async def list_checkpoints(
     "POST",
     "/jobs/{job_id}/collect",
     summary="Apply a job's retention",
-    answer="What is kept and what goes, and why.",
+    answer="Kept and deleted checkpoints, with the reasons.",
 )
 async def collect_checkpoints(
     hall: Hall,
     job_id: JobId,
-    dry_run: Annotated[bool, Query(description="Say what would go, and delete nothing.")] = False,
+    dry_run: Annotated[bool, Query(description="Only return what would be deleted.")] = False,
 ) -> RetentionList:
     """Deletes the checkpoints that the job's `checkpoint` settings do not keep. Every save does it
     by itself; this is for after one was unpinned."""
@@ -82,7 +82,7 @@ async def get_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     "/{checkpoint_id}",
     wrong_state("checkpoint 5e60b7d2f913 is pinned; unpin it first"),
     summary="Delete a checkpoint",
-    answer="It is deleted; its files go in a moment.",
+    answer="Deleted; its files are removed shortly after.",
     status=204,
 )
 async def delete_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Response:
@@ -96,7 +96,7 @@ async def delete_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Response
     "/{checkpoint_id}/pin",
     wrong_state("checkpoint 5e60b7d2f913 is deleted"),
     summary="Pin a checkpoint",
-    answer="It is pinned.",
+    answer="Pinned.",
 )
 async def pin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     """Retention leaves a pinned checkpoint alone."""
@@ -108,7 +108,7 @@ async def pin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     "/{checkpoint_id}/pin",
     wrong_state("checkpoint 5e60b7d2f913 is deleted"),
     summary="Unpin a checkpoint",
-    answer="It is not pinned any more.",
+    answer="Unpinned.",
 )
 async def unpin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     """Retention may take it from now on."""
@@ -120,7 +120,7 @@ async def unpin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoin
     "/{checkpoint_id}/verify",
     wrong_state("checkpoint 5e60b7d2f913 is deleted"),
     summary="Verify a checkpoint",
-    answer="What was found; no problems mean that it is good.",
+    answer="The problems found; none means that it is intact.",
 )
 async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verification:
     """Hashes every file and compares it with the manifest.
@@ -161,7 +161,7 @@ async def read_checkpoint_file(
     hall: Hall,
     checkpoint_id: CheckpointId,
     path: Annotated[
-        str, Path(description="As the list of its files gives it.", examples=["state.json"])
+        str, Path(description="The path, as in the list of files.", examples=["state.json"])
     ],
 ) -> FileResponse:
     """Sent as it is read from the disk; ranges of bytes are served."""
@@ -177,7 +177,7 @@ async def read_checkpoint_file(
     summary="Restore a checkpoint",
     answer="The job is queued; its next attempt starts from this checkpoint.",
     status=202,
-    reads=body(Changes, {"as it was": {}, "on more workers": examples.CHANGES}, required=False),
+    reads=body(Changes, {"unchanged": {}, "on more workers": examples.CHANGES}, required=False),
 )
 async def restore_checkpoint(hall: Hall, checkpoint_id: CheckpointId, request: Request) -> Job:
     """Starts a new attempt of the checkpoint's job from there, as it was or on other resources. The

@@ -44,8 +44,8 @@ async def list_nodes(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> 
     "/nodes",
     NAME_TAKEN,
     invalid("name", "gpu 07", "may hold letters, digits, '.', '_' and '-'"),
-    summary="Announce a node",
-    answer="The node may join.",
+    summary="Add a node",
+    answer="The command with which the host joins.",
     status=201,
     reads=body(
         NewNode,
@@ -79,18 +79,18 @@ async def get_node(hall: Hall, node_id: NodeId) -> Node:
 @router.operation(
     "GET",
     "/nodes/{node_id}/history",
-    summary="Read what a node's devices did",
+    summary="Read a node's device history",
     answer="The history.",
 )
 async def read_node_history(
     hall: Hall,
     node_id: NodeId,
     since: Annotated[
-        AwareDatetime | None, Query(description="An hour before `until` when it is left out.")
+        AwareDatetime | None, Query(description="Default: one hour before `until`.")
     ] = None,
-    until: Annotated[AwareDatetime | None, Query(description="Now when it is left out.")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="Default: now.")] = None,
     max_points: Annotated[
-        int, Query(ge=1, le=6000, description="How many points a device has at most.")
+        int, Query(ge=1, le=6000, description="At most this many points per device.")
     ] = 240,
 ) -> NodeHistory:
     """One point for each half minute of the last two days, or fewer that stand for more time."""
@@ -99,7 +99,7 @@ async def read_node_history(
     try:
         begin = since or end - timedelta(hours=1)
     except OverflowError:
-        raise invalid("until", str(until), "is before all time; give a later one") from None
+        raise invalid("until", str(until), "is too early; give a later time") from None
     items = await devices.read_history(hall.db, node_id, begin, end, max_points)
     return NodeHistory(items=items)
 
@@ -107,8 +107,8 @@ async def read_node_history(
 @router.operation(
     "GET",
     "/nodes/{node_id}/events",
-    summary="Read what became of a node",
-    answer="The node's last events.",
+    summary="List a node's events",
+    answer="The node's latest events.",
 )
 async def list_node_events(hall: Hall, node_id: NodeId) -> NodeEvents:
     """Lists its states, each with a reason and a time, and the requests of users."""
@@ -149,7 +149,7 @@ async def drain_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
     "POST",
     "/nodes/{node_id}/undrain",
     NODE_GOES,
-    summary="Give a node work again",
+    summary="Undrain a node",
     answer="The node.",
 )
 async def undrain_node(hall: Hall, node_id: NodeId) -> Node:
@@ -161,9 +161,9 @@ async def undrain_node(hall: Hall, node_id: NodeId) -> Node:
     "DELETE",
     "/nodes/{node_id}",
     summary="Remove a node",
-    answer="It gets no new work, and is removed once nothing runs on it.",
+    answer="It gets no new work and is removed once nothing runs on it.",
     status=202,
-    also={204: {"description": "It is gone."}},
+    also={204: {"description": "Removed."}},
     response_model=Node,
 )
 async def remove_node(hall: Hall, node_id: NodeId) -> Node | Response:

@@ -37,7 +37,7 @@ _NOT_A_TAR = RefusalError(
     415, "unsupported-media-type",
     f"content type 'text/plain' is not accepted; send {MEDIA_TYPE}",
 )  # fmt: skip
-_HOSTILE = invalid("body", None, "the archive cannot be used: ../x leads out of the folder")
+_HOSTILE = invalid("body", None, "the archive cannot be used: ../x points outside the folder")
 
 
 async def _sha256(
@@ -63,11 +63,11 @@ Sha256 = Annotated[str, Depends(_sha256)]
     _HOSTILE,
     _NO_ROOM,
     summary="Upload code",
-    answer="It was there already.",
+    answer="It was already stored.",
     openapi_extra=_BODY,
     also={
         201: {
-            "description": "It was stored.",
+            "description": "Stored.",
             "model": Code,
         }
     },
@@ -87,7 +87,7 @@ async def put_code(request: Request, hall: Hall, sha256: Sha256) -> Response:
 
 
 @router.operation(
-    "GET", "/{sha256}", _NO_CODE, summary="See whether code is there", answer="It is there."
+    "GET", "/{sha256}", _NO_CODE, summary="Check whether code is stored", answer="It is stored."
 )
 async def get_code(hall: Hall, sha256: Sha256) -> Code:
     """Describes the upload with this SHA-256."""

@@ -49,7 +49,7 @@ class Dashboard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await WebSocketClose(4404, "there is nothing to connect to here")(scope, receive, send)
+            await WebSocketClose(4404, "there is no websocket at this path")(scope, receive, send)
             return
         response = self._response(scope["method"], scope["path"])
         if response is None:

@@ -22,15 +22,15 @@ from trainhall.training.link.gradient_record import LOWEST_EXPONENT
 
 router = Operations(prefix="/training/jobs/{job_id}/gradients", tags=["jobs"])
 
-_NO_STEP = RefusalError(404, "not-found", "there is no captured step '40 of job 3f2a9c51d07b'")
+_NO_STEP = RefusalError(404, "not-found", "there is no recorded step '40 of job 3f2a9c51d07b'")
 
 
 @router.operation(
     "POST",
     "",
-    wrong_state("job 3f2a9c51d07b is completed, and takes no step any more"),
-    summary="Capture the gradients of a step",
-    answer="The next step that it takes is captured.",
+    wrong_state("job 3f2a9c51d07b is completed, and takes no more steps"),
+    summary="Record the gradients of a step",
+    answer="The job's next step is recorded.",
     status=202,
 )
 async def capture_gradients(hall: Hall, job_id: JobId) -> GradientRequests:
@@ -46,7 +46,7 @@ async def capture_gradients(hall: Hall, job_id: JobId) -> GradientRequests:
     "",
     invalid("max_steps", 0, "must be at least 1"),
     summary="Read a job's gradients by parameter",
-    answer="What was captured, the oldest step first.",
+    answer="The recorded steps, oldest first.",
     response_model=GradientHistory,
 )
 async def read_gradients(
@@ -54,7 +54,7 @@ async def read_gradients(
     job_id: JobId,
     max_steps: Annotated[
         int,
-        Query(ge=1, le=KEPT_RECORDS, description="How many steps at most; they are evenly chosen."),
+        Query(ge=1, le=KEPT_RECORDS, description="At most this many steps, evenly spaced."),
     ] = 200,
 ) -> Response:
     """The norm of every parameter's gradient at the steps that were captured.
@@ -92,7 +92,7 @@ async def read_gradients_of_step(
     hall: Hall,
     job_id: JobId,
     step: Annotated[
-        int, Path(ge=1, le=MAX_SEQUENCE, description="A step that was captured.", examples=[120])
+        int, Path(ge=1, le=MAX_SEQUENCE, description="A recorded step.", examples=[120])
     ],
 ) -> Gradients:
     """The norms of one captured step, and the histograms of one that was asked for."""

@@ -90,7 +90,7 @@ async def submit_job(
     request: Request,
     hall: Hall,
     dry_run: Annotated[
-        bool, Query(description="Only check the spec, and tell when the job would start.")
+        bool, Query(description="Only validate the spec and return when the job would start.")
     ] = False,
     idempotency_key: Annotated[
         str | None,
@@ -192,7 +192,7 @@ async def pause_job(hall: Hall, job_id: JobId) -> Job:
     summary="Resume a paused job",
     answer="It is queued again.",
     status=202,
-    reads=body(Changes, {"as it was": {}, "in another way": examples.CHANGES}, required=False),
+    reads=body(Changes, {"unchanged": {}, "in another way": examples.CHANGES}, required=False),
 )
 async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
     """Continues from its newest good checkpoint, once there is room: as it was, or with another
@@ -212,7 +212,7 @@ async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
     ),
     invalid("resources.workers", 0, "must be at least 1"),
     summary="Resize a job",
-    answer="It asks for that number now, and has it as soon as there is room.",
+    answer="The new number is requested; it applies as soon as devices are free.",
     status=202,
     reads=body(
         Resize,
@@ -229,7 +229,7 @@ async def resize_job(hall: Hall, job_id: JobId, request: Request) -> Job:
 
 
 @router.operation(
-    "GET", "/{job_id}/events", summary="List what happened to a job", answer="A page of events."
+    "GET", "/{job_id}/events", summary="List a job's events", answer="A page of events."
 )
 async def list_events(
     hall: Hall,
@@ -246,38 +246,38 @@ async def list_events(
     "GET",
     "/{job_id}/logs",
     BAD_LIMIT,
-    summary="Read what a job's ranks wrote",
+    summary="Read a job's logs",
     answer="A page of lines.",
 )
 async def read_logs(
     hall: Hall,
     job_id: JobId,
-    rank: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Of one rank only.")] = None,
+    rank: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only this rank.")] = None,
     stream: Annotated[
-        Literal["stdout", "stderr"] | None, Query(description="Of one stream only.")
+        Literal["stdout", "stderr"] | None, Query(description="Only this stream.")
     ] = None,
     attempt: Annotated[
-        int | None, Query(ge=1, le=2**31 - 1, description="Of one attempt only.")
+        int | None, Query(ge=1, le=2**31 - 1, description="Only this attempt.")
     ] = None,
     after: Annotated[
         str | None,
         Query(
-            max_length=512, description="`next_cursor` of the page before, or of any earlier one."
+            max_length=512, description="`next_cursor` of the previous page, or of any earlier one."
         ),
     ] = None,
     tail: Annotated[
         int | None,
-        Query(ge=1, le=10_000, description="Begin with the last so many lines instead."),
+        Query(ge=1, le=10_000, description="Start with the last N lines instead."),
     ] = None,
     before: Annotated[
         str | None,
-        Query(max_length=512, description="`previous_cursor` of a page: the lines ahead of it."),
+        Query(max_length=512, description="`previous_cursor` of a page: the lines before it."),
     ] = None,
     at: Annotated[
         str | None,
         Query(
             max_length=64,
-            description="The lines about one of them, written ATTEMPT.RANK.STREAM.OFFSET.",
+            description="The lines around one line, given as ATTEMPT.RANK.STREAM.OFFSET.",
             examples=["1.0.stdout.4096"],
         ),
     ] = None,
@@ -290,7 +290,7 @@ async def read_logs(
         ),
     ] = None,
     limit: Annotated[
-        int, Query(ge=1, le=10_000, description="How many lines a page holds at most.")
+        int, Query(ge=1, le=10_000, description="At most this many lines per page.")
     ] = 1000,
 ) -> LogPage:
     """In the order in which the coordinator received them, each with its rank, stream and offset.
@@ -317,7 +317,7 @@ _LINE = re.compile(r"(\d{1,9})\.(\d{1,9})\.(stdout|stderr)\.(\d{1,18})", re.ASCI
 def _line_id(text: str) -> logs.LineId:
     match = _LINE.fullmatch(text)
     if match is None:
-        raise invalid("at", text, "is written ATTEMPT.RANK.STREAM.OFFSET, as in 1.0.stdout.4096")
+        raise invalid("at", text, "must be ATTEMPT.RANK.STREAM.OFFSET, such as 1.0.stdout.4096")
     attempt, rank, stream, offset = match.groups()
     return logs.LineId(int(attempt), int(rank), stream, int(offset))
 

@@ -34,14 +34,14 @@ async def read_metrics(
         list[str] | None,
         Query(
             max_length=MAX_NAMES,
-            description="Only these series, comma-separated or repeated. All when it is left out.",
+            description="Only these series, comma-separated or repeated. Default: all.",
             examples=[["loss", "accuracy"]],
         ),
     ] = None,
-    from_step: Annotated[Sequence | None, Query(description="The first step of interest.")] = None,
-    to_step: Annotated[Sequence | None, Query(description="The last step of interest.")] = None,
+    from_step: Annotated[Sequence | None, Query(description="First step.")] = None,
+    to_step: Annotated[Sequence | None, Query(description="Last step.")] = None,
     max_points: Annotated[
-        int, Query(ge=1, le=MAX_POINTS, description="How many points a series has at most.")
+        int, Query(ge=1, le=MAX_POINTS, description="At most this many points per series.")
     ] = 1000,
 ) -> Response:
     """Longer series are reduced to buckets with their smallest and largest value.

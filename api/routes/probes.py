@@ -42,7 +42,7 @@ async def read_health(request: Request) -> Health:
     },
 )
 async def read_readiness(hall: Hall) -> Readiness:
-    """503 while the database does not answer."""
+    """503 while the database is unavailable."""
     await hall.nodes.summary()
     return Readiness(status="ready")
 

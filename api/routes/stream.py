@@ -76,7 +76,7 @@ async def _send(websocket: WebSocket, hub: Hub, job_id: str, after: int) -> None
     except ViewerTooSlowError as error:
         await _close(websocket, TOO_SLOW, str(error))
     except TimeoutError:
-        await _close(websocket, TOO_SLOW, f"the viewer took nothing for {SEND_SECONDS:g} s")
+        await _close(websocket, TOO_SLOW, f"the viewer read nothing for {SEND_SECONDS:g} s")
     except LookupError as error:
         await _close(websocket, UNKNOWN_JOB, str(error))
     except WebSocketDisconnect:

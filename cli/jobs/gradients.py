@@ -87,7 +87,7 @@ def remarkable(client: "Client", job: out.Json) -> str | None:
         if remark is not None
     ]
     more = f", and {len(findings) - 3} more" if len(findings) > 3 else ""
-    said = ", ".join(findings[:3]) + more if findings else "nothing remarkable"
+    said = ", ".join(findings[:3]) + more if findings else "no anomalies"
     return f"at step {history['steps'][-1]['step']}: {said} (trainhall gradients {job['id']})"
 
 

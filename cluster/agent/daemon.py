@@ -167,7 +167,7 @@ class Agent:
             try:
                 await self._connection.run()
             except CredentialRefusedError as error:
-                logger.warning("credential_refused", error=error, action="joining with the token")
+                logger.warning("credential_refused", error=error, action="join with the token")
                 joined = True
                 with contextlib.suppress(JoinRefusedError):
                     known = await self._join()
@@ -177,7 +177,7 @@ class Agent:
                 await self._stop_ranks()
                 if joined or self._options.token is None:
                     raise
-                logger.warning("node_removed", error=error, action="joining with the token")
+                logger.warning("node_removed", error=error, action="join with the token")
                 joined = True
                 try:
                     known = await self._join()

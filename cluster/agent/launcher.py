@@ -76,7 +76,7 @@ class Launcher:
             attempt.plan = await planner.plan(attempt.launch, self._code, part)
         except PlanningFailedError as error:
             report = "\n".join([*error.lines, str(error)])
-            message = f"its strategy cannot be planned: {error}"
+            message = f"planning its strategy failed: {error}"
             tail = report[-outcome.LOG_TAIL_BYTES :]
             failure = Failure(message=message, final=error.final, log_tail=tail)
             raise CannotStartError(failure) from error
@@ -95,7 +95,7 @@ class Launcher:
                 try:
                     await self._code.copy(launch.spec.code, part.path / "code")
                 except (CodeUnavailableError, OSError) as error:
-                    why = f"the code of this job cannot be had on this host: {error}"
+                    why = f"the job's code is not available on this host: {error}"
                     raise _cannot_start(why) from error
                 launch = launch.model_copy(update={"code": str(final / "code")})
             attempt.launch = launch

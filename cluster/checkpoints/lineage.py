@@ -81,8 +81,8 @@ async def restart_candidates(session: AsyncSession, job: Job) -> tuple[list[str]
         return names, notes
     damaged, notes = await candidates(session, job, state="corrupt")
     if damaged:
-        found = "it was" if len(damaged) == 1 else f"all {len(damaged)} that it has were"
-        notes.append(f"{found} found damaged, and it does not start over by itself")
+        all_of_them = "its checkpoint is" if len(damaged) == 1 else f"all {len(damaged)} are"
+        notes.append(f"{all_of_them} corrupt; it does not restart from scratch on its own")
     return damaged, notes
 
 

@@ -29,7 +29,7 @@ from trainhall.cluster.jobs.summaries import CHECKPOINT_SAVED, run_times
 from trainhall.cluster.jobs.views import Job as JobView
 from trainhall.cluster.jobs.views import job_view
 from trainhall.cluster.lifecycle.jobs import lock_job, move_job
-from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
 from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.ports import Clock, Ids
@@ -119,8 +119,9 @@ class CheckpointService:
             job = await session.get(Job, row.job_id)
             assert job is not None
             if await _starts_from(session, job, row):
+                label = job_label(job.id, job.name)
                 raise WrongStateError(
-                    f"job {job.id} is about to start from checkpoint {checkpoint_id}", row.state
+                    f"{label} is about to start from checkpoint {checkpoint_id}", row.state
                 )
             if row.state in ("committed", "corrupt"):
                 row.state = "deleting"
@@ -158,7 +159,8 @@ class CheckpointService:
             state = JobState(job.state)
             why = refusal(job, Command.RESTORE)
             if why is not None:
-                raise WrongStateError(f"job {job.id} cannot be restored: {why}", state)
+                label = job_label(job.id, job.name)
+                raise WrongStateError(f"{label} cannot be restored: {why}", state)
             if row.state != "committed":
                 raise WrongStateError(
                     f"checkpoint {checkpoint_id} is {row.state}; restore another one", row.state

@@ -16,6 +16,8 @@ class Command(StrEnum):
     CAPTURE_GRADIENTS = "capture_gradients"
 
 
+DONE = {Command.PAUSE: "paused", Command.RESUME: "resumed", Command.CANCEL: "cancelled"}
+
 # The state that a command leads to from each state; a state that is not listed refuses it. A
 # command that is repeated where it already led (None) changes nothing: a client whose reply was
 # lost sends it again.
@@ -70,7 +72,7 @@ def refusal(job: Job, command: Command) -> str | None:
         return f"it is {state.value}, which is final{remedy}"
     *others, last = (s.value for s, end in table.items() if end is not None)
     allowed = f"{', '.join(others)} or {last}" if others else last
-    return f"it is {state.value}; only a {allowed} job can"
+    return f"it is {state.value}; only a {allowed} job can be {DONE[command]}"
 
 
 def refused_commands(job: Job) -> dict[Command, str]:

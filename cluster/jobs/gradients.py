@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
 from trainhall.cluster.jobs.commands import Command, refusal
 from trainhall.cluster.lifecycle.jobs import lock_job
+from trainhall.cluster.lifecycle.reasons import job_label
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.notifier import Notifier
 from trainhall.db.database import Database
@@ -128,7 +129,8 @@ class GradientService:
                 raise NotFoundError("job", job_id)
             why = refusal(job, Command.CAPTURE_GRADIENTS)
             if why is not None:
-                message = f"gradients of job {job_id} cannot be recorded: {why}"
+                label = job_label(job_id, job.name)
+                message = f"gradients of {label} cannot be recorded: {why}"
                 if job.spec.get("script") is not None:
                     raise ConflictError(message)
                 raise WrongStateError(message, JobState(job.state))
@@ -183,7 +185,7 @@ class GradientService:
                 .limit(1)
             )
         if row is None:
-            raise NotFoundError("captured step", f"{step} of job {job_id}")
+            raise NotFoundError("recorded step", f"{step} of job {job_id}")
         packed = row.histograms
         return _captured(row), None if packed is None else orjson.loads(zlib.decompress(packed))
 

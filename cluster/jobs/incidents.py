@@ -143,9 +143,9 @@ def _at_the_end(attempt: Attempt, following: Attempt | None) -> Incident:
         # Where one host's failure ends the others, it was reported before those had ended.
         detected = min([*ended, *([attempt.stopping_at] if attempt.stopping_at else [])])
     if following is None:
-        done = "the attempt ended" if attempt.finished_at is not None else "its ranks are ended"
+        done = "the attempt ended" if attempt.finished_at is not None else "its ranks were stopped"
     else:
-        done = f"attempt {following.number} took its place"
+        done = f"attempt {following.number} replaced it"
     # One that made room for others then waits in the queue: that is no part of a way back.
     moved = failure.cause is Cause.PREEMPTED
     return _incident(

@@ -18,7 +18,7 @@ from trainhall.cluster.errors import (
 )
 from trainhall.cluster.jobs import views
 from trainhall.cluster.jobs.code_store import CodeStore
-from trainhall.cluster.jobs.commands import TRANSITIONS, Command, refusal
+from trainhall.cluster.jobs.commands import DONE, TRANSITIONS, Command, refusal
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns, resized_spec, sizes_of
 from trainhall.cluster.jobs.summaries import job_warnings, run_times, stragglers
 from trainhall.cluster.lifecycle.jobs import (
@@ -28,7 +28,7 @@ from trainhall.cluster.lifecycle.jobs import (
     move_job,
     request_stop,
 )
-from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, JobState
 from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.ports import Clock, Ids
@@ -42,7 +42,6 @@ from trainhall.training.spec import JobSpec
 _TRIES = 8
 
 _NOTHING: Mapping[str, dict[str, Any]] = {}
-_DONE = {Command.PAUSE: "paused", Command.RESUME: "resumed", Command.CANCEL: "cancelled"}
 _REASONS = {
     JobState.PAUSED: Reason.of(ReasonCode.PAUSED_BEFORE_START),
     JobState.PAUSING: Reason.of(ReasonCode.PAUSE_REQUESTED),
@@ -291,7 +290,8 @@ class JobService:
             state = JobState(job.state)
             why = refusal(job, Command.RESIZE)
             if why is not None:
-                raise WrongStateError(f"job {job_id} cannot be resized: {why}", state)
+                label = job_label(job_id, job.name)
+                raise WrongStateError(f"{label} cannot be resized: {why}", state)
             spec = resized_spec(job.spec, resources)
             document = spec.model_dump(mode="json")
             if document == job.spec:
@@ -358,7 +358,8 @@ class JobService:
             state = JobState(job.state)
             why = refusal(job, command)
             if why is not None:
-                raise WrongStateError(f"job {job_id} cannot be {_DONE[command]}: {why}", state)
+                label = job_label(job_id, job.name)
+                raise WrongStateError(f"{label} cannot be {DONE[command]}: {why}", state)
             end = TRANSITIONS[command][state]
             if end is None:
                 return await _view(session, job_id), Allocation()

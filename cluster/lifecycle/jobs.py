@@ -8,7 +8,7 @@ The letters of the edges appear in the diagram of the documentation. A job:
     d  running → completed    every rank ended well
     e  starting, running → recovering     the attempt failed, was lost or moves: another follows
     f  recovering → starting  placed again
-    g  starting, running → failed         no restart is left
+    g  starting, running → failed         no restarts left
     h  starting, running → pausing        a user's pause: stop at an agreed step and save
     i  pausing → paused       saved and ended
     j  pausing → completed    it reached its end before the pause

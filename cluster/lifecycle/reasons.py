@@ -49,16 +49,16 @@ class ReasonCode(StrEnum):
     RUNNING = ("running", "{ranks} on {nodes}")
     REGROUPED = ("regrouped", "{losses}; {change}{cost}")
     RESIZED = ("resized", "resized by a user; {change}{how}")
-    GREW = ("grew", "{count} devices came free; {change}{how}")
+    GREW = ("grew", "{count} devices became free; {change}{how}")
     PREEMPTED = ("preempted", "preempted by {job}, which has priority {priority}{change}{how}")
     # of attempts that stop or ended
     RANK_FAILED = ("rank_failed", "{failure}; {others}")
     HANG = ("hang", "{failure}")
     START_TIMEOUT = ("start_timeout", "{failure}")
-    AGENT_STOPPED = ("agent_stopped", "{agents}; the other hosts end too")
+    AGENT_STOPPED = ("agent_stopped", "{agents}; the other hosts stop too")
     PEERS_NEVER_MET = (
         "peers_never_met",
-        "it {outcome} before the ranks of all hosts had joined; the others end too",
+        "{outcome} before the ranks of all hosts had joined; the others stop too",
     )
     NODE_DRAINED = ("node_drained", "node {node} is being drained: {how}")
     UPLOADING = ("uploading", "its ranks have ended; {who} what they saved")
@@ -70,7 +70,7 @@ class ReasonCode(StrEnum):
         "failed_repeatedly",
         "failed twice with the same error before {step}; not retrying: {failure}",
     )
-    RESTARTS_EXHAUSTED = ("restarts_exhausted", "{failure}; no restart is left ({limit})")
+    RESTARTS_EXHAUSTED = ("restarts_exhausted", "{failure}; no restarts left ({limit})")
     FAILED_WHILE_PAUSING = ("failed_while_pausing", "{failure} while it was being paused; it {how}")
     SAVED_WITH_AGENT = ("saved_with_agent", "{why}")
     PAUSED_WITH_AGENT = ("paused_with_agent", "paused; {why}")
@@ -87,11 +87,11 @@ class ReasonCode(StrEnum):
     )
     # of devices
     DEVICE_LEFT = ("device_left", "attempt {attempt} has left this device")
-    ATTEMPT_OVER = ("attempt_over", "attempt {attempt} is over on this node")
+    ATTEMPT_OVER = ("attempt_over", "attempt {attempt} ended on this node")
     # of nodes
     REGISTERED = ("registered", "registered, not yet joined")
     JOINED = ("joined", "joined; no report yet")
-    REPORTS = ("reports", "its agent reports")
+    REPORTS = ("reports", "agent connected")
     AGENT_AWAY = (
         "agent_away",
         "its agent was stopped; it gets no new work until the agent restarts",
@@ -132,7 +132,7 @@ class Reason:
         return self.text
 
 
-SIGNALLED = "its script is sent SIGTERM and starts again"
+SIGNALLED = "its script gets SIGTERM and starts again"
 """Reason for an attempt that does not save (`AttemptFacts.saves`) and is to resume in another
 way."""
 REMOVED_BY_USER = "removed by a user"

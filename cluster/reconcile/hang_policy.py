@@ -40,7 +40,7 @@ def hang_of(hosts: Iterable[HostFacts], generation: int) -> Failure | None:
     hang = f"hang: no host's ranks took a step within {limit:.3g} s"
     if behind is None:
         return Failure(
-            message=f"{hang}; no rank is behind the others, so the network between them may be",
+            message=f"{hang}; no rank is behind the others, suspect the network between them",
             cause=Cause.HANG,
             evidence=hang,
         )

@@ -55,7 +55,7 @@ def _stop_after_failed_rank(s: Situation) -> StopAttempt:
 
 
 def _stop_after_failure(s: Situation) -> StopAttempt:
-    others = "its ranks end" if s.attempt.not_understood else "the other hosts stop"
+    others = "its ranks stop" if s.attempt.not_understood else "the other hosts stop"
     return _stop(s, ReasonCode.RANK_FAILED, s.failure, others=others)
 
 
@@ -263,14 +263,14 @@ WHILE_RANKS_RUN = (
         "a host paused before all ranks had joined",
         "the other hosts stop",
         lambda s: s.paused_before_joining and not s.asked_to_stop,
-        lambda s: _stop(s, ReasonCode.PEERS_NEVER_MET, outcome="was to pause"),
+        lambda s: _stop(s, ReasonCode.PEERS_NEVER_MET, outcome="paused"),
     ),
     Rule(
         "stop after an early end",
         "a host completed before all ranks had joined",
         "the other hosts stop",
         lambda s: s.completed_before and not s.asked_to_stop,
-        lambda s: _stop(s, ReasonCode.PEERS_NEVER_MET, outcome="was completed"),
+        lambda s: _stop(s, ReasonCode.PEERS_NEVER_MET, outcome="completed"),
     ),
     Rule(
         "stop a hang",

@@ -183,11 +183,9 @@ class Situation:
         who = f"the agent{'s' if many else ''} on {names}"
         were = f"{who} {'were' if many else 'was'} stopped"
         if any(report.isolated for report in reports):
-            were = f"{who} did not reach the coordinator for long (on_isolation: stop)"
+            were = f"{who} could not reach the coordinator for too long (on_isolation: stop)"
         if self.goal_of_stopped_agents == "pause":
-            return (
-                f"{were}; the ranks {'saved' if self.attempt.saves else 'were told to end'} first"
-            )
+            return f"{were}; the ranks {'saved' if self.attempt.saves else 'were stopped'} first"
         failures = [report.failure for report in reports if report.failure is not None]
         if failures:
             return f"{were}, and {describe(failures[0])}"
@@ -226,7 +224,7 @@ class Situation:
         if min(waited, self.listening_seconds) < limit:
             return None
         who = "; ".join(f"{_ranks(host)}: {_describe_phase(host)}" for host in missing)
-        who = who or "all its ranks run, and none has told that training began"
+        who = who or "all ranks run, but none reported that training began"
         return Failure(
             message=f"it did not start within {limit:g} s: {who}",
             node=missing[0].node_name if len(missing) == 1 else None,
@@ -302,7 +300,7 @@ def _ranks(host: HostFacts) -> str:
 def _describe_phase(host: HostFacts) -> str:
     match host.report.phase if host.report is not None else None:
         case None:
-            return "its agent has not taken them up"
+            return "its agent has not started them"
         case "planning":
             return "still planning the job's strategy"
         case "preparing":

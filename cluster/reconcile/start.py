@@ -62,7 +62,7 @@ async def start_attempt(
     await create_attempt(session, attempt)
     session.add_all(grants_of(attempt, devices_of(entry.placed)))
     await session.flush()
-    start = f"starts from {plan.resume[0]}" if plan.resume else "starts from the beginning"
+    start = f"starts from {plan.resume[0]}" if plan.resume else "starts from scratch"
     await record_event(
         session,
         job.id,

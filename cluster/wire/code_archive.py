@@ -98,7 +98,7 @@ def inspect(archive: Path) -> Contents:
             files += not member.isdir()
             size += member.size
     if not files:
-        raise ArchiveError("it holds no file")
+        raise ArchiveError("it has no files")
     return Contents(files, size)
 
 
@@ -136,7 +136,7 @@ def check_name(name: str) -> PurePosixPath:
     if path.is_absolute():
         raise ArchiveError(f"{name} is an absolute path")
     if ".." in path.parts:
-        raise ArchiveError(f"{name} leads out of the folder")
+        raise ArchiveError(f"{name} points outside the folder")
     longest = max((len(part.encode()) for part in path.parts), default=0)
     if len(encoded) > _MAX_PATH_BYTES or longest > _MAX_PART_BYTES:
         raise ArchiveError(f"{name[:80]}… is too long a name")
@@ -185,7 +185,7 @@ def _checked(tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, PurePosixP
     for member in tar:
         count += 1
         if count > MAX_FILES:
-            raise ArchiveError(f"it holds more than {MAX_FILES:,} files and folders")
+            raise ArchiveError(f"it has more than {MAX_FILES:,} files and folders")
         path = check_name(member.name)
         if member.isdir() and not path.parts:
             continue
@@ -201,7 +201,7 @@ def _checked(tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, PurePosixP
         entries.add(path)
         folders |= parents
         if len(folders) > MAX_FILES:
-            raise ArchiveError(f"it holds more than {MAX_FILES:,} files and folders")
+            raise ArchiveError(f"it has more than {MAX_FILES:,} files and folders")
         if not member.isdir():
             leaves.add(path)
         yield member, path

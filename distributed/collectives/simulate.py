@@ -171,7 +171,7 @@ class _Run:
             raise ScheduleViolationError(
                 "missing",
                 f"rank {rank} waits for {named(receive.chunks)} of round {r.number} ({r.phase}) "
-                f"from rank {receive.peer}, which never came",
+                f"from rank {receive.peer}, which never arrived",
             )
         for destination, message in self._wires.left():
             h = message.header

@@ -44,5 +44,5 @@ def test_stopped_rank_is_named_and_job_recovers(shared_cluster: Cluster) -> None
     assert incident["steps_redone"] is not None
     assert 0 < incident["total_seconds"] < 60
     # The rank that waited for it tells where, in the job's log.
-    eventually("stacks", lambda: "the stacks of rank 0" in cluster.log_text(job, 0, "stderr"))
+    eventually("stacks", lambda: "stacks of rank 0" in cluster.log_text(job, 0, "stderr"))
     assert "training/loop/loop.py" in cluster.log_text(job, 0, "stderr")

@@ -60,5 +60,5 @@ def test_unplannable_job_fails_with_the_reason(cluster: Cluster) -> None:
     job = cluster.submit({**JOB, "task": {"name": "cifar10", "params": {"root": "/nowhere"}}})
     failed = cluster.wait_for(job, "failed")
     assert failed["attempt"] == 1
-    assert "its strategy cannot be planned: " in failed["reason"]
+    assert "planning its strategy failed: " in failed["reason"]
     assert "/nowhere" in failed["reason"]

@@ -538,5 +538,5 @@ def test_gradients_are_captured_and_shown(cli: Cli) -> None:
     history = cli("gradients", job, "-o", "json").json
     assert history["answered"] == 1
     step = history["steps"][-1]["step"]
-    assert f"at step {step}: nothing remarkable" in cli("show", job).out
+    assert f"at step {step}: no anomalies" in cli("show", job).out
     cli("cancel", job)

@@ -32,7 +32,7 @@ def test_roll_call_names_missing_ranks() -> None:
     for rank in (0, 2):
         with pytest.raises(JoinError) as raised:
             call_roll(store, rank, 4, timedelta(milliseconds=50))
-    assert str(raised.value).startswith("ranks 1, 3 did not come within 0.05 s")
+    assert str(raised.value).startswith("ranks 1, 3 did not join within 0.05 s")
 
 
 class SilentStore(dist.HashStore):

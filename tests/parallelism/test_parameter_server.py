@@ -57,7 +57,7 @@ def test_parameter_server_detects_a_wrong_step(ranks: RankServer, tmp_path: Path
     intact, *messages = (tmp_path / "told.txt").read_text().splitlines()
     assert intact == "7"
     waited = "rank 1 waited for the gradients of rank 0 for step 5, but got "
-    lost = ": the ranks are out of step"
+    lost = ": the ranks are out of sync"
     assert messages == [
         f"{waited}the gradients of rank 0 for step 4{lost}",
         f"{waited}the weights of rank 0 for step 5{lost}",

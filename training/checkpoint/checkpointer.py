@@ -57,7 +57,7 @@ class SaveAbandonedError(CheckpointError):
     """A save that nobody wants any more."""
 
     def __init__(self) -> None:
-        super().__init__("the ranks regrouped while it was written, so that nobody wants it")
+        super().__init__("abandoned: the ranks regrouped while it was written")
 
 
 @dataclass

@@ -376,7 +376,7 @@ class _Run:
             _final_barrier()
             return code
         except RegroupRequested:
-            return "the ranks were to regroup"
+            return "the ranks must regroup"
         except (MemoryError, RuntimeError) as error:
             if not is_broken(error):
                 step = loop.state.step + 1 if loop is not None and loop.is_in_group else None

@@ -99,7 +99,7 @@ class Membership:
                 yet.
         """
         if self._is_broken_off:
-            raise process_group.GroupSupersededError("the ranks of this group are to regroup")
+            raise process_group.GroupSupersededError("the ranks of this group must regroup")
 
     def break_off(self) -> None:
         """Have whatever is under way in the present group end, and fail on its other ranks."""
@@ -126,8 +126,8 @@ class Membership:
                 raise LeaveRequested
             if time.monotonic() > ends:
                 raise RegroupTimeoutError(
-                    f"this rank lost others, and in {self._patience:g} s nobody said how to go on "
-                    f"without them: {why}"
+                    f"this rank lost others, and in {self._patience:g} s the coordinator sent no "
+                    f"regroup command: {why}"
                 )
             time.sleep(LOOK_SECONDS)
         launch = read_group(self._folder, self._control.generation)
@@ -173,7 +173,7 @@ def _give_up() -> None:
     broken off, and what waits in `breakable` has ended. A task of the user's may wait for other
     ranks by itself, or for anything else."""
     faulthandler.dump_traceback(all_threads=True)
-    sys.stderr.write("a step does not end although the group of ranks was broken off\n")
+    sys.stderr.write("a step does not end although its process group was aborted\n")
     sys.stderr.flush()
     os._exit(EXIT_STUCK)
 

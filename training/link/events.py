@@ -24,7 +24,7 @@ class RankEvent(LinkModel):
     checkpoint   rank 0, committed: `{name, step, size, files: [{path, size, sha256}],
                  metrics: {…}}`
     failure      before the rank leaves with an exception: `{type, message, traceback, final?}`;
-                 `final`: another attempt would end in the same way
+                 `final`: another attempt would fail in the same way
     gradients    rank 0, after a step whose gradients were captured: a
                  `training.gradient_record.GradientRecord`
     completed    rank 0, at the end: `{steps, metrics: {name: last value}, weights_sha256, seconds,

@@ -17,7 +17,7 @@ EXIT_PAUSED = 83
 EXIT_STOPPED = 84
 """The rank stopped at an agreed step and saved nothing."""
 EXIT_NOT_REGROUPED = 85
-"""The rank lost others and waited in vain for a launch to regroup with: a failure, and no cause."""
+"""The rank lost others and got no launch to regroup with in time: a failure, and no cause."""
 EXIT_STUCK = 86
 """A step of the rank did not end although its group was broken off."""
 

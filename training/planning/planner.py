@@ -418,8 +418,8 @@ def main() -> int:
     except TraceError as error:
         sys.stderr.write(
             "the model cannot be planned: it needs values of tensors while it runs"
-            f"{_blamed(error, spec)} ({error}); name a strategy, try it by `trainhall run` with a "
-            "few steps, or take what depends on values out of its forward pass and its loss\n"
+            f"{_blamed(error, spec)} ({error}); choose a strategy, test it with a few steps of "
+            "`trainhall run`, or remove what depends on values from its forward pass and its loss\n"
         )
         return EXIT_REFUSED
     except (BadTaskError, BadDataError, TaskUnavailableError) as error:

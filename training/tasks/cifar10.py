@@ -114,5 +114,5 @@ def _records(path: Path) -> Any:
         )
     records = data.reshape(-1, _RECORD)
     if (largest := int(records[:, 0].max())) >= _CLASSES:
-        raise BadDataError(f"{path} holds the label {largest}; they are 0 to 9")
+        raise BadDataError(f"{path} holds the label {largest}; labels are 0 to 9")
     return records

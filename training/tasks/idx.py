@@ -31,7 +31,7 @@ def find_files(root: Path, name: str, files: tuple[str, ...]) -> dict[str, Path]
             return found
         if found:
             missing = next(file for file in files if file not in found)
-            raise BadDataError(f"{folder} lacks {missing} (or {missing}.gz)")
+            raise BadDataError(f"{folder} does not have {missing} (or {missing}.gz)")
     looked = ", ".join(map(str, folders))
     raise BadDataError(
         f"task.params.root: there are no {name} files below {root}; looked for {files[0]} (or "
@@ -49,7 +49,7 @@ def unpack_checked(source: Path, target: Path, dimensions: int) -> tuple[int, ..
     """Put a file at `target`, unpacked or as a link, once its header fits it; its dimensions.
 
     Raises:
-        BadDataError: it is no IDX file of so many dimensions of bytes, or is cut short.
+        BadDataError: it is not an IDX file of so many dimensions of bytes, or is cut short.
     """
     try:
         if source.suffix != ".gz":
@@ -87,8 +87,8 @@ def _header(path: Path, file: IO[bytes], dimensions: int) -> tuple[int, ...]:
     if data[:4] != expected:
         found = data[:4].hex(" ") or "nothing"
         raise BadDataError(
-            f"{path} is no IDX file of {dimensions}-dimensional bytes: it begins with {found}, not "
-            f"{expected.hex(' ')}; fetch it again"
+            f"{path} is not an IDX file of {dimensions}-dimensional bytes: it begins with {found}, "
+            f"not {expected.hex(' ')}; fetch it again"
         )
     if len(data) < _header_size(dimensions):
         raise BadDataError(f"{path} ends within its header; fetch it again")
@@ -107,6 +107,6 @@ def _check_size(path: Path, shape: tuple[int, ...], size: int) -> None:
     if size != expected:
         what, found = ("cut short", f"{size:,}") if size < expected else ("too long", "more")
         raise BadDataError(
-            f"{path} is {what}: its header tells {'×'.join(map(str, shape))} = {expected:,} bytes "
+            f"{path} is {what}: its header says {'×'.join(map(str, shape))} = {expected:,} bytes "
             f"of values, and it has {found}; fetch it again"
         )

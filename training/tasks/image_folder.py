@@ -90,7 +90,7 @@ class Images(Dataset[tuple[Any, int]]):
             # Pillow says it of the open file, whose path comes first here.
             reason = str(error).replace(repr(path), "it")
             raise BadDataError(
-                f"{path} is no image that can be read ({type(error).__name__}: {reason}); repair "
+                f"{path} is not a readable image ({type(error).__name__}: {reason}); repair "
                 f"or "
                 "remove it"
             ) from error

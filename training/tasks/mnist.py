@@ -64,7 +64,7 @@ class Mnist(Classifier):
         images_NHW: Tensor = data.data  # type: ignore[attr-defined] # torchvision has no types
         labels_N: Tensor = data.targets  # type: ignore[attr-defined]
         if int(labels_N.max()) >= _CLASSES:
-            raise BadDataError(f"{labels} holds the label {int(labels_N.max())}; they are 0 to 9")
+            raise BadDataError(f"{labels} holds the label {int(labels_N.max())}; labels are 0 to 9")
         return ImageData(images_NHW[:, None], labels_N, mean=[self.mean], std=[self.std])
 
     def build_model(self) -> nn.Module:

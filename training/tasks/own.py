@@ -47,7 +47,7 @@ def build_own_task(spec: JobSpec) -> Task:
     assert spec.task is not None
     kind = load_class(spec.task.name)
     if abstract := sorted(getattr(kind, "__abstractmethods__", ())):
-        raise BadTaskError(f"{_at(kind)}: the task lacks the method {abstract[0]}")
+        raise BadTaskError(f"{_at(kind)}: the task has no method {abstract[0]}")
     build: Callable[[Any, JobSpec], Task] = kind
     return CheckedTask(build(checked_params(kind, spec.task.params), spec), spec.task.name)
 

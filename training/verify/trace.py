@@ -49,7 +49,7 @@ def run(context: RankContext) -> int:
             if not math.isfinite(snapshot.loss):
                 raise NonFiniteLossError(
                     f"the loss is {snapshot.loss} at step {snapshot.step}, and nothing can be "
-                    "compared with that; lower training.learning_rate, or take fewer steps"
+                    "compared with that; lower training.learning_rate, or compare fewer steps"
                 )
             if writes:
                 if snapshot.step == 1:

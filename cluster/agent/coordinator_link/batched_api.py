@@ -106,9 +106,9 @@ class BatchSender:
             replies = await self._exchange(encode_batch(batch))
         except asyncio.CancelledError:
             # Senders see it like any other failure, and ship later.
-            raise UnavailableError("the sending was ended") from None
+            raise UnavailableError("sending was stopped") from None
         if len(replies) != len(batch):
-            raise UnavailableError(f"{len(replies)} replies came to {len(batch)} items")
+            raise UnavailableError(f"{len(replies)} replies for {len(batch)} items")
         return [
             reply.position if reply.refusal is None else failure_of(reply.status, reply.refusal)
             for reply in replies

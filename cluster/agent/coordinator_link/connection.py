@@ -132,7 +132,7 @@ class Connection:
 
         Raises:
             RemovedByCoordinatorError: the node was removed; its credential is void.
-            ProtocolMismatchError: the coordinator is of another version.
+            ProtocolMismatchError: the coordinator runs another version.
             CredentialRefusedError: it does not know this node, and `give_up_if_refused` is set.
         """
         while True:
@@ -234,7 +234,7 @@ class Connection:
         if received is not None and received.code == REMOVED:
             raise self._removed()
         if received is not None and received.code == PROTOCOL:
-            raise ProtocolMismatchError(received.reason or "the coordinator is of another version")
+            raise ProtocolMismatchError(received.reason or "the coordinator runs another version")
 
     def _check_status(self, error: InvalidStatus) -> None:
         status = error.response.status_code

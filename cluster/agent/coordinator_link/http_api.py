@@ -111,7 +111,7 @@ class CoordinatorApi:
         Raises:
             UnavailableError: nobody answers; try again.
             JoinRefusedError: the token is not accepted.
-            ProtocolMismatchError: the coordinator is of another version.
+            ProtocolMismatchError: the coordinator runs another version.
         """
         try:
             content = await self._request(

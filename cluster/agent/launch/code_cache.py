@@ -78,9 +78,7 @@ class CodeCache:
             await self._download(sha256, archive)
             await threads.finish(unpack, archive, unpacked)
         except RefusedError as error:
-            raise CodeUnavailableError(
-                f"the coordinator does not give it: {error.detail}"
-            ) from None
+            raise CodeUnavailableError(f"the coordinator refused it: {error.detail}") from None
         except ArchiveError as error:
             raise CodeUnavailableError(f"the archive cannot be used: {error}") from None
         except OSError:
@@ -99,8 +97,8 @@ class CodeCache:
                     return
                 tries += 1
                 if tries == TRIES:
-                    raise CodeUnavailableError(f"what comes has the SHA-256 {found}, not {sha256}")
-                logger.warning("code_damaged", sha256=sha256, action="fetched again")
+                    raise CodeUnavailableError(f"the download has SHA-256 {found}, not {sha256}")
+                logger.warning("code_damaged", sha256=sha256, action="fetch again")
             except UnavailableError as error:
                 logger.info("code_transfer_waits", sha256=sha256, error=error)
             await asyncio.sleep(backoff.next())

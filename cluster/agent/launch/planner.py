@@ -42,7 +42,7 @@ async def plan(launch: Launch, code: CodeCache, scratch: Path) -> ChosenPlan:
                 await asyncio.to_thread(scratch.mkdir, parents=True)
                 await code.copy(launch.spec.code, folder)
             except (CodeUnavailableError, OSError) as error:
-                message = f"the code of this job cannot be had on this host: {error}"
+                message = f"the job's code is not available on this host: {error}"
                 raise PlanningFailedError(message, final=False) from None
         request = planner_input(
             launch.spec,

@@ -27,7 +27,7 @@ class RankExit:
     worker_signal: int | None = None
     """Signal that ended a data worker of the rank, if reported."""
     final: bool = False
-    """True if it reported that another attempt would end in the same way."""
+    """True if it reported that another attempt would fail in the same way."""
     log_tail: str = ""
     memory_kills: bool = False
     """The kernel has killed processes of this host for want of memory meanwhile."""
@@ -123,7 +123,7 @@ def classify_failure(end: RankExit) -> FailureClass:
     if name is not None:
         return FailureClass(Cause.KILLED, f"{name} from outside")
     if end.final:
-        return FailureClass(Cause.USER_ERROR, "another attempt would end in the same way")
+        return FailureClass(Cause.USER_ERROR, "another attempt would fail in the same way")
     if exception := end.exception or _exception(end.words) or _exception(end.log_tail):
         return FailureClass(Cause.USER_ERROR, exception)
     if end.exit_code:

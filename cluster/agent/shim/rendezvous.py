@@ -52,7 +52,7 @@ def open_rendezvous(
     """
     if launch.node_rank > 0:
         if launch.rendezvous is None:
-            return Failure(message="the launch of a further host says nothing of the rendezvous")
+            return Failure(message="the launch of a further host has no rendezvous")
         return RendezvousHandle(launch.rendezvous)
     address = _own_address(launch)
     if launch.spec.script is not None:
@@ -60,7 +60,7 @@ def open_rendezvous(
     try:
         pid, port = start_store(folder, address, fork=fork)
     except OSError as error:
-        message = f"the ranks cannot meet at {address}: {error}"
+        message = f"the rendezvous cannot listen at {address}: {error}"
         return Failure(message=message, cause=Cause.NETWORK)
     return RendezvousHandle(Rendezvous(address=address, port=port), pid)
 

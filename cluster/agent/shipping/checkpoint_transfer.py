@@ -38,11 +38,11 @@ The coordinator decides what else is kept, and for how long."""
 
 
 class CheckpointUnavailableError(Exception):
-    """None of the checkpoints to start from can be had; the message says why."""
+    """None of the checkpoints to start from is available; the message says why."""
 
     def __init__(self, lacking: dict[str, str], *, is_damaged: bool) -> None:
         reasons = "; ".join(f"{name}: {why}" for name, why in lacking.items())
-        verdict = "is whole" if is_damaged else "could be fetched"
+        verdict = "is intact" if is_damaged else "could be fetched"
         super().__init__(f"no checkpoint to start from {verdict}: {reasons}")
         self.is_damaged = is_damaged
         """The coordinator found each of them damaged in its store: no host is to blame."""
@@ -178,7 +178,7 @@ def _is_good(path: Path, job_id: str) -> bool:
         verified(path, job_id)
     except BadCheckpointError as error:
         logger.warning(
-            "checkpoint_damaged", path=path, error=error.problems[0], action="fetched again"
+            "checkpoint_damaged", path=path, error=error.problems[0], action="fetch again"
         )
         return False
     return True

@@ -223,7 +223,7 @@ class AttemptShipper:
         except FileNotFoundError:
             return
         except (ValueError, TypeError, AttributeError):
-            logger.warning("positions_damaged", path=self._positions, action="all is sent again")
+            logger.warning("positions_damaged", path=self._positions, action="resend all")
 
     async def close(self) -> None:
         tasks = list(self._tasks.values())

@@ -190,7 +190,7 @@ class EventSpool(Spool):
         elif self.offset > 0:
             self.offset = self.sequence = 0
         else:
-            self._give_up(f"the coordinator stays at event {acked} of {last}")
+            self._give_up(f"the coordinator acknowledges only event {acked} of {last}")
         return True
 
     def _lines(self) -> list[tuple[bytes, dict[str, Any]]]:

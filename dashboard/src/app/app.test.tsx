@@ -304,13 +304,13 @@ describe("the nodes", () => {
 describe("a new job", () => {
   it("is checked, and an error is shown with its line", async () => {
     const asked = await open("/new", {
-      "POST /training/jobs": problem(422, "The job spec is not valid", "one thing is wrong", [
+      "POST /training/jobs": problem(422, "Invalid job spec", "one thing is wrong", [
         { field: "training.steps", message: "must be at least 1", value: "0" },
       ]),
     });
     await userEvent.click(await screen.findByRole("button", { name: "Check" }));
     const alert = await screen.findByRole("alert");
-    expect(alert).toHaveTextContent("The job spec is not valid");
+    expect(alert).toHaveTextContent("Invalid job spec");
     const located = within(alert).getByRole("button");
     expect(located).toHaveTextContent("line 7");
     expect(located).toHaveTextContent("training.steps must be at least 1");

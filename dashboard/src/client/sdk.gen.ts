@@ -32,7 +32,7 @@ export const readHealth = <ThrowOnError extends boolean = true>(options?: Option
 /**
  * Whether the coordinator can serve
  *
- * 503 while the database does not answer.
+ * 503 while the database is unavailable.
  */
 export const readReadiness = <ThrowOnError extends boolean = true>(options?: Options<ReadReadinessData, ThrowOnError>) => (options?.client ?? client).get<ReadReadinessResponses, ReadReadinessErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -146,7 +146,7 @@ export const resizeJob = <ThrowOnError extends boolean = true>(options: Options<
 });
 
 /**
- * List what happened to a job
+ * List a job's events
  *
  * The oldest first. A cursor wins over `after`.
  */
@@ -157,7 +157,7 @@ export const listEvents = <ThrowOnError extends boolean = true>(options: Options
 });
 
 /**
- * Read what a job's ranks wrote
+ * Read a job's logs
  *
  * In the order in which the coordinator received them, each with its rank, stream and offset.
  *
@@ -195,7 +195,7 @@ export const readGradients = <ThrowOnError extends boolean = true>(options: Opti
 });
 
 /**
- * Capture the gradients of a step
+ * Record the gradients of a step
  *
  * Norms and histograms, parameter by parameter, of the next step of a task.
  *
@@ -219,7 +219,7 @@ export const readGradientsOfStep = <ThrowOnError extends boolean = true>(options
 });
 
 /**
- * See whether code is there
+ * Check whether code is stored
  *
  * Describes the upload with this SHA-256.
  */
@@ -260,7 +260,7 @@ export const listNodes = <ThrowOnError extends boolean = true>(options?: Options
 });
 
 /**
- * Announce a node
+ * Add a node
  *
  * Makes a join token, which works once, and the command to run on the host. The name of a
  * node without heartbeats announces that node again, for a host that lost its credential.
@@ -315,7 +315,7 @@ export const changeNode = <ThrowOnError extends boolean = true>(options: Options
 });
 
 /**
- * Read what a node's devices did
+ * Read a node's device history
  *
  * One point for each half minute of the last two days, or fewer that stand for more time.
  */
@@ -326,7 +326,7 @@ export const readNodeHistory = <ThrowOnError extends boolean = true>(options: Op
 });
 
 /**
- * Read what became of a node
+ * List a node's events
  *
  * Lists its states, each with a reason and a time, and the requests of users.
  */
@@ -354,7 +354,7 @@ export const drainNode = <ThrowOnError extends boolean = true>(options: Options<
 });
 
 /**
- * Give a node work again
+ * Undrain a node
  *
  * Ends a drain by a user, or a quarantine. Has no effect on other nodes.
  */

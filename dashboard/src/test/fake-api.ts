@@ -11,7 +11,7 @@ export function fakeApi(answers: Record<string, Answer>): Request[] {
     asked.push(request.clone());
     const path = new URL(request.url).pathname.replace("/api/v1", "");
     const answer = answers[`${request.method} ${path}`];
-    if (answer === undefined) return problem(404, "There is no such thing", path);
+    if (answer === undefined) return problem(404, "Not found", path);
     const value = typeof answer === "function" ? await answer(request) : answer;
     return value instanceof Response ? value : json(value);
   });

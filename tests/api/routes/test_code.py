@@ -75,7 +75,7 @@ async def test_code_upload_refuses_unusable_archives(
     junk = b"no tar at all"
     cases: list[tuple[str, dict[str, Any], int, str]] = [
         (sha256, {"content": data[:-1]}, 422, "the received archive has the SHA-256"),
-        (hostile_hash, {"content": hostile}, 422, "../up leads out of the folder"),
+        (hostile_hash, {"content": hostile}, 422, "../up points outside the folder"),
         (hashlib.sha256(junk).hexdigest(), {"content": junk}, 422, "not a tar archive"),
         (sha256, {"content": data, "headers": {"Content-Type": "text/plain"}}, 415, "octet-stream"),
         (sha256, {"content": b"", "headers": {"Content-Length": str(65 << 20)}}, 413, "64 MiB"),

@@ -236,7 +236,7 @@ def hung_over_hosts(play: Play) -> None:
             )
             for number in range(_HOSTS):
                 text = cluster.log_text(job, number, "stderr")
-                saved = f"no step any more; the stacks of rank {number}" in text
+                saved = f"no progress; stacks of rank {number}" in text
                 report.check("the stacks of every rank are kept", saved, (number, text[-500:]))
                 shown = number == rank or "most recent call first" in text
                 report.check(

@@ -143,7 +143,7 @@ def test_reads_are_tried_again_while_it_cannot_serve(serve: Serve, status: int) 
 
 
 def test_unavailable_coordinator_counts_as_unreachable(serve: Serve) -> None:
-    body = {"detail": "the database does not answer; try again in a moment"}
+    body = {"detail": "the database is unavailable; try again in a moment"}
     server = serve(lambda n, method, path: (503, body))
     with Client(server.url, attempts=2) as client:
         with pytest.raises(UnreachableError) as caught:

@@ -13,7 +13,7 @@ def incident(**more: Any) -> dict[str, Any]:
         "message": "rank 1 ran out of memory",
     }  # fmt: skip
     return {
-        "generation": 1, "failure": failure, "done": "attempt 2 took its place",
+        "generation": 1, "failure": failure, "done": "attempt 2 replaced it",
         "detected_at": None, "detect_seconds": 0.25, "regroup_seconds": 1.0, "load_seconds": None,
         "step_seconds": None, "steps_redone": 1, **more,
     }  # fmt: skip
@@ -38,7 +38,7 @@ def test_incident_shows_action_and_duration() -> None:
         "Failures\n"
         "  attempt 1: out of memory (rank 1, node gpu-07)\n"
         "    rank 1 ran out of memory\n"
-        "    attempt 2 took its place: detected in 0.25 s, regrouped in 1 s, 1 step repeated"
+        "    attempt 2 replaced it: detected in 0.25 s, regrouped in 1 s, 1 step repeated"
     )
 
 

@@ -117,8 +117,8 @@ def test_a_coordinator_that_answers(coordinator: tuple[str, type[Coordinator]]) 
         (200, b"<!doctype html>", "{url} is not a Trainhall coordinator"),
         (200, b"[]", "{url} is not a Trainhall coordinator"),
         (200, b'{"status": "ok"}', "{url} is not a Trainhall coordinator"),
-        (403, b'{"detail": "the Host \'lab\' is none of\\nthis coordinator\'s"}',
-         "{url}: the Host 'lab' is none of this coordinator's"),
+        (403, b'{"detail": "Host \'lab\' is not an address\\nof this coordinator"}',
+         "{url}: Host 'lab' is not an address of this coordinator"),
         (502, b"", "{url}: the coordinator answered 502: Bad Gateway"),
     ],
 )  # fmt: skip

@@ -163,7 +163,7 @@ def test_top_refreshes_and_restores_the_terminal(leave: str) -> None:
         nonlocal shown
         while word not in shown:
             ready, _, _ = select.select([main], [], [], PATIENCE)
-            assert ready, f"waited in vain for {word!r}: {shown!r}"
+            assert ready, f"timed out waiting for {word!r}: {shown!r}"
             shown += os.read(main, 65536)
 
     with answering(answers) as url:

@@ -113,7 +113,7 @@ async def test_retention_keeps_restored_checkpoint_until_newer_save(
     await service.unpin(first.id)
     assert await reported(hall, job_id, dry_run=False) == {
         20: (True, "the newest"),
-        10: (True, "what the job goes back to"),
+        10: (True, "the job resumes from it"),
     }
     with pytest.raises(WrongStateError, match="about to start"):
         await service.delete(first.id)

@@ -95,7 +95,7 @@ async def test_a_revoked_token_commits_nothing(hall: SimulatedCluster) -> None:
     service = hall.coordinator.checkpoints
     with pytest.raises(RevokedError):
         await service.uploads.receive(job_id, NAME, "state.json", pieces(b"{}"))
-    with pytest.raises(RevokedError, match="was revoked"):
+    with pytest.raises(RevokedError, match="was superseded"):
         await service.uploads.commit(job_id, NAME)
     with pytest.raises(NotFoundError):
         await service.uploads.commit(job_id, "step-00000010-a9-g1")
@@ -394,7 +394,7 @@ async def test_job_with_only_damaged_checkpoints_is_not_restarted(
     await service.verification.mark_corrupt(older.id, "state.json: found nothing")
     assert await start_again(hall, job_id) == ["step-00000005-a1-g1"]
     assert any(
-        "attempt 3 starts from step-00000005-a1-g1; it was found damaged" in line
+        "attempt 3 starts from step-00000005-a1-g1; its checkpoint is corrupt" in line
         for line in [e.reason for e in (await hall.coordinator.jobs.events(job_id)).items]
     )
     # A restart is no other case, and what was removed is no reason.

@@ -98,7 +98,7 @@ def test_measurements_of_an_earlier_plan_are_not_kept() -> None:
 
 async def test_auto_plan_failure_fails_the_job(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
-    why = "its strategy cannot be planned: nothing fits: fsdp (shard 2) lacks 3.0 GiB"
+    why = "planning its strategy failed: nothing fits: fsdp (shard 2) lacks 3.0 GiB"
     node.answer = Failure(message=why, final=True)
     job_id = await submitted(hall, recovery={"max_restarts": 3})
     await hall.work(3)

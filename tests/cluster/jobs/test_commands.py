@@ -45,7 +45,7 @@ def test_refused_command_has_a_reason() -> None:
     )
     running = refused_commands(Job(state="running", spec=TASK))
     assert running[Command.RESTORE] == "It is running; pause or cancel it before a restore."
-    assert running[Command.RESUME] == "It is running; only a paused job can."
+    assert running[Command.RESUME] == "It is running; only a paused job can be resumed."
 
 
 def test_repeated_command_is_accepted_but_not_offered() -> None:

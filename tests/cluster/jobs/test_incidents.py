@@ -50,7 +50,7 @@ def test_incident_of_replaced_attempt_has_every_phase() -> None:
     assert incident.step_seconds == 0.5
     assert incident.total_seconds == 4.0
     assert incident.steps_redone == 12
-    assert incident.done == "attempt 2 took its place"
+    assert incident.done == "attempt 2 replaced it"
     assert newest_incident([first, second], 1) == incident
     assert incident.summary() == (
         "recovered from killed: detected in 0.5 s, regrouped in 1 s, loaded in 2 s, "

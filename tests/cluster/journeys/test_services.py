@@ -92,7 +92,7 @@ async def test_command_in_wrong_state_lists_allowed_commands(hall: SimulatedClus
     jobs = hall.coordinator.jobs
     job_id = await hall.submit()
     with pytest.raises(
-        WrongStateError, match=r"cannot be resumed: it is queued; only a paused job can"
+        WrongStateError, match=r"cannot be resumed: it is queued; only a paused job can be resumed"
     ):
         await jobs.resume(job_id)
     assert (await jobs.pause(job_id)).state == "paused"

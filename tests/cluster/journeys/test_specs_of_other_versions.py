@@ -69,7 +69,7 @@ async def test_running_attempt_of_other_version_ends_everywhere(hall: SimulatedC
     assert (await hall.job(job_id)).state == "running", "its ranks have not ended"
     (attempt,) = await hall.coordinator.jobs.attempts(job_id)
     assert attempt.reason.startswith(REASON)
-    assert attempt.reason.endswith("; its ranks end")
+    assert attempt.reason.endswith("; its ranks stop")
     await hall.connect(nodes[1])
     await hall.settle()
     assert (await over(hall, job_id, "failed")).startswith(REASON)

@@ -278,7 +278,7 @@ def by_agent(outcome: Outcome, **more: object) -> HostReport:
     ("outcome", "script", "attempt_end", "what"),
     [
         (Outcome.PAUSED, False, "paused", "; the ranks saved first"),
-        (Outcome.PAUSED, True, "paused", "; the ranks were told to end first"),
+        (Outcome.PAUSED, True, "paused", "; the ranks were stopped first"),
         (Outcome.STOPPED, False, "failed", " before the ranks had saved"),
         (Outcome.FAILED, False, "failed", f", and {BROKE.message} (exit code 3)"),
     ],
@@ -363,7 +363,7 @@ def test_decide_completes_ranks_joining_completed_job() -> None:
 @pytest.mark.parametrize(("more", "how"), [
     ({}, "it saves and moves"),
     ({"script": True, "begun": True}, "it saves and moves"),
-    ({"script": True}, "its script is sent SIGTERM and starts again elsewhere"),
+    ({"script": True}, "its script gets SIGTERM and starts again elsewhere"),
 ])  # fmt: skip
 def test_decide_reports_whether_drained_jobs_save(more: dict[str, Any], how: str) -> None:
     of = replace(attempt(live(), live()), **more)
@@ -401,11 +401,11 @@ LATE = NOW + timedelta(seconds=OPTIONS.start_limit_seconds)
         ((live(), live("preparing")), {}, "ranks 2, 3 on node b: still fetching a checkpoint or "
          "the code, or waiting for the first host"),
         ((live("starting"), None), {}, "ranks 0, 1 on node a: starting; ranks 2, 3 on node b: its "
-         "agent has not taken them up"),
+         "agent has not started them"),
         ((live(), live("preparing")), {"script": True}, "ranks 2, 3 on node b: still fetching a "
          "checkpoint or the code, or waiting for the first host"),
-        ((live(), live()), {"state": AttemptState.RUNNING}, "all its ranks run, and none has told "
-         "that training began"),
+        ((live(), live()), {"state": AttemptState.RUNNING}, "all ranks run, but none "
+         "reported that training began"),
     ],
 )  # fmt: skip
 def test_decide_names_hosts_missing_at_start(

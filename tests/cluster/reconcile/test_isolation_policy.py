@@ -87,7 +87,7 @@ def test_ranks_that_ended_in_isolation_cost_no_restart() -> None:
     assert isinstance(end, EndAttempt)
     assert end.restarts is None
     assert end.job_path == (JobState.RECOVERING,)
-    assert "did not reach the coordinator" in end.reason.text
+    assert "could not reach the coordinator" in end.reason.text
 
 
 async def test_launch_carries_the_isolation_limit(hall: SimulatedCluster) -> None:

@@ -156,7 +156,7 @@ async def test_the_budget_of_restarts_counts_regroupings(hall: SimulatedCluster)
     await hall.work(3)
     job = await hall.job(job_id)
     assert job.state == "failed"
-    assert "no restart is left" in job.reason
+    assert "no restarts left" in job.reason
 
 
 async def test_regroup_leaves_and_quarantines_failing_node(

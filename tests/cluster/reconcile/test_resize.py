@@ -347,7 +347,7 @@ def test_growth_by_restart_must_be_worth_it() -> None:
     assert isinstance(resized, StopAttempt)
     assert resized.reason.text == (
         "resized by a user; continues with 2 workers instead of 1: "
-        "its script is sent SIGTERM and starts again"
+        "its script gets SIGTERM and starts again"
     )
 
 

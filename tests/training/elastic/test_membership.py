@@ -60,7 +60,7 @@ def test_membership_leaves_a_broken_group(rank: Rank, left: list[str]) -> None:
     rank.tell(generation=2, broken=1)
     rank.membership._watch(Looks(4))
     assert left == ["left"]
-    with pytest.raises(RuntimeError, match="are to regroup"):
+    with pytest.raises(RuntimeError, match="must regroup"):
         rank.membership.confirm()
 
 

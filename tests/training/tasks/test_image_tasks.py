@@ -131,17 +131,17 @@ def no_gzip(raw: Path) -> None:
     ("damage", "file", "words"),
     [
         (damage_magic, TRAIN_LABELS, "begins with 89 50 4e 47, not 00 00 08 01"),
-        (truncate, TRAIN_IMAGES, "is cut short: its header tells 64×28×28 = 50,176 bytes"),
+        (truncate, TRAIN_IMAGES, "is cut short: its header says 64×28×28 = 50,176 bytes"),
         (cut_header, TRAIN_IMAGES, "ends within its header"),
         (claim_much, TRAIN_IMAGES, "claims 4294967295×4294967295×4294967295 values"),
         (empty_file, TRAIN_IMAGES, "begins with nothing"),
-        (take_away, "", f"lacks {TRAIN_LABELS} (or {TRAIN_LABELS}.gz)"),
+        (take_away, "", f"does not have {TRAIN_LABELS} (or {TRAIN_LABELS}.gz)"),
         (lose_a_label, TRAIN_IMAGES, "holds 64 images, but"),
-        (strange_label, TRAIN_LABELS, "holds the label 11; they are 0 to 9"),
+        (strange_label, TRAIN_LABELS, "holds the label 11; labels are 0 to 9"),
         (other_size, TRAIN_IMAGES, "images of 20×20 pixels"),
         (no_images, TRAIN_IMAGES, "holds no images"),
         (broken_gzip, f"{TRAIN_IMAGES}.gz", "is not a complete gzip file"),
-        (endless_gzip, f"{TRAIN_IMAGES}.gz", "is too long: its header tells 64×28×28"),
+        (endless_gzip, f"{TRAIN_IMAGES}.gz", "is too long: its header says 64×28×28"),
         (no_gzip, f"{TRAIN_IMAGES}.gz", "is not a complete gzip file"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -300,7 +300,7 @@ def test_file_that_is_no_image_is_named(tmp_path: Path) -> None:
             messages.append(str(error))
     for name in ("text.jpg", "empty.png", "cut.jpg"):
         (line,) = [text for text in messages if name in text]
-        assert line.startswith(f"{tmp_path / 'cat' / name} is no image that can be read")
+        assert line.startswith(f"{tmp_path / 'cat' / name} is not a readable image")
         assert "repair or remove it" in line
 
 

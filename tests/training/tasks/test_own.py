@@ -116,7 +116,7 @@ def test_named_tuple_batches_work_in_pipeline(ranks: RankServer, tmp_path: Path)
         ),
         ("TooFewSamples", "BadDataError", ["asked for 8 samples", "[7, 4]", "dimension must be 8"]),
         ("BrokenSamples", "DataReadError", ["in __getitem__: KeyError: \"no column 'price'\""]),
-        ("Unfinished", "BadTaskError", ["{file}, line {line}: the task lacks the method loss"]),
+        ("Unfinished", "BadTaskError", ["{file}, line {line}: the task has no method loss"]),
         ("not_a_task", "BadTaskError", ["not_a_task is not a subclass of trainhall.task.Task"]),
         ("Plan", "BadTaskError", ["has no class Plan", "Plain"]),
     ],

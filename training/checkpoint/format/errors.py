@@ -95,7 +95,7 @@ class UnreadableCheckpointError(NoGoodCheckpointError):
     def __init__(self, notes: Sequence[PassedOver], folder: Path) -> None:
         super().__init__(notes)
         self.args = (
-            f"{self}. Once {folder} can be read again, take the job up from one of them: "
+            f"{self}. Once {folder} can be read again, resume from one of them: "
             "`trainhall ckpt restore`",
         )
 

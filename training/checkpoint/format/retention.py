@@ -52,7 +52,7 @@ def verdicts(
         if candidate.name in newest:
             whys.append(_one_of(rule.keep_latest, "newest"))
         elif str(candidate.name) in needed:
-            whys.append("what the job goes back to")
+            whys.append("the job resumes from it")
         if candidate.name in best:
             value = candidate.metrics[str(rule.metric)]
             whys.append(f"{_one_of(rule.keep_best, 'best')} by {rule.metric} ({value:.6g})")

@@ -201,8 +201,8 @@ _DOING = {
     Doing.SAVING: "saving a checkpoint",
     Doing.ENDING: "ending",
     Doing.REGROUPING: "leaving its group",
-    Doing.MEETING: "waiting for the others to come",
-    Doing.TAKING_OVER: "taking over the state",
+    Doing.MEETING: "waiting for other ranks to join",
+    Doing.TAKING_OVER: "receiving the state",
 }
 _PARTS = {
     Part.DATA: "reading data",
@@ -307,10 +307,10 @@ def describe(stall: Stall, node: str | None = None) -> str:
     """A stall in one line: who is behind, what it does, and what the others do."""
     where = f" (node {node})" if node else ""
     idle = max((rank.idle for rank in stall.ranks), default=0.0)
-    waited = f"no step for {idle:.3g} s, where {stall.limit:.3g} s is the limit"
+    waited = f"no step for {idle:.3g} s (limit: {stall.limit:.3g} s)"
     behind = next((rank for rank in stall.ranks if rank.rank == stall.behind), None)
     if behind is None:
-        places = ", ".join(f"rank {r.rank} {r.doing} behind step {r.step}" for r in stall.ranks[:4])
+        places = ", ".join(f"rank {r.rank} {r.doing} after step {r.step}" for r in stall.ranks[:4])
         more = f" and {len(stall.ranks) - 4} more" if len(stall.ranks) > 4 else ""
         return f"hang: {waited}; no rank is behind the others: {places}{more}"
     text = f"rank {behind.rank}{where} is behind, {behind.doing} after step {behind.step}"
@@ -319,7 +319,7 @@ def describe(stall: Stall, node: str | None = None) -> str:
     elif behind.state == psutil.STATUS_DISK_SLEEP:
         text += "; its process waits for a disk or a network file system (state D)"
     elif behind.busy:
-        text += "; it computes"
+        text += "; it is computing"
     others = {r.doing for r in stall.ranks if r.rank != behind.rank}
     rest = f"; the others are {' or '.join(sorted(others))}" if others else ""
     return f"hang: {waited}; {text}{rest}"

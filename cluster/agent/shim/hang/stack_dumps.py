@@ -42,7 +42,7 @@ def save(folder: AttemptFolder, pids: Mapping[int, int], stopped: set[int]) -> N
         with contextlib.suppress(OSError):  # a full disk: the hang is reported all the same
             (folder.rank(rank) / "stacks.txt").write_text(text)
             with folder.stderr(rank).open("a") as log:
-                log.write(f"[trainhall] no step any more; the stacks of rank {rank}:\n{text}\n")
+                log.write(f"[trainhall] no progress; stacks of rank {rank}:\n{text}\n")
 
 
 def _py_spy(pids: Mapping[int, int]) -> dict[int, str]:
@@ -101,6 +101,10 @@ def _read(path: Path) -> str:
 
 
 def _waits_in(pid: int, *, is_stopped: bool) -> str:
-    why = "its process is stopped" if is_stopped else "it does not answer, and py-spy is not there"
+    why = (
+        "its process is stopped"
+        if is_stopped
+        else "it does not respond, and py-spy is not installed"
+    )
     wait = _read(Path(f"/proc/{pid}/wchan")).strip("0\n ")
-    return f"none: {why}" + (f"; the kernel has it in {wait}" if wait else "")
+    return f"not available: {why}" + (f"; it waits in the kernel ({wait})" if wait else "")

@@ -61,7 +61,7 @@ export const readReadinessQueryKey = (options?: Options<ReadReadinessData>) => c
 /**
  * Whether the coordinator can serve
  *
- * 503 while the database does not answer.
+ * 503 while the database is unavailable.
  */
 export const readReadinessOptions = (options?: Options<ReadReadinessData>) => queryOptions<ReadReadinessResponse, ReadReadinessError, ReadReadinessResponse, ReturnType<typeof readReadinessQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await readReadiness({
@@ -269,7 +269,7 @@ export const resizeJobMutation = (options?: Partial<Options<ResizeJobData>>): Us
 export const listEventsQueryKey = (options: Options<ListEventsData>) => createQueryKey('listEvents', options);
 
 /**
- * List what happened to a job
+ * List a job's events
  *
  * The oldest first. A cursor wins over `after`.
  */
@@ -286,7 +286,7 @@ export const listEventsOptions = (options: Options<ListEventsData>) => queryOpti
 export const listEventsInfiniteQueryKey = (options: Options<ListEventsData>): QueryKey<Options<ListEventsData>> => createQueryKey('listEvents', options, true);
 
 /**
- * List what happened to a job
+ * List a job's events
  *
  * The oldest first. A cursor wins over `after`.
  */
@@ -314,7 +314,7 @@ export const listEventsInfiniteOptions = (options: Options<ListEventsData>) => i
 export const readLogsQueryKey = (options: Options<ReadLogsData>) => createQueryKey('readLogs', options);
 
 /**
- * Read what a job's ranks wrote
+ * Read a job's logs
  *
  * In the order in which the coordinator received them, each with its rank, stream and offset.
  *
@@ -334,7 +334,7 @@ export const readLogsOptions = (options: Options<ReadLogsData>) => queryOptions<
 export const readLogsInfiniteQueryKey = (options: Options<ReadLogsData>): QueryKey<Options<ReadLogsData>> => createQueryKey('readLogs', options, true);
 
 /**
- * Read what a job's ranks wrote
+ * Read a job's logs
  *
  * In the order in which the coordinator received them, each with its rank, stream and offset.
  *
@@ -427,7 +427,7 @@ export const readGradientsOptions = (options: Options<ReadGradientsData>) => que
 });
 
 /**
- * Capture the gradients of a step
+ * Record the gradients of a step
  *
  * Norms and histograms, parameter by parameter, of the next step of a task.
  *
@@ -464,7 +464,7 @@ export const readGradientsOfStepOptions = (options: Options<ReadGradientsOfStepD
 export const getCodeQueryKey = (options: Options<GetCodeData>) => createQueryKey('getCode', options);
 
 /**
- * See whether code is there
+ * Check whether code is stored
  *
  * Describes the upload with this SHA-256.
  */
@@ -543,7 +543,7 @@ export const listNodesInfiniteOptions = (options?: Options<ListNodesData>) => in
 });
 
 /**
- * Announce a node
+ * Add a node
  *
  * Makes a join token, which works once, and the command to run on the host. The name of a
  * node without heartbeats announces that node again, for a host that lost its credential.
@@ -613,7 +613,7 @@ export const changeNodeMutation = (options?: Partial<Options<ChangeNodeData>>): 
 export const readNodeHistoryQueryKey = (options: Options<ReadNodeHistoryData>) => createQueryKey('readNodeHistory', options);
 
 /**
- * Read what a node's devices did
+ * Read a node's device history
  *
  * One point for each half minute of the last two days, or fewer that stand for more time.
  */
@@ -630,7 +630,7 @@ export const readNodeHistoryOptions = (options: Options<ReadNodeHistoryData>) =>
 export const listNodeEventsQueryKey = (options: Options<ListNodeEventsData>) => createQueryKey('listNodeEvents', options);
 
 /**
- * Read what became of a node
+ * List a node's events
  *
  * Lists its states, each with a reason and a time, and the requests of users.
  */
@@ -663,7 +663,7 @@ export const drainNodeMutation = (options?: Partial<Options<DrainNodeData>>): Us
 };
 
 /**
- * Give a node work again
+ * Undrain a node
  *
  * Ends a drain by a user, or a quarantine. Has no effect on other nodes.
  */

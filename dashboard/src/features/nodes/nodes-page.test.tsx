@@ -48,7 +48,7 @@ it("the events of a node are listed, the newest first", async () => {
   });
   shown(<NodeEvents id="n1" name="gpu-07" />, {
     "GET /cluster/nodes/n1/events": {
-      items: [event("ready", "its agent reports"), event("drained", "a new disk")],
+      items: [event("ready", "agent connected"), event("drained", "a new disk")],
       next_cursor: null,
     },
   });
@@ -58,7 +58,7 @@ it("the events of a node are listed, the newest first", async () => {
   expect(head).toHaveTextContent(/^Time \(UTC.*\)StateReason$/);
   expect(rows.map((row) => row.lastElementChild?.textContent)).toEqual([
     "a new disk",
-    "its agent reports",
+    "agent connected",
   ]);
 });
 

@@ -19,14 +19,14 @@ it("a good answer is its data", async () => {
 
 it("problem details are thrown with their fields", async () => {
   const error = await refused(422, {
-    title: "The job spec is not valid",
+    title: "Invalid job spec",
     detail: "training.steps: too small",
     errors: [{ field: "training.steps", message: "too small", value: 0 }, "junk", null],
   }).catch((caught) => caught);
   expect(error).toBeInstanceOf(ApiError);
   expect(error).toMatchObject({
     status: 422,
-    title: "The job spec is not valid",
+    title: "Invalid job spec",
     message: "training.steps: too small",
     fields: [{ field: "training.steps", message: "too small", value: "0" }],
   });

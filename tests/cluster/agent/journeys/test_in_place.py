@@ -277,7 +277,7 @@ def test_survivor_stuck_in_its_step_is_replaced(start: Start, tmp_path: Path) ->
     run.regroup([0, 1, 2])
     failure = run.wait_for_failed_ranks(0).failed_ranks[0].failure
     assert failure.exit_code == EXIT_STUCK
-    assert "a step does not end although the group of ranks was broken off" in failure.message
+    assert "a step does not end although its process group was aborted" in failure.message
     run.regroup([0, 1, 2])
     run.reach(run.step + 20)
 

@@ -84,8 +84,11 @@ async def test_fetch_is_tried_again(
 @pytest.mark.parametrize(
     ("instead", "why"),
     [
-        ([RefusedError(404, "there is no code 'x'")], "does not give it: there is no code"),
-        ([b"torn"] * code_cache.TRIES, "what comes has the SHA-256"),
+        (
+            [RefusedError(404, "there is no code 'x'")],
+            "refused it: there is no code",
+        ),
+        ([b"torn"] * code_cache.TRIES, "the download has SHA-256"),
     ],
 )
 async def test_code_cache_reports_unavailable_code(

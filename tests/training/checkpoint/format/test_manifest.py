@@ -1,4 +1,4 @@
-"""Any damage is found, newer formats are refused, and no path leads out of the folder."""
+"""Any damage is found, newer formats are refused, and no path points outside the folder."""
 
 import hashlib
 import json

@@ -58,7 +58,7 @@ describe("a job is resized", () => {
 
   it("unless the server refuses, with the reason in the dialog", async () => {
     const detail = "training.global_batch_size: must divide by 3 workers";
-    shownFor({ spec: ELASTIC }, { [RESIZE]: problem(422, "The job spec is not valid", detail) });
+    shownFor({ spec: ELASTIC }, { [RESIZE]: problem(422, "Invalid job spec", detail) });
     await userEvent.click(button());
     await fill("Max workers", "3");
     await userEvent.click(screen.getByRole("button", { name: "Resize job" }));

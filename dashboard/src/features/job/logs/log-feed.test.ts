@@ -217,7 +217,7 @@ describe("LogFeed", () => {
       async (from) => {
         if (!("at" in from)) return log.read(from);
         log.requests.push(from);
-        throw new ApiError(404, "There is no such thing", "there is no such line");
+        throw new ApiError(404, "Not found", "there is no such line");
       },
       { at: "1.0.stdout.99" },
     );

@@ -63,7 +63,7 @@ describe("LogSearch", () => {
     expect(search.found.value).toMatchObject({ done: true, error: null });
     expect(search.found.value.lines).toHaveLength(25);
 
-    log.failures = [new ApiError(422, "The request is not valid", "search: too long")];
+    log.failures = [new ApiError(422, "Invalid request", "search: too long")];
     const asked = log.asked.length;
     search.wake();
     await vi.advanceTimersByTimeAsync(10_000);

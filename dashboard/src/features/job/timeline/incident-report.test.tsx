@@ -16,7 +16,7 @@ const lost = {
     step: 120,
     log_tail: "\u001b[31mits last words\u001b[0m\n",
   },
-  done: "attempt 2 took its place",
+  done: "attempt 2 replaced it",
   happened_at: null,
   detect_seconds: 125,
   regroup_seconds: null,
@@ -39,7 +39,7 @@ it("a failure is reported with its cause and recovery", () => {
   const name = "Failure of attempt 1, generation 1: node lost";
   const report = within(screen.getByRole("region", { name }));
   expect(report.getByText("node gpu-07 is lost")).toBeVisible();
-  expect(report.getByText(/attempt 2 took its place · failed after step 120/)).toBeVisible();
+  expect(report.getByText(/attempt 2 replaced it · failed after step 120/)).toBeVisible();
   expect(report.getByText("Detected in").nextElementSibling).toHaveTextContent(/^2\s?m/);
   expect(report.getByText("Steps redone").nextElementSibling).toHaveTextContent("1");
   expect(report.getByText("its last words")).toBeVisible();
