@@ -30,8 +30,8 @@ def _encoded(series: Sequence[SeriesData]) -> bytes:
 def _one(series: SeriesData) -> dict[str, Any]:
     run = series.run
     seconds = np.clip(np.nan_to_num(run.times), 0.0, _LAST_SECOND)
-    moments = np.rint(seconds * 1e6).astype("int64").astype("datetime64[us]")
-    times = np.datetime_as_string(moments, unit="us", timezone="UTC").tolist()
+    timestamps = np.rint(seconds * 1e6).astype("int64").astype("datetime64[us]")
+    times = np.datetime_as_string(timestamps, unit="us", timezone="UTC").tolist()
     last = _numbers(run.last)
     low = last if run.low is run.last else _numbers(run.low)
     high = last if run.high is run.last else _numbers(run.high)

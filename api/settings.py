@@ -131,8 +131,8 @@ class Settings(BaseSettings):
     @property
     def logged_level(self) -> str:
         """Entries from this level on are logged: what simulated hosts do is not worth a line."""
-        calm = self.mock and "log_level" not in self.model_fields_set
-        return "warning" if calm else self.log_level
+        quiet = self.mock and "log_level" not in self.model_fields_set
+        return "warning" if quiet else self.log_level
 
     @property
     def database(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from trainhall.db.documents import NodeAllocation
 
 
-def _nobody(_: str) -> None:
+def _ignore(_: str) -> None:
     return None
 
 
@@ -18,11 +18,11 @@ def _nothing() -> None:
 class Notifier:
     notify_reconciler: Callable[[], None] = _nothing
     """Has the reconciler decide again."""
-    notify_node: Callable[[str], None] = _nobody
+    notify_node: Callable[[str], None] = _ignore
     """Has the gateway build this node's desired state again."""
     notify_all_nodes: Callable[[], None] = _nothing
     """The same for every node."""
-    notify_viewers: Callable[[str], None] = _nobody
+    notify_viewers: Callable[[str], None] = _ignore
     """Viewers of this job have something to read."""
 
     def notify_job(self, job_id: str) -> None:

@@ -74,7 +74,7 @@ class Lease:
         seen: tuple[str, int] | None = None
         expired: tuple[str, int] | None = None
         while True:
-            other = await self._sought(expired)
+            other = await self._try_acquire(expired)
             if other is None:
                 return None
             now = time.monotonic()
@@ -129,10 +129,10 @@ class Lease:
         except (TimeoutError, SQLAlchemyError) as error:
             log.debug("lease_not_released", error=repr(error))
 
-    async def _sought(self, expired: tuple[str, int] | None) -> CoordinatorLease | None:
+    async def _try_acquire(self, expired: tuple[str, int] | None) -> CoordinatorLease | None:
         """Return another's lease, if it does not count as ours."""
         try:
-            return await self._seized(expired)
+            return await self._acquire(expired)
         except SQLAlchemyError as error:
             async with self._db.session() as session:
                 row = await session.get(CoordinatorLease, _ONE)
@@ -156,9 +156,9 @@ class Lease:
                 return None
         # A row that is absent is made again. Once ours was written, any other token is another's,
         # even an earlier one of this data folder, in an older copy of the database.
-        return await self._seized()
+        return await self._acquire()
 
-    async def _seized(self, expired: tuple[str, int] | None = None) -> CoordinatorLease | None:
+    async def _acquire(self, expired: tuple[str, int] | None = None) -> CoordinatorLease | None:
         """Make the lease ours if it is nobody's, or, at first, of an earlier process like ours.
 
         Args:
@@ -180,6 +180,6 @@ class Lease:
                 row.holder, row.token, row.renewals = self._holder, self._token, 0
                 row.place = self._place
         except IntegrityError:  # another was first to make the row
-            return await self._seized(expired)
+            return await self._acquire(expired)
         self._written = True
         return None

@@ -359,7 +359,7 @@ class MetricFrame(Base):
     """One or more frames of `trainhall.training.link`, whole."""
     tables: Mapped[int]
     """Tables in the payload. Each has a stream sequence of its own; `seq` is the last one's."""
-    void: Mapped[bool] = mapped_column(Boolean, default=False)
+    superseded: Mapped[bool] = mapped_column(Boolean, default=False)
     """Written after its attempt was revoked, or by ranks of an earlier generation at steps that a
     later one has taken (`monitoring.lineage`): kept, and left out of every curve."""
     packed: Mapped[bool] = mapped_column(Boolean, default=False)
@@ -386,7 +386,7 @@ class Series(Base):
     attempt: Mapped[int]
     rank: Mapped[int]
     name: Mapped[str] = mapped_column(String(128))
-    void: Mapped[bool] = mapped_column(Boolean)
+    superseded: Mapped[bool] = mapped_column(Boolean)
     """True if its points are those of void frames."""
     points: Mapped[int] = mapped_column(BigInt, default=0)
     """Number of packed points."""
@@ -395,7 +395,7 @@ class Series(Base):
     ordered: Mapped[bool] = mapped_column(Boolean, default=True)
     """Every packed step is above the one before, so that steps can be searched."""
 
-    __table_args__ = (UniqueConstraint("job_id", "attempt", "rank", "name", "void"),)
+    __table_args__ = (UniqueConstraint("job_id", "attempt", "rank", "name", "superseded"),)
 
 
 class MetricChunk(Base):
@@ -466,7 +466,7 @@ class LogStream(Base):
     """The node whose bytes are the last ones."""
     carry: Mapped[bytes] = mapped_column(default=b"")
     """The unfinished line at the end: acknowledged, and not yet in a chunk."""
-    carried_at: Mapped[datetime | None] = mapped_column(index=True)
+    carry_at: Mapped[datetime | None] = mapped_column(index=True)
     """When the carry last grew."""
 
 
@@ -487,7 +487,7 @@ class LogChunk(Base):
     """When it arrived."""
     data: Mapped[bytes]
     """zlib."""
-    void: Mapped[bool] = mapped_column(Boolean, default=False)
+    superseded: Mapped[bool] = mapped_column(Boolean, default=False)
     """True if it came after its attempt was revoked, or from ranks that a regrouping had left
     out once the others had continued without them."""
 

@@ -12,7 +12,7 @@ from trainhall.distributed import breakable, process_group
 from trainhall.distributed.collectives.algorithms.registry import all_reduce
 from trainhall.distributed.collectives.algorithms.ring import RingAllGather
 from trainhall.distributed.collectives.communicator import Communicator
-from trainhall.distributed.collectives.message import check_alike
+from trainhall.distributed.collectives.message import check_same_kind
 from trainhall.distributed.collectives.schedule import Schedule
 from trainhall.distributed.collectives.transport import Transport
 from trainhall.distributed.compression.interface import Exchange
@@ -117,4 +117,4 @@ class NativeExchange:
         layout = f"{len(tensor)} {tensor.dtype}".encode().ljust(_LAYOUT_BYTES)
         mine = torch.frombuffer(bytearray(layout), dtype=torch.uint8).to(tensor.device)
         rows = [bytes(row).decode().split() for row in self.gather(mine).tolist()]
-        check_alike([(int(elements), kind) for elements, kind in rows])
+        check_same_kind([(int(elements), kind) for elements, kind in rows])

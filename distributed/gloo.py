@@ -22,7 +22,7 @@ from trainhall.distributed.collectives.transport import PeerGoneError
 _TAGS = 1 << 31
 _APART = 0x9E3779B1
 """Odd, so that no two steps in a row of 2³¹ have the same tag for a message."""
-_NOBODYS_TAG = _TAGS - 1
+_UNUSED_TAG = _TAGS - 1
 _TIMED_OUT = "Timed out"
 """In the message of Gloo's error, which is of no class of its own."""
 _LEAST = 1e-3
@@ -62,7 +62,7 @@ class Gloo:
         Gloo does that when a message times out, so this waits for one that nobody sends.
         """
         for peer in range(self.world_size):
-            if peer != self.rank and _is_in_vain(self._backend.recv, peer):
+            if peer != self.rank and _times_out(self._backend.recv, peer):
                 break
 
     def wrap(self, array: Array) -> Tensor:
@@ -110,10 +110,10 @@ def _backend(group: _Group) -> Any:
     return backend if isinstance(backend, dist.ProcessGroupGloo) else group
 
 
-def _is_in_vain(begin: _Begin, peer: int) -> bool:
+def _times_out(begin: _Begin, peer: int) -> bool:
     """Return whether a message timed out; there is none from a peer that is gone."""
     try:
-        begin([torch.empty(1)], peer, _NOBODYS_TAG).wait(_SHORTEST)
+        begin([torch.empty(1)], peer, _UNUSED_TAG).wait(_SHORTEST)
     except RuntimeError as error:
         return _TIMED_OUT in str(error)
     return False

@@ -103,7 +103,7 @@ def measure_links(
     """
     world_size = exchanges.world_size
     return {
-        kind: fit(telling(_times(exchanges, Pairs(world_size, pairs), seconds)))
+        kind: fit(informative(_times(exchanges, Pairs(world_size, pairs), seconds)))
         for kind, pairs in _pairs(hosts).items()
     }
 
@@ -184,7 +184,7 @@ def _times(exchanges: Exchanges, pairs: Pairs, seconds: float) -> list[tuple[int
     return found
 
 
-def telling(times: list[tuple[int, float]]) -> list[tuple[int, float]]:
+def informative(times: list[tuple[int, float]]) -> list[tuple[int, float]]:
     """Select the bytes and seconds that determine the latency and the bandwidth: the first, and the
     large ones, at least the last two."""
     large = sum(size >= LARGE for size, _ in times)

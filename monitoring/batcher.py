@@ -75,13 +75,13 @@ class Batcher(Generic[T, R]):
 
     def _next_batch(self) -> list[_Waiting[T, R]]:
         batch: list[_Waiting[T, R]] = []
-        room = self._max_bytes
+        left = self._max_bytes
         while self._waiting and len(batch) < self._max_items:
             if self._waiting[0].result.done():  # whoever submitted it has left
                 self._waiting.popleft()
                 continue
-            room -= self._waiting[0].size
-            if batch and room < 0:
+            left -= self._waiting[0].size
+            if batch and left < 0:
                 break
             batch.append(self._waiting.popleft())
         return batch

@@ -47,7 +47,9 @@ class Generations(Protocol):
     def began(self) -> Mapping[int, GenerationStart]: ...
 
 
-def void_from(attempt: Generations, origin: Origin, saved_step: int | None = None) -> int | None:
+def superseded_from(
+    attempt: Generations, origin: Origin, saved_step: int | None = None
+) -> int | None:
     """Return the first step whose reports from these ranks are void; 0: all are, None: none.
 
     Before a later generation has reported its first step, it is unknown, and nothing is void.

@@ -58,7 +58,7 @@ class _Viewer:
     waiting: deque[Frame] = field(default_factory=deque)
     size: int = 0
     too_slow: bool = False
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    has_frames: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, frames: list[Frame]) -> None:
         if self.too_slow:
@@ -69,13 +69,13 @@ class _Viewer:
             self.too_slow = True
             self.waiting.clear()
             VIEWERS_DROPPED.inc()
-        self.news.set()
+        self.has_frames.set()
 
     def take(self) -> list[Frame]:
         frames = list(self.waiting)
         self.waiting.clear()
         self.size = 0
-        self.news.clear()
+        self.has_frames.clear()
         return frames
 
 
@@ -110,18 +110,18 @@ class _Feed:
 
     def _ended(self, _: asyncio.Task[None]) -> None:
         for viewer in self.viewers:
-            viewer.news.set()
+            viewer.has_frames.set()
 
     async def _read_on(self) -> bool:
         """Hand on the next frames; True when there may be more."""
         before = self.position
         page = await read_frames(self._database, self._job_id, before)
         # No await between these: a viewer that joins sees both the old or both the new.
-        self.position = page.upto
+        self.position = page.up_to
         if page.frames:
             for viewer in self.viewers:
                 viewer.offer(page.frames)
-        return page.upto - before >= PAGE_ROWS
+        return page.up_to - before >= PAGE_ROWS
 
 
 class Hub:
@@ -157,7 +157,7 @@ class Hub:
                 yield frames
                 position = frames[-1].seq
             while True:
-                await viewer.news.wait()
+                await viewer.has_frames.wait()
                 frames = [frame for frame in viewer.take() if frame.seq > position]
                 if viewer.too_slow:
                     raise ViewerTooSlowError(
@@ -215,31 +215,31 @@ class Hub:
             raise LookupError(f"there is no job {job_id!r}")
         return found
 
-    async def _replay(self, job_id: str, after: int, upto: int) -> AsyncIterator[list[Frame]]:
-        """Yield the stored frames above `after` and up to `upto`."""
-        if after > upto:
+    async def _replay(self, job_id: str, after: int, up_to: int) -> AsyncIterator[list[Frame]]:
+        """Yield the stored frames above `after` and up to `up_to`."""
+        if after > up_to:
             # The viewer may have read what the feed has still to read; or it is of another hall.
             last = await self._last_sequence(job_id)
             if after > last:
                 yield [_reset(last)]
             return
-        if upto - after > REPLAY_ROWS:
-            yield [_reset(upto)]
+        if up_to - after > REPLAY_ROWS:
+            yield [_reset(up_to)]
             return
         position = after
-        while position < upto:
-            page = await read_frames(self._database, job_id, position, upto)
+        while position < up_to:
+            page = await read_frames(self._database, job_id, position, up_to)
             if page.frames:
                 yield page.frames
-            position = page.upto
+            position = page.up_to
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Frames in order; complete up to `upto`."""
+    """Frames in order; complete up to `up_to`."""
 
     frames: list[Frame]
-    upto: int
+    up_to: int
 
 
 async def read_frames(
@@ -259,36 +259,36 @@ def _read(connection: Connection, job_id: str, after: int, limit: int | None) ->
             JobProgress.job_id == job_id
         )
     ).first()
-    upto = 0 if stored is None else stored.stream_seq
+    up_to = 0 if stored is None else stored.stream_seq
     if limit is not None:
-        upto = min(upto, limit)
-    if stored is None or upto <= after:
+        up_to = min(up_to, limit)
+    if stored is None or up_to <= after:
         return Page([], after)
     if after < stored.stream_trimmed:
-        upto = max(upto, stored.stream_trimmed)
-        return Page([_reset(upto)], upto)
+        up_to = max(up_to, stored.stream_trimmed)
+        return Page([_reset(up_to)], up_to)
     # No table has rows without sequences, so a span of sequences bounds what is read at once.
-    upto = min(upto, after + PAGE_ROWS)
+    up_to = min(up_to, after + PAGE_ROWS)
     frames: list[Frame] = []
     # A metric row's tables share it: the row that holds the span's end may begin within it.
     metrics = connection.execute(
-        select(MetricFrame.seq, MetricFrame.tables, MetricFrame.payload, MetricFrame.void)
+        select(MetricFrame.seq, MetricFrame.tables, MetricFrame.payload, MetricFrame.superseded)
         .where(
             MetricFrame.job_id == job_id,
             MetricFrame.seq > after,
-            MetricFrame.seq - MetricFrame.tables < upto,
+            MetricFrame.seq - MetricFrame.tables < up_to,
         )
         .order_by(MetricFrame.seq)
     )
-    for seq, tables, payload, void in metrics:
-        if not void:
+    for seq, tables, payload, superseded in metrics:
+        if not superseded:
             first = seq - tables + 1
-            frames += _metric_frames(payload, first, after, upto)
+            frames += _metric_frames(payload, first, after, up_to)
     logs = connection.execute(
         select(
             LogChunk.seq, LogChunk.attempt, LogChunk.rank, LogChunk.stream,
             LogChunk.offset, LogChunk.time, LogChunk.data,
-        ).where(LogChunk.job_id == job_id, LogChunk.seq > after, LogChunk.seq <= upto)
+        ).where(LogChunk.job_id == job_id, LogChunk.seq > after, LogChunk.seq <= up_to)
     )  # fmt: skip
     for row in logs:
         text = zlib.decompress(row.data).decode("utf-8", errors="replace")
@@ -313,17 +313,17 @@ def _read(connection: Connection, job_id: str, after: int, limit: int | None) ->
             Event.reason,
             Event.attempt,
             Event.data,
-        ).where(Event.job_id == job_id, Event.seq > after, Event.seq <= upto)
+        ).where(Event.job_id == job_id, Event.seq > after, Event.seq <= up_to)
     )
     for row in events:
         frames.append(_event_frame(row))
     frames.sort(key=lambda frame: frame.seq)
-    return Page(frames, upto)
+    return Page(frames, up_to)
 
 
-def _metric_frames(payload: bytes, first: int, after: int, upto: int) -> Iterator[Frame]:
+def _metric_frames(payload: bytes, first: int, after: int, up_to: int) -> Iterator[Frame]:
     for seq, table in enumerate(decode_frames(payload), first):
-        if after < seq <= upto and (points := _points(table)):
+        if after < seq <= up_to and (points := _points(table)):
             yield _frame(seq, "metrics", rank=table.rank, points=points)
 
 
@@ -334,7 +334,7 @@ def _points(table: Table) -> dict[str, list[list[Any]]]:
             continue
         steps, times = table.steps, table.times
         if len(values) > FRAME_ROWS:
-            chosen = _telling(values, FRAME_ROWS)
+            chosen = _downsampled(values, FRAME_ROWS)
             steps, times, values = steps[chosen], times[chosen], values[chosen]
         numbers: list[float | str] = values.tolist()
         if not np.isfinite(values).all():
@@ -346,7 +346,7 @@ def _points(table: Table) -> dict[str, list[list[Any]]]:
     return points
 
 
-def _telling(values: Floats, limit: int) -> Ints:
+def _downsampled(values: Floats, limit: int) -> Ints:
     """Places of at most `limit` values: of each of equal spans the smallest, largest and last."""
     rows = -(-len(values) // (limit // 3))
     spans = -(-len(values) // rows)

@@ -34,7 +34,7 @@ class LogLine:
     """When the coordinator received it."""
     text: str
     """Without its line break; bytes that are not UTF-8 are replaced."""
-    void: bool
+    superseded: bool
     """True if it was written after its attempt was replaced, or had continued without its rank."""
 
 
@@ -256,5 +256,5 @@ def _log_line(chunk: Any, offset: int, line: bytes) -> LogLine:
         offset=chunk.offset + offset,
         time=chunk.time,
         text=line.decode("utf-8", errors="replace"),
-        void=chunk.void,
+        superseded=chunk.superseded,
     )

@@ -129,7 +129,7 @@ def _parts(connection: Connection, job_id: str, first: int, last: int) -> dict[i
 def _packed_series(
     connection: Connection, job_id: str, names: list[str] | None
 ) -> dict[tuple[int, CurveKey], Any]:
-    query = select(Series.__table__).where(Series.job_id == job_id, Series.void.is_(False))
+    query = select(Series.__table__).where(Series.job_id == job_id, Series.superseded.is_(False))
     if names is not None:
         query = query.where(Series.name.in_(names))
     else:
@@ -145,7 +145,7 @@ def _raw_tail(
         .where(
             MetricFrame.job_id == job_id,
             MetricFrame.packed.is_(False),
-            MetricFrame.void.is_(False),
+            MetricFrame.superseded.is_(False),
         )
         .order_by(MetricFrame.seq)
     )

@@ -136,21 +136,21 @@ class Packer:
         def read(connection: Connection) -> int | None:
             return _trimmable(connection, job_id, self._keep_sequences)
 
-        upto = await self._database.read(read)
-        if upto is None:
+        up_to = await self._database.read(read)
+        if up_to is None:
             return
 
         def write(connection: Connection) -> None:
             connection.execute(
                 update(JobProgress)
-                .where(JobProgress.job_id == job_id, JobProgress.stream_trimmed < upto)
-                .values(stream_trimmed=upto)
+                .where(JobProgress.job_id == job_id, JobProgress.stream_trimmed < up_to)
+                .values(stream_trimmed=up_to)
             )
             connection.execute(
                 delete(MetricFrame).where(
                     MetricFrame.job_id == job_id,
                     MetricFrame.packed.is_(True),
-                    MetricFrame.seq <= upto,
+                    MetricFrame.seq <= up_to,
                 )
             )
 
@@ -161,7 +161,7 @@ class Packer:
 
         def read(connection: Connection) -> set[str]:
             # A DISTINCT would have SQLite read all streams in the order of their jobs.
-            query = select(LogStream.job_id).where(LogStream.carried_at < before)
+            query = select(LogStream.job_id).where(LogStream.carry_at < before)
             return set(connection.scalars(query))
 
         for job_id in sorted(await self._database.read(read)):
@@ -183,22 +183,27 @@ class Packer:
                     Attempt,
                     (Attempt.job_id == LogStream.job_id) & (Attempt.number == LogStream.attempt),
                 )
-                .where(LogStream.job_id == job_id, LogStream.carried_at < before)
+                .where(LogStream.job_id == job_id, LogStream.carry_at < before)
             ).mappings()
         )
         chunks: list[dict[str, Any]] = []
         for row in rows:
             start = row["length"] - len(row["carry"])
             chunks += log_chunks(
-                dict(row), seq + len(chunks), start, row["carry"], self._now(), void=row["revoked"]
+                dict(row),
+                seq + len(chunks),
+                start,
+                row["carry"],
+                self._now(),
+                superseded=row["revoked"],
             )
         if not chunks:
             return False
         connection.execute(LogChunk.__table__.insert(), chunks)  # type: ignore[attr-defined]
         connection.execute(
             update(LogStream)
-            .where(LogStream.job_id == job_id, LogStream.carried_at < before)
-            .values(carry=b"", carried_at=None)
+            .where(LogStream.job_id == job_id, LogStream.carry_at < before)
+            .values(carry=b"", carry_at=None)
         )
         connection.execute(
             update(JobProgress)
@@ -226,7 +231,9 @@ def _next_frames(connection: Connection, job_id: str) -> list[Any]:
         return []
     return list(
         connection.execute(
-            select(MetricFrame.seq, MetricFrame.attempt, MetricFrame.void, MetricFrame.payload)
+            select(
+                MetricFrame.seq, MetricFrame.attempt, MetricFrame.superseded, MetricFrame.payload
+            )
             .where(*raw, MetricFrame.seq <= last)
             .order_by(MetricFrame.seq)
         )
@@ -241,7 +248,7 @@ def _points_by_series(frames: Iterable[Any]) -> dict[SeriesKey, Run]:
                 rank = -1 if table.rank is None else table.rank
                 for name, values in table.columns.items():
                     run = Run.of_points(table.steps, table.times, values)
-                    runs[frame.attempt, frame.void, rank, name].append(run)
+                    runs[frame.attempt, frame.superseded, rank, name].append(run)
     return {key: joined(found) for key, found in runs.items()}
 
 
@@ -260,7 +267,7 @@ def _append(connection: Connection, job_id: str, points: dict[SeriesKey, Run]) -
             {
                 "id": one.id,
                 "job_id": job_id,
-                **dict(zip(("attempt", "void", "rank", "name"), key, strict=True)),
+                **dict(zip(("attempt", "superseded", "rank", "name"), key, strict=True)),
                 "points": one.points + len(run),
                 "last_step": max(one.last_step, int(run.steps.max())),
                 "ordered": ordered,
@@ -279,7 +286,9 @@ def _open_series(
 
     def load() -> dict[SeriesKey, _Open]:
         return {
-            (r.attempt, r.void, r.rank, r.name): _Open(r.id, r.points, r.last_step, r.ordered, {})
+            (r.attempt, r.superseded, r.rank, r.name): _Open(
+                r.id, r.points, r.last_step, r.ordered, {}
+            )
             for r in connection.execute(query)
         }
 
@@ -291,7 +300,7 @@ def _open_series(
             [
                 {
                     "job_id": job_id,
-                    **dict(zip(("attempt", "void", "rank", "name"), key, strict=True)),
+                    **dict(zip(("attempt", "superseded", "rank", "name"), key, strict=True)),
                     "points": 0,
                     "last_step": 0,
                     "ordered": True,

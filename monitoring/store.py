@@ -35,7 +35,7 @@ from trainhall.monitoring.codec import (
     frame_headers,
 )
 from trainhall.monitoring.errors import UnknownAttemptError
-from trainhall.monitoring.lineage import UNKNOWN, Origin, void_from
+from trainhall.monitoring.lineage import UNKNOWN, Origin, superseded_from
 from trainhall.monitoring.lines import cut_lines
 from trainhall.training.link.frames import Frame, encode_frame, encode_tables
 
@@ -177,7 +177,7 @@ def note_first_step(connection: Connection, job_id: str, attempt: int, step: int
 
 
 def log_chunks(
-    file: dict[str, Any], seq: int, start: int, text: bytes, now: datetime, *, void: bool
+    file: dict[str, Any], seq: int, start: int, text: bytes, now: datetime, *, superseded: bool
 ) -> list[dict[str, Any]]:
     """Rows for lines that begin at byte `start` of their file; their sequences follow `seq`."""
     rows = []
@@ -194,7 +194,7 @@ def log_chunks(
                 "length": len(part),
                 "time": now,
                 "data": zlib.compress(part, _ZLIB_LEVEL),
-                "void": void,
+                "superseded": superseded,
             }
         )
         start += len(part)
@@ -283,7 +283,7 @@ def _files(
             "sources": {},
             "newest_source": "",
             "carry": b"",
-            "carried_at": None,
+            "carry_at": None,
         }
     return found
 
@@ -297,8 +297,8 @@ def _add_metrics(
 ) -> Stored:
     key = item.attempt, item.writer
     stored = writers[key]
-    first_void = void_from(attempt, item.origin, attempt.saved_step)
-    first_step = _first_step(item, first_void) if attempt.first_step is None else None
+    first_superseded = superseded_from(attempt, item.origin, attempt.saved_step)
+    first_step = _first_step(item, first_superseded) if attempt.first_step is None else None
     # Sequences rise by one, so the new frames are the rest behind the stored ones.
     skip = stored + 1 - item.headers[0].sequence if item.headers else 0
     if skip < 0 or skip >= len(item.headers):
@@ -306,9 +306,9 @@ def _add_metrics(
     writers[key] = item.headers[-1].sequence
     job.changed = True
     whole = item.body[item.headers[skip].start :]
-    parts = _divided(item, skip, whole, first_void)
+    parts = _divided(item, skip, whole, first_superseded)
     rows += [_frame_row(job, item.attempt, *part) for part in parts]
-    tables = [table for _, part, void in parts if not void for table in part]
+    tables = [table for _, part, superseded in parts if not superseded for table in part]
     if item.attempt == job.newest_attempt and tables and not attempt.revoked:
         # Ranks continue from their current step when they regroup in place. Rows that lost ranks
         # ship later still count, but are not the newest. Otherwise rank 0 alone reports the
@@ -319,14 +319,14 @@ def _add_metrics(
     return Stored(writers[key], points=points, first_step=first_step)
 
 
-def _first_step(item: Metrics, first_void: int | None) -> int | None:
+def _first_step(item: Metrics, first_superseded: int | None) -> int | None:
     """Return the earliest step of an item that counts."""
     steps = [int(t.steps.min()) for tables in item.tables for t in tables if len(t.steps)]
-    return min((s for s in steps if first_void is None or s < first_void), default=None)
+    return min((s for s in steps if first_superseded is None or s < first_superseded), default=None)
 
 
 def _frame_row(
-    job: _Job, attempt: int, payload: bytes, tables: list[Table], void: bool
+    job: _Job, attempt: int, payload: bytes, tables: list[Table], superseded: bool
 ) -> dict[str, Any]:
     job.seq += max(len(tables), 1)
     return {
@@ -335,13 +335,13 @@ def _frame_row(
         "attempt": attempt,
         "payload": payload,
         "tables": len(tables),
-        "void": void,
+        "superseded": superseded,
         "packed": False,
     }
 
 
 def _divided(
-    item: Metrics, skip: int, whole: bytes, first_void: int | None
+    item: Metrics, skip: int, whole: bytes, first_superseded: int | None
 ) -> list[tuple[bytes, list[Table], bool]]:
     """Return an item's new data as it is stored: payload, its tables, and whether they are void.
 
@@ -351,16 +351,16 @@ def _divided(
         first_void: the step from which on they are void.
     """
     tables = [table for part in item.tables[skip:] for table in part]
-    if first_void is None or not first_void:
-        return [(whole, tables, first_void == 0)]
-    void = [table.steps >= first_void for table in tables]
-    if not any(each.any() for each in void):
+    if first_superseded is None or not first_superseded:
+        return [(whole, tables, first_superseded == 0)]
+    superseded = [table.steps >= first_superseded for table in tables]
+    if not any(each.any() for each in superseded):
         return [(whole, tables, False)]
-    if all(each.all() for each in void):
+    if all(each.all() for each in superseded):
         return [(whole, tables, True)]
     return [
-        (*_only(item, skip, lambda steps: steps < first_void), False),
-        (*_only(item, skip, lambda steps: steps >= first_void), True),
+        (*_only(item, skip, lambda steps: steps < first_superseded), False),
+        (*_only(item, skip, lambda steps: steps >= first_superseded), True),
     ]
 
 
@@ -424,7 +424,7 @@ def _add_output(
     start = length - len(begun)
     if begun and source != file["newest_source"]:
         # Another host's file does not end this one's line.
-        added = log_chunks(file, job.seq, start, begun, job.now, void=attempt.revoked)
+        added = log_chunks(file, job.seq, start, begun, job.now, superseded=attempt.revoked)
         begun, start = b"", length
     whole, carry = cut_lines(begun + fresh)
     file.update(
@@ -432,11 +432,11 @@ def _add_output(
         sources={**file["sources"], source: taken + len(fresh)},
         newest_source=source,
         carry=carry,
-        carried_at=job.now if carry else None,
+        carry_at=job.now if carry else None,
     )
     job.changed = True
-    void = void_from(attempt, item.origin) is not None
-    added += log_chunks(file, job.seq + len(added), start, whole, job.now, void=void)
+    superseded = superseded_from(attempt, item.origin) is not None
+    added += log_chunks(file, job.seq + len(added), start, whole, job.now, superseded=superseded)
     job.seq += len(added)
     rows += added
     return Stored(taken + len(fresh), log_bytes=len(fresh))

@@ -90,7 +90,7 @@ def solve(
     _check_names(strategy, given)
     allowed = DEGREES[strategy]
     if strategy == "parameter_server":
-        return _beside_servers(workers, given, 1 if servers is None else servers)
+        return _with_servers(workers, given, 1 if servers is None else servers)
     if servers is not None:
         raise DegreesError(
             "servers",
@@ -153,7 +153,7 @@ def _check_names(strategy: StrategyName, given: dict[str, int | None]) -> None:
             )
 
 
-def _beside_servers(workers: int, given: dict[str, int | None], servers: int) -> Degrees:
+def _with_servers(workers: int, given: dict[str, int | None], servers: int) -> Degrees:
     data = workers - servers
     if data < 1:
         raise DegreesError(

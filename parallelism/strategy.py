@@ -218,11 +218,11 @@ class Strategy(ABC):
         """An optimizer's tensor for `parameters[name]` as what it is of the whole model's."""
         return state
 
-    def whole_weights(self) -> Iterator[tuple[str, Tensor]]:
+    def full_weights(self) -> Iterator[tuple[str, Tensor]]:
         """The plain model's state dict, entry by entry in sorted order of names."""
         return self.whole(sorted(self.model.state_dict().items()))
 
-    def whole_gradients(self) -> Iterator[tuple[str, Tensor]]:
+    def full_gradients(self) -> Iterator[tuple[str, Tensor]]:
         """The gradient of every trained parameter, in sorted order of names."""
         return self.whole(
             (name, self.like_parameter(name, parameter.grad))

@@ -80,8 +80,8 @@ def continuation(
         if temperature == 0:
             following = int(logits_V.argmax())
         else:
-            chances_V = nn.functional.softmax(logits_V / temperature, dim=0)
-            following = int(torch.multinomial(chances_V, 1, generator=generator))
+            probabilities_V = nn.functional.softmax(logits_V / temperature, dim=0)
+            following = int(torch.multinomial(probabilities_V, 1, generator=generator))
         tokens.append(following)
         yield following
 

@@ -9,7 +9,7 @@ from trainhall.api.context import Hall
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import Operations
 from trainhall.api.problems import RefusalError, invalid, shown
-from trainhall.cluster.jobs.code_store import no_room
+from trainhall.cluster.jobs.code_store import describe_full_store
 from trainhall.cluster.jobs.views import Code
 from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES
 from trainhall.training.spec.job import SHA256
@@ -32,7 +32,7 @@ _BODY = {
 }
 _NO_CODE = RefusalError(404, "not-found", f"there is no code {examples.SHA256!r}")
 _TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 64 MiB")
-_NO_ROOM = RefusalError(507, "no-room", no_room(8 * 1024**3))
+_STORE_FULL = RefusalError(507, "no-room", describe_full_store(8 * 1024**3))
 _NOT_A_TAR = RefusalError(
     415, "unsupported-media-type",
     f"content type 'text/plain' is not accepted; send {MEDIA_TYPE}",
@@ -61,7 +61,7 @@ Sha256 = Annotated[str, Depends(_sha256)]
     _TOO_LARGE,
     _NOT_A_TAR,
     _HOSTILE,
-    _NO_ROOM,
+    _STORE_FULL,
     summary="Upload code",
     answer="It was already stored.",
     openapi_extra=_BODY,

@@ -116,7 +116,7 @@ async def submit_job(
             world_size=spec.resources.workers,
             priority=spec.priority,
             spec=spec.model_dump(mode="json"),
-            lacks_code=await hall.jobs.lacks_code(spec),
+            code_missing=await hall.jobs.code_missing(spec),
             shortage=await hall.queue.shortage(spec),
             outlook=await hall.queue.outlook(spec),
         )

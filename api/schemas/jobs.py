@@ -15,7 +15,7 @@ class DryRun(View):
     priority: int
     spec: JsonObject
     """The job spec with its defaults."""
-    lacks_code: bool
+    code_missing: bool
     """The code that it names has to be uploaded first."""
     shortage: str | None
     """Why the cluster as it is could not hold the job, were it the only one."""

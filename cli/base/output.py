@@ -39,7 +39,7 @@ _BLANKS = re.compile(r"\s+")
 _BREAK = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]")
 
 
-LEAST_ROOM = 30
+MIN_WIDTH = 30
 """Cells that the last column of a table is to have, if others can be spared for it."""
 
 
@@ -52,15 +52,15 @@ class Column:
     """Above 0: it gives way where a terminal is narrow, the lowest first."""
 
 
-def say(message: str) -> None:
+def notice(message: str) -> None:
     """Tell the person something that is not data."""
     print(message, file=sys.stderr, flush=True)
 
 
-def say_if_simulated(client: "Client") -> None:
+def notice_if_simulated(client: "Client") -> None:
     """Once a command, on stderr: nobody shall take mock mode for their cluster."""
     if client.is_simulated():
-        say("Simulated (mock mode): the nodes and jobs are not real, and nothing runs.")
+        notice("Simulated (mock mode): the nodes and jobs are not real, and nothing runs.")
 
 
 def colored(stream: Any = None) -> bool:
@@ -89,7 +89,7 @@ def print_items(
             fits = None if wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
             print(table(items, columns, color=colored(), fits=fits))
         else:
-            say(empty)
+            notice(empty)
     else:
         print(rendered(list(items), output))
 
@@ -165,7 +165,7 @@ def _cell(column: Column, item: Json) -> str:
 def _fitting(columns: Sequence[Column], widest: Callable[[Column], int], fits: int) -> list[Column]:
     """The columns without those that have to give way to the last."""
     kept = list(columns)
-    wanted = min(LEAST_ROOM, widest(columns[-1]))
+    wanted = min(MIN_WIDTH, widest(columns[-1]))
     for spared in sorted((c for c in columns[:-1] if c.spare), key=lambda c: c.spare):
         if fits - sum(widest(column) + 2 for column in kept[:-1]) >= wanted:
             break

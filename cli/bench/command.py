@@ -154,7 +154,7 @@ def collectives(
         from trainhall.cli.bench.plot import draw
 
         draw(plot, found)
-        out.say(f"Wrote {plot}.")
+        out.notice(f"Wrote {plot}.")
 
 
 def _forecast(
@@ -228,7 +228,7 @@ def schedule(
             svg.write_text(draw.svg(drawn), encoding="utf-8")
         except OSError as error:
             raise CliError(f"cannot write {svg}: {error.strerror}") from None
-        out.say(f"Wrote {svg}.")
+        out.notice(f"Wrote {svg}.")
 
 
 def _measure(
@@ -250,7 +250,7 @@ def _measure(
         if limits:
             check_allowed()
         for scenario in scenarios:
-            out.say(f"Measuring {scenario.name} …")
+            out.notice(f"Measuring {scenario.name} …")
             measured.append(measure(scenario))
             if output is Format.TABLE:
                 print(bench_report.tables(measured[-1]) + "\n", flush=True)
@@ -262,7 +262,7 @@ def _measure(
     else:
         print(out.rendered(bench_report.document(measured), output))
     if report:
-        out.say(f"Wrote {bench_report.write(report, measured)}.")
+        out.notice(f"Wrote {bench_report.write(report, measured)}.")
 
 
 def _scenarios(ranks: str, sizes: str, limits: str | None) -> "list[Scenario]":

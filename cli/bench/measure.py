@@ -92,8 +92,8 @@ def _found(ranks: list[subprocess.Popen[bytes]], folder: Path) -> Found:
             raise CliError(f"rank {rank} did not end within {MOST_SECONDS} s") from None
         if code:
             # Others fail since one did: the first one has the reason.
-            said = [path.read_text(errors="replace") for path in sorted(folder.glob("*.err"))]
-            last = [text.strip().splitlines()[-1] for text in said if text.strip()]
+            texts = [path.read_text(errors="replace") for path in sorted(folder.glob("*.err"))]
+            last = [text.strip().splitlines()[-1] for text in texts if text.strip()]
             raise CliError(f"rank {rank} ended with code {code}: {'; '.join(dict.fromkeys(last))}")
     return _read(json.loads((folder / "0.out").read_text().splitlines()[-1]))
 

@@ -86,7 +86,7 @@ def _fetch(client: "Client", checkpoint: out.Json, into: Path) -> Path:
     except WrongStateError as error:
         raise WrongStateError(f"checkpoint {identity} cannot be downloaded: {error}") from None
     size = out.size(sum(file["size"] for file in files))
-    out.say(f"Downloading checkpoint {identity} of step {checkpoint['step']} ({size}).")
+    out.notice(f"Downloading checkpoint {identity} of step {checkpoint['step']} ({size}).")
     folder = into / PurePosixPath(checkpoint["location"]).name
     for file in files:
         to = folder / safe_path(file["path"])

@@ -61,24 +61,26 @@ def submit(
         if dry_run:
             plan, words = specs.check(spec, client)
             for line in words:
-                out.say(line)
-            out.say("The spec is valid; nothing was submitted.")
+                out.notice(line)
+            out.notice("The spec is valid; nothing was submitted.")
             if output in (Format.JSON, Format.YAML):
                 print(out.rendered(plan, output))
             return
         # Following the job shows what it waits for.
         job, outlook = (
-            (specs.submit(spec, client), None) if follow else specs.submit_foretold(spec, client)
+            (specs.submit(spec, client), None)
+            if follow
+            else specs.submit_with_forecast(spec, client)
         )
         out.print_item(job, output, lambda: str(job["id"]))
         if not follow:
-            out.say(f"{job['name']} is {job['state']}. See {client.page_of(job['id'])}")
+            out.notice(f"{job['name']} is {job['state']}. See {client.page_of(job['id'])}")
             if outlook is not None:
-                out.say(outlook)
+                out.notice(outlook)
             return
         from trainhall.cli.jobs import follow as following
 
-        out.say(f"See {client.page_of(job['id'])}")
+        out.notice(f"See {client.page_of(job['id'])}")
         raise typer.Exit(following.until_final(client, job["id"]))
 
 
@@ -138,7 +140,7 @@ def list_jobs(
         return
     with connect(url) as client:
         jobs = list(client.items("/training/jobs", limit=limit, state=state, search=search))
-        out.say_if_simulated(client)
+        out.notice_if_simulated(client)
     columns = [
         out.Column("ID", lambda j: j["id"]),
         out.Column("NAME", lambda j: j["name"]),
@@ -156,7 +158,7 @@ def list_jobs(
 def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
     with connect(url) as client:
         pages = list(client.pages("/cluster/queue", limit=limit))
-        out.say_if_simulated(client)
+        out.notice_if_simulated(client)
     entries = [entry for page in pages for entry in page["items"]]
     total = pages[-1]["total"]
     columns = [
@@ -171,7 +173,7 @@ def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
         entries = [{"id": entry["job_id"]} for entry in entries]
     out.print_items(entries, columns, output, empty="The queue is empty.", wide=wide)
     if total > len(entries):
-        out.say(f"The first {len(entries)} of {total} waiting jobs; --limit lists more.")
+        out.notice(f"The first {len(entries)} of {total} waiting jobs; --limit lists more.")
 
 
 def show(
@@ -192,7 +194,7 @@ def show(
     """
     with connect(url) as client:
         found = client.job(job)
-        out.say_if_simulated(client)
+        out.notice_if_simulated(client)
         events: list[Any] = []
         if all_events or output is Format.TABLE:
             events = list(client.items(f"/training/jobs/{found['id']}/events"))
@@ -319,7 +321,7 @@ def wait(job: JobId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
         try:
             code = following.wait(client, job, timeout)
         except NotFoundError as error:
-            out.say(f"trainhall: {error}")
+            out.notice(f"trainhall: {error}")
             raise typer.Exit(MISSING) from None
     raise typer.Exit(code)
 
@@ -356,7 +358,7 @@ def _command(
     else:
         print(out.rendered(done, output))
     for other in refused[1:]:
-        out.say(f"trainhall: {other.message}")
+        out.notice(f"trainhall: {other.message}")
     if refused:
         raise refused[0]
 

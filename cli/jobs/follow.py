@@ -21,7 +21,7 @@ from trainhall.cli.base.errors import (
     NotFoundError,
     UnreachableError,
 )
-from trainhall.cli.base.output import BLANK, harmless, main_metric, one_line, say
+from trainhall.cli.base.output import BLANK, harmless, main_metric, notice, one_line
 from trainhall.cli.jobs.failures import last_words
 from trainhall.cli.jobs.progress import Progress
 
@@ -53,15 +53,15 @@ def until_final(client: Client, job_id: str) -> int:
         # What rank 0 of a script wrote last stands above already.
         seen_rank = 0 if job["spec"].get("script") else None
     except KeyboardInterrupt:
-        say(
+        notice(
             f"\nThe job keeps running. Follow it with `trainhall logs -f {job_id}`, cancel it with "
             f"`trainhall cancel {job_id}`."
         )
         return UNFINISHED
     except NotFoundError as error:
-        say(f"trainhall: {error.message}")
+        notice(f"trainhall: {error.message}")
         return MISSING
-    _say_end(client, job, seen_rank)
+    _print_end(client, job, seen_rank)
     return FINAL[job["state"]]
 
 
@@ -72,9 +72,9 @@ def wait(client: Client, reference: str, timeout: float | None) -> int:
     except KeyboardInterrupt:
         return UNFINISHED
     if job["state"] not in FINAL:
-        say(f"{job['id']} is still {job['state']} after {timeout:g} s")
+        notice(f"{job['id']} is still {job['state']} after {timeout:g} s")
         return UNFINISHED
-    _say_end(client, job)
+    _print_end(client, job)
     return FINAL[job["state"]]
 
 
@@ -182,12 +182,12 @@ def _states(client: Client, job_id: str, every: float, deadline: float) -> Itera
             yield client.request("GET", f"/training/jobs/{job_id}", deadline=deadline)
             seen = True
             if lost_at is not None:
-                say("The coordinator answers again.")
+                notice("The coordinator answers again.")
             lost_at = None
         except UnreachableError as error:
             lost = error
             if lost_at is None:
-                say("The coordinator does not answer; the job keeps running. Retrying.")
+                notice("The coordinator does not answer; the job keeps running. Retrying.")
                 lost_at = time.monotonic()
             if time.monotonic() - lost_at > PATIENCE_SECONDS:
                 raise
@@ -199,13 +199,13 @@ def _states(client: Client, job_id: str, every: float, deadline: float) -> Itera
         time.sleep(min(every, left))
 
 
-def _say_end(client: Client, job: Any, seen_rank: int | None = None) -> None:
-    say(_epitaph(job))
+def _print_end(client: Client, job: Any, seen_rank: int | None = None) -> None:
+    notice(_final_line(job))
     if words := last_words(client, job, seen_rank=seen_rank):
-        say(words)
+        notice(words)
 
 
-def _epitaph(job: Any) -> str:
+def _final_line(job: Any) -> str:
     text = f"{job['name']} {job['state']}"
     # A script shows no steps.
     if job["step"] or job["total_steps"]:

@@ -58,7 +58,7 @@ def gradients(
         history = client.get(path, max_steps=STEPS)
         newest = history["steps"][-1] if history["steps"] else None
         if newest is None and output is Format.TABLE:
-            out.say(
+            out.notice(
                 "No gradients are recorded. --capture records those of the next step; "
                 "training.capture_gradients_every_steps in the spec records them regularly."
             )
@@ -69,7 +69,7 @@ def gradients(
     if output is not Format.TABLE or newest is None:
         out.print_item({"id": job_id, **history}, output, lambda: "")
         return
-    out.say(f"Step {newest['step']} of attempt {newest['attempt']}")
+    out.notice(f"Step {newest['step']} of attempt {newest['attempt']}")
     print(out.table(_rows(history, entries), COLUMNS))
 
 
@@ -87,8 +87,8 @@ def remarkable(client: "Client", job: out.Json) -> str | None:
         if remark is not None
     ]
     more = f", and {len(findings) - 3} more" if len(findings) > 3 else ""
-    said = ", ".join(findings[:3]) + more if findings else "no anomalies"
-    return f"at step {history['steps'][-1]['step']}: {said} (trainhall gradients {job['id']})"
+    summary = ", ".join(findings[:3]) + more if findings else "no anomalies"
+    return f"at step {history['steps'][-1]['step']}: {summary} (trainhall gradients {job['id']})"
 
 
 def _capture(client: "Client", job_id: str, path: str, timeout: float) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import UnreachableError
-from trainhall.cli.base.output import harmless, say
+from trainhall.cli.base.output import harmless, notice
 from trainhall.cli.jobs.follow import FINAL, PATIENCE_SECONDS
 
 PAGE = 1000
@@ -71,7 +71,7 @@ class LogPrinter:
                     time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
             return 0
-        say(f"{self._job_id} is {state}")
+        notice(f"{self._job_id} is {state}")
         return 0
 
     def _page(self, tail: int | None) -> int:
@@ -92,7 +92,7 @@ class LogPrinter:
             return
         if self._attempt not in (None, line["attempt"]):
             sys.stdout.flush()
-            say(f"-- attempt {line['attempt']} --")
+            notice(f"-- attempt {line['attempt']} --")
         self._attempt = line["attempt"]
         text = harmless(line["text"]) if self._harmless else line["text"]
         prefix = f"[{line['rank']}] " if self._prefixed else ""

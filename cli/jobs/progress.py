@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any, Self
 
-from trainhall.cli.base.output import colored, duration, number, say, state_and_reason
+from trainhall.cli.base.output import colored, duration, notice, number, state_and_reason
 
 LINE_SECONDS = 5.0
 FINAL_STATES = ("completed", "failed", "cancelled")
@@ -17,7 +17,7 @@ class Progress:
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
-        self._said: tuple[str, str] | None = None
+        self._printed: tuple[str, str] | None = None
         self._line_at = 0.0
         self._started: tuple[float, int] | None = None
         """When `_attempt` was last seen at its first step, and that step."""
@@ -57,7 +57,7 @@ class Progress:
         steps = f"{step}/{total}" if total else str(step)
         if self._bar is not None:
             # The bar itself says that a job runs.
-            if self._is_news(state) and job["state"] != "running":
+            if self._is_new(state) and job["state"] != "running":
                 self._print_state(*state)
             self._bar.update(
                 self._task,
@@ -70,13 +70,13 @@ class Progress:
         else:
             now = time.monotonic()
             # The caller reports how it ended.
-            if self._is_news(state):
+            if self._is_new(state):
                 self._print_state(*state)
             if step and (now - self._line_at >= LINE_SECONDS or step == total):
                 if self._line_at != float("inf"):
-                    say(f"step {steps}  {measured}")
+                    notice(f"step {steps}  {measured}")
                 self._line_at = float("inf") if step == total else now
-        self._said = state
+        self._printed = state
 
     def passed(self, state: str, reason: str) -> None:
         """Tell a state that the job was in, perhaps too shortly for `show` to see it."""
@@ -91,11 +91,11 @@ class Progress:
 
             self._bar.console.print(Text.from_ansi(text), soft_wrap=True)
         else:
-            say(text)
+            notice(text)
 
-    def _is_news(self, state: tuple[str, str]) -> bool:
+    def _is_new(self, state: tuple[str, str]) -> bool:
         if self._passed is None:
-            return state != self._said and state[0] not in FINAL_STATES
+            return state != self._printed and state[0] not in FINAL_STATES
         # What a job waits for changes while its state does not.
         if state[0] != "queued" or self._passed != "queued" or state[1] == self._waits_for:
             return False

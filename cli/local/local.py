@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainhall.cli.base.errors import CliError
-from trainhall.cli.base.output import duration, number, say, size
+from trainhall.cli.base.output import duration, notice, number, size
 from trainhall.cli.jobs.progress import Progress
 from trainhall.cli.local.attempt_files import EventTail, MetricTail
 from trainhall.cli.local.gradients_file import GradientsFile
@@ -79,7 +79,7 @@ class LocalRun:
         """Train to the end, a failure or Ctrl-C; the exit code."""
         last = self._last_attempt()
         if self._is_complete(last):
-            say(f"{self._output} is already complete; see result.json")
+            notice(f"{self._output} is already complete; see result.json")
             return 0
         self._result.unlink(missing_ok=True)
         chain = self._spec.training.reproducible
@@ -97,7 +97,7 @@ class LocalRun:
             outcome, status = self._train(folder, launch, metrics)
         finally:
             metrics.close()
-        return self._conclude(outcome, status, metrics)
+        return self._finish(outcome, status, metrics)
 
     def _last_attempt(self) -> int:
         if not self._attempts.is_dir():
@@ -136,7 +136,7 @@ class LocalRun:
     def _launch(self, attempt: int) -> Launch:
         found = [f.path.name for f in scan(self._checkpoints)] if self._resume else []
         if self._resume and not found:
-            say("There is no checkpoint yet: training starts at the first step.")
+            notice("There is no checkpoint yet: training starts at the first step.")
         return Launch(
             job_id=JOB_ID,
             attempt=attempt,
@@ -212,7 +212,7 @@ class LocalRun:
         """First signal: stop at an agreed step and save. Second: end now. Third: kill."""
         wanted = (Command.RUN, Command.PAUSE, Command.STOP)[min(self._signals, 2)]
         if wanted > self._sent and send_command(folder, wanted):
-            say("Stopping after a checkpoint; Ctrl-C again stops at once."
+            notice("Stopping after a checkpoint; Ctrl-C again stops at once."
                 if wanted is Command.PAUSE else "Stopping at once.")  # fmt: skip
             self._sent = wanted
         if self._signals >= 3:
@@ -226,17 +226,17 @@ class LocalRun:
                 if "resumed_from" in data:
                     self._cut_after(data["resumed_from"] or 0, metrics)
                 if data.get("resumed_from"):
-                    say(f"Resuming from step {data['resumed_from']}.")
+                    notice(f"Resuming from step {data['resumed_from']}.")
                 if data.get("note"):
-                    say(f"Note: {data['note']}")
+                    notice(f"Note: {data['note']}")
             case "checkpoint":
                 retire(self._checkpoints, launch.spec.checkpoint)
             case "gradients":
                 self._gradients.add(data)
             case "note" | "not_saved":
-                say(f"Note: {data['message']}")
+                notice(f"Note: {data['message']}")
             case "network":
-                say(f"Network: {data['message']}.")
+                notice(f"Network: {data['message']}.")
             case "completed":
                 self._completed = data
 
@@ -253,7 +253,7 @@ class LocalRun:
             "main_metric": asdict(main) if main is not None else None,
         }
 
-    def _conclude(self, outcome: Outcome, status: ShimStatus | None, metrics: MetricsFile) -> int:
+    def _finish(self, outcome: Outcome, status: ShimStatus | None, metrics: MetricsFile) -> int:
         """Say how it ended, and write the result of what completed."""
         if outcome is Outcome.COMPLETED and self._completed is not None:
             result = {
@@ -270,15 +270,15 @@ class LocalRun:
             write_json(self._result, result)
             text = f"Completed {result['steps']} steps in {duration(result['seconds'])}"
             accuracy = result["metrics"].get("eval_accuracy")
-            say(
+            notice(
                 text + (f", validation accuracy {number(accuracy)}" if accuracy is not None else "")
             )
             if self._prediction is not None and self._completed.get("measured"):
-                say(predicted_and_measured(self._prediction, self._completed["measured"]))
+                notice(predicted_and_measured(self._prediction, self._completed["measured"]))
             return 0
         if outcome in (Outcome.PAUSED, Outcome.STOPPED) and self._signals:
             saved = "saved" if outcome is Outcome.PAUSED else "nothing was saved"
-            say(f"Stopped at step {metrics.step} ({saved}); continue with --resume.")
+            notice(f"Stopped at step {metrics.step} ({saved}); continue with --resume.")
             return STOPPED
         failure = status.failure if status is not None else None
         if failure is None:

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from trainhall.cli.base.errors import CliError
-from trainhall.cli.base.output import say
+from trainhall.cli.base.output import notice
 from trainhall.cli.local.local import places, write_json
 from trainhall.cli.plan.planner import planned
 from trainhall.cluster.agent.devices import cpu_slots, list_gpus
@@ -42,16 +42,16 @@ def choose(spec: JobSpec, output: Path) -> tuple[JobSpec, PlanPrediction]:
     path = output / "plan.json"
     chosen = _kept(path, (asked, workers, device.kind))
     if chosen is None:
-        say("Planning: looking for the fastest strategy and mesh on these devices …")
+        notice("Planning: looking for the fastest strategy and mesh on these devices …")
         try:
             chosen = chosen_of(planned(spec, workers, device))
         except PlanningFailedError as error:
             raise CliError(str(error)) from None
         kept = _Kept(asked=asked, workers=workers, device_kind=device.kind, chosen=chosen)
         write_json(path, kept.model_dump(mode="json"))
-        say(f"Chosen: {chosen.reason}.")
+        notice(f"Chosen: {chosen.reason}.")
     else:
-        say(f"Using the plan in {path}: {chosen.summary}.")
+        notice(f"Using the plan in {path}: {chosen.summary}.")
     return with_parallelism(spec, workers, chosen.parallelism), chosen.prediction
 
 

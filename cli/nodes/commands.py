@@ -40,7 +40,7 @@ def list_nodes(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     """
     with connect(url) as client:
         nodes = list(client.items("/cluster/nodes"))
-        out.say_if_simulated(client)
+        out.notice_if_simulated(client)
     columns = [
         out.Column("ID", lambda n: n["id"]),
         out.Column("NAME", lambda n: n["name"]),
@@ -80,9 +80,9 @@ def add(
     with connect(url) as client:
         node = client.request("POST", "/cluster/nodes", json=body)
     if output is Format.TABLE:
-        out.say(f"Run this on {node['name']}:")
+        out.notice(f"Run this on {node['name']}:")
     if node["note"]:
-        out.say(f"Note: {node['note']}.")
+        out.notice(f"Note: {node['note']}.")
     out.print_item(node, output, lambda: str(node["command"]))
 
 
@@ -97,7 +97,7 @@ def show(node: NodeName, output: Output = Format.TABLE, url: Url = DEFAULT_URL) 
     with connect(url) as client:
         found = client.node(node)
         found["events"] = client.get(f"/cluster/nodes/{found['id']}/events")["items"]
-        out.say_if_simulated(client)
+        out.notice_if_simulated(client)
     out.print_item(found, output, lambda: _page(found))
 
 
@@ -157,7 +157,7 @@ def drain(
             drained = _wait_until_drained(client, drained, timeout)
     out.print_item(drained, output, lambda: _state(drained))
     if wait and drained["state"] not in NOTHING_RUNS:
-        out.say(f"{drained['name']} is still {drained['state']} after {timeout:g} s")
+        out.notice(f"{drained['name']} is still {drained['state']} after {timeout:g} s")
         raise typer.Exit(UNFINISHED)
 
 
@@ -212,14 +212,14 @@ def _ask_about_jobs(client: "Client", node: out.Json) -> None:
     if not moving:
         return
     jobs = [client.get(f"/training/jobs/{job_id}") for job_id in moving]
-    out.say(f"If {node['name']} is removed, these jobs save and wait for other devices:")
+    out.notice(f"If {node['name']} is removed, these jobs save and wait for other devices:")
     columns = [
         out.Column("ID", lambda j: j["id"]),
         out.Column("NAME", lambda j: j["name"]),
         out.Column("STATE", lambda j: j["state"]),
         out.Column("STEP", lambda j: str(j["step"]), right=True),
     ]
-    out.say(out.indented(out.table(jobs, columns)))
+    out.notice(out.indented(out.table(jobs, columns)))
     if not sys.stdin.isatty():
         count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
         raise UsageError(f"{count} would have to move; confirm with --yes")
@@ -242,7 +242,7 @@ def _wait_until_drained(client: "Client", node: out.Json, timeout: float | None)
             raise WrongStateError(f"{_state(node)}; what runs there is unknown")
         jobs = sorted({device["job_id"] for device in node["devices"] if device["job_id"]})
         if jobs and jobs != reported:
-            out.say(f"waiting for {', '.join(jobs)}")
+            out.notice(f"waiting for {', '.join(jobs)}")
             reported = jobs
         if deadline is not None and time.monotonic() >= deadline:
             break

@@ -79,7 +79,7 @@ def doctor(
     if form is not ReportFormat.TABLE:
         items = [vars(check) for check in found]
         print(out.rendered(items, Format(form.value)))
-    out.say(_summary(found))
+    out.notice(_summary(found))
     raise typer.Exit(1 if any(check.status == "fail" for check in found) else 0)
 
 

@@ -17,7 +17,7 @@ def quotas(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     """
     with connect(url) as client:
         pages = list(client.pages("/cluster/quotas"))
-        out.say_if_simulated(client)
+        out.notice_if_simulated(client)
     items = [item for page in pages for item in page["items"]]
     columns = [
         out.Column("KIND", lambda q: q["kind"]),
@@ -35,7 +35,7 @@ def quotas(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
         empty="No project or user has a quota, holds devices or waits for some.",
     )
     if output is Format.TABLE and (text := _of_others(pages[-1]["others"])):
-        out.say(text)
+        out.notice(text)
 
 
 def _limit(quota: out.Json) -> str:

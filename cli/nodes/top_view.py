@@ -39,19 +39,19 @@ def view(seen: Json, width: int, height: int | None, problem: str | None = None)
     jobs = [*seen["jobs"], *seen["finished"]]
     devices = [(node, device) for node in seen["nodes"] for device in node["devices"]]
     # Head lines, both tables' titles and their two "more" lines.
-    room = None if height is None else max(height - 8, 2)
-    job_room = None if room is None else max(room - min(len(devices), room // 2), 1)
-    device_room = None if room is None or job_room is None else max(
-        room - min(len(jobs), job_room), 1
+    rows = None if height is None else max(height - 8, 2)
+    job_rows = None if rows is None else max(rows - min(len(devices), rows // 2), 1)
+    device_rows = None if rows is None or job_rows is None else max(
+        rows - min(len(jobs), job_rows), 1
     )  # fmt: skip
     parts: list[RenderableType] = [_head(seen)]
     if problem:
         parts.append(Text(problem, style="bold red"))
     whole_width = height is not None
-    parts += [Text(), _jobs(jobs[:job_room], width, whole_width)]
-    parts += _more(len(jobs), job_room, "jobs: `trainhall ls`")
-    parts += [Text(), _devices(devices[:device_room], width, whole_width)]
-    parts += _more(len(devices), device_room, "devices: `trainhall nodes ls`")
+    parts += [Text(), _jobs(jobs[:job_rows], width, whole_width)]
+    parts += _more(len(jobs), job_rows, "jobs: `trainhall ls`")
+    parts += [Text(), _devices(devices[:device_rows], width, whole_width)]
+    parts += _more(len(devices), device_rows, "devices: `trainhall nodes ls`")
     return Group(*parts)
 
 
@@ -63,8 +63,8 @@ def _head(seen: Json) -> Text:
     return Text(f"{text}; jobs: {counts or 'none'}", style="bold")
 
 
-def _more(count: int, room: int | None, what: str) -> list[RenderableType]:
-    left = 0 if room is None else count - room
+def _more(count: int, rows: int | None, what: str) -> list[RenderableType]:
+    left = 0 if rows is None else count - rows
     return [Text(f"and {left} more {what}", style="dim")] if left > 0 else []
 
 

@@ -8,7 +8,7 @@ from trainhall.cli.base import quantities
 from trainhall.cli.base.errors import UsageError
 from trainhall.cli.base.extra import check_installed
 from trainhall.cli.base.options import Format, Overrides, SpecFile
-from trainhall.cli.base.output import Column, Json, rendered, say, size, table
+from trainhall.cli.base.output import Column, Json, notice, rendered, size, table
 from trainhall.cli.plan.planner import planned
 from trainhall.cli.spec import specs
 from trainhall.training.common.units import brief
@@ -81,10 +81,10 @@ def plan(
     workers = devices or spec.resources.workers
     made = planned(spec, workers, _device(spec, gpu, limit, workers))
     print(as_table(made) if output is Format.TABLE else rendered(made, output))
-    say(f"\nAssumed: {made['assumed']}.")
+    notice(f"\nAssumed: {made['assumed']}.")
     for reason in made["not_predicted"]:
-        say(f"Not predicted: {reason}.")
-    say(f"Choice: {made['reason']}.")
+        notice(f"Not predicted: {reason}.")
+    notice(f"Choice: {made['reason']}.")
     if made["choice"] is None:
         raise typer.Exit(1)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import CliError, UnreachableError
-from trainhall.cli.base.output import BLANK, duration, main_metric, say, state_and_reason
+from trainhall.cli.base.output import BLANK, duration, main_metric, notice, state_and_reason
 from trainhall.cli.jobs.follow import FINAL
 from trainhall.cli.jobs.progress import Progress
 from trainhall.cli.spec import specs
@@ -44,13 +44,13 @@ class Demo:
                 self._await_node(client)
                 job = specs.submit(self._spec, client)
                 page = client.page_of(job["id"])
-                say(f"Submitted {job['name']}. Watch it at {page}")
+                notice(f"Submitted {job['name']}. Watch it at {page}")
                 if text := place_in_queue(client, job):
-                    say(text)
+                    notice(text)
                 with Progress() as progress:
                     job = self._follow(client, job, progress)
         except CliError as error:
-            say(f"trainhall: {error}")
+            notice(f"trainhall: {error}")
             return
         if job["state"] == "completed":
             self.exit_code = 0
@@ -79,8 +79,8 @@ class Demo:
 
     def _report(self, job: Any) -> None:
         if job["state"] != "completed":
-            say(f"{job['name']} {state_and_reason(job['state'], job['reason'])}")
-            say(f"View its logs with `trainhall logs {job['id']} --url {self._url}`.")
+            notice(f"{job['name']} {state_and_reason(job['state'], job['reason'])}")
+            notice(f"View its logs with `trainhall logs {job['id']} --url {self._url}`.")
             return
         from datetime import datetime
 
@@ -89,7 +89,7 @@ class Demo:
         ).total_seconds()
         text = f"{job['name']} completed: {job['step']} steps in {duration(seconds)}"
         metric = main_metric(job)
-        say(text if metric == BLANK else f"{text}, {metric}")
+        notice(text if metric == BLANK else f"{text}, {metric}")
 
 
 def place_in_queue(client: Client, job: Any) -> str | None:

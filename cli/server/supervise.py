@@ -23,7 +23,7 @@ SHOWN_LINES = 15
 READY_RESTARTS = 5
 """Restarts in a row, each sooner than STEADY_SECONDS after the last, before giving up."""
 STEADY_SECONDS = 60.0
-HURRY_SECONDS = 4.0
+FORCE_SECONDS = 4.0
 """Time for a child after a second request to end."""
 
 
@@ -113,10 +113,10 @@ class Child:
             return lines[-SHOWN_LINES:]
         return []
 
-    def stop(self, timeout: float, hurry: threading.Event) -> bool:
-        """SIGTERM, and again when `hurry` is set; False: it took SIGKILL after all.
+    def stop(self, timeout: float, force: threading.Event) -> bool:
+        """SIGTERM, and again when `force` is set; False: it took SIGKILL after all.
 
-        That comes `timeout` seconds after the first, and `HURRY_SECONDS` after the second.
+        That comes `timeout` seconds after the first, and `FORCE_SECONDS` after the second.
         """
         process = self._process
         if process is None:
@@ -124,10 +124,10 @@ class Child:
         graceful = True
         if process.poll() is None:
             process.terminate()
-            self._wait(process, timeout, hurry)
-            if process.poll() is None and hurry.is_set():
+            self._wait(process, timeout, force)
+            if process.poll() is None and force.is_set():
                 process.terminate()
-                self._wait(process, HURRY_SECONDS)
+                self._wait(process, FORCE_SECONDS)
             if process.poll() is None:
                 graceful = False
                 process.kill()
@@ -139,11 +139,11 @@ class Child:
         self,
         process: subprocess.Popen[bytes],
         timeout: float,
-        hurry: threading.Event | None = None,
+        force: threading.Event | None = None,
     ) -> None:
         deadline = time.monotonic() + timeout
         while process.poll() is None and time.monotonic() < deadline:
-            if hurry is not None and hurry.is_set():
+            if force is not None and force.is_set():
                 return
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.05)

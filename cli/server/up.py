@@ -20,7 +20,7 @@ from trainhall.api.host.listening import ListenError, listen, url_of
 from trainhall.cli.base import config
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.options import DatabaseUrl, DataDir, Host, Insecure, Mock, Port, Slots
-from trainhall.cli.base.output import say
+from trainhall.cli.base.output import notice
 from trainhall.cli.server.serve import check_slots, server
 from trainhall.cli.spec import specs
 
@@ -33,7 +33,7 @@ AGENT_STOP_SECONDS = 120.0
 """Long, for the grace of scripts; a second Ctrl-C cuts it short."""
 COORDINATOR_STOP_SECONDS = 10.0
 WATCH_SECONDS = 0.1
-GOING_ON = ["queued", "starting", "running", "recovering", "pausing", "cancelling"]
+UNFINISHED_STATES = ["queued", "starting", "running", "recovering", "pausing", "cancelling"]
 SHOWN_JOBS = 5
 
 
@@ -101,7 +101,7 @@ class Hall:
         self.url = url_of(listener, host)
         self._mark = secrets.token_hex(8)
         self._stop = threading.Event()
-        self._hurry = threading.Event()
+        self._force = threading.Event()
         env = {MARK: self._mark}
         server = ["server", "--fd", str(listener.fileno()), "--host", host, "--port", str(port),
                   "--data-dir", str(folder)]  # fmt: skip
@@ -133,22 +133,22 @@ class Hall:
 
     def _on_signal(self, _number: int, _frame: Any) -> None:
         if self._stop.is_set():
-            self._hurry.set()
+            self._force.set()
         self._stop.set()
 
     def _start(self) -> bool:
         """Start both programs; False when asked to end meanwhile."""
         from trainhall.cli.server.supervise import Child
 
-        say("Starting the coordinator …")
+        notice("Starting the coordinator …")
         self.coordinator.start()
         if not self._until(self._is_ready, self.coordinator):
             return False
-        say(f"Trainhall is at {self.url}  (data in {self._folder}; Ctrl-C stops it)")
+        notice(f"Trainhall is at {self.url}  (data in {self._folder}; Ctrl-C stops it)")
         if config.coordinator_url().rstrip("/") != self.url:
-            say(f"To use it from other commands: `export TRAINHALL_URL={self.url}`")
+            notice(f"To use it from other commands: `export TRAINHALL_URL={self.url}`")
         if text := _who_is_refused(self._host, self._insecure):
-            say(text)
+            notice(text)
         token = self._prepare_agent()
         env = self._agent_env | ({"TRAINHALL_TOKEN": token} if token else {})
         self.agent = Child(
@@ -162,8 +162,8 @@ class Hall:
         from trainhall.cli.base.client import Client
 
         with Client(self.url) as client:
-            if message := going_on(client):
-                say(message)
+            if message := describe_unfinished(client):
+                notice(message)
             return join_token(client, self.url, self._folder / "agent")
 
     def _until(self, check: Callable[[], bool], child: Any) -> bool:
@@ -197,11 +197,11 @@ class Hall:
                 assert child is not None
                 exit_text = "" if child.is_running else child.exit_text()
                 if child.restart_if_ended():
-                    say(f"{exit_text}; restarted it")
+                    notice(f"{exit_text}; restarted it")
             if show is not None and show.is_done:
                 if once:
                     return show.exit_code
-                say(f"Trainhall is still at {self.url}; Ctrl-C stops it.")
+                notice(f"Trainhall is still at {self.url}; Ctrl-C stops it.")
                 show = None
         if show is not None:
             show.join()
@@ -215,12 +215,12 @@ class Hall:
 
         graceful = True
         if self.agent is not None:
-            say("Stopping the agent and the coordinator; Ctrl-C again kills them.")
-            graceful = self.agent.stop(AGENT_STOP_SECONDS, self._hurry)
-        graceful &= self.coordinator.stop(COORDINATOR_STOP_SECONDS, self._hurry)
+            notice("Stopping the agent and the coordinator; Ctrl-C again kills them.")
+            graceful = self.agent.stop(AGENT_STOP_SECONDS, self._force)
+        graceful &= self.coordinator.stop(COORDINATOR_STOP_SECONDS, self._force)
         killed = sweep(self._mark)
         if killed or not graceful:
-            say("Some processes did not stop in time and were killed.")
+            notice("Some processes did not stop in time and were killed.")
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -242,12 +242,12 @@ def _who_is_refused(host: str, insecure: bool) -> str | None:
     )
 
 
-def going_on(client: "Client") -> str | None:
+def describe_unfinished(client: "Client") -> str | None:
     """Name the unfinished jobs of earlier that resume by themselves, in a line; None without any.
 
     Paused jobs wait for somebody to resume them.
     """
-    jobs = list(client.items("/training/jobs", state=GOING_ON))
+    jobs = list(client.items("/training/jobs", state=UNFINISHED_STATES))
     if not jobs:
         return None
     jobs.reverse()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pathspec import GitIgnoreSpec
 
 from trainhall.cli.base.errors import UsageError
-from trainhall.cli.base.output import say
+from trainhall.cli.base.output import notice
 from trainhall.cluster.wire.code_archive import (
     MAX_ARCHIVE_BYTES,
     MAX_FILES,
@@ -59,10 +59,10 @@ class Packed:
         """
         path = script.path
         if path is not None and not Path(path).is_absolute() and not self._holds(path):
-            raise self._lacks("script.path", path)
+            raise self._note_missing_class("script.path", path)
         where = script.working_dir
         if where is not None and not Path(where).is_absolute() and not self._has_below(where):
-            raise self._lacks("script.working_dir", where)
+            raise self._note_missing_class("script.working_dir", where)
 
     def check_task(self, name: str) -> None:
         """Check that the class `package.module:Class` is in the upload, without running any of it.
@@ -77,7 +77,7 @@ class Packed:
         if file is None:
             near = get_close_matches(module, self._modules(), n=1, cutoff=0.75)
             hint = f"; did you mean {near[0]}?" if near else "."
-            say(f"Note: task.name: the job's `code` has no module {module}{hint} Every node "
+            notice(f"Note: task.name: the job's `code` has no module {module}{hint} Every node "
                 "that runs the job needs it installed.")  # fmt: skip
             return
         try:
@@ -85,7 +85,7 @@ class Packed:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             here = f"Python {sys.version_info.major}.{sys.version_info.minor}"
             why = str(error) or type(error).__name__
-            say(f"Note: task.name: {here} cannot read {file}: {why}")
+            notice(f"Note: task.name: {here} cannot read {file}: {why}")
             return
         if found is not None and class_name not in found:
             near = get_close_matches(class_name, found, n=1)
@@ -117,7 +117,7 @@ class Packed:
         below = any(name.startswith(folder + "/") for name in self.names)
         return folder == "." or below or self._holds(path)
 
-    def _lacks(self, field: str, path: str) -> UsageError:
+    def _note_missing_class(self, field: str, path: str) -> UsageError:
         if field == "script.path" and self._has_below(path):
             return UsageError(f"{field}: {path} is a folder without a __main__.py")
         if (self.folder / path).exists():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trainhall.cli.base.errors import CliError, UsageError
-from trainhall.cli.base.output import say, size
+from trainhall.cli.base.output import notice, size
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
@@ -130,7 +130,7 @@ def submit(spec: "JobSpec", client: "Client") -> Any:
     return _sent(*_document(spec), client)
 
 
-def submit_foretold(spec: "JobSpec", client: "Client") -> tuple[Any, str | None]:
+def submit_with_forecast(spec: "JobSpec", client: "Client") -> tuple[Any, str | None]:
     """The same, and what the job waits for in a line; None when it starts now, or nobody knows.
 
     Raises:
@@ -147,7 +147,7 @@ def submit_foretold(spec: "JobSpec", client: "Client") -> tuple[Any, str | None]
 
 def _sent(document: dict[str, Any], code: "Packed | None", client: "Client") -> Any:
     if code is not None and client.upload_code(code.sha256, code.archive):
-        say(f"Uploaded {code.folder} ({_size(code)}).")
+        notice(f"Uploaded {code.folder} ({_size(code)}).")
     return client.submit(document)
 
 
@@ -169,7 +169,7 @@ def check(spec: "JobSpec", client: "Client") -> tuple[Any, list[str]]:
     document, code = _document(spec)
     plan = client.submit(document, dry_run=True)
     words = [_describe_outlook(plan["outlook"], submitted=False)]
-    if code is not None and plan["lacks_code"]:
+    if code is not None and plan["code_missing"]:
         words.insert(0, f"{code.folder} would be uploaded ({_size(code)}).")
     return plan, words
 
@@ -203,7 +203,7 @@ def _document(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
     if spec.code is None or spec.code_is_uploaded:
         if spec.code is None:
             for field, path in _paths(spec):
-                _say_what_is_not_here(field, path)
+                _note_missing_path(field, path)
         return document, None
     from trainhall.cli.spec.code import packed
 
@@ -233,11 +233,11 @@ def _paths(spec: "JobSpec") -> Iterator[tuple[str, str]]:
                 yield f"task.params.{key}", path
 
 
-def _say_what_is_not_here(field: str, path: str) -> None:
+def _note_missing_path(field: str, path: str) -> None:
     """Note a path that may well exist on other hosts."""
     if not Path(path).exists():
         along = "; with `code: FOLDER` it would be uploaded" if field == "script.path" else ""
-        say(f"Note: {field}: {path} is not on this host. Every node that runs the job needs "
+        notice(f"Note: {field}: {path} is not on this host. Every node that runs the job needs "
             f"it there{along}.")  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import typer
 from trainhall.cli.base.errors import UsageError
 from trainhall.cli.base.extra import check_installed
 from trainhall.cli.base.options import DEFAULT_URL, Overrides, Url
-from trainhall.cli.base.output import Column, say, table
+from trainhall.cli.base.output import Column, notice, table
 from trainhall.cli.base.plots import check_plot
 from trainhall.cli.spec import specs
 
@@ -134,7 +134,7 @@ def verify(
         from trainhall.cli.verify.plot import draw
 
         draw(plot, results, dtype.value)
-        say(f"Wrote {plot}.")
+        notice(f"Wrote {plot}.")
     if output is Form.JSON:
         print(json.dumps(_document(spec, steps, dtype, results), indent=2, ensure_ascii=False))
     else:
@@ -203,7 +203,7 @@ def _compare(
     # As Ctrl-C does: what was started is ended, and what was written is removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     fitting = sum(each.spec is not None for each in wanted)
-    say(f"Comparing {fitting} of {len(wanted)} meshes with one process over {steps} steps of "
+    notice(f"Comparing {fitting} of {len(wanted)} meshes with one process over {steps} steps of "
         f"{spec.name} in {dtype.value}.")  # fmt: skip
     try:
         with (
@@ -212,7 +212,7 @@ def _compare(
         ):
             return Comparison(document, dtype.value, Path(folder), shims).run(wanted)
     except KeyboardInterrupt:
-        say("Stopped.")
+        notice("Stopped.")
         raise typer.Exit(STOPPED) from None
 
 

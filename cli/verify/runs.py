@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainhall.cli.base.errors import CliError
-from trainhall.cli.base.output import duration, say
+from trainhall.cli.base.output import duration, notice
 from trainhall.cli.local.attempt_files import EventTail
 from trainhall.cli.local.local import places
 from trainhall.cli.local.local_shims import LocalShims
@@ -27,7 +27,7 @@ from trainhall.training.verify.tolerance import KINDS, Dtype, Tolerance, toleran
 
 JOB_ID = "verify"
 SHOWN_LINES = 20
-DISTURBED: dict[Dtype, float] = {"float64": 1e-15, "float32": 5e-7}
+PERTURBED: dict[Dtype, float] = {"float64": 1e-15, "float32": 5e-7}
 """By which share first weights are changed to see what a job makes of rounding: some of the last
 digits, as other orders of addition do."""
 
@@ -85,7 +85,7 @@ class Comparison:
         self._shims = shims
         self._reference = folder / "serial"
         self._attempts = 0
-        self._disturbed: list[dict[str, Any]] | None = None
+        self._perturbed: list[dict[str, Any]] | None = None
         """Differences of the baseline from slightly other weights, if needed."""
 
     def run(self, candidates: list[Candidate]) -> list[Result]:
@@ -113,16 +113,16 @@ class Comparison:
             for i in groups[partition]:
                 number += 1
                 each = candidates[i]
-                say(f"[{number}/{len(fitting)}] {each.strategy}, {each.mesh} …")
+                notice(f"[{number}/{len(fitting)}] {each.strategy}, {each.mesh} …")
                 results[i] = self._compare(each, partition)
-                say(f"      {results[i].verdict} ({duration(results[i].seconds)})")
+                notice(f"      {results[i].verdict} ({duration(results[i].seconds)})")
         return [results[i] for i in range(len(candidates))]
 
     def _baseline(self, partition: Partition) -> None:
         shutil.rmtree(self._reference, ignore_errors=True)
-        self._disturbed = None
+        self._perturbed = None
         parts = partition.samples * partition.microbatches
-        say("One process" + (f", with each batch in {parts} parts …" if parts > 1 else " …"))
+        notice("One process" + (f", with each batch in {parts} parts …" if parts > 1 else " …"))
         spec = serial(self._document, partition)
         folder, status = self._attempt(spec, record=True, parts=partition.samples)
         _check_baseline(status)
@@ -134,10 +134,10 @@ class Comparison:
         Raises:
             CliError: it fails.
         """
-        say("One process, with initial weights that differ in their last digits …")
+        notice("One process, with initial weights that differ in their last digits …")
         folder, status = self._attempt(
             serial(self._document, partition), record=False, parts=partition.samples,
-            disturbed=DISTURBED[self._dtype],
+            perturbed=PERTURBED[self._dtype],
         )  # fmt: skip
         _check_baseline(status)
         steps = _read(folder)
@@ -165,7 +165,7 @@ class Comparison:
                 f"tolerances of {allowed.loss:.0e} for the loss and {allowed.gradient:.0e} "
                 "for gradients"
             )
-        _judge(result, _read(folder))
+        _classify(result, _read(folder))
         if status.outcome is not Outcome.COMPLETED:
             # Only its ranks can judge a task of the user's own.
             refusal = _refusal(folder, status)
@@ -175,14 +175,14 @@ class Comparison:
             result.verdict = "failed"
             result.reason = f"only {len(result.errors)} steps were compared"
         elif result.verdict == "differs":
-            if self._disturbed is None:
-                self._disturbed = self._disturb(partition)
-            _doubt(result, self._disturbed, DISTURBED[self._dtype], allowed)
+            if self._perturbed is None:
+                self._perturbed = self._disturb(partition)
+            _doubt(result, self._perturbed, PERTURBED[self._dtype], allowed)
         shutil.rmtree(folder.path)
         return result
 
     def _attempt(
-        self, spec: JobSpec, *, record: bool, parts: int = 1, disturbed: float = 0.0
+        self, spec: JobSpec, *, record: bool, parts: int = 1, perturbed: float = 0.0
     ) -> tuple[AttemptFolder, ShimStatus]:
         self._attempts += 1
         folder = AttemptFolder(self._folder / "attempts" / str(self._attempts))
@@ -203,7 +203,7 @@ class Comparison:
                 record=record,
                 dtype=self._dtype,
                 parts=parts,
-                disturbed=disturbed,
+                perturbed=perturbed,
             ),
         )
         replace_json(folder.launch, launch)
@@ -237,7 +237,7 @@ def _read(folder: AttemptFolder) -> list[dict[str, Any]]:
     return [json.loads(line) for line in folder.comparison.read_text().splitlines()]
 
 
-def _judge(result: Result, steps: list[dict[str, Any]]) -> None:
+def _classify(result: Result, steps: list[dict[str, Any]]) -> None:
     for step in steps:
         result.errors.append({"step": step["step"], **{kind: step[kind] for kind in KINDS}})
         if step["first"] is None:
@@ -256,14 +256,14 @@ def _judge(result: Result, steps: list[dict[str, Any]]) -> None:
 
 
 def _doubt(
-    result: Result, disturbed: list[dict[str, Any]], share: float, allowed: Tolerance
+    result: Result, perturbed: list[dict[str, Any]], share: float, allowed: Tolerance
 ) -> None:
     """Mark a result as unclear where one process differs from itself as early as from a strategy.
 
     Such a job makes any rounding grow, and a bug that showed no earlier cannot be distinguished.
     """
     assert result.first is not None
-    for errors in disturbed[: result.first["step"]]:
+    for errors in perturbed[: result.first["step"]]:
         for kind in KINDS:
             if not errors[kind] <= allowed.of(kind, errors["step"]):
                 result.verdict = "unclear"

@@ -72,16 +72,16 @@ def run_agent(options: AgentOptions) -> int:
 
 
 async def _main(options: AgentOptions, data_dir: DataDir) -> int:
-    stop, hurry = asyncio.Event(), asyncio.Event()
+    stop, force = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
-        (hurry if stop.is_set() else stop).set()
+        (force if stop.is_set() else stop).set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     agent = Agent(options, data_dir)
-    await agent.run(stop, hurry)
+    await agent.run(stop, force)
     return 0
 
 
@@ -103,8 +103,8 @@ class Agent:
         self._look = asyncio.Event()
         self._stopping = False
 
-    async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
-        """Work until `stop` is set; `hurry` cuts the end short.
+    async def run(self, stop: asyncio.Event, force: asyncio.Event) -> None:
+        """Work until `stop` is set; `force` cuts the end short.
 
         Raises:
             AgentError: it cannot start or continue.
@@ -122,7 +122,7 @@ class Agent:
             if work.done():
                 await work
             if self._options.stop_ranks_on_exit:
-                await self._leave(hurry)
+                await self._leave(force)
         except BaseExceptionGroup as group:
             raise _cause(group) from None
         finally:
@@ -280,10 +280,10 @@ class Agent:
     def _measure_once(self, ranks: dict[int, list[int]]) -> tuple[list[DeviceUse], HostUse]:
         return self._devices.use(ranks), host_use(self._data_dir.path)
 
-    async def _leave(self, hurry: asyncio.Event) -> None:
+    async def _leave(self, force: asyncio.Event) -> None:
         """End what runs here so that nothing is lost, and report it if the coordinator is there.
 
-        Tasks save and scripts get SIGTERM; what takes too long, or longer than `hurry`, ends
+        Tasks save and scripts get SIGTERM; what takes too long, or longer than `force`, ends
         without. What the coordinator does not learn now, the next agent reports.
         """
         self._stopping = True
@@ -293,17 +293,17 @@ class Agent:
         if live:
             logger.info("ending_ranks", attempts=len(live))
         scripts_end = time.monotonic() + _longest_grace(live)
-        await self._until(lambda: not attempts.live_tasks(), self._options.save_seconds, hurry)
+        await self._until(lambda: not attempts.live_tasks(), self._options.save_seconds, force)
         attempts.leave_at_once()
-        if hurry.is_set():
+        if force.is_set():
             await self._until(lambda: not attempts.live_tasks(), STOP_MARGIN_SECONDS)
             return
         left = max(0.0, scripts_end - time.monotonic()) + STOP_MARGIN_SECONDS
-        await self._until(lambda: not attempts.live(), left, hurry)
+        await self._until(lambda: not attempts.live(), left, force)
         if self._connection is not None and self._connection.is_open:
-            await self._until(attempts.all_reported, LAST_SHIPPING_SECONDS, hurry)
+            await self._until(attempts.all_reported, LAST_SHIPPING_SECONDS, force)
             self._connection.changed()
-            await self._until(self._connection.is_up_to_date, LAST_REPORT_SECONDS, hurry)
+            await self._until(self._connection.is_up_to_date, LAST_REPORT_SECONDS, force)
 
     async def _stop_ranks(self) -> None:
         """End every rank of this host and forget it, with the last of what it wrote."""
@@ -314,12 +314,12 @@ class Agent:
         await self._until(attempts.empty, LAST_SHIPPING_SECONDS)
 
     async def _until(
-        self, check: Callable[[], bool], seconds: float, hurry: asyncio.Event | None = None
+        self, check: Callable[[], bool], seconds: float, force: asyncio.Event | None = None
     ) -> None:
         """Until the check holds; what can be done for it is done meanwhile."""
         deadline = time.monotonic() + seconds
         while not check() and time.monotonic() < deadline:
-            if hurry is not None and hurry.is_set():
+            if force is not None and force.is_set():
                 return
             await asyncio.sleep(TIDY_SECONDS)
             self._attempts.refresh()

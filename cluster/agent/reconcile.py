@@ -190,11 +190,13 @@ def decide(
     for token, wanted in desired.items():
         if not (agent_ends and wanted.goal == "run"):
             actions += _converge(token, wanted, found, launched)
-    going_on = {action.token for action in actions if isinstance(action, Regroup | EndAsGeneration)}
+    regrouping = {
+        action.token for action in actions if isinstance(action, Regroup | EndAsGeneration)
+    }
     for token, state in found.items():
         if (
             token not in desired
-            and token not in going_on
+            and token not in regrouping
             and not _awaits_next_generation(token, state, desired)
         ):
             actions += _wind_down(token, state)

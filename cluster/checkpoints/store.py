@@ -75,7 +75,7 @@ class CheckpointStore:
             DamagedError: what came is not what `sha256` says.
             StorageFullError: the disk is full; what was received of it is gone again.
         """
-        with _telling_of_a_full_disk():
+        with _reporting_full_disk():
             await self._put(job_id, name, path, chunks, sha256)
 
     async def _put(
@@ -115,7 +115,7 @@ class CheckpointStore:
         if sha256 is None or not await asyncio.to_thread(file.is_file):
             return False
         async with self._comparing:
-            return await asyncio.to_thread(_is_whole, file, sha256)
+            return await asyncio.to_thread(_is_intact, file, sha256)
 
     async def commit(self, job_id: str, name: str) -> None:
         """Make an upload the checkpoint that it is, if it is complete and whole. Idempotent.
@@ -129,7 +129,7 @@ class CheckpointStore:
         lock = self._committing.setdefault((job_id, name), asyncio.Lock())
         try:
             async with lock:
-                with _telling_of_a_full_disk():
+                with _reporting_full_disk():
                     await asyncio.to_thread(self._commit, upload, self.folder(job_id, name))
         finally:
             if not lock.locked():
@@ -224,7 +224,7 @@ def _whole_upload(upload: Path) -> Manifest:
 
 
 @contextlib.contextmanager
-def _telling_of_a_full_disk() -> Iterator[None]:
+def _reporting_full_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -287,7 +287,7 @@ class _Writer:
             self._path.unlink(missing_ok=True)
 
 
-def _is_whole(file: Path, sha256: str) -> bool:
+def _is_intact(file: Path, sha256: str) -> bool:
     """Return whether a file of an upload is intact. If so, the upload counts as continued."""
     try:
         with file.open("rb") as opened:

@@ -57,7 +57,7 @@ class CheckpointVerification:
         if damage is not None and await asyncio.to_thread(is_seen, folder):
             await self.mark_corrupt(checkpoint_id, str(damage))
         if not problems:
-            await self._mark_whole(checkpoint_id)
+            await self._mark_intact(checkpoint_id)
         return problems
 
     async def verify_stored(self, job_id: str, name: str) -> Sequence[str]:
@@ -90,7 +90,7 @@ class CheckpointVerification:
             await mark_corrupt(session, row, why, self._clock.now())
         self._notifier.notify_viewers(row.job_id)
 
-    async def _mark_whole(self, checkpoint_id: str) -> None:
+    async def _mark_intact(self, checkpoint_id: str) -> None:
         """Remove the mark of a repaired checkpoint: attempts may start from it again."""
         async with self._db.transaction() as session:
             row = await load_locked(session, checkpoint_id)

@@ -44,9 +44,9 @@ _OF_WHAT_STOPS = validate_spec({"name": "unknown", "script": {"path": "/dev/null
 
 
 async def assignments_for(
-    session: AsyncSession, node_id: str, withheld: set[tuple[str, int]]
+    session: AsyncSession, node_id: str, excluded: set[tuple[str, int]]
 ) -> tuple[list[Assignment], dict[FencingToken, str]]:
-    """Return the active attempts with devices on this node; `withheld` ones are left out.
+    """Return the active attempts with devices on this node; `excluded` ones are left out.
 
     An attempt that is over or revoked is not listed: the agent ends what is left of it.
 
@@ -61,7 +61,7 @@ async def assignments_for(
     found: list[Assignment] = []
     not_understood: dict[FencingToken, str] = {}
     for attempt, its_spec, address, plan in placed:
-        if (attempt.job_id, attempt.number) in withheld:
+        if (attempt.job_id, attempt.number) in excluded:
             continue
         spec = attempt.spec or its_spec
         try:

@@ -17,7 +17,7 @@ class CloseCode(IntEnum):
     """A message that is not understood."""
     REMOVED = 4403
     """The node was removed; its credential is void."""
-    SILENT = 4408
+    NO_REPORT = 4408
     """Nothing was received for too long; connect again."""
     REPLACED = 4409
     """A newer connection of this node took over."""

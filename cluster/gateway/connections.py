@@ -73,7 +73,7 @@ class _Connection:
     stored: object = None
     """Fields of the last report that are stored at once when they change; None: store the next
     anyway."""
-    withheld: set[tuple[str, int]] = field(default_factory=set)
+    excluded: set[tuple[str, int]] = field(default_factory=set)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is a report to read, or the other side is gone."""
     unread: str | None = None
@@ -193,7 +193,7 @@ class Gateway:
         except TimeoutError:
             seconds = self._options.hello_seconds
             raise _ConnectionRefusedError(
-                CloseCode.SILENT, f"no report within {seconds:g} s"
+                CloseCode.NO_REPORT, f"no report within {seconds:g} s"
             ) from None
 
     def _connect(self, channel: Channel, node_id: str, report: Report) -> _Connection:
@@ -313,10 +313,10 @@ class Gateway:
                 up_to_date=up_to_date,
                 clock=self._clock,
             )
-        if stored.withheld or not up_to_date:
+        if stored.excluded or not up_to_date:
             connection.stored = None  # to be confirmed by the next report, even an equal one
-        if up_to_date and connection.withheld != stored.withheld:
-            connection.withheld = stored.withheld
+        if up_to_date and connection.excluded != stored.excluded:
+            connection.excluded = stored.excluded
             connection.changed.set()
         if report.removed or report.address != connection.address:
             connection.address = report.address
@@ -366,7 +366,7 @@ class Gateway:
         async with self._db.session() as session:
             if await session.get(Node, node_id) is None:
                 raise _ConnectionRefusedError(CloseCode.REMOVED, "this node was removed")
-            found, not_understood = await assignments_for(session, node_id, connection.withheld)
+            found, not_understood = await assignments_for(session, node_id, connection.excluded)
             desired = Desired(
                 revision=0,
                 heartbeat_seconds=self._options.heartbeat_seconds,

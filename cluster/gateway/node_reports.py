@@ -58,7 +58,7 @@ class Stored:
 
     changed: bool = False
     """The reconciler should look."""
-    withheld: set[tuple[str, int]] = field(default_factory=set)
+    excluded: set[tuple[str, int]] = field(default_factory=set)
     """Attempts that the node seems to have lost: not to be sent again."""
     nodes_to_notify: set[str] = field(default_factory=set)
     """Nodes whose assignments changed: a rendezvous is known."""
@@ -114,7 +114,7 @@ async def _move_node(session: AsyncSession, node: Node, report: Report, clock: C
     if drains:
         reason = reason_to_drain(end, node.drain_reason or REMOVED_BY_USER)
     elif end is NodeState.SUSPECT:
-        reason = Reason.of(ReasonCode.AGENT_AWAY)
+        reason = Reason.of(ReasonCode.AGENT_OFFLINE)
     else:
         reason = Reason.of(ReasonCode.REPORTS)
     if start is NodeState.PENDING:
@@ -173,7 +173,7 @@ async def _store_assignments(
             )
             after = unreported.stored
             if unreported.withhold:
-                stored.withheld.add(key)
+                stored.excluded.add(key)
         stored_after = after.as_json() if after is not None else None
         if stored_after != stored_before:
             attempt.node_outcomes = {**attempt.node_outcomes, node.id: stored_after}

@@ -24,7 +24,7 @@ from trainhall.cluster.jobs.incidents import newest_incident
 from trainhall.cluster.lifecycle.generations import (
     has_stepped,
     note_first_step,
-    note_regrouped_whole,
+    note_full_size,
     note_restart_point,
 )
 from trainhall.cluster.lifecycle.jobs import lock_job
@@ -35,7 +35,7 @@ from trainhall.db.documents import Allocation
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress, Writer
 from trainhall.db.sanitize import sanitize_json
-from trainhall.monitoring.lineage import UNKNOWN, Origin, void_from
+from trainhall.monitoring.lineage import UNKNOWN, Origin, superseded_from
 from trainhall.training.checkpoint.format.errors import Reason
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.gradient_record import GradientRecord
@@ -138,9 +138,11 @@ class RankEvents:
             return known.event_sequence, row.allocation
 
     async def _take(self, context: EventContext, event: RankEvent) -> None:
-        first_void = void_from(context.attempt, context.origin)
-        if first_void is not None and _is_void(event, context.attempt, first_void):
-            await self._take_void(context, event, first_void)
+        first_superseded = superseded_from(context.attempt, context.origin)
+        if first_superseded is not None and _is_superseded(
+            event, context.attempt, first_superseded
+        ):
+            await self._note_superseded(context, event, first_superseded)
             return
         if event.kind == "gradients":
             await self._gradients(context, event)
@@ -170,7 +172,9 @@ class RankEvents:
                 kind = "not_saved" if event.kind == "not_saved" else "note"
                 await self._note(context, event, str(data.get("message", "")), data, kind=kind)
 
-    async def _take_void(self, context: EventContext, event: RankEvent, first_void: int) -> None:
+    async def _note_superseded(
+        self, context: EventContext, event: RankEvent, first_superseded: int
+    ) -> None:
         if event.kind == "gradients":
             return
         attempt, data = context.attempt, sanitize_json(event.data)
@@ -178,8 +182,8 @@ class RankEvents:
         if attempt.revoked:
             why = "the attempt was replaced"
         await self._note(context, event, f"discarded, {why}: {event.kind}", data)
-        if event.kind == "started" and first_void:
-            _note_lineage(attempt, data, first_void, context.origin)
+        if event.kind == "started" and first_superseded:
+            _note_lineage(attempt, data, first_superseded, context.origin)
 
     async def _started(self, context: EventContext, event: RankEvent, data: dict[str, Any]) -> None:
         progress = await _locked_progress(context)
@@ -231,9 +235,7 @@ class RankEvents:
         note_first_step(
             attempt, generation, _time(loaded, stepped).timestamp(), stepped.timestamp(), step
         )
-        whole = (
-            note_regrouped_whole(context.job, attempt) if generation == attempt.generation else None
-        )
+        whole = note_full_size(context.job, attempt) if generation == attempt.generation else None
         await session.flush()
         before = await session.get(Attempt, (attempt.job_id, attempt.number - 1))
         attempts = [attempt] if before is None else [before, attempt]
@@ -350,7 +352,7 @@ _STEP_OF = {"stepped": "step", "completed": "steps", "paused": "step", "gradient
 """Keys of the step that an event reports."""
 
 
-def _is_void(event: RankEvent, attempt: Attempt, first_void: int) -> bool:
+def _is_superseded(event: RankEvent, attempt: Attempt, first_superseded: int) -> bool:
     """Return whether an event has no effect.
 
     Args:
@@ -361,10 +363,12 @@ def _is_void(event: RankEvent, attempt: Attempt, first_void: int) -> bool:
     if event.kind == "checkpoint":
         return False  # its name has the token
     step = _count(event.data.get(_STEP_OF.get(event.kind, "")))
-    return step is None or step >= first_void
+    return step is None or step >= first_superseded
 
 
-def _note_lineage(attempt: Attempt, data: dict[str, Any], first_void: int, origin: Origin) -> None:
+def _note_lineage(
+    attempt: Attempt, data: dict[str, Any], first_superseded: int, origin: Origin
+) -> None:
     """Note a late report that ranks which were left out since had started from a checkpoint.
 
     It decides which earlier results are void, and not how far the job is.
@@ -373,7 +377,7 @@ def _note_lineage(attempt: Attempt, data: dict[str, Any], first_void: int, origi
         _count(data.get("generation")) or 1,
         (_count(data.get("resumed_from")) or 0) + 1,
     )
-    if "resumed_from" in data and generation > 1 and first < first_void:
+    if "resumed_from" in data and generation > 1 and first < first_superseded:
         note_restart_point(
             attempt, generation, first, _count(data.get("since")) or origin.generation
         )

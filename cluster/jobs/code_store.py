@@ -66,7 +66,7 @@ class CodeStore:
         part = target.with_name(f"{sha256}.{self._ids.new()}{_PART}")
         self._receiving += 1
         try:
-            await self._check_room()
+            await self._check_space()
             await self._receive(sha256, chunks, part)
             try:
                 async with self._inspections:
@@ -138,14 +138,14 @@ class CodeStore:
         unused = [name for name in stale if name not in used]
         return await asyncio.to_thread(self._remove, unused, older_than_seconds)
 
-    async def _check_room(self) -> None:
+    async def _check_space(self) -> None:
         """See that there is room for what is being received, however large it will be."""
         sizes = await asyncio.to_thread(self._sizes)
         async with self._db.session() as session:
             used = set(await session.scalars(select(Job.code).distinct()))
         unused = sum(size for name, size in sizes.items() if name not in used)
         if unused + self._receiving * MAX_ARCHIVE_BYTES > self._unused_limit:
-            raise StorageFullError(no_room(self._unused_limit))
+            raise StorageFullError(describe_full_store(self._unused_limit))
 
     def _sizes(self) -> dict[str, int]:
         """Bytes of each archive that is here."""
@@ -207,7 +207,7 @@ class CodeStore:
         return removed
 
 
-def no_room(limit: int) -> str:
+def describe_full_store(limit: int) -> str:
     """Return the message for uploads beyond the limit."""
     return (
         f"the coordinator keeps at most {limit / 1024**3:g} GiB of code that no job uses; "

@@ -62,7 +62,7 @@ class JobService:
         self._notifier = notifier
         self._submitting = asyncio.Lock()
 
-    async def lacks_code(self, spec: JobSpec) -> bool:
+    async def code_missing(self, spec: JobSpec) -> bool:
         """Return whether a submission would be refused until the spec's code is uploaded.
 
         Raises:

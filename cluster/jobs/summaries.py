@@ -19,11 +19,11 @@ CHECKPOINT_SAVED = "checkpoint_saved"
 
 async def job_warnings(session: AsyncSession, jobs: Iterable[Job]) -> Mapping[str, Sequence[str]]:
     """Sentences by the id of the job; of those alone that have any."""
-    going_on = {job.id: JobState(job.state) for job in jobs if job.state not in FINAL_STATES}
+    unfinished = {job.id: JobState(job.state) for job in jobs if job.state not in FINAL_STATES}
     warnings: dict[str, list[str]] = defaultdict(list)
-    for job_id, why in await _unsaved(session, list(going_on)):
+    for job_id, why in await _unsaved(session, list(unfinished)):
         warnings[job_id].append(why)
-    on_hosts = [job_id for job_id, state in going_on.items() if state in ACTIVE_STATES]
+    on_hosts = [job_id for job_id, state in unfinished.items() if state in ACTIVE_STATES]
     for job_id, why in await _on_suspect_hosts(session, on_hosts):
         warnings[job_id].append(why)
     return warnings

@@ -42,7 +42,7 @@ def holds(allocation: Allocation, node_id: str, device_indices: Iterable[int]) -
     return not allocation.devices.isdisjoint((node_id, index) for index in device_indices)
 
 
-def note_regrouped_whole(job: Job, attempt: Attempt) -> str | None:
+def note_full_size(job: Job, attempt: Attempt) -> str | None:
     """The current generation has taken a step: what it was regrouped for is past, and stays in its
     history. One that has fewer workers than before is not whole, and keeps its reason.
 

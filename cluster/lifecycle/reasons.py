@@ -56,7 +56,7 @@ class ReasonCode(StrEnum):
     HANG = ("hang", "{failure}")
     START_TIMEOUT = ("start_timeout", "{failure}")
     AGENT_STOPPED = ("agent_stopped", "{agents}; the other hosts stop too")
-    PEERS_NEVER_MET = (
+    PEERS_NEVER_JOINED = (
         "peers_never_met",
         "{outcome} before the ranks of all hosts had joined; the others stop too",
     )
@@ -92,8 +92,8 @@ class ReasonCode(StrEnum):
     REGISTERED = ("registered", "registered, not yet joined")
     JOINED = ("joined", "joined; no report yet")
     REPORTS = ("reports", "agent connected")
-    AGENT_AWAY = (
-        "agent_away",
+    AGENT_OFFLINE = (
+        "agent_offline",
         "its agent was stopped; it gets no new work until the agent restarts",
     )
     UNREACHABLE = (

@@ -45,14 +45,14 @@ async def quarantine_failing_nodes(
     # An index leads from a state to its newest ends.
     over = Attempt.state.in_(_OVER) & (Attempt.finished_at > now - WINDOW)
     # An attempt that was stopped before it trained is no evidence for or against its nodes.
-    telling = Attempt.state.not_in(_STOPPED_STATES) | Attempt.first_step.is_not(None)
+    conclusive = Attempt.state.not_in(_STOPPED_STATES) | Attempt.first_step.is_not(None)
     recent = (
         await session.execute(
             _ENDS.where(
                 or_(
                     # Ranks that regroup in place have failed although their attempt continues.
                     active & Attempt.in_place & (Attempt.generation > 1),
-                    over & telling,
+                    over & conclusive,
                 )
             )
         )

@@ -306,8 +306,8 @@ class NodeService:
         Raises:
             ConflictError: it is being removed.
         """
-        silent = self._heartbeats.seconds_since(node_id)
-        reachable = silent < self._options.suspect_after_seconds
+        idle_seconds = self._heartbeats.seconds_since(node_id)
+        reachable = idle_seconds < self._options.suspect_after_seconds
         async with self._db.transaction() as session:
             node = await _locked(session, node_id)
             if node.removing:

@@ -29,9 +29,9 @@ from trainhall.cluster.snapshot.model import ClusterFacts, NodeFacts
 def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[Decision]:
     """Everything that the present state asks for; empty when nothing is to be done."""
     decisions: list[Decision] = []
-    promised = _promised(facts)
+    isolation_seconds = _isolation_seconds(facts)
     for node in facts.nodes:
-        move = _decide_silence(node, promised.get(node.id, 0.0), options)
+        move = _decide_liveness(node, isolation_seconds.get(node.id, 0.0), options)
         if move is not None:
             decisions.append(move)
     jobs = {job.id: job for job in facts.jobs}
@@ -58,42 +58,44 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
     return decisions
 
 
-def _promised(facts: ClusterFacts) -> dict[str, float]:
+def _isolation_seconds(facts: ClusterFacts) -> dict[str, float]:
     """The silence, by nodes' ids, before which no attempt of a node is replaced: its ranks end by
     themselves, and rely on the limit of when they were started."""
-    promised: dict[str, float] = {}
+    isolation_seconds: dict[str, float] = {}
     for attempt in facts.attempts:
         if attempt.isolation_seconds is not None and attempt.state in ACTIVE_ATTEMPT_STATES:
             for host in attempt.hosts:
-                least = promised.get(host.node_id, 0.0)
-                promised[host.node_id] = max(least, attempt.isolation_seconds)
-    return promised
+                least = isolation_seconds.get(host.node_id, 0.0)
+                isolation_seconds[host.node_id] = max(least, attempt.isolation_seconds)
+    return isolation_seconds
 
 
-def _decide_silence(node: NodeFacts, promised: float, options: ClusterOptions) -> MoveNode | None:
+def _decide_liveness(
+    node: NodeFacts, isolation_seconds: float, options: ClusterOptions
+) -> MoveNode | None:
     if node.state in UNREACHABLE_STATES:
         return None
-    silent = node.seconds_since_heartbeat
-    lost_after = max(options.lost_after_seconds, promised)
-    if silent >= lost_after:
-        reason = Reason.of(ReasonCode.LOST, seconds=silent)
+    idle_seconds = node.seconds_since_heartbeat
+    lost_after = max(options.lost_after_seconds, isolation_seconds)
+    if idle_seconds >= lost_after:
+        reason = Reason.of(ReasonCode.LOST, seconds=idle_seconds)
         return MoveNode(node.id, node.state, NodeState.LOST, reason, lost_after)
     suspect_after = options.suspect_after_seconds
-    if silent >= suspect_after and node.state is NodeState.READY:
-        reason = Reason.of(ReasonCode.UNREACHABLE, seconds=silent)
+    if idle_seconds >= suspect_after and node.state is NodeState.READY:
+        reason = Reason.of(ReasonCode.UNREACHABLE, seconds=idle_seconds)
         return MoveNode(node.id, node.state, NodeState.SUSPECT, reason, suspect_after)
     return None
 
 
-def seconds_until_silent(facts: ClusterFacts, options: ClusterOptions) -> float:
+def seconds_until_unreachable(facts: ClusterFacts, options: ClusterOptions) -> float:
     """When the silence of a node will next ask for something, if it is not heard before."""
-    promised = _promised(facts)
+    isolation_seconds = _isolation_seconds(facts)
     ends = [math.inf]
     for node in facts.nodes:
         if node.state in UNREACHABLE_STATES:
             continue
         ends.append(
-            max(options.lost_after_seconds, promised.get(node.id, 0.0))
+            max(options.lost_after_seconds, isolation_seconds.get(node.id, 0.0))
             - node.seconds_since_heartbeat
         )
         if node.state is NodeState.READY:
@@ -103,7 +105,7 @@ def seconds_until_silent(facts: ClusterFacts, options: ClusterOptions) -> float:
 
 def _preemptions(entry: QueueEntry) -> Iterator[Decision]:
     """Decide what preempted jobs do."""
-    for helper in entry.make_room:
+    for helper in entry.preempted:
         if helper.keeps is None:
             yield StopAttempt(helper.attempt.token, "pause", preempted(entry.job))
         elif (smaller := shrink(helper.attempt, helper.job, helper.keeps, entry.job)) is not None:

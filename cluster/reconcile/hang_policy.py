@@ -48,7 +48,7 @@ def hang_of(hosts: Iterable[HostFacts], generation: int) -> Failure | None:
     return Failure(
         rank=behind.rank,
         node=node,
-        message=f"{hang}; rank {behind.rank} (node {node}) is behind, {behind.doing} after step "
+        message=f"{hang}; rank {behind.rank} (node {node}) is behind, {behind.activity} after step "
         f"{behind.step}{why}",
         cause=Cause.HANG,
         evidence=hang,

@@ -10,7 +10,7 @@ from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.reconcile.apply import Applier
-from trainhall.cluster.reconcile.decide import decide, seconds_until_silent
+from trainhall.cluster.reconcile.decide import decide, seconds_until_unreachable
 from trainhall.cluster.reconcile.decisions import Explain
 from trainhall.cluster.snapshot.load import load_facts
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
@@ -39,7 +39,7 @@ class Reconciler:
         self._applier = applier
         self._undeliverable = undeliverable
         self._wanted = asyncio.Event()
-        self._silent_in = math.inf
+        self._unreachable_in = math.inf
         """Seconds until the silence of a node asks for something, as of the last pass."""
 
     def wake(self) -> None:
@@ -57,7 +57,7 @@ class Reconciler:
                 continue
             try:
                 # A node's jobs wait for the moment in which it is given up: not for a tick later.
-                async with asyncio.timeout(min(self._options.tick_seconds, self._silent_in)):
+                async with asyncio.timeout(min(self._options.tick_seconds, self._unreachable_in)):
                     await self._wanted.wait()
             except TimeoutError:
                 pass  # the slow tick, or a node was silent for long enough
@@ -73,7 +73,7 @@ class Reconciler:
         """One pass; whether it changed anything that another pass should look at."""
         async with self._db.session() as session:
             facts = await load_facts(session, self._heartbeats, self._undeliverable)
-        self._silent_in = seconds_until_silent(facts, self._options)
+        self._unreachable_in = seconds_until_unreachable(facts, self._options)
         decisions = decide(self._clock.now(), facts, self._options)
         explanations = [d for d in decisions if isinstance(d, Explain)]
         changed = False

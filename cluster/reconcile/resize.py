@@ -104,7 +104,7 @@ def regroup_after(
     if losses.failure is not None:
         before = attempt.failed_before or job.failed_before
         after = after_failure(replace(job, failed_before=before), losses.failure)
-        if not after.goes_on:
+        if not after.will_retry:
             return None
         if not after.is_free:
             restarts, step = after.restarts, after.step

@@ -32,7 +32,7 @@ class AfterFailure:
     """Failed attempts in a row without a new step, this one included."""
     step: int
     """The step from which they are counted."""
-    goes_on: bool
+    will_retry: bool
     is_free: bool
     """True if it costs no restart: the node is to blame."""
     repeated: bool
@@ -44,17 +44,19 @@ def after_failure(job: JobFacts, failure: Failure) -> AfterFailure:
     """Return whether another attempt is worth it: new steps give the whole budget back."""
     if is_node_fault(failure.cause):
         return AfterFailure(
-            job.restarts, job.restarts_step, goes_on=True, is_free=True, repeated=False
+            job.restarts, job.restarts_step, will_retry=True, is_free=True, repeated=False
         )
     progressed = job.step > job.restarts_step
     restarts = 1 if progressed else job.restarts + 1
     repeated = (
-        restarts > 1 and job.failed_before is not None and in_vain(job.failed_before, failure)
+        restarts > 1
+        and job.failed_before is not None
+        and is_same_failure(job.failed_before, failure)
     )
     return AfterFailure(
         restarts=restarts,
         step=max(job.step, job.restarts_step),
-        goes_on=not _is_final(failure) and not repeated and restarts <= job.max_restarts,
+        will_retry=not _is_final(failure) and not repeated and restarts <= job.max_restarts,
         is_free=False,
         repeated=repeated,
     )
@@ -67,14 +69,14 @@ def node_lost(now: datetime, name: str, node: NodeFacts | None, step: int) -> Fa
         node: None: it was removed.
         step: the newest of the job.
     """
-    silent = node.seconds_since_heartbeat if node is not None else 0.0
+    idle_seconds = node.seconds_since_heartbeat if node is not None else 0.0
     return Failure(
         message=f"node {name} {'was removed' if node is None else 'is lost'}",
         cause=Cause.NODE_LOST,
-        evidence="removed" if node is None else f"no heartbeat for {silent:.0f} s",
+        evidence="removed" if node is None else f"no heartbeat for {idle_seconds:.0f} s",
         node=name,
         step=step or None,
-        time=now.timestamp() - silent,
+        time=now.timestamp() - idle_seconds,
     )
 
 
@@ -84,7 +86,7 @@ def _is_final(failure: Failure) -> bool:
     return failure.final and not passes
 
 
-def in_vain(before: Failure, failure: Failure) -> bool:
+def is_same_failure(before: Failure, failure: Failure) -> bool:
     """Return whether two failures are one fault of the attempts' input: code, data, parameters.
 
     A process that left with an exit code decided to; one that a signal ended, or that its host
@@ -94,7 +96,7 @@ def in_vain(before: Failure, failure: Failure) -> bool:
     decided = failure.exit_code is not None or failure.cause is Cause.BAD_CHECKPOINT
     if not decided or failure.signal is not None or _PASSING.search(failure.message):
         return False
-    if failure.wordless:
+    if failure.without_message:
         return False
     same = _fingerprint(failure) == _fingerprint(before)
     return same and before.exit_code == failure.exit_code

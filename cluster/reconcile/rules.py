@@ -263,14 +263,14 @@ WHILE_RANKS_RUN = (
         "a host paused before all ranks had joined",
         "the other hosts stop",
         lambda s: s.paused_before_joining and not s.asked_to_stop,
-        lambda s: _stop(s, ReasonCode.PEERS_NEVER_MET, outcome="paused"),
+        lambda s: _stop(s, ReasonCode.PEERS_NEVER_JOINED, outcome="paused"),
     ),
     Rule(
         "stop after an early end",
         "a host completed before all ranks had joined",
         "the other hosts stop",
         lambda s: s.completed_before and not s.asked_to_stop,
-        lambda s: _stop(s, ReasonCode.PEERS_NEVER_MET, outcome="completed"),
+        lambda s: _stop(s, ReasonCode.PEERS_NEVER_JOINED, outcome="completed"),
     ),
     Rule(
         "stop a hang",
@@ -373,14 +373,14 @@ ONCE_ALL_ENDED = (
         "reschedule",
         "the failure was the node's",
         "recovers, no restart counted",
-        lambda s: s.after.goes_on and s.after.is_free,
+        lambda s: s.after.will_retry and s.after.is_free,
         lambda s: _fail(s, JobState.RECOVERING, ReasonCode.RESCHEDULED),
     ),
     Rule(
         "restart",
         "the [cause](#causes) allows another attempt",
         "recovers, one restart counted",
-        lambda s: s.after.goes_on,
+        lambda s: s.after.will_retry,
         lambda s: _fail(
             s,
             JobState.RECOVERING,

@@ -87,12 +87,12 @@ class SpareCapacity:
         Args:
             lost: devices that it is about to lose, and may have others for.
         """
-        room = self._quota_use.room(job)
-        if room is None:
+        headroom = self._quota_use.headroom(job)
+        if headroom is None:
             return more
         if not self._quota_waits.isdisjoint(self._quotas.of(job.project, job.user)):
-            room = 0
-        return min(more, room + lost)
+            headroom = 0
+        return min(more, headroom + lost)
 
     def take(self, job: JobFacts, placed: Iterable[PlacedNode]) -> None:
         wanted = set(devices_of(placed))

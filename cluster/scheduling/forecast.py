@@ -27,7 +27,7 @@ def foresee(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list
     turns = [entry for entry in entries if entry.waits_its_turn][:_FORESEEN]
     forecasts = {entry.job.id: forecast.with_time(entry) for entry in turns}
     over = [entry for entry in entries if entry.over_quota][:_FORESEEN]
-    forecasts |= {entry.job.id: forecast.with_room_in_quotas(entry) for entry in over}
+    forecasts |= {entry.job.id: forecast.with_quota_headroom(entry) for entry in over}
     return [forecasts.get(entry.job.id, entry) for entry in entries]
 
 
@@ -47,7 +47,7 @@ class _Forecast:
         self._given = {
             (node_id, index)
             for entry in entries
-            for helper in entry.make_room
+            for helper in entry.preempted
             for node_id, indices in helper.devices.items()
             for index in indices
         }
@@ -80,13 +80,13 @@ class _Forecast:
         expected = f"{entry.reason}; expected at {reasons.clock_time(at, scheduling.now)}"
         return entry._replace(reason=expected, earliest_start=at)
 
-    def with_room_in_quotas(self, entry: QueueEntry) -> QueueEntry:
+    def with_quota_headroom(self, entry: QueueEntry) -> QueueEntry:
         """Not before so much of its quotas comes free; then it may still wait for devices."""
         scheduling = self._scheduling
-        at, silent = scheduling.quotas.room_from(entry.job, scheduling.running.ends)
+        at, endless = scheduling.quotas.headroom_from(entry.job, scheduling.running.ends)
         if at is None:
             return entry._replace(
-                reason=f"{entry.reason}; {_because_of(silent, scheduling.labels)}"
+                reason=f"{entry.reason}; {_because_of(endless, scheduling.labels)}"
             )
         when = reasons.clock_time(at, scheduling.now)
         return entry._replace(reason=f"{entry.reason}; not before {when}", earliest_start=at)
@@ -98,7 +98,7 @@ class _Forecast:
         """
         ids = set(node_ids)
         running = self._scheduling.running
-        silent = {
+        endless = {
             grant.job_id: None
             for grant in self._scheduling.facts.grants
             if grant.node_id in ids
@@ -110,7 +110,7 @@ class _Forecast:
             for job_id, its, where in self._endless
             if its == kind and not ids.isdisjoint(where)
         ]
-        return _because_of([*silent, *ahead], self._scheduling.labels)
+        return _because_of([*endless, *ahead], self._scheduling.labels)
 
 
 def _because_of(job_ids: Sequence[str], labels: reasons.Labels) -> str:

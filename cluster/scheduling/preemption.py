@@ -38,7 +38,7 @@ class Candidate:
         return self.job.sizes[: bisect_left(self.job.sizes, self._size)]
 
     @property
-    def is_whole(self) -> bool:
+    def stops_job(self) -> bool:
         """All that it holds counts: for each rank less that it keeps it gives one device more."""
         return sum(map(len, self.devices.values())) == self._size
 
@@ -61,7 +61,7 @@ class Candidate:
         return Candidate(self.job, self.attempt, devices, keeps=size)
 
 
-def make_room(
+def preempted(
     count: int, free: Mapping[str, int], candidates: Iterable[Candidate], *, one_host: bool
 ) -> list[Candidate] | None:
     """Return the jobs to preempt for `count` devices to be free, none of which could be spared.
@@ -102,21 +102,21 @@ def _irreducible(
     count: int, free: Mapping[str, int], candidates: Iterable[Candidate], *, one_host: bool
 ) -> list[Candidate] | None:
     """Enough of them, the cheapest first, without those who turn out not to be needed."""
-    room = _Room(count, free, one_host=one_host)
+    freed = _FreedDevices(count, free, one_host=one_host)
     by_cost = sorted(candidates, key=_cost)
     chosen: dict[str, Candidate] = {}
     shrinking = (c.shrunk(sizes[0]) for c in by_cost if (sizes := c.smaller))
     for candidate in chain(shrinking, by_cost):
-        if room.is_enough:
+        if freed.is_enough:
             break
-        room.change(chosen.get(candidate.job.id), candidate)
+        freed.change(chosen.get(candidate.job.id), candidate)
         chosen[candidate.job.id] = candidate
-    if not room.is_enough:
+    if not freed.is_enough:
         return None
     for candidate in reversed(by_cost):
         given = chosen.get(candidate.job.id)
         if given is not None:
-            least = _least(room, candidate, given)
+            least = _least(freed, candidate, given)
             if least is None:
                 del chosen[candidate.job.id]
             else:
@@ -124,18 +124,18 @@ def _irreducible(
     return [chosen[c.job.id] for c in by_cost if c.job.id in chosen]
 
 
-def _least(room: "_Room", candidate: Candidate, given: Candidate) -> Candidate | None:
+def _least(freed: "_FreedDevices", candidate: Candidate, given: Candidate) -> Candidate | None:
     """The least that one must give while the others give what they do; None: nothing at all."""
-    if candidate.is_whole and room.is_exact:
+    if candidate.stops_job and freed.is_exact:
         return given
-    room.change(given, None)
-    if room.is_enough:
+    freed.change(given, None)
+    if freed.is_enough:
         return None
     # The larger the size, the less is given: below some size it is enough, above it is not.
     sizes = candidate.smaller
-    enough = bisect_left(sizes, True, key=lambda size: not room.suffices(candidate.shrunk(size)))
+    enough = bisect_left(sizes, True, key=lambda size: not freed.suffices(candidate.shrunk(size)))
     least = candidate.shrunk(sizes[enough - 1]) if enough else candidate
-    room.change(None, least)
+    freed.change(None, least)
     return least
 
 
@@ -147,7 +147,7 @@ def _cost(candidate: Candidate) -> tuple[int, bool, float, int]:
     return (candidate.job.priority, loses_work, -began, -candidate.job.number)
 
 
-class _Room:
+class _FreedDevices:
     """Free devices by node, and whether they are enough."""
 
     def __init__(self, count: int, free: Mapping[str, int], *, one_host: bool) -> None:

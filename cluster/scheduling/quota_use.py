@@ -28,14 +28,14 @@ class QuotaUse:
                 if count := held[job.id]:
                     self.take(job, count)
 
-    def room(self, job: JobFacts) -> int | None:
+    def headroom(self, job: JobFacts) -> int | None:
         """Return how many devices the job may take now; None: no quota applies to it."""
         if self._none:
             return None
         left = [quota.devices - self._used_of(quota) for quota in self._of(job)]
         return max(0, min(left)) if left else None
 
-    def room_from(
+    def headroom_from(
         self, job: JobFacts, ends: Mapping[str, datetime]
     ) -> tuple[datetime | None, list[str]]:
         """When the job's quotas leave it enough, by the ends of the jobs that hold them. If that is
@@ -46,7 +46,7 @@ class QuotaUse:
             ends: expected ones, by job id.
         """
         times: list[datetime] = []
-        silent: dict[str, None] = {}
+        endless: dict[str, None] = {}
         for quota in self._of(job):
             missing = job.sizes[0] - (quota.devices - self._used_of(quota))
             held = self._held[quota.what, quota.name]
@@ -57,8 +57,8 @@ class QuotaUse:
                 if missing <= 0:
                     times.append(end)
             if missing > 0:
-                silent |= {job_id: None for job_id in sorted(held) if job_id not in ends}
-        return (None, list(silent)) if silent or not times else (max(times), [])
+                endless |= {job_id: None for job_id in sorted(held) if job_id not in ends}
+        return (None, list(endless)) if endless or not times else (max(times), [])
 
     def take(self, job: JobFacts, count: int) -> None:
         if self._none:
@@ -73,7 +73,7 @@ class QuotaUse:
         return next((q for q in self._of(job) if q.devices < job.sizes[0]), None)
 
     def reason(self, job: JobFacts) -> str:
-        """Why a job waits that `room` leaves too little for."""
+        """Why a job waits that `headroom` leaves too little for."""
         quota = self.too_small(job)
         if quota is not None:
             return reasons.quota_too_small(quota)

@@ -122,7 +122,7 @@ def _capacity(served: Served) -> str:
     if capacity:
         has = describe_devices(capacity, group.kind)
     else:
-        has = f"no {_one(group.kind)}{' in service' if _away(served) else ''}"
+        has = f"no {_one(group.kind)}{' in service' if _out_of_service(served) else ''}"
     if group.one_host and capacity:
         return f"the largest host has {has}"
     if not group.selector:
@@ -133,7 +133,7 @@ def _capacity(served: Served) -> str:
 
 def _absent(served: Served) -> str:
     """List nodes whose devices do not count now, in parentheses."""
-    absent = [f"{node.name} {_how(node)}" for node in _away(served)]
+    absent = [f"{node.name} {_how(node)}" for node in _out_of_service(served)]
     absent += [f"{node.name} has not joined yet" for node in served.nodes if _is_expected(node)]
     return f" ({', '.join(sorted(absent)[:_SHOWN])})" if absent else ""
 
@@ -269,7 +269,7 @@ def _is_expected(node: NodeFacts) -> bool:
     return not _has_joined(node) and not node.removing
 
 
-def _away(served: Served) -> list[NodeFacts]:
+def _out_of_service(served: Served) -> list[NodeFacts]:
     """Nodes with devices for the group that cannot be counted on."""
     return [
         node
@@ -285,9 +285,11 @@ def _how(node: NodeFacts) -> str:
 
 def _taking_no_work(served: Served, least: int) -> list[str]:
     """Describe nodes with at least so many devices for the group that may get no work."""
-    away = [node for node in _away(served) if count_of(node, served.group.kind) >= least]
-    parts = [f"node {node.name} {_how(node)}" for node in away[:_SHOWN]]
-    if (rest := len(away) - _SHOWN) > 0:
+    unavailable = [
+        node for node in _out_of_service(served) if count_of(node, served.group.kind) >= least
+    ]
+    parts = [f"node {node.name} {_how(node)}" for node in unavailable[:_SHOWN]]
+    if (rest := len(unavailable) - _SHOWN) > 0:
         parts.append(f"{rest} more node{'s take' if rest > 1 else ' takes'} no work")
     return parts
 
@@ -295,7 +297,7 @@ def _taking_no_work(served: Served, least: int) -> list[str]:
 def _advice(served: Served, all_nodes: Sequence[NodeFacts], only_one_host: bool) -> str:
     """Return advice: how the job would get its devices, then what it could request instead."""
     ways = ["add a node with `trainhall nodes add`"]
-    drained = [node.name for node in _away(served) if _is_drained(node)]
+    drained = [node.name for node in _out_of_service(served) if _is_drained(node)]
     if len(drained) == 1:
         ways.insert(0, f"undrain it with `trainhall nodes undrain {drained[0]}`")
     elif drained:

@@ -68,7 +68,7 @@ class Timeline:
             total += 1
             if (left[node_id] if one_host else total) >= count:
                 return self._place(count, node_ids, when, one_host=one_host), when
-        return self._best_chance(count, node_ids, one_host=one_host), None
+        return self._free_ones(count, node_ids, one_host=one_host), None
 
     def keep(self, devices: Devices) -> Devices:
         """They are another's from now on; returns those of them that are free."""
@@ -106,7 +106,7 @@ class Timeline:
         assert placed is not None
         return {node.node_id: node.device_indices for node in placed}
 
-    def _best_chance(self, count: int, node_ids: Sequence[str], *, one_host: bool) -> Devices:
+    def _free_ones(self, count: int, node_ids: Sequence[str], *, one_host: bool) -> Devices:
         """Return the devices that are free already among those that the job will get.
 
         On one host, those of the host that needs the fewest more.

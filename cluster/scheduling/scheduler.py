@@ -30,7 +30,7 @@ from trainhall.cluster.scheduling.placement import (
     PlacedNode,
     devices_of,
 )
-from trainhall.cluster.scheduling.preemption import Candidate, make_room
+from trainhall.cluster.scheduling.preemption import Candidate, preempted
 from trainhall.cluster.scheduling.queue_order import queue_order
 from trainhall.cluster.scheduling.quota_use import QuotaUse
 from trainhall.cluster.scheduling.reservation import Reservation, Timeline
@@ -50,7 +50,7 @@ class QueueEntry(NamedTuple):
     code: ReasonCode
     placed: tuple[PlacedNode, ...] | None
     earliest_start: datetime | None = None
-    make_room: tuple[Candidate, ...] = ()
+    preempted: tuple[Candidate, ...] = ()
     """Jobs that are to pause or to shrink, so that this one can start."""
     never: bool = False
     """True if it cannot start while cluster and quotas are as they are."""
@@ -105,10 +105,10 @@ class Pass:
         """Projects and users of whom a job waits for their quota."""
         self._needs: dict[tuple[str, int], Needs] = {}
         self._never: dict[tuple[Group, bool], str] = {}
-        self._lent: set[tuple[str, int]] = set()
-        self._lenders: dict[str, list[tuple[int, float]]] = {}
+        self._backfilled: set[tuple[str, int]] = set()
+        self._backfill_sources: dict[str, list[tuple[int, float]]] = {}
         """By kind: the reservations whose time is known, and in how many seconds it comes."""
-        self._lending: dict[tuple[Served, tuple[int, ...]], FreePool] = {}
+        self._backfill_pools: dict[tuple[Served, tuple[int, ...]], FreePool] = {}
         """Free devices for short jobs of a group, by the reservations that can wait for them."""
         self._timelines: dict[str, Timeline] = {}
         self.running = Running(self.now, self.facts)
@@ -139,10 +139,10 @@ class Pass:
         if served.capacity < least:
             reason = f"{reasons.needs(job, served.group)}; {self._why_never(served, least)}"
             return self._waits(job, position, kind, reason, ReasonCode.NEVER_FITS, never=True)
-        room = self.quotas.room(job)
-        if room is not None and room < least:
+        headroom = self.quotas.headroom(job)
+        if headroom is not None and headroom < least:
             return self._over_quota(job, position, served)
-        placed = self._place(job, position, served, room)
+        placed = self._place(job, position, served, headroom)
         if placed is None and served.reservation is not None:
             placed = self._place_before_reserved(job, served)
         if placed is not None:
@@ -157,13 +157,13 @@ class Pass:
         return self._waits(job, position, kind, reason, code, waits_its_turn=True)
 
     def _place(
-        self, job: JobFacts, position: int, served: Served, room: int | None
+        self, job: JobFacts, position: int, served: Served, headroom: int | None
     ) -> Sequence[PlacedNode] | None:
         """As many workers as possible on what is free and neither kept nor left for others."""
         one_host = served.group.one_host
         most = served.part.most(one_host=one_host)
-        if room is not None:
-            most = min(most, room)
+        if headroom is not None:
+            most = min(most, headroom)
         least, largest = job.sizes[0], min(most, job.sizes[-1])
         if least < largest:
             free = served.part.most(one_host=False)
@@ -192,11 +192,11 @@ class Pass:
         if not self._could_take(job, served.group, node_ids):
             return False
         start = not_before(self.now, job, self.options)
-        room = self.quotas.room(job)
+        headroom = self.quotas.headroom(job)
         return (
             (start is None or start <= self.now)
             and self.supply.for_job(job).capacity >= job.sizes[0]
-            and (room is None or room >= job.sizes[0])
+            and (headroom is None or headroom >= job.sizes[0])
         )
 
     def _place_before_reserved(self, job: JobFacts, served: Served) -> Sequence[PlacedNode] | None:
@@ -204,22 +204,24 @@ class Pass:
         seconds = expected_seconds(job, job.sizes[0])
         if seconds is None:
             return None
-        dated = self._lenders.get(served.group.kind, [])
-        lenders = tuple([number for number, left in dated if seconds <= left])
-        if not lenders:
+        dated = self._backfill_sources.get(served.group.kind, [])
+        sources = tuple([number for number, left in dated if seconds <= left])
+        if not sources:
             return None
-        pool = self._lending.get((served, lenders))
+        pool = self._backfill_pools.get((served, sources))
         if pool is None:
-            pool = self._lending[served, lenders] = self._lendable(served, lenders)
+            pool = self._backfill_pools[served, sources] = self._backfill_pool(served, sources)
         return pool.place(job.sizes[0], one_host=served.group.one_host)
 
-    def _lendable(self, served: Served, lenders: Sequence[int]) -> FreePool:
+    def _backfill_pool(self, served: Served, sources: Sequence[int]) -> FreePool:
         """Return the free devices for a job that ends before these reservations are needed."""
         free = {node_id: served.part.free_of(node_id) for node_id in served.part.node_ids}
-        for number in lenders:
+        for number in sources:
             for node_id, indices in self.reservations[number].free.items():
                 if node_id in free:
-                    free[node_id] += tuple(i for i in indices if (node_id, i) not in self._lent)
+                    free[node_id] += tuple(
+                        i for i in indices if (node_id, i) not in self._backfilled
+                    )
         names = self.supply.pool(served.group.kind).names
         return FreePool(FreeDevices(n, names[n], indices) for n, indices in free.items())
 
@@ -239,9 +241,9 @@ class Pass:
     def _take_from_others(self, placed: Sequence[PlacedNode], kind: str) -> None:
         """Remove granted devices from every pool, wherever they were found."""
         pools = [self.supply.pool(kind)]
-        pools += [p for (served, _), p in self._lending.items() if served.group.kind == kind]
+        pools += [p for (served, _), p in self._backfill_pools.items() if served.group.kind == kind]
         for node in placed:
-            self._lent.update((node.node_id, index) for index in node.device_indices)
+            self._backfilled.update((node.node_id, index) for index in node.device_indices)
             for pool in pools:
                 pool.take(node.node_id, node.device_indices)
 
@@ -276,10 +278,10 @@ class Pass:
         reservation = Reservation(job, group, nodes, devices, at, free)
         served.reservation = reservation
         if at is not None:
-            dated = self._lenders.setdefault(group.kind, [])
+            dated = self._backfill_sources.setdefault(group.kind, [])
             dated.append((len(self.reservations), (at - self.now).total_seconds()))
         self.reservations.append(reservation)
-        self._lending.clear()
+        self._backfill_pools.clear()
         if helpers:
             waits = reasons.preempting([reasons.label(helper.job) for helper in helpers])
             code = ReasonCode.WAITING_FOR_PREEMPTION
@@ -294,7 +296,7 @@ class Pass:
             group.kind,
             reason,
             code,
-            make_room=tuple(helpers),
+            preempted=tuple(helpers),
             waits_its_turn=True,
         )
 
@@ -324,7 +326,7 @@ class Pass:
             )
 
         candidates = self.running.candidates(allows, set(served.part.node_ids), places)
-        return make_room(job.sizes[0], free, candidates, one_host=group.one_host) or []
+        return preempted(job.sizes[0], free, candidates, one_host=group.one_host) or []
 
     def _is_preceded(self, job: JobFacts, served: Served, earlier: Sequence[Reservation]) -> bool:
         """Return whether a job that comes before this one could take devices freed for it."""
@@ -379,11 +381,11 @@ class Pass:
 
     def _waits(
         self, job: JobFacts, position: int, kind: str, reason: str, code: ReasonCode, *,
-        earliest_start: datetime | None = None, make_room: tuple[Candidate, ...] = (),
+        earliest_start: datetime | None = None, preempted: tuple[Candidate, ...] = (),
         never: bool = False, waits_its_turn: bool = False, over_quota: bool = False,
     ) -> QueueEntry:  # fmt: skip
         return QueueEntry(
             job, position, self._need(kind, job.sizes[0]), reasons.with_history(job, reason), code,
             None,
-            earliest_start, make_room, never, waits_its_turn, over_quota,
+            earliest_start, preempted, never, waits_its_turn, over_quota,
         )  # fmt: skip

@@ -85,8 +85,8 @@ def schedule(method: str, hosts: Hosts) -> Schedule:
     if method == NATIVE:
         return Ring(world_size)
     if method == SCATTERED:
-        return _Seated(
-            world_size, tuple(rank for seats in zip(*hosts, strict=True) for rank in seats)
+        return _ByHosts(
+            world_size, tuple(rank for ranks in zip(*hosts, strict=True) for rank in ranks)
         )
     return all_reduce(method, world_size, hosts=hosts)
 
@@ -103,7 +103,7 @@ def predicted(method: str, scenario: Scenario, links: Mapping[LinkClass, Link], 
 
 
 @dataclass(frozen=True)
-class _Seated(Schedule):
+class _ByHosts(Schedule):
     """A ring in another order than that of the ranks."""
 
     algorithm = "ring"

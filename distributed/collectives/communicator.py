@@ -12,7 +12,7 @@ from trainhall.distributed.collectives.errors import (
     PeerLostError,
     ScheduleError,
 )
-from trainhall.distributed.collectives.message import Array, Header, check_alike
+from trainhall.distributed.collectives.message import Array, Header, check_same_kind
 from trainhall.distributed.collectives.plan import SCRATCH, Action, Piece, plan
 from trainhall.distributed.collectives.schedule import Schedule, even_cuts
 from trainhall.distributed.collectives.transport import Buffer, Line, PeerGoneError, Transport
@@ -92,7 +92,7 @@ class Communicator:
         """
         row = np.array((len(tensor), str(tensor.dtype).encode()), _TENSOR)
         rows = self.share(row.reshape(1).view(np.int64)).view(_TENSOR)
-        check_alike([(int(row["elements"]), row["kind"].decode()) for row in rows.reshape(-1)])
+        check_same_kind([(int(row["elements"]), row["kind"].decode()) for row in rows.reshape(-1)])
 
     def share(self, values: Array) -> Array:
         """Every rank's `values`, by rank: [ranks, elements]; a collective itself.

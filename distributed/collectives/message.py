@@ -89,7 +89,7 @@ def _checksum(header: Header, payload: Array) -> int:
     return zlib.crc32(payload.view(np.uint8).data, zlib.crc32(packed(header)))
 
 
-def check_alike(brought: Sequence[tuple[int, str]]) -> None:
+def check_same_kind(tensors: Sequence[tuple[int, str]]) -> None:
     """See that all ranks bring the same number of elements, of the same type.
 
     Args:
@@ -99,7 +99,7 @@ def check_alike(brought: Sequence[tuple[int, str]]) -> None:
         CollectiveInputError: they differ; it says what each rank brings.
     """
     ranks: dict[tuple[int, str], list[int]] = {}
-    for rank, tensor in enumerate(brought):
+    for rank, tensor in enumerate(tensors):
         ranks.setdefault(tensor, []).append(rank)
     if len(ranks) > 1:
         listed = "; ".join(

@@ -13,7 +13,7 @@ from trainhall.distributed.collectives.message import (
     Array,
     Header,
     Message,
-    check_alike,
+    check_same_kind,
     seal,
     verify,
 )
@@ -86,7 +86,7 @@ def simulate(
         raise CollectiveInputError(
             f"{schedule} needs a tensor for each rank, and there are {len(tensors)}"
         )
-    check_alike([(tensor.size, str(tensor.dtype)) for tensor in tensors])
+    check_same_kind([(tensor.size, str(tensor.dtype)) for tensor in tensors])
     elements = tensors[0].size
     cuts = even_cuts(elements, schedule.chunks) if cuts is None else cuts
     ends = len(cuts) == schedule.chunks + 1 and (cuts[0], cuts[-1]) == (0, elements)

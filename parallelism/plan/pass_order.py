@@ -50,7 +50,7 @@ def passes(schedule: Schedule, ranks: int, place: int, microbatches: int) -> lis
     turn = turn_of(schedule, ranks, microbatches)
     splits = schedule in SPLIT
 
-    def dealt(kind: Kind) -> list[Pass]:
+    def passes_of(kind: Kind) -> list[Pass]:
         return [
             Pass(kind, chunk, microbatch)
             for first in range(0, microbatches, turn)
@@ -58,10 +58,10 @@ def passes(schedule: Schedule, ranks: int, place: int, microbatches: int) -> lis
             for microbatch in range(first, min(first + turn, microbatches))
         ]
 
-    forward, weight = dealt("forward"), dealt("weight") if splits else []
+    forward, weight = passes_of("forward"), passes_of("weight") if splits else []
     before = warm_up(schedule, ranks, place, microbatches)
     order = forward[:before]
-    for index, backward in enumerate(dealt("input" if splits else "backward")):
+    for index, backward in enumerate(passes_of("input" if splits else "backward")):
         order += forward[before + index : before + index + 1]
         order.append(backward)
         # What fills waiting at the end is put off by as much.

@@ -12,9 +12,9 @@ from trainhall.distributed.probe import (
     ByRings,
     Pairs,
     fit,
+    informative,
     measure_links,
     measure_one_way,
-    telling,
 )
 
 
@@ -55,9 +55,9 @@ def test_link_is_found_again_in_its_times() -> None:
 
 def test_probe_takes_latency_from_small_messages() -> None:
     times = [(4096, 1.0), (262144, 2.0), (1 << 20, 3.0), (4 << 20, 4.0), (16 << 20, 5.0)]
-    assert telling(times) == [times[0], *times[2:]]
-    assert telling(times[:3]) == times[:3]
-    assert telling(times[:2]) == times[:2]
+    assert informative(times) == [times[0], *times[2:]]
+    assert informative(times[:3]) == times[:3]
+    assert informative(times[:2]) == times[:2]
 
 
 def test_probe_handles_implausible_times() -> None:

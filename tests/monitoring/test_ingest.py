@@ -58,7 +58,7 @@ async def test_batch_is_one_row_and_updates_job(database: Database) -> None:
     assert woken == ["job"]
     async with database.session() as session:
         (row,) = (await session.scalars(select(MetricFrame))).all()
-        assert (row.seq, row.tables, row.payload, row.void) == (3, 3, body, False)
+        assert (row.seq, row.tables, row.payload, row.superseded) == (3, 3, body, False)
         attempt = await session.get(Attempt, ("job", 1))
         assert attempt is not None
         assert attempt.first_step == 1

@@ -162,7 +162,7 @@ async def test_only_the_slow_viewer_is_dropped(hall: Hall, monkeypatch: pytest.M
 
 
 async def progress(hall: Hall) -> int:
-    return (await live.read_frames(hall.database, "job", 0)).upto
+    return (await live.read_frames(hall.database, "job", 0)).up_to
 
 
 async def test_unwatched_job_needs_no_reads(hall: Hall) -> None:

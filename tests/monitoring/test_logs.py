@@ -83,9 +83,9 @@ async def test_log_lines_name_their_source(output: Output) -> None:
     await output.write(b"boom\n", rank=1, stream="stderr")
     page = await read_logs(output.database, "job")
     assert page.items == [
-        LogLine(1, 0, "stdout", 0, NOW, "one", void=False),
-        LogLine(1, 0, "stdout", 4, NOW, "two", void=False),
-        LogLine(1, 1, "stderr", 0, NOW, "boom", void=False),
+        LogLine(1, 0, "stdout", 0, NOW, "one", superseded=False),
+        LogLine(1, 0, "stdout", 4, NOW, "two", superseded=False),
+        LogLine(1, 1, "stderr", 0, NOW, "boom", superseded=False),
     ]
 
 
@@ -305,7 +305,10 @@ async def test_logs_of_revoked_attempt_are_void(output: Output) -> None:
     await revoke(output.database)
     await output.write(b"after\n")
     page = await read_logs(output.database, "job")
-    assert [(line.text, line.void) for line in page.items] == [("before", False), ("after", True)]
+    assert [(line.text, line.superseded) for line in page.items] == [
+        ("before", False),
+        ("after", True),
+    ]
 
 
 async def test_large_log_batch_is_cut_at_lines(output: Output) -> None:

@@ -30,15 +30,15 @@ from trainhall.training.checkpoint.planning import (
     Plan,
     common_values,
     pieces_of,
+    plan_full,
     plan_shards,
-    plan_whole,
 )
 from trainhall.training.checkpoint.ranks import (
     Alone,
     Group,
     Ranks,
+    clone_group,
     together,
-    twin,
 )
 from trainhall.training.checkpoint.staging import Staging
 from trainhall.training.checkpoint.state import EXTRA, FlatState, Plain, to_json, without_extra
@@ -118,7 +118,7 @@ class Checkpointer:
         if self._replicated or process_group is None:
             self._writers: Ranks = Alone()
         else:
-            self._writers = twin(process_group, WRITE_TIMEOUT)
+            self._writers = clone_group(process_group, WRITE_TIMEOUT)
         self._on_commit = on_commit
         self._on_error = on_error or _log_error
         self._mesh = dict(mesh) if mesh is not None else {"data": self._ranks.size}
@@ -255,7 +255,7 @@ class Checkpointer:
         """Return the plan of who writes what, and the tensors that this rank writes."""
         if not self._replicated:
             return plan_shards(flat, self._ranks)
-        self._plan = plan_whole(flat, self._plan)
+        self._plan = plan_full(flat, self._plan)
         # Whole tensors: the plan need not be asked for each.
         items = self._plan.mine.items
         return self._plan, {i.index: flat.tensors[i.index.fqn].detach() for i in items}

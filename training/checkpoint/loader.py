@@ -89,7 +89,9 @@ class _Candidates:
     def lacking_everywhere(self) -> list[PassedOver]:
         """Return the better checkpoints that are no rank's candidate."""
         known = {name for names in self.names for name in names}
-        reasons = {n: why for whys in self.lacking for n, why in whys.items() if n not in known}
+        reasons = {
+            n: why for by_name in self.lacking for n, why in by_name.items() if n not in known
+        }
         return [
             PassedOver(name, Reason.MISSING, f"no host has a good copy: {why}")
             for name, why in reasons.items()

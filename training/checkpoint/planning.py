@@ -26,7 +26,7 @@ class Plan:
     metadata: Metadata
 
 
-def plan_whole(flat: FlatState, known: Plan | None) -> Plan:
+def plan_full(flat: FlatState, known: Plan | None) -> Plan:
     """Plan the writes of one rank for a state that every rank holds whole; `known`, if it still
     fits.
 

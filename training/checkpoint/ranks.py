@@ -70,7 +70,7 @@ class Group:
         return breakable.gather_objects(value, self._group)
 
 
-def twin(group: dist.ProcessGroup, timeout: timedelta) -> Group:
+def clone_group(group: dist.ProcessGroup, timeout: timedelta) -> Group:
     """The same ranks with connections of their own, for a background thread. A collective."""
     made = dist.new_group(dist.get_process_group_ranks(group), timeout=timeout, backend="gloo")
     return Group(made)

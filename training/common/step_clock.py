@@ -76,7 +76,7 @@ class StepClock(Protocol):
         """Return and forget the times of the steps since the last call."""
 
 
-def _nobody(part: int) -> None:
+def _ignore(part: int) -> None:
     """A clock that reports no marks."""
 
 
@@ -87,7 +87,7 @@ class HostClock:
         passed: called with every mark.
     """
 
-    def __init__(self, passed: Callable[[int], None] = _nobody) -> None:
+    def __init__(self, passed: Callable[[int], None] = _ignore) -> None:
         self._passed = passed
         self._rows: list[list[float]] = []
         self._hidden: list[float] = []
@@ -166,7 +166,7 @@ class CudaClock:
         passed: called with every mark, when the work before it was given to the GPU.
     """
 
-    def __init__(self, passed: Callable[[int], None] = _nobody) -> None:
+    def __init__(self, passed: Callable[[int], None] = _ignore) -> None:
         self._passed = passed
         self._steps: list[tuple[_Marks, _Spans, _Waits, _Spans]] = []
         self._marks: _Marks = []
@@ -273,5 +273,5 @@ def overlap(spans: Iterable[Span], times: Iterable[Span]) -> float:
     return sum(covered(spans, ended) - covered(spans, begun) for begun, ended in times)
 
 
-def clock_for(device: torch.device, passed: Callable[[int], None] = _nobody) -> StepClock:
+def clock_for(device: torch.device, passed: Callable[[int], None] = _ignore) -> StepClock:
     return CudaClock(passed) if device.type == "cuda" else HostClock(passed)

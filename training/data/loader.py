@@ -63,13 +63,13 @@ class Loader:
         share: Share,
         workers: Workers,
         describe: Callable[[BaseException], str],
-        dealt: Callable[[list[Tensor]], None] | None = None,
+        on_assigned: Callable[[list[Tensor]], None] | None = None,
     ) -> None:
         """
         Args:
             dealt: called at each step with the samples in this rank's micro-batches.
         """
-        self._dealt = dealt
+        self._on_assigned = on_assigned
         self._reader = reader
         self._sampler = sampler
         self._share = share
@@ -94,8 +94,8 @@ class Loader:
                 describe=self._describe,
             )
         requests = _step(self._sampler, self._share)
-        if self._dealt is not None:
-            self._dealt([request.indices for request in requests])
+        if self._on_assigned is not None:
+            self._on_assigned([request.indices for request in requests])
         for request in requests:
             yield self._reader.read(request) if self._ahead is None else self._ahead.next()
 
@@ -141,13 +141,13 @@ def eval_batches(
     """
     if share.rank is None:
         return
-    dealt = [
+    on_assigned = [
         (place, indices)
         for place in range(share.held)
         for indices in eval_shard(size, share.rank + place, share.world_size, batch)
     ]
-    requests = [Request(0, indices) for _, indices in dealt]
-    layout = [(place, len(indices)) for place, indices in dealt]
+    requests = [Request(0, indices) for _, indices in on_assigned]
+    layout = [(place, len(indices)) for place, indices in on_assigned]
     if together and len(requests) < len(eval_shard(size, 0, share.world_size, batch)):
         requests.append(Request(0, torch.zeros(1, dtype=torch.int64)))
         layout.append((0, 0))

@@ -308,9 +308,9 @@ class _Slots:
                 self.free.remove(slot)
                 return slot, None
         handle = os.memfd_create("trainhall-batch")
-        room = int(size * _SPARE)
-        os.ftruncate(handle, room)
-        self._memory.append(mmap.mmap(handle, room))
+        capacity = int(size * _SPARE)
+        os.ftruncate(handle, capacity)
+        self._memory.append(mmap.mmap(handle, capacity))
         return len(self._memory) - 1, handle
 
 

@@ -33,7 +33,7 @@ from trainhall.training.elastic.state_transfer import share_tensors
 from trainhall.training.elastic.step_rollback import StepRollback
 from trainhall.training.hash_chain.writer import catch_up
 from trainhall.training.link.launch import Command
-from trainhall.training.link.progress import Doing
+from trainhall.training.link.progress import Activity
 from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.status import EXIT_STOPPED
 from trainhall.training.loop.loop import Loop
@@ -91,7 +91,7 @@ class ElasticLoop(Loop):
         self.model = model
         self.membership.progress = self.progress
         if context.launch.generation > 1:
-            self.progress.doing(Doing.TAKING_OVER)
+            self.progress.set_activity(Activity.RECEIVING_STATE)
         begun = time.monotonic()
         if not self.is_prepared:
             self.model.to(self.device)
@@ -131,8 +131,8 @@ class ElasticLoop(Loop):
         if outdated:
             self.copy_tensors(source, is_outdated=rank in outdated)
         # Uploads that are under way will be refused: they were saved under the token of before.
-        unsure = context.launch.checkpoint.upload or must_save(states)
-        self.saves_again = transferred.saved_step > 0 and unsure
+        may_be_lost = context.launch.checkpoint.upload or must_save(states)
+        self.saves_again = transferred.saved_step > 0 and may_be_lost
         self.transferred = transferred
         step = states[source].step
         self.regroup_state = RegroupState(
@@ -274,7 +274,7 @@ class ElasticLoop(Loop):
 
     def run(self) -> int:
         if self.state.step == 0:
-            self.progress.doing(Doing.STARTING)  # to load may take any time
+            self.progress.set_activity(Activity.STARTING)  # to load may take any time
             since = breakable.gather_objects(self.membership.since, process_group.cpu_group())
             self.resume(since=min(since))
             self.settled = self.state.step
@@ -366,7 +366,7 @@ class _Run:
         """Join the group of the present launch and train; the exit code, or why the group ended."""
         context, loop = self._context, self._loop
         try:
-            self._set_doing(Doing.MEETING)
+            self._set_activity(Activity.JOINING)
             self._membership.join(context.launch, context.environment)
             if loop is None:
                 loop = self._loop = ElasticLoop(context, self._membership)
@@ -386,26 +386,28 @@ class _Run:
     def _leave_group(self) -> None:
         if self._loop is not None:
             self._progress = self._loop.progress
-        self._set_doing(Doing.REGROUPING)
+        self._set_activity(Activity.REGROUPING)
         self._membership.break_off()
         if self._loop is not None:
             self._loop.leave_group()
             self._loop = None if self._loop.is_partially_copied else self._loop
         self._membership.leave()
 
-    def _set_doing(self, doing: Doing) -> None:
+    def _set_activity(self, activity: Activity) -> None:
         if self._progress is not None:
-            self._progress.doing(doing)
+            self._progress.set_activity(activity)
 
 
 def _summarize(states: list[RegroupState], source: int, generation: int, step: int) -> str:
-    went = "1 rank" if len(states) == 1 else f"{len(states)} ranks"
-    summary = f"{went} resumed as generation {generation} after step {step}"
-    needy = ranks_to_update(states, source)
-    if not needy:
+    resumed = "1 rank" if len(states) == 1 else f"{len(states)} ranks"
+    summary = f"{resumed} resumed as generation {generation} after step {step}"
+    updated = ranks_to_update(states, source)
+    if not updated:
         return summary
-    names = ", ".join(map(str, needy))
-    return f"{summary}; rank{'s' if len(needy) > 1 else ''} {names} got the state of rank {source}"
+    names = ", ".join(map(str, updated))
+    return (
+        f"{summary}; rank{'s' if len(updated) > 1 else ''} {names} got the state of rank {source}"
+    )
 
 
 def _final_barrier() -> None:

@@ -13,7 +13,7 @@ from trainhall.distributed.environment import RankEnvironment
 from trainhall.training.link.control import STUCK_SECONDS, Control
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch, RankSlot
-from trainhall.training.link.progress import Doing
+from trainhall.training.link.progress import Activity
 from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.status import EXIT_STUCK
 
@@ -146,7 +146,7 @@ class Membership:
 
     def _is_stepping(self) -> bool:
         """Return whether a step is under way that ought to have ended long ago: others have."""
-        steps = self.progress.now in (Doing.FIRST_STEP, Doing.STEPPING)
+        steps = self.progress.now in (Activity.FIRST_STEP, Activity.STEPPING)
         return steps and self.progress.usual() is not None
 
     def _watch(self, left: Event) -> None:

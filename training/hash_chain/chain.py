@@ -94,24 +94,24 @@ def compare(one: Chain, other: Chain) -> Comparison:
     mine, theirs = one.weights(), other.weights()
     saved = sorted(mine.keys() & theirs.keys())
     changed = next((step for step in saved if mine[step] != theirs[step]), None)
-    same, parted = 0, compared + 1
-    while parted - same > 1:
-        middle = (same + parted) // 2
+    same, diverged = 0, compared + 1
+    while diverged - same > 1:
+        middle = (same + diverged) // 2
         if one.entry(middle).link == other.entry(middle).link:
             same = middle
         else:
-            parted = middle
+            diverged = middle
     # A step's weights come of its gradients: they belong to it, and before any later step.
-    if changed is not None and changed < parted:
+    if changed is not None and changed < diverged:
         return Comparison(compared, changed, {"weights": (mine[changed], theirs[changed])})
-    if parted > compared:
+    if diverged > compared:
         return Comparison(compared, None, {})
-    a, b = one.entry(parted), other.entry(parted)
+    a, b = one.entry(diverged), other.entry(diverged)
     differs = {
         field.name: (getattr(a, field.name), getattr(b, field.name))
         for field in fields(Entry)
         if field.name != "link" and getattr(a, field.name) != getattr(b, field.name)
     }
-    if changed == parted:
+    if changed == diverged:
         differs["weights"] = (mine[changed], theirs[changed])
-    return Comparison(compared, parted, differs or {"link": (a.link, b.link)})
+    return Comparison(compared, diverged, differs or {"link": (a.link, b.link)})

@@ -114,11 +114,11 @@ def catch_up(
     Args:
         sampler: of the job, wherever it stands.
     """
-    dealt = copy.copy(sampler)
-    dealt.seek(first_step - 1)
+    replayed = copy.copy(sampler)
+    replayed.seek(first_step - 1)
     digests = []
     for _ in losses:
-        (samples,) = dealt.next_batch(0, 1, 1)
+        (samples,) = replayed.next_batch(0, 1, 1)
         digests.append(samples_digest(samples.numpy(), 0) % 2**64)
     writer = ChainWriter(lambda mine: [mine], write, first_place=0)
     return writer.add(link, first_step, digests, losses, norms)

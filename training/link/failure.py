@@ -12,7 +12,7 @@ class Failure(LinkModel):
     signal: int | None = None
     message: str
     """One line for people."""
-    wordless: bool = False
+    without_message: bool = False
     """True if its rank left no error message: whether two such failures are the same is unknown."""
     final: bool = False
     """Another attempt would end in the same way."""

@@ -74,7 +74,7 @@ class TracePlan(LinkModel):
     parts: int = 1
     """In a run of one rank: the number of ranks among which the compared runs divide a batch. Batch
     norm's running statistics are those of the first."""
-    disturbed: float = 0.0
+    perturbed: float = 0.0
     """In a run of one rank: the mean relative change of its first weights."""
 
 

@@ -17,7 +17,7 @@ STACKS_SIGNAL = signal.SIGUSR2
 """A process whose page says so answers it with the stacks of all its threads."""
 
 
-class Doing(IntEnum):
+class Activity(IntEnum):
     """A rank's activity. Only `STEPPING` is expected to be short."""
 
     STARTING = 0
@@ -33,9 +33,9 @@ class Doing(IntEnum):
     """The last save, the result, the goodbye."""
     REGROUPING = 7
     """Leaving a group of ranks, until the next one is known."""
-    MEETING = 8
+    JOINING = 8
     """Waiting for the others of the next group to come."""
-    TAKING_OVER = 9
+    RECEIVING_STATE = 9
     """The ranks of a newly formed group adopt one state."""
 
 
@@ -54,7 +54,7 @@ class Part(IntEnum):
 
 
 # The fields, by their position. Plain numbers: an enum's member costs more than the store.
-DOING = 0
+ACTIVITY = 0
 ANSWERS = 1
 """1: the process answers `STACKS_SIGNAL`."""
 STEP = 2
@@ -73,7 +73,7 @@ COUNT = 8
 class RankProgress:
     """The content of a page."""
 
-    doing: Doing = Doing.STARTING
+    activity: Activity = Activity.STARTING
     answers: bool = False
     step: int = 0
     """The newest finished one."""
@@ -96,9 +96,9 @@ def read(attempt: Path, pid: int) -> RankProgress | None:
     """Read the page of a process of an attempt; None if it has none."""
     try:
         data = (folder_of(attempt) / f"{pid}.bin").read_bytes()
-        doing, answers, step, passed, timed, seconds, longest, first = _PAGE.unpack(data)
+        activity, answers, step, passed, timed, seconds, longest, first = _PAGE.unpack(data)
         return RankProgress(
-            doing=Doing(doing),
+            activity=Activity(activity),
             answers=answers == 1,
             step=step,
             parts=passed // COUNT,

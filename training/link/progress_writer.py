@@ -14,9 +14,9 @@ from time import monotonic
 from typing import TextIO
 
 from trainhall.training.link.progress import (
+    ACTIVITY,
     ANSWERS,
     COUNT,
-    DOING,
     FIRST,
     LONGEST,
     PASSED,
@@ -25,14 +25,14 @@ from trainhall.training.link.progress import (
     STEP,
     TIMED_SECONDS,
     TIMED_STEPS,
-    Doing,
+    Activity,
     Part,
     folder_of,
     stacks_path,
 )
 
-_STEPPING, _READING, _BETWEEN = int(Doing.STEPPING), int(Doing.READING), int(Part.BETWEEN)
-_FIRST_STEP = int(Doing.FIRST_STEP)
+_STEPPING, _READING, _BETWEEN = int(Activity.STEPPING), int(Activity.READING), int(Part.BETWEEN)
+_FIRST_STEP = int(Activity.FIRST_STEP)
 
 
 class Progress:
@@ -82,7 +82,7 @@ class Progress:
         self._slots[STEP] = step
         self._had_first = False
         self._last = monotonic()
-        self._slots[DOING] = Doing.FIRST_STEP
+        self._slots[ACTIVITY] = Activity.FIRST_STEP
 
     def passed(self, part: int) -> None:
         """A part of the step has ended; `part` is its number in `clock.Phase`."""
@@ -93,12 +93,12 @@ class Progress:
     def reading(self) -> None:
         """The rank waits for a batch."""
         if self._had_first:
-            self._slots[DOING] = _READING
+            self._slots[ACTIVITY] = _READING
 
     def read(self) -> None:
         """The batch is there."""
         if self._had_first:
-            self._slots[DOING] = _STEPPING
+            self._slots[ACTIVITY] = _STEPPING
 
     def step(self, step: int) -> None:
         """A step is finished."""
@@ -118,7 +118,7 @@ class Progress:
             self._times[TIMED_SECONDS] = self._seconds
         else:
             self._had_first = True
-            slots[DOING] = _STEPPING
+            slots[ACTIVITY] = _STEPPING
             if elapsed > self._first:
                 self._first = elapsed
                 self._times[FIRST] = elapsed
@@ -134,25 +134,25 @@ class Progress:
     def usual(self) -> float | None:
         """The most seconds that what the rank does has taken it so far; None: it is the first time.
         That of a first step is left out. Any thread may ask."""
-        doing = int(self._slots[DOING])
-        steps = doing in (_STEPPING, _READING, _FIRST_STEP)
-        return self._longest_of.get(_STEPPING if steps else doing)
+        activity = int(self._slots[ACTIVITY])
+        steps = activity in (_STEPPING, _READING, _FIRST_STEP)
+        return self._longest_of.get(_STEPPING if steps else activity)
 
     @property
-    def now(self) -> Doing:
+    def now(self) -> Activity:
         """The rank's activity. Any thread may ask."""
-        return Doing(self._slots[DOING])
+        return Activity(self._slots[ACTIVITY])
 
-    def doing(self, doing: Doing) -> None:
+    def set_activity(self, activity: Activity) -> None:
         """From here on; for what no step follows, or what `begin` ends."""
-        self._slots[DOING] = doing
+        self._slots[ACTIVITY] = activity
 
     @contextlib.contextmanager
-    def while_(self, doing: Doing) -> Iterator[None]:
+    def while_(self, activity: Activity) -> Iterator[None]:
         """Within it the rank does something else than steps, whose time is none of theirs."""
-        self._slots[DOING] = doing
+        self._slots[ACTIVITY] = activity
         begun = monotonic()
         yield
-        self._longest_of[doing] = max(monotonic() - begun, self._longest_of.get(doing, 0.0))
-        self._slots[DOING] = Doing.STEPPING if self._had_first else Doing.FIRST_STEP
+        self._longest_of[activity] = max(monotonic() - begun, self._longest_of.get(activity, 0.0))
+        self._slots[ACTIVITY] = Activity.STEPPING if self._had_first else Activity.FIRST_STEP
         self._last = monotonic()

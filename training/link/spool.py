@@ -36,7 +36,7 @@ class _RecordSpool:
         self._waiting.append(body)
         self._waiting_bytes += len(body)
         while self._waiting:
-            if not append_whole(self.path, self._encode(self._sequence + 1, self._waiting[0])):
+            if not append_or_nothing(self.path, self._encode(self._sequence + 1, self._waiting[0])):
                 break
             self._sequence += 1
             self._drop_oldest()
@@ -84,7 +84,7 @@ def _encode_event(sequence: int, fields: bytes) -> bytes:
     return b'{"sequence":%d,' % sequence + fields.removeprefix(b"{") + b"\n"
 
 
-def append_whole(path: Path, data: bytes) -> bool:
+def append_or_nothing(path: Path, data: bytes) -> bool:
     """Append bytes to a file of this process; False, and nothing appended, on a full disk."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

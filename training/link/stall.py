@@ -15,7 +15,7 @@ class RankStall(StallModel):
     """The newest that it has finished."""
     parts: int
     """Finished parts of the present step."""
-    doing: str
+    activity: str
     """In words."""
     idle: float
     """Seconds without anything new of it."""

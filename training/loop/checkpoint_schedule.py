@@ -83,7 +83,7 @@ class CheckpointSchedule:
         every = self._spec.every_steps
         return every is not None and step % every == 0
 
-    def wished(self) -> bool:
+    def save_requested(self) -> bool:
         """`every_seconds` have passed on rank 0, whose clock decides for all at the next pulse."""
         every = self._spec.every_seconds
         if every is None or self._rank != 0:

@@ -18,7 +18,7 @@ class Console:
     """Writes lines as rank 0, and nothing as any other rank."""
 
     def __init__(self, rank: int, total_steps: int) -> None:
-        self._silent = rank != 0
+        self._muted = rank != 0
         self._total = total_steps
         self._written_at = time.monotonic()
 
@@ -56,7 +56,7 @@ class Console:
         return f"step {step}/{self._total}{shown}"
 
     def _write(self, line: str) -> None:
-        if self._silent:
+        if self._muted:
             return
         with contextlib.suppress(OSError):
             os.write(_STDOUT, f"{line}\n".encode())

@@ -24,7 +24,7 @@ from trainhall.training.gradients.collect import GradientCapture
 from trainhall.training.hash_chain.writer import ChainWriter
 from trainhall.training.link.control import Control
 from trainhall.training.link.launch import Command
-from trainhall.training.link.progress import Doing
+from trainhall.training.link.progress import Activity
 from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.status import EXIT_COMPLETED, EXIT_PAUSED, EXIT_STOPPED
 from trainhall.training.loop import network_probe
@@ -234,14 +234,14 @@ class Loop:
         result = self.exchange()
         self.report_first_step()
         if evaluate_now:
-            with self.progress.while_(Doing.EVALUATING):
+            with self.progress.while_(Activity.EVALUATING):
                 self.evaluate()
         self.prepare_once(result)
         if result.command is Command.STOP:
             return EXIT_STOPPED
         pausing = result.command is Command.PAUSE and not last
         if save_now or result.save or pausing:
-            with self.progress.while_(Doing.SAVING):
+            with self.progress.while_(Activity.SAVING):
                 self.save()
         return self.pause() if pausing else None
 
@@ -249,7 +249,7 @@ class Loop:
         """Prepare saves, and measure the links, after the first step of a group."""
         if self.prepared:
             return
-        with self.progress.while_(Doing.SAVING):
+        with self.progress.while_(Activity.SAVING):
             self.saving.prepare()
             if result.command is Command.RUN:
                 self.examine_network()
@@ -257,7 +257,7 @@ class Loop:
 
     def pause(self) -> int:
         """Wait for the save and report the pause; returns the exit code."""
-        self.progress.doing(Doing.ENDING)
+        self.progress.set_activity(Activity.ENDING)
         self.saving.finish()
         data = {"step": self.state.step, "measured": self.measured.as_event()}
         self.rank0_log.append_event("paused", data)
@@ -276,7 +276,7 @@ class Loop:
         """Begin to save the present step."""
         self.saving.save(self.recorder.finite())
         if self.chain is not None and self.rank == 0:
-            self.chain.weights(self.state.step, weights_sha256(self.strategy.whole_weights()))
+            self.chain.weights(self.state.step, weights_sha256(self.strategy.full_weights()))
 
     def resume(self, **more: Any) -> None:
         """Start from the launch's checkpoint, if it names one, and report the position.
@@ -377,7 +377,7 @@ class Loop:
             rows,
             seconds=self.recorder.seconds_column,
             command=self.command(),
-            save=self.saving.wished(),
+            save=self.saving.save_requested(),
             peak_memory_bytes=peak_memory_bytes(self.device),
             request=self.control.request,
             generation=self.control.generation,
@@ -463,12 +463,12 @@ class Loop:
 
     def complete(self, seconds: float) -> int:
         """Wait for the last checkpoint and report the result."""
-        self.progress.doing(Doing.ENDING)
+        self.progress.set_activity(Activity.ENDING)
         self.saving.finish()
         result = {
             "steps": self.state.step,
             "metrics": self.recorder.finite(),
-            "weights_sha256": weights_sha256(self.strategy.whole_weights()),
+            "weights_sha256": weights_sha256(self.strategy.full_weights()),
             "seconds": seconds,
             "measured": self.measured.as_event(),
         }

@@ -162,12 +162,12 @@ def _plan(
 def _untraced(error: TraceError, spec: JobSpec) -> str:
     """Why one mesh was left out where others could be planned."""
     return (
-        f"cannot be planned: a step on tensors without values fails{_blamed(error, spec)} "
+        f"cannot be planned: a step on tensors without values fails{_at_user_code(error, spec)} "
         f"({error}); `trainhall run` with a few steps shows whether it trains"
     )
 
 
-def _blamed(error: TraceError, spec: JobSpec) -> str:
+def _at_user_code(error: TraceError, spec: JobSpec) -> str:
     """The line of a task's own code from which it came, as ` at FILE, line N, in FUNCTION`."""
     assert spec.task is not None, "only a task has a model that can be planned"
     where = (
@@ -418,8 +418,9 @@ def main() -> int:
     except TraceError as error:
         sys.stderr.write(
             "the model cannot be planned: it needs values of tensors while it runs"
-            f"{_blamed(error, spec)} ({error}); choose a strategy, test it with a few steps of "
-            "`trainhall run`, or remove what depends on values from its forward pass and its loss\n"
+            f"{_at_user_code(error, spec)} ({error}); choose a strategy, test it with a few steps "
+            "of `trainhall run`, or remove what depends on values from its forward pass and "
+            "its loss\n"
         )
         return EXIT_REFUSED
     except (BadTaskError, BadDataError, TaskUnavailableError) as error:

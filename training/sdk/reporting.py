@@ -147,12 +147,12 @@ class Terminal:
     """Writes a line a second to standard error, as rank 0, and nothing as any other rank."""
 
     def __init__(self, rank: int) -> None:
-        self._silent = rank != 0
+        self._muted = rank != 0
         self._written_at = -math.inf
         self._unwritten: tuple[int, Mapping[str, Any]] | None = None
 
     def take(self, step: int, values: Mapping[str, Any]) -> None:
-        if self._silent:
+        if self._muted:
             return
         # A step that is reported in several calls is written with the last of them.
         known = (

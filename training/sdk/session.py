@@ -26,7 +26,7 @@ from trainhall.training.link.control import Control
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.frames import complete_frames
 from trainhall.training.link.launch import Command, Launch
-from trainhall.training.link.progress import Doing
+from trainhall.training.link.progress import Activity
 from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.spool import EventSpool, MetricSpool
 from trainhall.training.link.status import EXIT_PAUSED, EXIT_STOPPED
@@ -146,7 +146,7 @@ class Session:
         Where nobody asked for it the script has come to its own end.
         """
         if self._progress is not None:
-            self._progress.doing(Doing.ENDING)
+            self._progress.set_activity(Activity.ENDING)
         command = Command.RUN if self._stopping is None else self._stopping.command
         saved = None
         if "checkpoints" in self.__dict__:
@@ -211,7 +211,7 @@ class Session:
         at = self.reporter.step if step is None else step
         # The other ranks write nothing, and need not wait for their GPUs.
         metrics = self.reporter.finite() if self.context.rank == 0 else {}
-        with self._progress.while_(Doing.SAVING) if self._progress else contextlib.nullcontext():
+        with self._progress.while_(Activity.SAVING) if self._progress else contextlib.nullcontext():
             self.checkpoints.save(state, at, metrics)
 
     def load(self) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from trainhall.training.spec.idle import idle_options
 from trainhall.training.spec.job import SHA256, JobSpec
 from trainhall.training.spec.keys import unknown_key_message
 from trainhall.training.spec.problems import problems_in
-from trainhall.training.spec.resources import making_room
+from trainhall.training.spec.resources import without_replaced
 from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
 from trainhall.training.spec.wording import UNKNOWN_KEY, display_value
 
@@ -66,7 +66,7 @@ def parse_spec(
     """
     data = load_document(raw, format)
     if overrides:
-        _make_room(data, overrides)
+        _replace_workers(data, overrides)
         for field, text in overrides.items():
             _override(data, field, text)
         _check_tree(data)
@@ -299,11 +299,11 @@ def changes(overrides: dict[str, str]) -> dict[str, Any]:
     return data
 
 
-def _make_room(data: dict[str, Any], overrides: Collection[str]) -> None:
+def _replace_workers(data: dict[str, Any], overrides: Collection[str]) -> None:
     """Let an overridden form replace the other form that it excludes."""
     if isinstance(resources := data.get("resources"), dict):
         asked = [field.removeprefix("resources.") for field in overrides]
-        data["resources"] = making_room(resources, asked)
+        data["resources"] = without_replaced(resources, asked)
 
 
 def _override(data: dict[str, Any], field: str, text: str) -> None:

@@ -107,10 +107,10 @@ class ResourcesSpec(SpecModel):
 def changed(resources: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     """`resources` of a document with other values; one form takes the other's place."""
     given = [name for name, value in asked.items() if value is not None]
-    return making_room(resources, given) | dict(asked)
+    return without_replaced(resources, given) | dict(asked)
 
 
-def making_room(resources: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def without_replaced(resources: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """`resources` of a document without that form which the keys `names` are not of."""
     left_out: set[str] = set()
     for name in names:

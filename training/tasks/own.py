@@ -135,7 +135,7 @@ class CheckedTask(Task):
     def __init__(self, task: Task, name: str) -> None:
         self._own = task
         self._name = name
-        self._blame = UserTraceback(name)
+        self._user_traceback = UserTraceback(name)
         self._shapes: list[tuple[int, ...]] | None = None
         self.train_data = self._checked_data("train_data", getattr(task, "train_data", None))
         if task.eval_data is not None:
@@ -159,7 +159,7 @@ class CheckedTask(Task):
         except AttributeError:
             raise self._wrong(
                 "declaration", f"names {name!r}, but the model has no such module; it has "
-                f"{_beside(model, name)}"
+                f"{_existing_names(model, name)}"
             ) from None  # fmt: skip
 
     def declaration(self) -> Declaration:
@@ -184,7 +184,7 @@ class CheckedTask(Task):
             returned = self._own.loss(model, batch)
         except Exception as error:
             if shapes != self._shapes:
-                where = self._blame.location(error) or self._name
+                where = self._user_traceback.location(error) or self._name
                 raise BadDataError(
                     f"{where}: {type(error).__name__}: {error}; {_change(self._shapes, shapes)}"
                 ) from error
@@ -284,7 +284,7 @@ class CheckedBatches:
         return batch
 
 
-def _beside(model: nn.Module, name: str) -> str:
+def _existing_names(model: nn.Module, name: str) -> str:
     """The modules of the model that stand where one of that name would."""
     inside, prefix = model, ""
     for part in name.split("."):

@@ -28,7 +28,7 @@ class Deviation:
     """‖a−b‖ / max(‖b‖, floor)."""
 
 
-class Judge:
+class RunComparator:
     """Compares the steps of a run with those of a reference, in order.
 
     Args:

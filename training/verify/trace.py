@@ -23,7 +23,7 @@ from trainhall.training.link.status import EXIT_COMPLETED
 from trainhall.training.loop.loop import Loop
 from trainhall.training.loop.nonfinite_guard import NonFiniteLossError
 from trainhall.training.process.rank_context import RankContext
-from trainhall.training.verify.compare import Judge
+from trainhall.training.verify.compare import RunComparator
 from trainhall.training.verify.snapshot import Reference, Snapshot
 from trainhall.training.verify.tolerance import tolerance
 
@@ -57,13 +57,13 @@ def run(context: RankContext) -> int:
                     reference.begin(list(model.state_dict()), order, batch_norm=normed)
                 reference.write(snapshot)
         return EXIT_COMPLETED
-    judge = None
+    comparator = None
     if writes:
         allowed = tolerance(plan.dtype, context.launch.spec.gradient_sync.compression)
-        judge = Judge(allowed, reference.names, reference.backward_order)
+        comparator = RunComparator(allowed, reference.names, reference.backward_order)
     for snapshot in loop.snapshots():
-        if judge is not None:
-            comparison = judge.compare(reference.read(snapshot.step), snapshot)
+        if comparator is not None:
+            comparison = comparator.compare(reference.read(snapshot.step), snapshot)
             with context.folder.comparison.open("a") as file:
                 file.write(json.dumps(comparison) + "\n")
     return EXIT_COMPLETED
@@ -82,12 +82,12 @@ class TracedLoop(Loop):
         for module in self.strategy.model.modules():
             if isinstance(module, _DropoutNd):
                 module.p = 0.0
-        if plan.disturbed:
+        if plan.perturbed:
             draw = torch.Generator().manual_seed(0)
             with torch.no_grad():
                 for weight in self.strategy.parameters.values():
                     changes = torch.randn(weight.shape, generator=draw, dtype=weight.dtype)
-                    weight.mul_(1 + plan.disturbed * changes.to(weight.device))
+                    weight.mul_(1 + plan.perturbed * changes.to(weight.device))
 
     def snapshots(self) -> Iterator[Snapshot]:
         """The steps, as all ranks take them; the tensors are rank 0's alone."""
@@ -99,7 +99,7 @@ class TracedLoop(Loop):
             )  # fmt: skip
             columns = self.recorder.write(result)
             self.strategy.share_buffers()
-            weights = self._kept(self.strategy.whole_weights())
+            weights = self._kept(self.strategy.full_weights())
             yield Snapshot(
                 self.state.step,
                 columns["loss"][0],
@@ -149,7 +149,7 @@ class _Gradients(GradientWatch):
         self.order[gradient.name] = None
 
     def averaged(self, strategy: Strategy) -> None:
-        self.whole = _copies(strategy.whole_gradients(), keeps=self._keeps)
+        self.whole = _copies(strategy.full_gradients(), keeps=self._keeps)
 
 
 def _copies(whole: Iterator[tuple[str, Tensor]], *, keeps: bool) -> dict[str, Tensor]:

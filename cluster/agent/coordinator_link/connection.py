@@ -27,7 +27,7 @@ logger = HostLogger(__name__)
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 FIRST_PAUSE_SECONDS = 0.1
-CALM_SECONDS = 0.02
+PAUSE_SECONDS = 0.02
 """Changes within so short a time share one report."""
 UNCONFIRMED_REPORTS = 64
 """Number of unconfirmed reports whose send times are kept."""
@@ -172,7 +172,7 @@ class Connection:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _listen(self, socket: Socket) -> None:
-        greeted = False
+        acknowledged = False
         while True:
             text = await socket.recv()
             try:
@@ -185,8 +185,8 @@ class Connection:
                 self._note_ack(message.report)
                 continue
             self._note_ack(message.acked_report)
-            if not greeted:
-                greeted = self.is_open = True
+            if not acknowledged:
+                acknowledged = self.is_open = True
                 logger.info("connected", coordinator=self._options.coordinator)
                 self._backoff.reset()
                 self._problem = ("", "")
@@ -213,7 +213,7 @@ class Connection:
             report = self._report(self._revision).model_copy(update={"number": self._number})
             await socket.send(report.model_dump_json())
             self._reported = changes
-            await asyncio.sleep(CALM_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS)
 
     def _note_ack(self, number: int) -> None:
         """The coordinator has taken the report of this number, and with it those before."""

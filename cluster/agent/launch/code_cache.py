@@ -68,7 +68,7 @@ class CodeCache:
                     continue
                 await asyncio.to_thread(os.utime, unpacked)
                 await threads.finish(_copy, unpacked, to)
-                await threads.finish(self._make_room, unpacked)
+                await threads.finish(self._evict, unpacked)
                 return
 
     async def _fetch(self, sha256: str, unpacked: Path) -> None:
@@ -103,7 +103,7 @@ class CodeCache:
                 logger.info("code_transfer_waits", sha256=sha256, error=error)
             await asyncio.sleep(backoff.next())
 
-    def _make_room(self, keep: Path) -> None:
+    def _evict(self, keep: Path) -> None:
         """Remove what was used least lately until the rest is within the limit."""
         # What else lies there is on its way to be one of these, or gone at any moment.
         unpacked = [p for p in self._folder.iterdir() if SHA256.fullmatch(p.name)]

@@ -67,10 +67,10 @@ def limits(lost_after: float, saving: float) -> Limits:
 
 def step(at: float, acked: float, bounds: Limits) -> Step:
     """Return the action required at a time; the newest acknowledged report was sent at `acked`."""
-    silent = at - acked
-    if silent >= bounds.kill:
+    without_ack = at - acked
+    if without_ack >= bounds.kill:
         return Step.KILL
-    return Step.SAVE if silent >= bounds.save else Step.GO_ON
+    return Step.SAVE if without_ack >= bounds.save else Step.GO_ON
 
 
 def now() -> float:

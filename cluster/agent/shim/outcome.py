@@ -102,10 +102,10 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
     """Why a rank failed, in its own words where it left any."""
     began_as, generation = rank.writer
     tail = last_lines(folder.stderr(began_as))
-    said, place = tail, ""
+    stderr_tail, location = tail, ""
     if rank.signal in _CRASHES:
-        said, place = before_crash(folder.stderr(began_as))
-    final, exception, wordless = False, None, False
+        stderr_tail, location = before_crash(folder.stderr(began_as))
+    final, exception, without_message = False, None, False
     worker_signal: int | None = None
     if event := last_failure(folder.events(began_as, generation)):
         exception = str(event.get("type") or "") or None
@@ -117,10 +117,10 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
     else:
         message = f"rank {rank.rank} {_describe_exit(rank, out_of_memory)}"
         # What a rank wrote last has nothing to do with a SIGKILL, which leaves it no word.
-        if rank.signal != signal.SIGKILL and (words := last_message(said)):
+        if rank.signal != signal.SIGKILL and (words := last_message(stderr_tail)):
             message += f": {words}"
         else:
-            wordless = True
+            without_message = True
     classified = failure_cause.classify_failure(
         failure_cause.RankExit(
             words=message,
@@ -129,7 +129,7 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
             signal=rank.signal,
             worker_signal=worker_signal,
             final=final,
-            log_tail=said,
+            log_tail=stderr_tail,
             memory_kills=out_of_memory,
         )
     )
@@ -138,11 +138,11 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
         exit_code=rank.exit_code,
         signal=rank.signal,
         message=message,
-        wordless=wordless,
+        without_message=without_message,
         final=final,
         log_tail=tail,
         cause=classified.cause,
-        evidence=f"{classified.evidence} in {place}" if place else classified.evidence,
+        evidence=f"{classified.evidence} in {location}" if location else classified.evidence,
         time=rank.finished_at,
     )
 
@@ -186,14 +186,14 @@ def last_message(text: str) -> str:
 def before_crash(path: Path) -> tuple[str, str]:
     """Return a rank's last line before it wrote its stacks, and the place of the crash in them."""
     data = _tail(path, _DUMP_BYTES)
-    said, dump, stacks = data.rpartition(b"\n" + _DUMP.encode())
+    stderr_tail, dump, stacks = data.rpartition(b"\n" + _DUMP.encode())
     if not dump and data.startswith(_DUMP.encode()):
-        said, stacks = b"", data
+        stderr_tail, stacks = b"", data
     elif not dump:
-        said, stacks = data, b""
-    place = _CRASHED_IN.search(stacks.decode("utf-8", "replace"))
-    where = f"{place[3]} ({place[1]}, line {place[2]})" if place else ""
-    return _last_lines(said[-LOG_TAIL_BYTES:]), where
+        stderr_tail, stacks = data, b""
+    location = _CRASHED_IN.search(stacks.decode("utf-8", "replace"))
+    where = f"{location[3]} ({location[1]}, line {location[2]})" if location else ""
+    return _last_lines(stderr_tail[-LOG_TAIL_BYTES:]), where
 
 
 def last_lines(path: Path) -> str:

@@ -110,9 +110,11 @@ def listen(address: str) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     anywhere = ("::" if family == socket.AF_INET6 else _ANY, 0)
     # Many hosts find their own name at a loopback address, where the others cannot reach them.
-    misled = ipaddress.ip_address(str(where[0])).is_loopback and not _means_loopback(address)
+    resolves_to_loopback = ipaddress.ip_address(str(where[0])).is_loopback and not _means_loopback(
+        address
+    )
     try:
-        listener.bind(anywhere if misled else where)
+        listener.bind(anywhere if resolves_to_loopback else where)
     except OSError:
         listener.bind(anywhere)
     listener.listen(BACKLOG)

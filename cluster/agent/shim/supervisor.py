@@ -246,8 +246,8 @@ class Shim:
     def _has_left(self, member: RankEntry) -> bool:
         """Return whether it left with an earlier launch; the present one lists its device again."""
         is_over = self._failure is not None or self._ranks.have_completed
-        is_going_on = not is_over and self._command is not Command.STOP
-        return self.launch.in_place and is_going_on and member.state.exit_code == EXIT_STOPPED
+        continues = not is_over and self._command is not Command.STOP
+        return self.launch.in_place and continues and member.state.exit_code == EXIT_STOPPED
 
     def _send_off_late_ones(self) -> None:
         """Stop ranks that came for a generation before which the job was completed. Those that
@@ -358,8 +358,10 @@ class Shim:
         """Under `on_isolation: stop`, end the ranks before the job is started elsewhere."""
         if self._isolation is None:
             return
-        silent = self._is_script and not self._agrees()
-        step = self._isolation.look(self.launch.spec.recovery.grace_seconds if silent else math.inf)
+        saves_nothing = self._is_script and not self._agrees()
+        step = self._isolation.look(
+            self.launch.spec.recovery.grace_seconds if saves_nothing else math.inf
+        )
         if step is isolation.Step.GO_ON:
             return
         self._isolated = self._isolated or self._command is Command.RUN

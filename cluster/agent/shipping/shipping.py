@@ -40,7 +40,7 @@ since the last: most looks of a host with many ranks are at such files."""
 FIRST_SECONDS = 0.25
 """Between two batches of rank 0's metrics, and between two looks while they come: ranks write as
 often (`training.pulse`), and to be woken up is most of what a host costs."""
-CALM_SECONDS = 0.5
+QUIET_SECONDS = 0.5
 """Without metrics of rank 0 until they are said to come no more."""
 OTHERS_SECONDS = 2.0
 """Between two batches of metrics of a rank that is not rank 0: what is drawn live are the job's own
@@ -62,8 +62,8 @@ class AttemptShipper:
         self._tasks: dict[Spool, asyncio.Task[None]] = {}
         self._due: dict[Spool, float] = {}
         """When (monotonic) a spool that may wait is looked at again."""
-        self._calm_until = 0.0
-        """When (monotonic) rank 0 has written no metrics for `CALM_SECONDS`."""
+        self._quiet_at = 0.0
+        """When (monotonic) rank 0 has written no metrics for `QUIET_SECONDS`."""
         self.ended = False
         """No process of the attempt is left: what is in the files now is all."""
         self._folder, self._launch, self._api = folder, launch, api
@@ -145,7 +145,7 @@ class AttemptShipper:
             self._due[spool] = now + _pause_after(spool, more)
             if more:
                 if _is_first(spool):
-                    self._calm_until = now + CALM_SECONDS
+                    self._quiet_at = now + QUIET_SECONDS
                 task = asyncio.create_task(self._ship(spool, link), name=f"ship {spool.path}")
                 self._tasks[spool] = task
                 task.add_done_callback(functools.partial(self._finished, spool, done))
@@ -155,7 +155,7 @@ class AttemptShipper:
     def pause(self) -> float:
         """Seconds until the next look. While rank 0's metrics come, its other files may wait for
         them; where they do not, something begins, ends or takes long, and is sent sooner."""
-        return FIRST_SECONDS if time.monotonic() < self._calm_until else LOOK_SECONDS
+        return FIRST_SECONDS if time.monotonic() < self._quiet_at else LOOK_SECONDS
 
     def _finished(self, spool: Spool, done: Callable[[], None], task: asyncio.Task[None]) -> None:
         self._tasks.pop(spool, None)
@@ -263,7 +263,7 @@ class LinkPause:
         self._until = 0.0
         self._backoff = Backoff(RETRY_SECONDS, RETRY_LIMIT_SECONDS)
         self._back = asyncio.Event()
-        self._away = False
+        self._unreachable = False
 
     async def wait(self) -> None:
         left = self._until - time.monotonic()
@@ -276,16 +276,16 @@ class LinkPause:
 
     def failed(self, reason: str) -> None:
         now = time.monotonic()
-        if not self._away:
+        if not self._unreachable:
             logger.info("shipping_waits", error=reason)
-        self._away = True
+        self._unreachable = True
         if now < self._until:
             return
         self._until = now + self._backoff.next()
 
     def worked(self) -> None:
         self.successes += 1
-        self._away = False
+        self._unreachable = False
         self._until = 0.0
         self._backoff.reset()
         self._back.set()

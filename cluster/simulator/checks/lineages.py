@@ -103,7 +103,7 @@ class Lineages:
         """Everything is over."""
         ((count,),) = self._db.execute(
             "SELECT count(*) FROM metric_frames f JOIN attempts a "
-            "ON a.job_id = f.job_id AND a.number = f.attempt WHERE f.void AND NOT a.revoked"
+            "ON a.job_id = f.job_id AND a.number = f.attempt WHERE f.superseded AND NOT a.revoked"
         ).fetchall()
         self._story.exercised[MEASURED_VOID] += count
 

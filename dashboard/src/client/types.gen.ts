@@ -549,11 +549,11 @@ export type DryRun = {
         [key: string]: unknown;
     };
     /**
-     * Lacks Code
+     * Code Missing
      *
      * The code that it names has to be uploaded first.
      */
-    lacks_code: boolean;
+    code_missing: boolean;
     /**
      * Shortage
      *
@@ -1398,11 +1398,11 @@ export type LogLine = {
      */
     text: string;
     /**
-     * Void
+     * Superseded
      *
      * True if it was written after its attempt was replaced, or had continued without its rank.
      */
-    void: boolean;
+    superseded: boolean;
 };
 
 /**

@@ -187,7 +187,7 @@ def upgrade() -> None:
         sa.Column("length", sa.Integer, nullable=False),
         sa.Column("time", TIME, nullable=False),
         sa.Column("data", sa.LargeBinary, nullable=False),
-        sa.Column("void", sa.Boolean, nullable=False),
+        sa.Column("superseded", sa.Boolean, nullable=False),
         sa.UniqueConstraint("job_id", "attempt", "rank", "stream", "offset"),
     )
     op.create_index("ix_log_chunks_rank", "log_chunks", ["job_id", "rank", "seq"])
@@ -201,9 +201,9 @@ def upgrade() -> None:
         sa.Column("sources", sa.JSON, nullable=False),
         sa.Column("newest_source", ID, nullable=False),
         sa.Column("carry", sa.LargeBinary, nullable=False),
-        sa.Column("carried_at", TIME),
+        sa.Column("carry_at", TIME),
     )
-    op.create_index("ix_log_streams_carried_at", "log_streams", ["carried_at"])
+    op.create_index("ix_log_streams_carry_at", "log_streams", ["carry_at"])
     op.create_table(
         "metric_frames",
         sa.Column("job_id", ID, OF_JOB(), primary_key=True),
@@ -211,7 +211,7 @@ def upgrade() -> None:
         sa.Column("attempt", sa.Integer, nullable=False),
         sa.Column("payload", sa.LargeBinary, nullable=False),
         sa.Column("tables", sa.Integer, nullable=False),
-        sa.Column("void", sa.Boolean, nullable=False),
+        sa.Column("superseded", sa.Boolean, nullable=False),
         sa.Column("packed", sa.Boolean, nullable=False),
     )
     op.create_index(
@@ -228,11 +228,11 @@ def upgrade() -> None:
         sa.Column("attempt", sa.Integer, nullable=False),
         sa.Column("rank", sa.Integer, nullable=False),
         sa.Column("name", sa.String(128), nullable=False),
-        sa.Column("void", sa.Boolean, nullable=False),
+        sa.Column("superseded", sa.Boolean, nullable=False),
         sa.Column("points", BIGINT, nullable=False),
         sa.Column("last_step", BIGINT, nullable=False),
         sa.Column("ordered", sa.Boolean, nullable=False),
-        sa.UniqueConstraint("job_id", "attempt", "rank", "name", "void"),
+        sa.UniqueConstraint("job_id", "attempt", "rank", "name", "superseded"),
     )
     op.create_table(
         "writers",

@@ -49,19 +49,19 @@ class HalvingDoubling(Schedule):
         return 1 << (self.world_size.bit_length() - 1)
 
     @property
-    def _aside(self) -> int:
+    def _num_folded(self) -> int:
         return self.world_size - self._power
 
     @property
     def _members(self) -> list[int]:
         """The ranks that exchange halves."""
-        aside = self._aside
-        return [2 * i + 1 for i in range(aside)] + list(range(2 * aside, self.world_size))
+        num_folded = self._num_folded
+        return [2 * i + 1 for i in range(num_folded)] + list(range(2 * num_folded, self.world_size))
 
     def rounds(self, rank: int) -> Iterator[Round]:
-        folds, all_chunks = self._aside > 0, range(self.chunks)
+        folds, all_chunks = self._num_folded > 0, range(self.chunks)
         last = folds + 2 * (self._power.bit_length() - 1)
-        if rank >= 2 * self._aside:
+        if rank >= 2 * self._num_folded:
             yield from self._exchanges(rank, folds)
         elif rank % 2 == 0:
             yield Round(0, Phase.REDUCE, send=Send(rank + 1, all_chunks))
@@ -75,12 +75,12 @@ class HalvingDoubling(Schedule):
 
     def _exchanges(self, rank: int, first: int) -> Iterator[Round]:
         members = self._members
-        index = rank // 2 if rank < 2 * self._aside else rank - self._aside
+        index = rank // 2 if rank < 2 * self._num_folded else rank - self._num_folded
         return placed(_power_of_two(index, self._power), members=members, first=first)
 
     def legs(self) -> Iterator[Leg]:
-        if self._aside:
-            even = 2 * np.arange(self._aside)
+        if self._num_folded:
+            even = 2 * np.arange(self._num_folded)
             fold = Leg(1, Fraction(1), to_pairs(even, even + 1))
             yield from (fold, fold.backwards())
         yield from placed_legs(_power_of_two_legs(self._power), self._members)

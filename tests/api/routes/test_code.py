@@ -59,9 +59,9 @@ async def test_job_may_only_name_uploaded_code(client: httpx.AsyncClient, tmp_pa
             assert (problem["field"], problem["value"]) == ("code", code)
             assert "trainhall submit" in problem["message"]
     named = {**SPEC, "code": sha256}
-    assert (await client.post(dry, json=named)).json()["lacks_code"] is True
+    assert (await client.post(dry, json=named)).json()["code_missing"] is True
     await client.put(f"{URL}/{sha256}", content=data)
-    assert (await client.post(dry, json=named)).json()["lacks_code"] is False
+    assert (await client.post(dry, json=named)).json()["code_missing"] is False
     reply = await client.post(jobs, json=named)
     assert reply.status_code == 201
     assert reply.json()["spec"]["code"] == sha256

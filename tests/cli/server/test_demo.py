@@ -3,7 +3,7 @@
 from typing import Any
 
 from trainhall.cli.server.demo import place_in_queue
-from trainhall.cli.server.up import going_on
+from trainhall.cli.server.up import describe_unfinished
 
 
 class Lists:
@@ -18,7 +18,7 @@ class Lists:
 
 def advice_after(*names: str) -> str | None:
     newest_first: Any = Lists(*({"id": f"id-{n}", "name": n} for n in reversed(names)))
-    return going_on(newest_first)
+    return describe_unfinished(newest_first)
 
 
 def test_demo_names_jobs_still_running() -> None:

@@ -58,7 +58,7 @@ async def test_gateway_closes_a_connection_without_report(hall: SimulatedCluster
     await hall.stop_coordinator()
     hall.start_coordinator()
     code, reason = await refused(hall, node)
-    assert code == CloseCode.SILENT
+    assert code == CloseCode.NO_REPORT
     assert "no report" in reason
 
 

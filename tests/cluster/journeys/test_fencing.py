@@ -61,10 +61,10 @@ async def test_events(replaced: Outdated) -> None:
         await replaced.hall.settle()
         assert await replaced.truth() == before, kind
     reasons = [e.reason for e in (await coordinator.jobs.events(job_id, limit=200)).items]
-    void = [
+    superseded = [
         reason for reason in reasons if reason.startswith("discarded, the attempt was replaced")
     ]
-    assert len(void) == len(EVENTS) - 1, "but for gradients, which are left out"
+    assert len(superseded) == len(EVENTS) - 1, "but for gradients, which are left out"
 
 
 async def test_uploads(replaced: Outdated) -> None:
@@ -81,9 +81,11 @@ async def test_fenced_metrics_and_logs_are_kept_as_void(replaced: Outdated) -> N
     assert await hall.coordinator.ingest.logs(job_id, 1, 0, "stdout", 0, b"late\n") == 5
     assert await replaced.truth() == before
     async with hall.db.session() as session:
-        voids = await session.scalars(select(MetricFrame.void).where(MetricFrame.attempt == 1))
+        voids = await session.scalars(
+            select(MetricFrame.superseded).where(MetricFrame.attempt == 1)
+        )
         assert set(voids) == {True}
-        kept = await session.scalars(select(LogChunk.void).where(LogChunk.attempt == 1))
+        kept = await session.scalars(select(LogChunk.superseded).where(LogChunk.attempt == 1))
         assert set(kept) == {True}
         stream = await session.get_one(LogStream, (job_id, 1, 0, "stdout"))
         assert stream.length == 5

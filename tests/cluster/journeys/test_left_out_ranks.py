@@ -206,7 +206,7 @@ async def test_left_out_metrics_count_until_others_continue(left_out: LeftOut) -
     assert after.pop("curve") == before.pop("curve") | {first: -1.0, first + 1: -1.0}
     assert after == before
     async with left_out.hall.db.session() as session:
-        voids = await session.scalars(select(MetricFrame.void).order_by(MetricFrame.seq))
+        voids = await session.scalars(select(MetricFrame.superseded).order_by(MetricFrame.seq))
         assert voids.all()[-3:] == [False, True, True]
 
 
@@ -229,7 +229,7 @@ async def test_left_out_logs_are_kept_as_void(left_out: LeftOut) -> None:
         await ingest.logs(left_out.job_id, 1, 0, "stdout", 0, text, origin)
     assert await left_out.truth() == before
     async with left_out.hall.db.session() as session:
-        voids = await session.scalars(select(LogChunk.void).order_by(LogChunk.seq))
+        voids = await session.scalars(select(LogChunk.superseded).order_by(LogChunk.seq))
         assert voids.all() == [False, True]
 
 
@@ -239,7 +239,7 @@ async def test_reports(left_out: LeftOut, outcome: Outcome | None) -> None:
     before = await left_out.truth()
     hall, away = left_out.hall, left_out.away
     attempt = away.running(left_out.job_id)
-    rank = RankStall(rank=0, step=90, parts=1, doing="in the forward pass", idle=99.0)
+    rank = RankStall(rank=0, step=90, parts=1, activity="in the forward pass", idle=99.0)
     attempt.stall = Stall(limit=30, behind=None, ranks=[rank])
     attempt.fall(0)
     if outcome is not None:

@@ -21,7 +21,7 @@ from trainhall.cluster.lifecycle.states import (
     NodeState,
 )
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.reconcile.decide import decide, seconds_until_silent
+from trainhall.cluster.reconcile.decide import decide, seconds_until_unreachable
 from trainhall.cluster.reconcile.decisions import (
     Decision,
     EndAttempt,
@@ -231,7 +231,7 @@ def test_silence() -> None:
 
 def test_decide_returns_time_of_next_silence_limit() -> None:
     def until(*nodes: NodeFacts, attempts: tuple[AttemptFacts, ...] = ()) -> float:
-        return seconds_until_silent(ClusterFacts(nodes=nodes, attempts=attempts), OPTIONS)
+        return seconds_until_unreachable(ClusterFacts(nodes=nodes, attempts=attempts), OPTIONS)
 
     assert until() == math.inf
     assert until(node(seconds_since_heartbeat=10.0)) == 5.0

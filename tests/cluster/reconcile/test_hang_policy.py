@@ -7,8 +7,15 @@ from trainhall.training.link.stall import RankStall, Stall
 
 
 def rank(number: int, step: int = 10, parts: int = 3, **more: object) -> RankStall:
-    doing = "in the forward pass"
-    fields = {"rank": number, "step": step, "parts": parts, "doing": doing, "idle": 31.0, **more}
+    activity = "in the forward pass"
+    fields = {
+        "rank": number,
+        "step": step,
+        "parts": parts,
+        "activity": activity,
+        "idle": 31.0,
+        **more,
+    }
     return RankStall.model_validate(fields)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from support.cluster.facts import job_facts
 
-from trainhall.cluster.reconcile.restart_policy import after_failure, in_vain
+from trainhall.cluster.reconcile.restart_policy import after_failure, is_same_failure
 from trainhall.cluster.snapshot.model import JobFacts
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
@@ -25,7 +25,7 @@ def failure(message: str, exit_code: int | None = 1, signal: int | None = None) 
 
 def test_first_failure_is_always_tried_again() -> None:
     after = after_failure(job(), NO_MODULE)
-    assert (after.goes_on, after.restarts) == (True, 1)
+    assert (after.will_retry, after.restarts) == (True, 1)
 
 
 def test_broken_device_costs_no_restart_however_often() -> None:
@@ -33,12 +33,12 @@ def test_broken_device_costs_no_restart_however_often() -> None:
         update={"cause": Cause.DEVICE_FAULT}
     )
     after = after_failure(job(restarts=3, failed_before=broken), broken)
-    assert (after.goes_on, after.restarts, after.is_free) == (True, 3, True)
+    assert (after.will_retry, after.restarts, after.is_free) == (True, 3, True)
 
 
 def test_restart_policy_ends_after_same_failure() -> None:
     after = after_failure(job(restarts=1, failed_before=NO_MODULE), NO_MODULE)
-    assert (after.goes_on, after.repeated) == (False, True)
+    assert (after.will_retry, after.repeated) == (False, True)
 
 
 def test_restart_policy_does_not_retry_user_errors() -> None:
@@ -47,28 +47,28 @@ def test_restart_policy_does_not_retry_user_errors() -> None:
     )
     final = failed.model_copy(update={"final": True})
     after = after_failure(job(), final)
-    assert (after.goes_on, after.repeated, after.restarts) == (False, False, 1)
-    assert after_failure(job(step=7), final).goes_on is False
+    assert (after.will_retry, after.repeated, after.restarts) == (False, False, 1)
+    assert after_failure(job(step=7), final).will_retry is False
     away = failure("rank 1 failed: BadDataError: /data/a can't be read: Stale file handle")
-    assert after_failure(job(), away.model_copy(update={"final": True})).goes_on
+    assert after_failure(job(), away.model_copy(update={"final": True})).will_retry
 
 
 def test_new_steps_give_the_budget_back() -> None:
     progressed = job(restarts=3, step=40, restarts_step=30, failed_before=NO_MODULE)
     after = after_failure(progressed, NO_MODULE)
-    assert (after.goes_on, after.restarts, after.step) == (True, 1, 40)
+    assert (after.will_retry, after.restarts, after.step) == (True, 1, 40)
 
 
 def test_restart_policy_uses_budget_for_other_failures() -> None:
     other = failure("rank 1 ended with exit code 1: OSError: the file server is away")
     for restarts in (1, 2):
-        assert after_failure(job(restarts=restarts, failed_before=NO_MODULE), other).goes_on
+        assert after_failure(job(restarts=restarts, failed_before=NO_MODULE), other).will_retry
     last = after_failure(job(restarts=3, failed_before=NO_MODULE), other)
-    assert (last.goes_on, last.repeated) == (False, False)
+    assert (last.will_retry, last.repeated) == (False, False)
 
 
 def test_restart_policy_forgets_failures_before_resume() -> None:
-    assert after_failure(job(restarts=0, failed_before=NO_MODULE), NO_MODULE).goes_on
+    assert after_failure(job(restarts=0, failed_before=NO_MODULE), NO_MODULE).will_retry
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_restart_policy_forgets_failures_before_resume() -> None:
     ],
 )  # fmt: skip
 def test_restart_policy_matches_variants_of_one_failure(one: str, other: str) -> None:
-    assert in_vain(failure(one), failure(other))
+    assert is_same_failure(failure(one), failure(other))
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_restart_policy_matches_variants_of_one_failure(one: str, other: str) ->
         failure(
             "rank 0 failed: AcceleratorError: CUDA-capable device(s) is/are busy or unavailable"
         ),
-        failure("rank 0 ended with exit code 1").model_copy(update={"wordless": True}),
+        failure("rank 0 ended with exit code 1").model_copy(update={"without_message": True}),
     ],
 )
 def test_restart_policy_retries_transient_failures(one: Failure) -> None:
-    assert not in_vain(one, one)
+    assert not is_same_failure(one, one)
 
 
 def test_restart_policy_stops_third_damaged_start() -> None:
@@ -115,10 +115,12 @@ def test_restart_policy_stops_third_damaged_start() -> None:
         message="no checkpoint to start from is whole: step-00000010-a1-g1: state.json",
         cause=Cause.BAD_CHECKPOINT,
     )
-    assert after_failure(job(), failed).goes_on, "the next one may find an older one that is good"
+    assert after_failure(job(), failed).will_retry, (
+        "the next one may find an older one that is good"
+    )
     after = after_failure(job(restarts=1, failed_before=failed), failed)
-    assert (after.goes_on, after.repeated, after.is_free) == (False, True, False)
+    assert (after.will_retry, after.repeated, after.is_free) == (False, True, False)
 
 
 def test_another_exit_code_is_another_failure() -> None:
-    assert not in_vain(failure("it ended", exit_code=1), failure("it ended", exit_code=2))
+    assert not is_same_failure(failure("it ended", exit_code=1), failure("it ended", exit_code=2))

@@ -24,7 +24,7 @@ from support.cluster.scheduling import (
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
-from trainhall.cluster.scheduling.preemption import Candidate, make_room
+from trainhall.cluster.scheduling.preemption import Candidate, preempted
 from trainhall.cluster.scheduling.scheduler import Pass, QueueEntry, schedule
 from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 
@@ -290,10 +290,10 @@ def test_a_job_of_lower_priority_makes_room() -> None:
     )
     (entry,) = schedule(NOW, facts, OPTIONS)
     assert entry.reason == "needs 2 CPU slots; job s is being preempted for it"
-    assert [c.job.id for c in entry.make_room] == ["s"], "it has run for the least time"
+    assert [c.job.id for c in entry.preempted] == ["s"], "it has run for the least time"
     pausing = replace(facts, attempts=(facts.attempts[0], replace(facts.attempts[1], goal="pause")))
     (entry,) = schedule(NOW, pausing, OPTIONS)
-    assert entry.make_room == ()
+    assert entry.preempted == ()
     assert "job s, which is stopping, holds 2" in entry.reason
 
 
@@ -317,7 +317,7 @@ def test_who_makes_no_room(
         [job(3, **{"workers": 2, "priority": 1, **mine})],
     )
     (entry,) = schedule(NOW, facts, options)
-    assert entry.make_room == ()
+    assert entry.preempted == ()
     assert entry.placed is None
 
 
@@ -325,13 +325,13 @@ def test_an_elastic_job_shrinks_rather_than_pauses() -> None:
     elastic = running("r", 1, {"a": [0, 1], "b": [0, 1]}, sizes=(1, 2, 3, 4), in_place=True)
     facts = cluster([node("a", 2), node("b", 2)], [elastic], [job(2, 1, priority=1)])
     (entry,) = schedule(NOW, facts, OPTIONS)
-    (helper,) = entry.make_room
+    (helper,) = entry.preempted
     assert (helper.keeps, helper.devices) == (3, {"b": (1,)})
     # Until the rank has left, nobody else is asked.
     (lessened,) = facts.attempts
     hosts = (lessened.hosts[0], replace(lessened.hosts[1], devices=(0,)))
     (entry,) = schedule(NOW, replace(facts, attempts=(replace(lessened, hosts=hosts),)), OPTIONS)
-    assert entry.make_room == ()
+    assert entry.preempted == ()
 
 
 def test_preemption_ignores_jobs_that_cannot_start() -> None:
@@ -342,8 +342,8 @@ def test_preemption_ignores_jobs_that_cannot_start() -> None:
         [job(2, 4, priority=9, queued_at=NOW), job(3, 1, priority=9, one_host=True)],
     )
     first, second = sorted(schedule(NOW, facts, OPTIONS), key=lambda e: e.position)
-    assert [c.job.id for c in first.make_room] == ["r"]
-    assert second.make_room == ()
+    assert [c.job.id for c in first.preempted] == ["r"]
+    assert second.preempted == ()
 
 
 @given(
@@ -393,7 +393,7 @@ def test_preemption_is_minimal(
             left.update({node_id: len(indices) for node_id, indices in c.devices.items()})
         return max(left.values()) >= count if one_host else left.total() >= count
 
-    found = make_room(count, free, candidates, one_host=one_host)
+    found = preempted(count, free, candidates, one_host=one_host)
     if found is None:
         assert not enough(candidates)
         return
@@ -418,7 +418,7 @@ def test_preemption_clears_the_cheapest_host() -> None:
     nodes = [node("a", 4), node("b", 4), node("c", 4)]
     urgent = job(6, 4, priority=50, one_host=True)
     (entry,) = schedule(NOW, cluster(nodes, runs, [urgent]), OPTIONS)
-    assert [helper.job.id for helper in entry.make_room] == ["alone"]
+    assert [helper.job.id for helper in entry.preempted] == ["alone"]
 
 
 def test_preemption_does_not_serve_returning_job() -> None:
@@ -431,11 +431,11 @@ def test_preemption_does_not_serve_returning_job() -> None:
         job(1002, 1, priority=1, selector={"zone": "x"}, queued_at=NOW - timedelta(hours=24)),
     ]
     facts = cluster(nodes, runs, waiting)
-    asked = {e.job.id: [c.job.id for c in e.make_room] for e in schedule(NOW, facts, OPTIONS)}
+    asked = {e.job.id: [c.job.id for c in e.preempted] for e in schedule(NOW, facts, OPTIONS)}
     assert asked == {"job1002": ["r303"], "job1001": []}
     pausing = tuple(replace(a, goal="pause") if a.job_id == "r303" else a for a in facts.attempts)
     entries = schedule(NOW, replace(facts, attempts=pausing), OPTIONS)
-    assert not any(entry.make_room for entry in entries), "nor while it saves"
+    assert not any(entry.preempted for entry in entries), "nor while it saves"
 
 
 @settings(max_examples=60)
@@ -446,7 +446,7 @@ def test_preemption_starts_the_job_and_settles(facts: ClusterFacts) -> None:
     paused: list[str] = []
     for _ in range(40):
         entries = schedule(NOW, facts, OPTIONS)
-        helpers = [(entry, c) for entry in entries for c in entry.make_room]
+        helpers = [(entry, c) for entry in entries for c in entry.preempted]
         starts = [entry for entry in entries if entry.placed is not None]
         if not helpers and not starts:
             break

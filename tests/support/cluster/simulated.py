@@ -200,7 +200,7 @@ class SimulatedNode(Node):
 
 def stalled(rank: int, parts: int) -> Stall:
     """What a host tells whose one rank takes no step any more."""
-    its = RankStall(rank=rank, step=10, parts=parts, doing="in the forward pass", idle=31.0)
+    its = RankStall(rank=rank, step=10, parts=parts, activity="in the forward pass", idle=31.0)
     return Stall(limit=30, behind=None, ranks=[its])
 
 

@@ -83,7 +83,7 @@ def step(folder: Path) -> int:
             loss.backward()
             strategy.average_gradients()
             setattr(dist, name, plain)
-            gradients = dict(strategy.whole_gradients())
+            gradients = dict(strategy.full_gradients())
             results[str(low_precision)] = (loss.detach(), gradients, sum(gathered))
         if environment.rank == 0:
             torch.save(results, folder / "results.pt")

@@ -55,13 +55,13 @@ def loaded(path: Path) -> int:
         loop = Loop(context)
         loop.resume()
         strategy = loop.strategy
-        tensors = {f"model/{name}": weight for name, weight in strategy.whole_weights()}
+        tensors = {f"model/{name}": weight for name, weight in strategy.full_weights()}
         state = sorted(loop.state.tensors()["optimizer"].items())
         tensors |= {f"optimizer/{name}": tensor for name, tensor in strategy.whole(state)}
         facts = {
             "step": loop.state.step,
             "sampler": loop.sampler.state(),
-            "sha256": weights_sha256(strategy.whole_weights()),
+            "sha256": weights_sha256(strategy.full_weights()),
         }
         random = random_state.capture(context.device)
         (path / f"random{strategy.stream}.json").write_text(json.dumps(random))

@@ -73,15 +73,15 @@ _ROWS: dict[str, tuple[int, dict[str, str]]] = {
     }),
     "log_chunks": (2, {
         "job_id": _JOB, "seq": "k", "attempt": "1", "rank": "k - 1", "stream": "'stdout'",
-        "offset": "0", "length": "1000", "time": _FINISHED, "data": ":bytes", "void": ":no",
+        "offset": "0", "length": "1000", "time": _FINISHED, "data": ":bytes", "superseded": ":no",
     }),
     "metric_frames": (2, {
         "job_id": _JOB, "seq": "k + 2", "attempt": "1", "payload": ":bytes", "tables": "1",
-        "void": ":no", "packed": ":yes",
+        "superseded": ":no", "packed": ":yes",
     }),
     "series": (2, {
         "id": f"{_FIRST_NUMBER} + i * 2 + k", "job_id": _JOB, "attempt": "1", "rank": "-1",
-        "name": "'metric-' || k", "void": ":no", "points": "100", "last_step": "100",
+        "name": "'metric-' || k", "superseded": ":no", "points": "100", "last_step": "100",
         "ordered": ":yes",
     }),
     "metric_chunks": (2, {

@@ -10,7 +10,7 @@ from support.cluster.attempts import RankServer
 from support.storage.data_files import SMALL_TEXT
 
 from trainhall.training.link.launch import TracePlan
-from trainhall.training.verify.compare import Judge, NotComparableError
+from trainhall.training.verify.compare import NotComparableError, RunComparator
 from trainhall.training.verify.snapshot import Snapshot
 from trainhall.training.verify.tolerance import TOLERANCES
 
@@ -217,7 +217,7 @@ def snapshot(a: float, *, loss: float = 1.0, step: int = 1) -> Snapshot:
 
 
 def test_difference_is_measured_by_the_norm() -> None:
-    judge = Judge(TOLERANCES["float64"], ["b", "a", "zero"], ["b", "a"])
+    judge = RunComparator(TOLERANCES["float64"], ["b", "a", "zero"], ["b", "a"])
     assert judge.compare(snapshot(3.0), snapshot(3.0)) == {
         "step": 1, "loss": 0.0, "gradient_norm": 0.0, "gradient": 0.0, "weight": 0.0,
         "beyond": 0, "first": None,
@@ -230,7 +230,7 @@ def test_difference_is_measured_by_the_norm() -> None:
 
 
 def test_near_zero_gradients_use_relative_error() -> None:
-    judge = Judge(TOLERANCES["float64"], ["b", "a", "zero"], ["b", "a"])
+    judge = RunComparator(TOLERANCES["float64"], ["b", "a", "zero"], ["b", "a"])
     found = snapshot(3.0)
     rounded = Snapshot(
         1, 1.0, 2.0, found.gradients, {**found.weights, "zero": torch.ones(2) * 1e-15}
@@ -239,7 +239,7 @@ def test_near_zero_gradients_use_relative_error() -> None:
 
 
 def test_nan_differs_and_other_parameters_cannot_be_compared() -> None:
-    judge = Judge(TOLERANCES["float32"], ["b", "a"], ["a", "b"])
+    judge = RunComparator(TOLERANCES["float32"], ["b", "a"], ["a", "b"])
     nan = judge.compare(snapshot(3.0), snapshot(float("nan")))
     assert nan["first"]["name"] == "a"
     assert nan["gradient"] != nan["gradient"]

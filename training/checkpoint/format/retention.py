@@ -46,17 +46,17 @@ def verdicts(
     best = {c.name for c in _best_first(rule, candidates)[: rule.keep_best]}
     verdicts_ = []
     for candidate in candidates:
-        whys = []
+        reasons = []
         if candidate.pinned:
-            whys.append("pinned")
+            reasons.append("pinned")
         if candidate.name in newest:
-            whys.append(_one_of(rule.keep_latest, "newest"))
+            reasons.append(_one_of(rule.keep_latest, "newest"))
         elif str(candidate.name) in needed:
-            whys.append("the job resumes from it")
+            reasons.append("the job resumes from it")
         if candidate.name in best:
             value = candidate.metrics[str(rule.metric)]
-            whys.append(f"{_one_of(rule.keep_best, 'best')} by {rule.metric} ({value:.6g})")
-        verdicts_.append(Verdict(bool(whys), ", ".join(whys) or _why_not(rule, candidate)))
+            reasons.append(f"{_one_of(rule.keep_best, 'best')} by {rule.metric} ({value:.6g})")
+        verdicts_.append(Verdict(bool(reasons), ", ".join(reasons) or _why_not(rule, candidate)))
     return verdicts_
 
 

@@ -17,7 +17,7 @@ from trainhall.cluster.agent.shim.outcome import last_lines
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder
-from trainhall.training.link.progress import Doing, Part, RankProgress, read
+from trainhall.training.link.progress import Activity, Part, RankProgress, read
 from trainhall.training.link.stall import RankStall, Stall
 from trainhall.training.spec import JobSpec
 
@@ -142,23 +142,23 @@ def _stall(
 
 def _waits(rank: RankObservation) -> bool:
     """Return whether it waits for its next group, or has reported no progress yet."""
-    return rank.progress is None or rank.progress.doing is Doing.MEETING
+    return rank.progress is None or rank.progress.activity is Activity.JOINING
 
 
 def _leaves_no_group(rank: RankObservation, limit: float, regrouping: float | None) -> bool:
     """Return whether a rank is overdue to join a group or end; it waits for no other rank."""
-    leaves = rank.progress is not None and rank.progress.doing is Doing.REGROUPING
+    leaves = rank.progress is not None and rank.progress.activity is Activity.REGROUPING
     return leaves and _is_still(rank, limit, regrouping)
 
 
 def _idle_limit(rank: RankObservation, limit: float, regrouping: float | None) -> float:
     """Return how long a rank may show no progress in its activity; `limit` is that of a step."""
-    match rank.progress.doing if rank.progress is not None else None:
-        case Doing.STEPPING | Doing.MEETING:
+    match rank.progress.activity if rank.progress is not None else None:
+        case Activity.STEPPING | Activity.JOINING:
             return limit
-        case Doing.STARTING:
+        case Activity.STARTING:
             return math.inf  # the coordinator bounds it
-        case Doing.REGROUPING | Doing.TAKING_OVER:
+        case Activity.REGROUPING | Activity.RECEIVING_STATE:
             return math.inf if regrouping is None else max(limit, regrouping)
         case None:
             return math.inf if regrouping is None else limit
@@ -185,7 +185,7 @@ def _rank_stall(rank: RankObservation, *, waits: bool) -> RankStall:
         rank=rank.rank,
         step=progress.step,
         parts=progress.parts,
-        doing=describe_activity(progress),
+        activity=describe_activity(progress),
         idle=rank.idle,
         state=rank.state,
         busy=rank.cpu >= BUSY,
@@ -193,16 +193,16 @@ def _rank_stall(rank: RankObservation, *, waits: bool) -> RankStall:
     )
 
 
-_DOING = {
-    Doing.STARTING: "starting",
-    Doing.FIRST_STEP: "in its first step",
-    Doing.READING: "reading data",
-    Doing.EVALUATING: "evaluating",
-    Doing.SAVING: "saving a checkpoint",
-    Doing.ENDING: "ending",
-    Doing.REGROUPING: "leaving its group",
-    Doing.MEETING: "waiting for other ranks to join",
-    Doing.TAKING_OVER: "receiving the state",
+_ACTIVITIES = {
+    Activity.STARTING: "starting",
+    Activity.FIRST_STEP: "in its first step",
+    Activity.READING: "reading data",
+    Activity.EVALUATING: "evaluating",
+    Activity.SAVING: "saving a checkpoint",
+    Activity.ENDING: "ending",
+    Activity.REGROUPING: "leaving its group",
+    Activity.JOINING: "waiting for other ranks to join",
+    Activity.RECEIVING_STATE: "receiving the state",
 }
 _PARTS = {
     Part.DATA: "reading data",
@@ -216,7 +216,7 @@ _PARTS = {
 
 def describe_activity(progress: RankProgress) -> str:
     """Return a rank's activity, as part of a sentence."""
-    return _DOING.get(progress.doing) or _PARTS[progress.part]
+    return _ACTIVITIES.get(progress.activity) or _PARTS[progress.part]
 
 
 def hang_floor(spec: JobSpec) -> float | None:
@@ -310,16 +310,18 @@ def describe(stall: Stall, node: str | None = None) -> str:
     waited = f"no step for {idle:.3g} s (limit: {stall.limit:.3g} s)"
     behind = next((rank for rank in stall.ranks if rank.rank == stall.behind), None)
     if behind is None:
-        places = ", ".join(f"rank {r.rank} {r.doing} after step {r.step}" for r in stall.ranks[:4])
+        places = ", ".join(
+            f"rank {r.rank} {r.activity} after step {r.step}" for r in stall.ranks[:4]
+        )
         more = f" and {len(stall.ranks) - 4} more" if len(stall.ranks) > 4 else ""
         return f"hang: {waited}; no rank is behind the others: {places}{more}"
-    text = f"rank {behind.rank}{where} is behind, {behind.doing} after step {behind.step}"
+    text = f"rank {behind.rank}{where} is behind, {behind.activity} after step {behind.step}"
     if behind.state == psutil.STATUS_STOPPED:
         text += "; its process is stopped (state T, by SIGSTOP or a terminal)"
     elif behind.state == psutil.STATUS_DISK_SLEEP:
         text += "; its process waits for a disk or a network file system (state D)"
     elif behind.busy:
         text += "; it is computing"
-    others = {r.doing for r in stall.ranks if r.rank != behind.rank}
+    others = {r.activity for r in stall.ranks if r.rank != behind.rank}
     rest = f"; the others are {' or '.join(sorted(others))}" if others else ""
     return f"hang: {waited}; {text}{rest}"

@@ -137,7 +137,7 @@ async def test_shipper_polls_less_while_rank_0_reports(tmp_path: Path, clock: Cl
         await host.look()
         assert host.shipper.pause == shipping.FIRST_SECONDS
         clock.now += host.shipper.pause
-    clock.now += shipping.CALM_SECONDS
+    clock.now += shipping.QUIET_SECONDS
     await host.look()
     assert host.shipper.pause == shipping.LOOK_SECONDS, "what is told in their place is found soon"
 

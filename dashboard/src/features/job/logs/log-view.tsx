@@ -152,10 +152,10 @@ export function LogView(props: Props) {
               className={classes.row}
               style={{ transform: `translateY(${item.start}px)`, height: ROW }}
               data-stream={line.stream}
-              data-void={line.void || undefined}
+              data-superseded={line.superseded || undefined}
               data-begins={previous === line.attempt ? undefined : `attempt ${line.attempt}`}
               data-chosen={id === chosen || undefined}
-              title={line.void ? "Written after its attempt was superseded" : undefined}
+              title={line.superseded ? "Written after its attempt was superseded" : undefined}
             >
               <button
                 type="button"

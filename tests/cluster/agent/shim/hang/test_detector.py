@@ -19,17 +19,19 @@ from trainhall.cluster.agent.shim.hang.detector import (
 )
 from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder
-from trainhall.training.link.progress import Doing, Part, RankProgress, newest_step, read
+from trainhall.training.link.progress import Activity, Part, RankProgress, newest_step, read
 from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.stall import Stall
 from trainhall.training.link.status import Outcome
 from trainhall.training.spec.parse import validate_spec
 
 
-def seen(rank: int, idle: float, doing: Doing = Doing.STEPPING, **more: Any) -> RankObservation:
+def seen(
+    rank: int, idle: float, activity: Activity = Activity.STEPPING, **more: Any
+) -> RankObservation:
     own = {name: more.pop(name) for name in ("state", "cpu") if name in more}
     return RankObservation(
-        rank, RankProgress(doing=doing, step=more.pop("step", 10), **more), idle, **own
+        rank, RankProgress(activity=activity, step=more.pop("step", 10), **more), idle, **own
     )
 
 
@@ -56,30 +58,30 @@ def test_limit_follows_from_the_jobs_own_steps(options: dict[str, Any], limit: f
 
 
 @pytest.mark.parametrize(
-    "doing",
-    [Doing.FIRST_STEP, Doing.READING, Doing.EVALUATING, Doing.SAVING, Doing.ENDING],
+    "activity",
+    [Activity.FIRST_STEP, Activity.READING, Activity.EVALUATING, Activity.SAVING, Activity.ENDING],
 )
-def test_hang_detector_allows_long_work_half_an_hour(doing: Doing) -> None:
+def test_hang_detector_allows_long_work_half_an_hour(activity: Activity) -> None:
     # The other rank waits for it, in the midst of a step.
-    assert detect_stall([seen(0, 1700), seen(1, 1700, doing)], 30) is None
-    stall = detect_stall([seen(0, 1900), seen(1, 1900, doing)], 30)
+    assert detect_stall([seen(0, 1700), seen(1, 1700, activity)], 30) is None
+    stall = detect_stall([seen(0, 1900), seen(1, 1900, activity)], 30)
     assert stall is not None
 
 
-@pytest.mark.parametrize("doing", [Doing.STARTING, Doing.REGROUPING])
-def test_hang_detector_ignores_work_with_own_limits(doing: Doing) -> None:
-    assert detect_stall([seen(0, 10**6), seen(1, 10**6, doing)], 30) is None
+@pytest.mark.parametrize("activity", [Activity.STARTING, Activity.REGROUPING])
+def test_hang_detector_ignores_work_with_own_limits(activity: Activity) -> None:
+    assert detect_stall([seen(0, 10**6), seen(1, 10**6, activity)], 30) is None
 
 
 def test_hang_detector_ignores_ranks_waiting_to_join() -> None:
     """Where ranks regroup in place. One that is to come has told nothing yet."""
-    meets, comes = seen(0, 10**6, Doing.MEETING), RankObservation(1, None, 10**6)
+    meets, comes = seen(0, 10**6, Activity.JOINING), RankObservation(1, None, 10**6)
     own = detect_stall([meets, comes, seen(2, 40, parts=3)], 30, 150)
     assert own is not None
     assert (own.behind, own.is_sure) == (2, False)
     assert [rank.waits for rank in own.ranks] == [True, True, False]
     assert detect_stall([meets, comes, seen(2, 20)], 30, 150) is None
-    assert detect_stall([meets, comes, seen(2, 10**6, Doing.STARTING)], 30, 150) is None
+    assert detect_stall([meets, comes, seen(2, 10**6, Activity.STARTING)], 30, 150) is None
     # Of several hosts another one may have the rank that all wait for.
     all_wait = detect_stall([meets, comes], 30, 150)
     assert all_wait is not None
@@ -88,10 +90,10 @@ def test_hang_detector_ignores_ranks_waiting_to_join() -> None:
 
 
 def test_hang_detector_names_rank_that_leaves_too_late() -> None:
-    leaves = seen(1, 149, Doing.REGROUPING)
-    others = [seen(0, 149, Doing.MEETING), seen(2, 0, Doing.EVALUATING)]
+    leaves = seen(1, 149, Activity.REGROUPING)
+    others = [seen(0, 149, Activity.JOINING), seen(2, 0, Activity.EVALUATING)]
     assert detect_stall([leaves, *others], 30, 150) is None
-    stall = detect_stall([seen(1, 151, Doing.REGROUPING), *others], 30, 150)
+    stall = detect_stall([seen(1, 151, Activity.REGROUPING), *others], 30, 150)
     assert stall is not None
     assert (stall.behind, stall.is_sure, stall.limit) == (1, True, 150)
     assert "rank 1 is behind, leaving its group after step 10" in describe(stall)
@@ -99,7 +101,7 @@ def test_hang_detector_names_rank_that_leaves_too_late() -> None:
 
 def test_hang_detector_gives_state_transfer_time_to_finish() -> None:
     def both(idle: float) -> Stall | None:
-        taking = Doing.TAKING_OVER
+        taking = Activity.RECEIVING_STATE
         return detect_stall(
             [seen(0, idle, taking, parts=7), seen(1, idle, taking, parts=5)], 30, 150
         )
@@ -129,7 +131,7 @@ def test_hang_detector_ignores_silent_scripts_and_debuggers() -> None:
         ([seen(0, 40, step=11), seen(1, 40, step=10, parts=9)], 1, "after step 10"),
         # A stopped process, wherever it is, and although another still evaluates.
         (
-            [seen(0, 40, Doing.EVALUATING), seen(1, 40, state=psutil.STATUS_STOPPED)],
+            [seen(0, 40, Activity.EVALUATING), seen(1, 40, state=psutil.STATUS_STOPPED)],
             1,
             "its process is stopped (state T",
         ),
@@ -176,27 +178,31 @@ def test_progress_page_shows_the_current_activity(tmp_path: Path) -> None:
         progress.reading()
         first = read(tmp_path, os.getpid())
         assert first is not None
-        assert (first.doing, first.step, first.mean_seconds) == (Doing.FIRST_STEP, 4, None)
+        assert (first.activity, first.step, first.mean_seconds) == (Activity.FIRST_STEP, 4, None)
         progress.step(5)
         progress.reading()
-        assert _progress(tmp_path).doing is Doing.READING
+        assert _progress(tmp_path).activity is Activity.READING
         progress.read()
         progress.passed(0)
         between = _progress(tmp_path)
-        assert (between.doing, between.parts, between.part) == (Doing.STEPPING, 1, Part.FORWARD)
+        assert (between.activity, between.parts, between.part) == (
+            Activity.STEPPING,
+            1,
+            Part.FORWARD,
+        )
         progress.step(6)
         assert _progress(tmp_path).mean_seconds is not None
         usual = progress.usual()
         assert usual is not None
         assert usual <= _progress(tmp_path).longest_seconds
-        with progress.while_(Doing.SAVING):
-            assert _progress(tmp_path).doing is progress.now is Doing.SAVING
+        with progress.while_(Activity.SAVING):
+            assert _progress(tmp_path).activity is progress.now is Activity.SAVING
             assert progress.usual() is None, "it is the first save"
-        with progress.while_(Doing.SAVING):
+        with progress.while_(Activity.SAVING):
             known = progress.usual()
             assert known is not None
             assert known > 0
-        assert _progress(tmp_path).doing is Doing.STEPPING
+        assert _progress(tmp_path).activity is Activity.STEPPING
         assert newest_step(tmp_path) == 6
     finally:
         progress.close()
