@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 from typing import Self
 
-from trainhall.cluster.host_log import HostLogger
+from trainhall.training.event_log import EventLogger
 
-logger = HostLogger(__name__)
+logger = EventLogger(__name__)
 
 
 class FileLock:

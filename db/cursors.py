@@ -34,5 +34,5 @@ def decode(kind: str, cursor: str, *types: type[int] | type[str]) -> list[int | 
         if type(value) is not expected:
             raise ValueError(f"{value!r} is not of the type {expected.__name__}")
         if "\0" in value if isinstance(value, str) else not 0 <= value < _MAX_NUMBER:
-            raise ValueError(f"{value!r} is no position")
+            raise ValueError(f"{value!r} is not a position")
     return position

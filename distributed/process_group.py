@@ -244,8 +244,8 @@ def call_roll(
             return  # the last one came just now
         names = f"rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
         raise JoinError(
-            f"{names} did not join within {timeout.total_seconds():g} s: what they wrote, or their "
-            "host, may tell why"
+            f"{names} did not join within {timeout.total_seconds():g} s: see their logs and "
+            "their hosts"
         ) from None
 
 
@@ -258,13 +258,13 @@ def _look_for(
     poll returns, so another thread polls.
     """
     ends = time.monotonic() + timeout.total_seconds()
-    found, given_up = Event(), Event()
+    found, cancelled = Event(), Event()
     errors: list[Exception] = []
 
     def look() -> None:
         pause, longest = _LOOK_SECONDS
         try:
-            while not store.check(keys) and not given_up.wait(pause):
+            while not store.check(keys) and not cancelled.wait(pause):
                 pause = min(pause * 1.5, longest)
         except Exception as error:
             errors.append(error)
@@ -278,7 +278,7 @@ def _look_for(
             if time.monotonic() > ends:
                 raise TimeoutError
     finally:
-        given_up.set()
+        cancelled.set()
     for error in errors:
         raise error
 
@@ -297,14 +297,14 @@ def choose_interface(address: str) -> None:
     Without it Gloo takes the interface of the host's own name, which on a laptop may be a VPN that
     is down. `address` is the rendezvous store's.
     """
-    interface = interface_towards(address)
+    interface = interface_to(address)
     if interface is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
         if interface != _loopback():
             os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
 
 
-def interface_towards(address: str) -> str | None:
+def interface_to(address: str) -> str | None:
     """The interface by which this host reaches `address`; None where it is unknown."""
     if _is_loopback(address):
         return _loopback()

@@ -137,7 +137,7 @@ def _no_pipeline(
     product = " × ".join(f"{name} {degree}" for name, degree in others.items())
     divisor = f"({product})" if len(others) > 1 else product
     return (
-        f"{workers} workers / {divisor} leave pipeline 1, which is no split; use more "
+        f"{workers} workers / {divisor} leave pipeline 1, which does not split the model; use more "
         f"workers, a smaller {' or '.join(others)}, or ddp"
     )
 

@@ -2,7 +2,6 @@
 
 import faulthandler
 import gc
-import logging
 import os
 import sys
 import traceback
@@ -24,6 +23,7 @@ from trainhall.training.common.sample_order import SamplePositionError
 from trainhall.training.data.prefetch import DataReadError, DataWorkerDiedError
 from trainhall.training.elastic import loop as elastic
 from trainhall.training.elastic.membership import RegroupTimeoutError
+from trainhall.training.event_log import EventLogger
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
 from trainhall.training.link.spool import EventSpool, MetricSpool
@@ -37,6 +37,8 @@ from trainhall.training.process.user_traceback import UserTraceback
 from trainhall.training.tasks.base import BadDataError, TaskUnavailableError
 from trainhall.training.tasks.own import BadTaskError
 from trainhall.training.verify import trace
+
+log = EventLogger(__name__)
 
 EXIT_FAILED = 1
 SELF_EXPLANATORY = (
@@ -107,7 +109,8 @@ def main() -> int:
         # The message explains what the user gave, unless code of theirs raised it.
         is_explained = isinstance(error, FINAL) and error.__cause__ is None
         words = f"{type(error).__name__}: {message}" if is_explained else text
-        logging.getLogger(__name__).error("rank %d failed\n%s", environment.rank, words)
+        log.error("rank_failed", rank=environment.rank)
+        print(words, file=sys.stderr)  # noqa: T201 - the rank's log
         return EXIT_NOT_REGROUPED if isinstance(error, RegroupTimeoutError) else EXIT_FAILED
 
 

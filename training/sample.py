@@ -44,9 +44,9 @@ def read_model(folder: Path) -> GPT:
     """
     kept = from_json(read_manifest(folder).extra).get("task")
     if kept is None or kept["name"] != "language_model":
-        whose = "a script's job" if kept is None else f"the task {kept['name']}"
+        description = "a script's job" if kept is None else f"the task {kept['name']}"
         raise NoLanguageModelError(
-            f"{folder.name} is of {whose}; only the task language_model generates text"
+            f"{folder.name} is of {description}; only the task language_model generates text"
         )
     params = TaskSpec.model_validate(kept).parsed_params()
     model = GPT(shape_of(cast(LanguageModelParams, params)))

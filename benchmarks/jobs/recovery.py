@@ -173,9 +173,9 @@ class Job:
 
         wait_for("the pause", is_over, every=0.01)
         over = time.time()
-        news = self._news()
-        saved = time_of(news, lambda event: event["reason"].startswith("stopped at step"))
-        ended = time_of(news, lambda event: event["data"].get("state") == "paused")
+        changes = self._news()
+        saved = time_of(changes, lambda event: event["reason"].startswith("stopped at step"))
+        ended = time_of(changes, lambda event: event["data"].get("state") == "paused")
         return Command(over - began, differences(began, saved, ended, over))
 
     def resume(self) -> Command:
@@ -186,9 +186,9 @@ class Job:
         self._api.put(f"/training/jobs/{self.id}/resume").raise_for_status()
         self.wait_for_step(step + SAVE_STEPS)
         stepped = self.steps(step + 1)[0][1]
-        news = self._news()
-        granted = time_of(news, lambda event: event["data"].get("state") == "starting")
-        loaded = time_of(news, lambda event: "resumed_from" in event["data"])
+        changes = self._news()
+        granted = time_of(changes, lambda event: event["data"].get("state") == "starting")
+        loaded = time_of(changes, lambda event: "resumed_from" in event["data"])
         return Command(stepped - began, differences(began, granted, loaded, stepped))
 
 

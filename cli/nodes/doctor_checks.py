@@ -43,11 +43,11 @@ import json, time
 began = time.monotonic()
 import torch
 seconds = time.monotonic() - began
-told = {"version": torch.__version__, "cuda": torch.version.cuda, "seconds": seconds,
+found = {"version": torch.__version__, "cuda": torch.version.cuda, "seconds": seconds,
         "devices": torch.cuda.device_count() if torch.cuda.is_available() else 0, "nccl": None}
 if torch.distributed.is_available() and torch.distributed.is_nccl_available():
-    told["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
-print(json.dumps(told))
+    found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+print(json.dumps(found))
 """
 
 

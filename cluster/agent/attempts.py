@@ -35,8 +35,8 @@ from trainhall.cluster.agent.reconcile import (
 from trainhall.cluster.agent.shim import folder_ipc, isolation, outcome
 from trainhall.cluster.agent.shim.folder_ipc import Claim
 from trainhall.cluster.agent.shipping.shipping import Shipper
-from trainhall.cluster.host_log import HostLogger
 from trainhall.cluster.wire.protocol import Assignment, AssignmentReport
+from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.control import Control
 from trainhall.training.link.failure import Failure
@@ -45,7 +45,7 @@ from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome, ShimStatus
 
-logger = HostLogger(__name__)
+logger = EventLogger(__name__)
 
 START_SECONDS = 60.0
 """A shim that was started and has not taken its folder for so long is started again."""

@@ -35,7 +35,6 @@ from trainhall.cluster.agent.options import (
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.agent.shipping import checkpoint_transfer
 from trainhall.cluster.backoff import Backoff
-from trainhall.cluster.host_log import HostLogger
 from trainhall.cluster.wire.protocol import (
     Desired,
     DeviceUse,
@@ -44,8 +43,9 @@ from trainhall.cluster.wire.protocol import (
     JoinRequest,
     Report,
 )
+from trainhall.training.event_log import EventLogger
 
-logger = HostLogger(__name__)
+logger = EventLogger(__name__)
 
 LOOK_SECONDS = 0.5
 """Between two looks at the shims: a new status rings the doorbell, a shim's death does not."""
@@ -161,7 +161,7 @@ class Agent:
                 self._take,
                 self._attempts.shipper.wake,
                 # Another token than the one that made this credential may help.
-                give_up_if_refused=not joined and self._options.token is not None,
+                raise_if_refused=not joined and self._options.token is not None,
                 on_ack=self._attempts.report_acked,
             )
             try:
@@ -242,7 +242,7 @@ class Agent:
 
     async def _remove(self, path: str) -> None:
         try:
-            if await asyncio.to_thread(checkpoint_transfer.remove_given_up, Path(path)):
+            if await asyncio.to_thread(checkpoint_transfer.remove_released, Path(path)):
                 self._removed[path] = None
                 self._on_change()
         finally:

@@ -13,10 +13,10 @@ import psutil
 import pynvml
 
 from trainhall.cluster.agent.os_support import processes
-from trainhall.cluster.host_log import HostLogger
 from trainhall.cluster.wire.protocol import DeviceInfo, DeviceUse, HostUse
+from trainhall.training.event_log import EventLogger
 
-logger = HostLogger(__name__)
+logger = EventLogger(__name__)
 
 _NO_GPU = ("", "-1", "NoDevFiles")
 """Values of CUDA_VISIBLE_DEVICES that hide all GPUs."""

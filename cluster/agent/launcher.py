@@ -24,7 +24,7 @@ from trainhall.cluster.agent.launch.warm_client import (
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.shim import folder_ipc, outcome
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
-from trainhall.cluster.host_log import HostLogger
+from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
@@ -32,7 +32,7 @@ from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Launch
 from trainhall.training.spec.plan import PlanningFailedError
 
-logger = HostLogger(__name__)
+logger = EventLogger(__name__)
 
 
 class CannotStartError(Exception):

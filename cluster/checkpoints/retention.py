@@ -44,7 +44,7 @@ async def decide(session: AsyncSession, job: Job) -> Sequence[tuple[Checkpoint, 
     return [(row, decided[row.id]) for row in ordered]
 
 
-async def give_up(
+async def delete_unretained(
     session: AsyncSession, decisions: Sequence[tuple[Checkpoint, Verdict]], now: datetime
 ) -> None:
     """Mark the checkpoints that are not kept; their files go soon after."""

@@ -236,7 +236,7 @@ class CheckpointService:
         session.add(row)
         await session.flush()
         await record_change(session, row, f"saved at step {row.step}", CHECKPOINT_SAVED, now)
-        await retention.give_up(session, await retention.decide(session, job), now)
+        await retention.delete_unretained(session, await retention.decide(session, job), now)
 
     async def collect(self, job_id: str, *, dry_run: bool) -> Sequence[views.Retention]:
         """Judge each of the job's checkpoints by its retention, the newest first.
@@ -251,7 +251,7 @@ class CheckpointService:
                 raise NotFoundError("job", job_id)
             decisions = await retention.decide(session, job)
             if not dry_run:
-                await retention.give_up(session, decisions, self._clock.now())
+                await retention.delete_unretained(session, decisions, self._clock.now())
             decided = [retention_view(*each) for each in decisions]
         if not dry_run:
             self._notifier.notify_viewers(job_id)

@@ -173,20 +173,20 @@ class Applier:
         await delete_node(session, node, now=self._clock.now())
 
     async def _release(self, session: AsyncSession, decision: Release) -> None:
-        given_up = decision.device_indices
-        if given_up:
+        released_indices = decision.device_indices
+        if released_indices:
             # It may have been taken back by a later generation.
             attempt = await session.get(
                 Attempt, (decision.job_id, decision.attempt), with_for_update=True
             )
-            if attempt is None or holds(attempt.allocation, decision.node_id, given_up):
+            if attempt is None or holds(attempt.allocation, decision.node_id, released_indices):
                 raise ConflictError
         await session.execute(
             delete(Grant).where(
                 Grant.node_id == decision.node_id,
                 Grant.job_id == decision.job_id,
                 Grant.attempt == decision.attempt,
-                *([Grant.device_index.in_(given_up)] if given_up else []),
+                *([Grant.device_index.in_(released_indices)] if released_indices else []),
             )
         )
 

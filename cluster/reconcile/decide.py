@@ -157,5 +157,5 @@ def _removals(facts: ClusterFacts) -> Iterator[RemoveNode]:
             continue
         # What a lost node still holds is not worth waiting for: it is fenced off already.
         if node.id not in busy or node.state in UNREACHABLE_STATES:
-            why = f"{REMOVED_BY_USER}; nothing runs on it any more"
+            why = f"{REMOVED_BY_USER}; nothing runs on it"
             yield RemoveNode(node.id, Reason.of(ReasonCode.REMOVED, why=why))

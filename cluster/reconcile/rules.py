@@ -234,7 +234,7 @@ AT_ANY_TIME = (
         lambda s: None,
     ),
     Rule(
-        "give up lost ranks",
+        "replace lost ranks",
         "a node with ranks is lost or was removed",
         "is lost; the job recovers, or is paused or cancelled as asked",
         lambda s: s.lost,

@@ -7,7 +7,7 @@ from datetime import datetime
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, WAITING_STATES
 from trainhall.cluster.quotas import KINDS, Quota, Quotas
 from trainhall.cluster.scheduling import reasons, views
-from trainhall.cluster.scheduling.running import active_attempts, given_up
+from trainhall.cluster.scheduling.running import active_attempts, released
 from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 
 Account = tuple[str, str]
@@ -90,7 +90,7 @@ class QuotaUse:
 def devices_held(facts: ClusterFacts) -> Counter[str]:
     """Return the devices that count against the quotas of each job that holds some, by its id."""
     attempts = {job.id: job.attempt for job in facts.jobs if job.state in ACTIVE_STATES}
-    left = given_up(active_attempts(facts), facts.grants)
+    left = released(active_attempts(facts), facts.grants)
     # Devices that a superseded attempt or generation still holds do not count against the next
     # one.
     return Counter(

@@ -18,7 +18,7 @@ def active_attempts(facts: ClusterFacts) -> Mapping[str, AttemptFacts]:
     return {a.job_id: a for a in facts.attempts if a.state in ACTIVE_ATTEMPT_STATES}
 
 
-def given_up(attempts: Mapping[str, AttemptFacts], grants: Iterable[GrantFacts]) -> Set[Place]:
+def released(attempts: Mapping[str, AttemptFacts], grants: Iterable[GrantFacts]) -> Set[Place]:
     """Devices that a regrouping has left, and that are not free yet.
 
     Args:
@@ -79,7 +79,7 @@ class Running:
     def leaving(self) -> Set[Place]:
         """Devices that come free without anyone's help."""
         return {place for place, attempt in self._held.items() if attempt.goal != "run"} | {
-            place for place in given_up(self.attempts, self._facts.grants) if place in self._held
+            place for place in released(self.attempts, self._facts.grants) if place in self._held
         }
 
     def candidates(

@@ -72,7 +72,7 @@ class Faults:
         }
         self._lasting: list[asyncio.Task[None]] = []
 
-    async def go_on(self, seconds: float, *, bad_from_the_start: bool) -> None:
+    async def inject(self, seconds: float, *, bad_from_the_start: bool) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         kinds, weights = list(WEIGHTS), list(WEIGHTS.values())
@@ -168,7 +168,7 @@ class Faults:
         )
         link.part(how, open_way)
         await asyncio.sleep(seconds)
-        self._world.story.log(link.name, "is heard again")
+        self._world.story.log(link.name, "is connected again")
         link.heal()
 
     async def _worsen(self, link: Link | None = None) -> None:
@@ -290,8 +290,8 @@ class Faults:
         process.stop()
         await asyncio.sleep(seconds)
         if process.alive:
-            self._world.story.log(who, "goes on")
-            process.go_on()
+            self._world.story.log(who, "continues")
+            process.inject()
 
     # -- drawing ---------------------------------------------------------------------------------
 

@@ -192,7 +192,7 @@ class Rank:
         if not self.launch.in_place:
             self.end(1)
             return
-        later(self.launch.spec.recovery.regroup_seconds, self._give_up, self.launch)
+        later(self.launch.spec.recovery.regroup_seconds, self._time_out, self.launch)
         self.look()
 
     def look(self) -> None:
@@ -218,7 +218,7 @@ class Rank:
         if self.step == step:
             self.leave_group(group)
 
-    def _give_up(self, launch: Launch) -> None:
+    def _time_out(self, launch: Launch) -> None:
         if self._waits and self.launch is launch:
             self.end(EXIT_NOT_REGROUPED)
 

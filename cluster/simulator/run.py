@@ -75,7 +75,7 @@ async def _simulate(seed: int, story: Story) -> Result:
         async with asyncio.timeout(LONGEST_SECONDS):
             if is_settled:
                 await asyncio.sleep(draws.uniform(*SETTLED_SECONDS))
-            await faults.go_on(draws.uniform(*FAULTY_SECONDS), bad_from_the_start=not is_settled)
+            await faults.inject(draws.uniform(*FAULTY_SECONDS), bad_from_the_start=not is_settled)
             await faults.end()
             await asyncio.gather(*submissions)
             world.inspector.room.calm()
@@ -84,7 +84,7 @@ async def _simulate(seed: int, story: Story) -> Result:
             await world.finish()
     except TimeoutError:
         world.inspector.violated(
-            InvariantViolationError(LIVENESS, "somebody waits for an answer for ever")
+            InvariantViolationError(LIVENESS, "a client waits for an answer without end")
         )
     problem = world.broken
     await world.close()

@@ -286,8 +286,8 @@ class Shim:
     def _has_left(self, member: RankEntry) -> bool:
         """Return whether it left with an earlier launch; the present one lists its device again."""
         is_over = self._failure is not None or self.has_completed
-        is_going_on = not is_over and self.control is not Command.STOP
-        return self.launch.in_place and is_going_on and member.state.exit_code == EXIT_STOPPED
+        is_active = not is_over and self.control is not Command.STOP
+        return self.launch.in_place and is_active and member.state.exit_code == EXIT_STOPPED
 
     def _take_failure(self, member: RankEntry, rank: Rank) -> None:
         if self._failure is not None or not failed(member.state, self._work()):
@@ -407,7 +407,7 @@ def _describe(member: RankEntry, rank: Rank) -> Failure:
     if state.exit_code == EXIT_NOT_REGROUPED:
         exception, words = (
             "RegroupTimeoutError",
-            "failed: RegroupTimeoutError: nobody said how to go on",
+            "failed: RegroupTimeoutError: the coordinator sent no regroup command",
         )
     elif state.exit_code is not None:
         exception, words = "ValueError", "failed: ValueError: no"

@@ -92,7 +92,7 @@ class World(Cluster[Host]):
         loop = asyncio.get_running_loop()
         self.disk = Disk(chance.stream(seed, "disk"), self._on_commit)
         self.inspector = Inspector(self.disk.connection, self.hosts, OPTIONS, story, loop.time)
-        self.server = Server(self.inspector.hears, partial(self._on_error, "a request"))
+        self.server = Server(self.inspector.receives, partial(self._on_error, "a request"))
         self.measured: dict[tuple[str, int, str], Measured] = {}
         self._ids = _Ids()
         self._coordinators = 0
@@ -149,7 +149,7 @@ class World(Cluster[Host]):
         return Fate("killed" if host.chance.random() < 0.5 else "error", step)
 
     def met(self, group: Group) -> None:
-        self.story.log("ranks", f"{name(group.launch)} met behind step {group.step}")
+        self.story.log("ranks", f"{name(group.launch)} joined after step {group.step}")
         self.inspector.regroupings.met(group)
         self.inspector.lineages.met(group)
 
@@ -177,7 +177,7 @@ class World(Cluster[Host]):
 
     def accepted(self, host: Host, token: FencingToken, *, again: bool) -> None:
         job_id, attempt, _ = token
-        self.inspector.spoke(job_id, attempt)
+        self.inspector.reported(job_id, attempt)
         self.story.exercised[SENT_AGAIN] += again
 
     def ended(self, host: Host, shim: Shim) -> None:
@@ -243,7 +243,7 @@ class World(Cluster[Host]):
             if len(self.inspector.unfinished_jobs()) <= 2 * slots:
                 self.story.exercised[WAITED] += 1
                 await submit(1, random_.randint(2, 6), 0)
-            await self._have_all_go_on()
+            await self._resume_all()
             await asyncio.sleep(random_.uniform(0.5, 2.0))
 
     async def command(self, what: str, job_id: str) -> None:
@@ -294,7 +294,7 @@ class World(Cluster[Host]):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + FINISH_SECONDS
         while loop.time() < deadline and self.broken is None:
-            await self._have_all_go_on()
+            await self._resume_all()
             if not self.inspector.unfinished():
                 break
             await asyncio.sleep(3.0)
@@ -311,7 +311,7 @@ class World(Cluster[Host]):
             run = next((c.run for c in curves if c.rank is None), Run.empty())
             self.inspector.check_curve(job_id, run.steps.tolist(), run.last.tolist(), self.measured)
 
-    async def _have_all_go_on(self) -> None:
+    async def _resume_all(self) -> None:
         """Users take back what keeps jobs from their end."""
         out = self.disk.connection.execute("SELECT id FROM nodes WHERE state LIKE 'drain%'")
         drained = {node_id for (node_id,) in out.fetchall()}

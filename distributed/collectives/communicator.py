@@ -127,7 +127,7 @@ class Communicator:
                     line.wait(ends - time.monotonic())
             except TimeoutError:
                 raise CollectiveTimeoutError(
-                    f"rank {self.rank} gave up after {self._timeout:g} s: "
+                    f"rank {self.rank} timed out after {self._timeout:g} s: "
                     f"{_outstanding(piece, tensor)}"
                 ) from None
             except PeerGoneError as gone:

@@ -125,10 +125,10 @@ def test_client_raises_described_errors(hall: Client, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not an id"):
         hall.job("../nodes")
     with (
-        th.Client("http://127.0.0.1:9") as nobody,
+        th.Client("http://127.0.0.1:9") as unreachable,
         pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9"),
     ):
-        list(nobody.jobs())
+        list(unreachable.jobs())
 
 
 def test_rest_of_the_api_is_there_too(hall: Client) -> None:

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from trainhall.distributed.environment import RankEnvironment, RankEnvironmentError, ranks_by_host
-from trainhall.distributed.process_group import interface_towards
+from trainhall.distributed.process_group import interface_to
 
 GOOD = {
     "RANK": "1",
@@ -41,18 +41,18 @@ def test_wrong_variable_is_named(change: dict[str, str], words: str) -> None:
 def test_loopback_is_reached_by_the_loopback_interface() -> None:
     names = psutil.net_if_addrs()
     for address in ("127.0.0.1", "localhost", "::1"):
-        assert interface_towards(address) in names
+        assert interface_to(address) in names
 
 
 def test_own_address_has_its_interface() -> None:
     for name, addresses in psutil.net_if_addrs().items():
         for address in addresses:
             if address.family == socket.AF_INET and not address.address.startswith("127."):
-                assert interface_towards(address.address) in {name, "lo", "lo0"}
+                assert interface_to(address.address) in {name, "lo", "lo0"}
 
 
 def test_unknown_host_leaves_interface_to_library() -> None:
-    assert interface_towards("no-such-host.invalid") is None
+    assert interface_to("no-such-host.invalid") is None
 
 
 def test_ranks_by_host_allows_uneven_hosts() -> None:

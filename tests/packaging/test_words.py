@@ -11,20 +11,45 @@ from support.tracked import ROOT, tracked
 BANNED = {
     "told": "message, report, reported, acked or payload",
     "untold": "undeliverable",
+    "tells?": "send, report or notify",
+    "teller": "event context",
     "heard": "heartbeat, received or reported",
+    "hears?": "receive",
+    "deaf": "stalled",
     "anew": "again, or from scratch",
+    "lacks": "missing or without",
     "storable": "sanitize_json",
     "respec": "spec changes",
     "set_aside": "quarantine",
+    "aside": "quarantined",
     "step_aside": "leave_group",
     "carry_on": "resume_in_group",
     "hand_in": "flush_rows",
     "take_over": "adopt_state",
+    "carried": "transferred",
+    "standing": "regroup state",
+    "torn": "partially copied, or cut off",
     "trusted_from": "faults_counted_from",
-    "owed": "pending",
+    "ow(e|es|ed|ing)": "pending residual",
     "in_words": "text or message",
-    "judged": "verdict or classified",
+    "judge(s|d)?": "classify or compare",
     "pulse": "step sync",
+    "beat": "sync result",
+    "bond": "group handle",
+    "go_on": "continue, resume or retry",
+    "(goes|going|went)_on": "continues, resumes or retries",
+    "com(e|es|ing)_back": "reconnect",
+    "came_back": "reconnected",
+    "(give|gives|given|gave)_up": "abandon, release or delete",
+    "held_out": "validation",
+    "mak(e|es|ing)_room": "preempt, or evict",
+    "in_vain": "in time out",
+    "who(se|ever)": "owner",
+    "nobody": "none",
+    "thirst": "power factor",
+    "epitaph": "final line",
+    "foretold": "forecast",
+    "wordless": "without message",
 }
 _WORD = re.compile(rf"(?:^|_)({'|'.join(BANNED)})(?:_|$)")
 ALLOWED: dict[str, set[str]] = {}
@@ -45,6 +70,17 @@ OPENING = re.compile(
 )
 """Words that a docstring does not begin with: a verb or the noun itself comes first."""
 TEST_WORDS = 9
+PHRASES = re.compile(
+    r"\b(go(es)?|going|went) on\b|\b(not|again) heard\b|\bheard again\b|\bsets? aside\b"
+    r"|\b(made|mak(e|es|ing)) room\b|\banew\b|\blacks?\b|\bheld[ -]out\b|\btruth value\b"
+    r"|\bwhole number\b|\b(un)?told\b|\btells?\b|\b(comes?|came|coming) back\b"
+    r"|\bg(ive|ives|iven|ave) up\b|\bnobody\b|\bwhoever\b|\bwhat shall be\b|\bpassed by\b"
+    r"|\bcomes first\b|\btook its place\b|\bin vain\b|\bfor ever\b|\b(is|are) said\b"
+    r"|\bno such thing\b|\bbehind step\b|\bcannot be had\b|\bout of which\b",
+    re.IGNORECASE,
+)
+"""Phrases of a private vocabulary that no message, reason, event or page of the product has."""
+_SPOKEN = re.compile(r"[^\s]+ [^\s]")
 TEST_BANNED = re.compile(
     r"_(told|tells?|heard|anew|whoever|(goes|go|went)_on|(comes|come|came)_back|(given|gives|give)_up)"
     r"(_|$)"
@@ -84,6 +120,36 @@ def test_prose_in_typescript_is_no_identifier() -> None:
 
 
 @pytest.mark.processes
+def test_strings_use_the_phrases_of_the_field() -> None:
+    found = []
+    for path in tracked():
+        file = path.relative_to(ROOT).as_posix()
+        if not path.is_file() or file.startswith(_GENERATED) or ".test." in file:
+            continue
+        if path.suffix == ".py" and file.split("/")[0] in PRODUCT:
+            texts = _strings(path)
+        elif path.suffix in (".ts", ".tsx") and file.startswith("dashboard/src/"):
+            texts = _page_texts(path.read_text(encoding="utf-8"))
+        else:
+            continue
+        found += [f"{file}: {text}" for text in texts if PHRASES.search(text)]
+    assert not found, f"say it as the field does: {found}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "const a = <p>Nobody waits</p>;",
+        'const b = "made room";',
+        "const c = `goes on from ${step}`;",
+    ],
+)
+def test_page_texts_hold_what_users_read(code: str) -> None:
+    assert [text for text in _page_texts(code) if PHRASES.search(text)]
+    assert not [text for text in _page_texts("// nobody reads this\nf(a);") if PHRASES.search(text)]
+
+
+@pytest.mark.processes
 def test_test_names_are_short_and_plain() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {name}"
@@ -118,6 +184,34 @@ def _docstrings(path: Path) -> Iterator[tuple[int, str]]:
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):
                 yield node.lineno, text
+
+
+def _strings(path: Path) -> list[str]:
+    """Return the strings with several words, f-strings as a whole, without docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    parts: set[ast.expr] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant() as docstring):
+                parts.add(docstring)
+            case ast.JoinedStr(values=values):
+                parts.update(values)
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.JoinedStr(values=values):
+                pieces = [v.value if isinstance(v, ast.Constant) else "…" for v in values]
+                found.append("".join(map(str, pieces)))
+            case ast.Constant(value=str(text)) if node not in parts:
+                found.append(text)
+    return [text for text in found if _SPOKEN.search(text)]
+
+
+def _page_texts(code: str) -> list[str]:
+    """Return strings, template strings and the text between tags of a TSX file."""
+    code = re.sub(r"/\*.*?\*/|(?<!:)//[^\n]*", " ", code, flags=re.DOTALL)
+    strings = [m.group(0)[1:-1] for m in _NO_CODE.finditer(code) if m.group(0)[0] in '"`']
+    return strings + re.findall(r">([^<>{}]*[^\s<>{}][^<>{}]*)<", code)
 
 
 def _identifiers(path: Path, file: str) -> set[str]:

@@ -30,7 +30,7 @@ def test_early_rank_waits_for_late_one(
     assert early["tells"]
     assert late["tells"]
     assert len(early["waited"]) == len(late["waited"]) == exchanges
-    (went_on,) = late["went_on"]
-    index = next(i for i, (begun, _) in enumerate(late["waited"]) if begun >= went_on)
+    (continued,) = late["continued"]
+    index = next(i for i, (begun, _) in enumerate(late["waited"]) if begun >= continued)
     begun, ended = early["waited"][index]
-    assert begun < went_on < ended
+    assert begun < continued < ended

@@ -138,7 +138,7 @@ def _serve(link: socket.socket) -> None:
         ready, _, _ = select.select([link.fileno(), reader], [], [])
         if reader in ready:
             os.read(reader, 4096)
-            _tell_of_the_dead(link)
+            _report_deaths(link)
         if link.fileno() in ready:
             message, fds, _, _ = socket.recv_fds(link, _REQUEST_BYTES, 2)
             if not message:
@@ -155,7 +155,7 @@ def _serve(link: socket.socket) -> None:
             link.send(json.dumps({"pid": pid}).encode())
 
 
-def _tell_of_the_dead(link: socket.socket) -> None:
+def _report_deaths(link: socket.socket) -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -1,6 +1,5 @@
 """Saving a training's state in the background, and loading the newest good one."""
 
-import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,9 +44,10 @@ from trainhall.training.checkpoint.state import EXTRA, FlatState, Plain, to_json
 from trainhall.training.checkpoint.storage import (
     SafetensorsWriter,
 )
+from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 
-log = logging.getLogger(__name__)
+log = EventLogger(__name__)
 
 WRITE_TIMEOUT = timedelta(minutes=30)
 """The time that the ranks of a sharded save wait for the slowest disk."""
@@ -126,7 +126,7 @@ class Checkpointer:
         self._plan: Plan | None = None
         self._thread: threading.Thread | None = None
         self._cleaned = False
-        self._given_up = False
+        self._abandoned = False
         self._committing = threading.Lock()
         """Held while a checkpoint gets its name."""
         self._loader = CheckpointLoader(folder, self._ranks, replicated=self._replicated)
@@ -196,7 +196,7 @@ class Checkpointer:
         """A save is under way on this rank."""
         return self._thread is not None and self._thread.is_alive()
 
-    def give_up(self) -> bool:
+    def abandon(self) -> bool:
         """Commit nothing any more, without waiting for what a save under way has to write.
 
         Behind this its checkpoint has its name or will never have it, and others may clean up.
@@ -205,7 +205,7 @@ class Checkpointer:
             Whether a save was under way.
         """
         with self._committing:
-            self._given_up = True
+            self._abandoned = True
         return self.saving
 
     def wait(self) -> None:
@@ -265,7 +265,7 @@ class Checkpointer:
             self._staging.reserve(shapes, pinned=pinned)
         except (OSError, MemoryError, RuntimeError) as error:
             # The first save tries again, and reports it if it fails again.
-            log.warning("no host memory for checkpoints yet: %s", error)
+            log.warning("checkpoint_memory_not_reserved", error=error)
 
     def _start(self, what: str, work: Callable[[], None]) -> None:
         self._thread = threading.Thread(target=work, name=f"checkpoint: {what}")
@@ -277,14 +277,14 @@ class Checkpointer:
             committed = self._write(save)
         except Exception as error:
             # Where others clean up behind it, a save may fail in any way.
-            self._report(SaveAbandonedError() if self._given_up else error)
+            self._report(SaveAbandonedError() if self._abandoned else error)
             return
         if self._writers.rank != 0:
             return
         try:
             self._on_commit(committed)
         except Exception:
-            log.exception("%s was committed, but its callback failed", committed.name)
+            log.exception("checkpoint_callback_failed", checkpoint=committed.name)
 
     def _write(self, save: _Save) -> Committed:
         ranks, first = self._writers, self._writers.rank == 0
@@ -296,7 +296,7 @@ class Checkpointer:
 
         def create() -> None:
             nonlocal created
-            if self._given_up:
+            if self._abandoned:
                 raise SaveAbandonedError
             if first:
                 self._remove_leftovers()
@@ -331,7 +331,7 @@ class Checkpointer:
     @contextmanager
     def _still_wanted(self) -> Iterator[None]:
         with self._committing:
-            if self._given_up:
+            if self._abandoned:
                 raise SaveAbandonedError
             yield
 
@@ -353,14 +353,14 @@ class Checkpointer:
         if not self._cleaned:
             self._cleaned = True
             for name in remove_leftovers(self.folder, self.token):
-                log.info("removed %s, left by an interrupted save or deletion", name)
+                log.info("interrupted_checkpoint_removed", checkpoint=name)
 
     def _report(self, error: Exception) -> None:
         try:
             self._on_error(error)
         except Exception:
-            log.exception("a checkpoint failed, and so did its callback: %s", error)
+            log.exception("checkpoint_callback_failed", error=error)
 
 
 def _log_error(error: Exception) -> None:
-    log.error("a checkpoint was not saved: %s", error, exc_info=error)
+    log.error("checkpoint_not_saved", error=error, exc_info=error)

@@ -1,7 +1,6 @@
 """Loading the newest good checkpoint, on all ranks the same."""
 
 import hashlib
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,8 +35,9 @@ from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.ranks import Location, Ranks, location_of
 from trainhall.training.checkpoint.state import EXTRA, FlatState, flatten, from_json, put_values
 from trainhall.training.checkpoint.storage import SafetensorsReader
+from trainhall.training.event_log import EventLogger
 
-log = logging.getLogger(__name__)
+log = EventLogger(__name__)
 
 State = dict[str, Any]
 """Nested dicts and lists of tensors and plain values, by part."""
@@ -137,7 +137,7 @@ class CheckpointLoader:
                 outcome = self._load_candidate(name, state, optional)
                 if isinstance(outcome, Loaded):
                     for each in notes if self._ranks.rank == 0 else ():
-                        log.warning("%s", each)
+                        log.warning("checkpoint_skipped", checkpoint=each.name, reason=each.text)
                     return replace(outcome, notes=notes)
                 note = PassedOver(name, outcome.reason, outcome.text)
             notes.append(note)

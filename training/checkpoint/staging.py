@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import logging
 import mmap
 import weakref
 from collections.abc import Sequence
@@ -10,12 +9,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from trainhall.training.event_log import EventLogger
+
 # Cache lines, and every element size.
 _ALIGNMENT = 64
 _PORTABLE = 1
 """`cudaHostRegisterPortable`: for all GPUs."""
 
-logger = logging.getLogger(__name__)
+log = EventLogger(__name__)
 
 
 class Staging:
@@ -106,10 +107,8 @@ def _lock_pages(block: Tensor) -> bool:
     failed = int(torch.cuda.cudart().cudaHostRegister(block.data_ptr(), block.nbytes, _PORTABLE))
     if failed == 0:
         return True
-    logger.warning(
-        "%.1f GiB of host memory cannot be page-locked; checkpoints are copied there more slowly",
-        block.nbytes / 2**30,
-    )
+    # Checkpoints are copied there more slowly.
+    log.warning("memory_not_page_locked", gib=round(block.nbytes / 2**30, 1))
     # CUDA would report the failure once more, of whatever is launched next.
     with contextlib.suppress(RuntimeError):
         torch.ones(1, device="cuda")

@@ -139,7 +139,7 @@ class ElasticLoop(Loop):
             step=step,
             reported=step,
             settled=step - 1 if is_unsettled(states, source) else step,
-            gave_up_save=self.saves_again,
+            abandoned_save=self.saves_again,
             was_first=self.regroup_state.was_first,
         )
 
@@ -218,7 +218,7 @@ class ElasticLoop(Loop):
                 reported=self.state.step - len(rows),
                 rows=rows,
                 settled=self.settled,
-                gave_up_save=self.saving.give_up() or self.saves_again,
+                abandoned_save=self.saving.abandon() or self.saves_again,
                 was_first=self.rank == 0,
             )
             self.transferred = self.state_to_transfer()

@@ -160,7 +160,7 @@ class Membership:
             elif self._control.generation > self.generation:
                 stuck = self._stuck_after()
                 if self._is_broken_off and self._is_stepping() and now - since > 2 * stuck:
-                    _give_up()
+                    _exit_stuck()
                 is_stuck = now - max(since, broken_off) > stuck
                 if is_stuck or (self.has_lost() and not self._is_broken_off):
                     self._is_broken_off = True  # first: what fails then is looked at at once
@@ -168,7 +168,7 @@ class Membership:
                     broken_off = now
 
 
-def _give_up() -> None:
+def _exit_stuck() -> None:
     """End this process, for another to take its place: its step does not end although its group is
     broken off, and what waits in `breakable` has ended. A task of the user's may wait for other
     ranks by itself, or for anything else."""

@@ -20,7 +20,7 @@ class RegroupState:
     """Measurements of the steps after `reported`."""
     settled: int = 0
     """The newest step after which it has done all that was due."""
-    gave_up_save: bool = False
+    abandoned_save: bool = False
     """True if a checkpoint was being written and was abandoned."""
     was_first: bool = False
     """The rank was rank 0 until now: it knows whether the last checkpoint was committed, and has
@@ -76,7 +76,7 @@ def is_reported(states: Sequence[RegroupState], source: int) -> bool:
 
 def must_save(states: Sequence[RegroupState]) -> bool:
     """Return whether the last checkpoint may have failed, or nobody is left who knows."""
-    return any(s.gave_up_save for s in states) or not any(s.was_first for s in states)
+    return any(s.abandoned_save for s in states) or not any(s.was_first for s in states)
 
 
 def is_unsettled(states: Sequence[RegroupState], source: int) -> bool:

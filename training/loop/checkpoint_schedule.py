@@ -117,10 +117,10 @@ class CheckpointSchedule:
                     f"rank {rank} could not save the checkpoint of step {self.saved_step}: {error}"
                 )
 
-    def give_up(self) -> bool:
+    def abandon(self) -> bool:
         """Commit nothing any more: the token is not the job's from now on. Whether a save was under
         way on this rank."""
-        return self._checkpointer.give_up()
+        return self._checkpointer.abandon()
 
     def load(self, names: list[str]) -> Loaded | None:
         """Continue from the first good checkpoint among `names`, those of this host; None if there

@@ -1,7 +1,6 @@
 """Model FLOP utilisation: the share of its devices' peak that a job's model needs (PaLM, Chowdhery
 et al., arXiv:2204.02311, appendix B). What is computed twice counts once."""
 
-import logging
 from dataclasses import dataclass
 
 import torch
@@ -10,10 +9,11 @@ from torch import nn
 from trainhall.parallelism.flops import forward_and_backward_flops
 from trainhall.parallelism.sheets import peak_flops
 from trainhall.training.data.batch_reader import Reader, Request
+from trainhall.training.event_log import EventLogger
 from trainhall.training.spec import Precision
 from trainhall.training.tasks.base import Task
 
-log = logging.getLogger(__name__)
+log = EventLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,6 @@ def utilization_of(
         few = reader.read(Request(0, torch.arange(samples)))
         flops = forward_and_backward_flops(model, task.loss, few)
     except Exception as error:  # the model reads its numbers, which are none here; it trains still
-        log.debug("the operations of a step were not counted: %r", error)
+        log.info("step_flops_not_counted", error=repr(error))
         return None
     return Utilization(flops * batch / samples, peak, devices) if flops else None

@@ -4,14 +4,14 @@ Under Trainhall they speak for the rank of the attempt; outside, under `torchrun
 the same script runs as it is and reports to the terminal.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from trainhall.training.event_log import EventLogger
 from trainhall.training.sdk.session import Context, NoCheckpointsError, Session, open_session
 
-log = logging.getLogger(__name__)
+log = EventLogger(__name__)
 
 _session: Session | None = None
 _is_set_up = False
@@ -156,4 +156,4 @@ def _begun() -> Session:
 def _warn_once(message: str) -> None:
     if message not in _warned and _opened().context.rank == 0:
         _warned.add(message)
-        log.warning("%s", message)
+        log.warning("checkpoint_not_saved", reason=message)

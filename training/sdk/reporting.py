@@ -4,7 +4,6 @@ Nothing here waits in the caller: not for a GPU, whose numbers are read by the t
 and not for a disk.
 """
 
-import logging
 import math
 import numbers
 import operator
@@ -16,10 +15,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
 
+from trainhall.training.event_log import EventLogger
 from trainhall.training.link.frames import MetricTable
 from trainhall.training.link.spool import MetricSpool
 
-log = logging.getLogger(__name__)
+log = EventLogger(__name__)
 
 FLUSH_SECONDS = 0.25
 TERMINAL_SECONDS = 1.0
@@ -134,7 +134,7 @@ class Spooled:
             except Exception as error:
                 # A full disk is waited for; whatever else it is, it is no reason to stop training.
                 if not warned:
-                    log.warning("metrics were lost: %s: %s", type(error).__name__, error)
+                    log.warning("metrics_lost", error=f"{type(error).__name__}: {error}")
                 warned = True
 
     def _table(self, points: Sequence[_Point]) -> MetricTable:

@@ -20,10 +20,10 @@ from trainhall.cluster.agent.options import (
 )
 from trainhall.cluster.agent.shim import isolation
 from trainhall.cluster.backoff import Backoff
-from trainhall.cluster.host_log import HostLogger
 from trainhall.cluster.wire.protocol import Desired, Report, ReportAck, ToAgent
+from trainhall.training.event_log import EventLogger
 
-logger = HostLogger(__name__)
+logger = EventLogger(__name__)
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 FIRST_PAUSE_SECONDS = 0.1
@@ -77,7 +77,7 @@ class Connection:
         desired: Callable[[Desired], None],
         connected: Callable[[], None],
         *,
-        give_up_if_refused: bool = False,
+        raise_if_refused: bool = False,
         dial: Dial | None = None,
         chance: random.Random | None = None,
         on_ack: Callable[[float], None] = lambda _: None,
@@ -100,7 +100,7 @@ class Connection:
         self._report = report
         self._desired = desired
         self._connected = connected
-        self._give_up_if_refused = give_up_if_refused
+        self._raise_if_refused = raise_if_refused
         self._dial = dial or self._websocket
         self._changed = asyncio.Event()
         self._heartbeat = options.heartbeat_seconds
@@ -133,7 +133,7 @@ class Connection:
         Raises:
             RemovedByCoordinatorError: the node was removed; its credential is void.
             ProtocolMismatchError: the coordinator runs another version.
-            CredentialRefusedError: it does not know this node, and `give_up_if_refused` is set.
+            CredentialRefusedError: it does not know this node, and `raise_if_refused` is set.
         """
         while True:
             try:
@@ -242,7 +242,7 @@ class Connection:
             raise self._removed()
         if status == UPGRADE_REQUIRED:
             raise ProtocolMismatchError(_refusal(error))
-        if status in (UNAUTHORIZED, FORBIDDEN) and self._give_up_if_refused:
+        if status in (UNAUTHORIZED, FORBIDDEN) and self._raise_if_refused:
             raise CredentialRefusedError(_refusal(error))
 
     def _removed(self) -> RemovedByCoordinatorError:

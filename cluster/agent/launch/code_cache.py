@@ -16,11 +16,11 @@ from typing import Protocol
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.coordinator_link.http_api import RefusedError, UnavailableError
 from trainhall.cluster.backoff import Backoff
-from trainhall.cluster.host_log import HostLogger
 from trainhall.cluster.wire.code_archive import ArchiveError, unpack
+from trainhall.training.event_log import EventLogger
 from trainhall.training.spec.job import SHA256
 
-logger = HostLogger(__name__)
+logger = EventLogger(__name__)
 
 CACHE_BYTES = 2 * 1024**3
 """Size limit of all unpacked code; the least recently used goes first."""

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.os_support import linux
-from trainhall.cluster.host_log import HostLogger
+from trainhall.training.event_log import EventLogger
 from trainhall.training.link.folder import AttemptFolder
 
-logger = HostLogger(__name__)
+logger = EventLogger(__name__)
 
 WARM_MODULE = "trainhall.training.process.warm_parent"
 SHIM_MODULE = "trainhall.cluster.agent.shim.main"

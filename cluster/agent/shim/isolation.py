@@ -40,7 +40,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 class Step(Enum):
     """Action that the rule requires."""
 
-    GO_ON = "go on"
+    CONTINUE = "continue"
     SAVE = "save and end"
     KILL = "end now"
 
@@ -70,7 +70,7 @@ def step(at: float, acked: float, bounds: Limits) -> Step:
     without_ack = at - acked
     if without_ack >= bounds.kill:
         return Step.KILL
-    return Step.SAVE if without_ack >= bounds.save else Step.GO_ON
+    return Step.SAVE if without_ack >= bounds.save else Step.CONTINUE
 
 
 def now() -> float:

@@ -362,7 +362,7 @@ class Shim:
         step = self._isolation.look(
             self.launch.spec.recovery.grace_seconds if saves_nothing else math.inf
         )
-        if step is isolation.Step.GO_ON:
+        if step is isolation.Step.CONTINUE:
             return
         self._isolated = self._isolated or self._command is Command.RUN
         self._obey(Command.PAUSE)

@@ -15,7 +15,6 @@ from trainhall.cluster.agent.coordinator_link.http_api import (
     Uploading,
 )
 from trainhall.cluster.backoff import Backoff
-from trainhall.cluster.host_log import HostLogger
 from trainhall.training.checkpoint.format.errors import BadCheckpointError, NotRemovedError, Problem
 from trainhall.training.checkpoint.format.manifest import (
     FileRecord,
@@ -25,8 +24,9 @@ from trainhall.training.checkpoint.format.manifest import (
 )
 from trainhall.training.checkpoint.format.names import MANIFEST, parse_name, scan
 from trainhall.training.checkpoint.format.removal import remove_checkpoint, vanish
+from trainhall.training.event_log import EventLogger
 
-logger = HostLogger(__name__)
+logger = EventLogger(__name__)
 _T = TypeVar("_T")
 
 RETRY_LIMIT_SECONDS = 10.0
@@ -252,7 +252,7 @@ def _manifest_of(path: Path, job_id: str, name: str) -> Manifest:
     return manifest
 
 
-def remove_given_up(path: Path) -> bool:
+def remove_released(path: Path) -> bool:
     """Remove a checkpoint that is not needed any more; True when it is gone.
 
     Only a folder that is named like a checkpoint and holds a manifest is touched.

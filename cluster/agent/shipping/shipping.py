@@ -25,12 +25,12 @@ from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_che
 from trainhall.cluster.agent.shipping.spools import EventSpool, LogSpool, MetricSpool, Spool, Upload
 from trainhall.cluster.agent.shipping.unreported_checkpoints import UnreportedSpool
 from trainhall.cluster.backoff import Backoff
-from trainhall.cluster.host_log import HostLogger
+from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
 
-logger = HostLogger(__name__)
+logger = EventLogger(__name__)
 
 LOOK_SECONDS = 0.1
 """Between two looks while attempts run. What is found in one look shares a message."""

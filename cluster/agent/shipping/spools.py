@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from trainhall.cluster.agent.coordinator_link.http_api import RefusedError, Shipping, Source
-from trainhall.cluster.host_log import HostLogger
+from trainhall.training.event_log import EventLogger
 from trainhall.training.link.frames import MAX_FRAME_BYTES, complete_frames
 
-logger = HostLogger(__name__)
+logger = EventLogger(__name__)
 
 CONFLICT = 409
 LOG_BYTES = 256 * 1024
@@ -60,7 +60,7 @@ class Spool(ABC):
             if error.status == CONFLICT and self.offset > 0:
                 self._rewind(error.expected)
             else:
-                self._give_up(error.detail)
+                self._stop_shipping(error.detail)
             return True
         if not sent:
             self._looked_at = size
@@ -89,7 +89,7 @@ class Spool(ABC):
         finally:
             os.close(fd)
 
-    def _give_up(self, reason: str) -> None:
+    def _stop_shipping(self, reason: str) -> None:
         """Take all that is there as shipped: sending it again would end in the same way."""
         logger.error("shipping_given_up", path=self.path, error=reason)
         self.offset = self._size()
@@ -153,7 +153,7 @@ class MetricSpool(Spool):
         try:
             return [(frame.end, frame.sequence) for frame in complete_frames(data)]
         except ValueError as error:
-            self._give_up(str(error))
+            self._stop_shipping(str(error))
             return []
 
 
@@ -190,7 +190,7 @@ class EventSpool(Spool):
         elif self.offset > 0:
             self.offset = self.sequence = 0
         else:
-            self._give_up(f"the coordinator acknowledges only event {acked} of {last}")
+            self._stop_shipping(f"the coordinator acknowledges only event {acked} of {last}")
         return True
 
     def _lines(self) -> list[tuple[bytes, dict[str, Any]]]:
@@ -205,7 +205,7 @@ class EventSpool(Spool):
             except (ValueError, TypeError) as error:
                 if found:
                     break
-                self._give_up(f"event at byte {self.offset} is damaged: {error}")
+                self._stop_shipping(f"event at byte {self.offset} is damaged: {error}")
                 return []
         return found
 

@@ -19,15 +19,15 @@ from typing import Any, Literal
 from trainhall.cluster.agent.coordinator_link.http_api import Shipping, Source
 from trainhall.cluster.agent.shipping import checkpoint_transfer
 from trainhall.cluster.agent.shipping.spools import EventSpool, Upload
-from trainhall.cluster.host_log import HostLogger
 from trainhall.training.checkpoint.format.draft import Committed, fsync_folder
 from trainhall.training.checkpoint.format.errors import BadCheckpointError
 from trainhall.training.checkpoint.format.manifest import FileRecord
 from trainhall.training.checkpoint.format.names import MANIFEST, Found, scan
+from trainhall.training.event_log import EventLogger
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.launch import Launch
 
-logger = HostLogger(__name__)
+logger = EventLogger(__name__)
 
 MAX_STEP = 2**62
 """A folder that is named for a later step than any job comes to is somebody's joke."""

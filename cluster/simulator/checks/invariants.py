@@ -51,20 +51,20 @@ _SLACK_SECONDS = 1e-6
 EDGE_TAKEN = f"{TRANSITIONS}: a job or an attempt changed its state"
 ASKED_AGAIN = f"{SUBMISSIONS}: a submission without an answer was sent again"
 SURVIVED = f"{SUBMISSIONS}: a coordinator began with an unfinished job"
-LAUNCHED_AGAIN = f"{LAUNCHES}: an agent was told to run what another had launched"
-REVOKED_SPOKE = f"{REVOKED}: a revoked attempt told something"
+LAUNCHED_AGAIN = f"{LAUNCHES}: an agent was sent an attempt that another had launched"
+REVOKED_REPORTED = f"{REVOKED}: a revoked attempt reported something"
 RAN_BESIDE = f"{ISOLATED}: ranks were launched while a replaced attempt ran"
-ENDED_ALONE = f"{ISOLATED}: a shim that heard nobody ended its ranks (on_isolation: stop)"
+ENDED_ALONE = f"{ISOLATED}: a shim without acknowledgements ended its ranks (on_isolation: stop)"
 ENDED_LATE = f"{ISOLATED}: ranks of a replaced attempt ended"
-GIVEN_UP = f"{GRACE}: a node was given up"
+NODE_LOST = f"{GRACE}: a node was lost"
 BEGAN_AMONG_NODES = f"{GRACE}: a coordinator began with nodes"
 SENT_AGAIN = f"{ONCE}: what had been sent before was sent again"
 TAKEN_OVER = f"{DEVICES}: a device went from one attempt to another"
 DRAINED_NODE = f"{DRAINED}: a node was drained"
 AT_QUOTA = f"{QUOTAS}: a project held all that it may"
 EXERCISED = (
-    EDGE_TAKEN, ASKED_AGAIN, SURVIVED, LAUNCHED_AGAIN, REVOKED_SPOKE, RAN_BESIDE, ENDED_ALONE,
-    ENDED_LATE, GIVEN_UP, BEGAN_AMONG_NODES, SENT_AGAIN, TAKEN_OVER, DRAINED_NODE,
+    EDGE_TAKEN, ASKED_AGAIN, SURVIVED, LAUNCHED_AGAIN, REVOKED_REPORTED, RAN_BESIDE, ENDED_ALONE,
+    ENDED_LATE, NODE_LOST, BEGAN_AMONG_NODES, SENT_AGAIN, TAKEN_OVER, DRAINED_NODE,
     AT_QUOTA, *lineages.EXERCISED, *regroupings.EXERCISED, *room.EXERCISED,
 )  # fmt: skip
 
@@ -132,7 +132,7 @@ class Inspector:
         self._events: dict[str, int] = {}
         self._launches: Counter[tuple[str, str, int, int]] = Counter()
 
-    def hears(self, node_id: str) -> None:
+    def receives(self, node_id: str) -> None:
         """A message of a node arrives at the coordinator."""
         self.reported_at[node_id] = self._now()
 
@@ -295,7 +295,7 @@ class Inspector:
             if state == NodeState.DRAINED:
                 self._story.exercised[DRAINED_NODE] += 1
             if state == NodeState.LOST:
-                self._story.exercised[GIVEN_UP] += 1
+                self._story.exercised[NODE_LOST] += 1
                 since = max(self.reported_at.get(node_id, 0.0), self.listening_since)
                 silent = self._now() - since
                 if silent < self._options.lost_after_seconds - _SLACK_SECONDS:
@@ -359,7 +359,7 @@ class Inspector:
             "SELECT revoked, generation FROM attempts WHERE job_id = ? AND number = ?", key
         ).fetchone()
         if row is None or not (row[0] or row[1] > older.generation):
-            self._fail(ISOLATED, f"attempt {key} still runs on {host.name} and is not void")
+            self._fail(ISOLATED, f"attempt {key} still runs on {host.name} and is not superseded")
 
     # -- what puts an invariant to the test ------------------------------------------------------
 
@@ -371,9 +371,9 @@ class Inspector:
         states = self._db.execute("SELECT state FROM jobs").fetchall()
         self._story.exercised[SURVIVED] += any(state not in FINAL_STATES for (state,) in states)
 
-    def spoke(self, job_id: str, attempt: int) -> None:
+    def reported(self, job_id: str, attempt: int) -> None:
         """Record that the coordinator accepts a report of an attempt."""
-        self._story.exercised[REVOKED_SPOKE] += (job_id, attempt) in self._revoked
+        self._story.exercised[REVOKED_REPORTED] += (job_id, attempt) in self._revoked
 
     def ended(self, job_id: str, attempt: int, isolated: bool) -> None:
         """The ranks of an attempt ended on some host."""

@@ -13,7 +13,7 @@ from trainhall.cluster.simulator.counting import value_of
 from trainhall.cluster.simulator.ranks import Group
 from trainhall.cluster.simulator.story import Story
 
-VOID = "4 void ranks"
+VOID = "4 superseded ranks"
 
 STEPPED = f"{VOID}: ranks took a step beside a later generation of their attempt"
 MEASURED_VOID = f"{VOID}: what they measured came after it had begun"
@@ -83,7 +83,7 @@ class Lineages:
             if newest is None or newest[0] != attempt or str(newest[1]) not in json.loads(began):
                 continue
             if step > self._reached[job_id]:
-                what = f"job {job_id} is told to be at step {step}, and its ranks have come to"
+                what = f"job {job_id} is shown at step {step}, and its ranks have come to"
                 self._violated(f"{what} {self._reached[job_id]}")
 
     def _check_checkpoints(self) -> None:

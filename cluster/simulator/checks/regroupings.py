@@ -26,12 +26,12 @@ MEMBERS = "one process a rank"
 SURVIVORS = "survivors"
 LEFT_BEHIND = "hosts left behind"
 
-REGROUPED = f"{MEMBERS}: an attempt went on in a later generation"
+REGROUPED = f"{MEMBERS}: an attempt continued in a later generation"
 SPANNED = f"{MEMBERS}: ranks of several hosts met in a later generation"
-KEPT = f"{SURVIVORS}: a process went on in a later generation"
+KEPT = f"{SURVIVORS}: a process continued in a later generation"
 REPLACED = f"{SURVIVORS}: a process began in a later generation"
 HANDED_OVER = f"{STEPS}: a rank got the state of another"
-BEGAN_FROM_SCRATCH = f"{STEPS}: nobody of a later generation had the state"
+BEGAN_FROM_SCRATCH = f"{STEPS}: no rank of a later generation had the state"
 LEFT_OUT = f"{LEFT_BEHIND}: a host was heard that a regrouping had left out"
 EXERCISED = (REGROUPED, SPANNED, KEPT, REPLACED, HANDED_OVER, BEGAN_FROM_SCRATCH, LEFT_OUT)
 
@@ -148,7 +148,7 @@ class Regroupings:
             return
         if (host.node_id, rank.device[1]) in places_of(row[0]):
             what = f"process {rank.pid} on device {rank.device[1]} of {host.name}"
-            self._violated(SURVIVORS, f"{what} was told to end, and {name(launch)} goes on with it")
+            self._violated(SURVIVORS, f"{what} was stopped, and {name(launch)} continues with it")
 
     # -- what ranks do ---------------------------------------------------------------------------
 
@@ -171,14 +171,14 @@ class Regroupings:
             return  # left out, and they do not know it
         if group.is_fresh:
             saved, earlier = self._saved(group), self._begun_at.get(launch.job_id, 0)
-            what = f"{name(launch)} goes on from step {group.step}"
+            what = f"{name(launch)} resumes from step {group.step}"
             if group.step < saved:
                 self._violated(STEPS, f"{what}, and step {saved} was saved when it was begun")
             if group.step < earlier:
-                self._violated(STEPS, f"{what}, and went on from step {earlier} before")
+                self._violated(STEPS, f"{what}, and resumed from step {earlier} before")
             self._begun_at[launch.job_id] = max(group.step, earlier)
         elif group.step < reached:
-            self._violated(STEPS, f"{name(launch)} goes on behind {group.step} of {reached} steps")
+            self._violated(STEPS, f"{name(launch)} resumes after {group.step} of {reached} steps")
         self._reached[key] = launch.generation, group.step
 
     def stepped(self, group: Group) -> None:
@@ -213,10 +213,10 @@ class Regroupings:
         self._story.checks[STEPS] += 1
         have = self._places_with_state(key) & before
         ended, failed = self._reported(key)
-        goes_on = {place for place in before & after if place[0] not in ended} - failed
-        if have and not goes_on:
+        survivors = {place for place in before & after if place[0] not in ended} - failed
+        if have and not survivors:
             what = f"attempt {key} has its state at {sorted(have)}"
-            self._violated(STEPS, f"{what}, and goes on at {sorted(after)}")
+            self._violated(STEPS, f"{what}, and continues at {sorted(after)}")
 
     def _places_with_state(self, key: _AttemptKey) -> set[tuple[str, int]]:
         """Return the devices of live ranks that have taken a step, on nodes that can be reached."""
@@ -272,7 +272,7 @@ class Regroupings:
                 del self._leaving[entry]
             elif self._now() > leaving.until:
                 what = f"{name(leaving.shim.launch)} still runs on {leaving.host.name}"
-                self._violated(LEFT_BEHIND, f"{what}, which was told to leave")
+                self._violated(LEFT_BEHIND, f"{what}, which was to leave")
                 del self._leaving[entry]
         self._story.checks[LEFT_BEHIND] += 1
 

@@ -12,12 +12,12 @@ from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
 from trainhall.cluster.simulator.checks.violation import InvariantViolationError
 from trainhall.cluster.simulator.story import Story
 
-ROOM = "making room"
+ROOM = "preemption"
 TURNS = "reservations"
 
 MADE_ROOM = f"{ROOM}: a job paused for one of higher priority"
 SHRANK = f"{ROOM}: a job shrank for one of higher priority"
-STARTED = f"{ROOM}: a job started for which others had made room"
+STARTED = f"{ROOM}: a job started for which others were preempted"
 WAITED = f"{TURNS}: a large job waited while small ones came"
 CAME_FIRST = f"{TURNS}: a large job started before small ones that came later"
 EXERCISED = (MADE_ROOM, SHRANK, STARTED, WAITED, CAME_FIRST)
@@ -91,7 +91,7 @@ class RoomInspector:
         )
         for rowid, job_id, kind, for_job in rows.fetchall():
             self._seen = rowid
-            self._makes_room(job_id, for_job, pauses=kind == "attempt")
+            self._preempts(job_id, for_job, pauses=kind == "attempt")
         for job_id, promise in list(self._promises.items()):
             if states.get(job_id) not in _WAITS:
                 self._story.exercised[STARTED] += states.get(job_id) == JobState.STARTING
@@ -110,17 +110,17 @@ class RoomInspector:
                 self._violated(TURNS, f"{what} behind smaller ones that came later")
                 del self._large[job_id]
 
-    def _makes_room(self, helper: str, job_id: str, *, pauses: bool) -> None:
+    def _preempts(self, helper: str, job_id: str, *, pauses: bool) -> None:
         self._story.exercised[MADE_ROOM if pauses else SHRANK] += 1
         rows = self._db.execute(
             "SELECT id, priority FROM jobs WHERE id IN (?, ?)", (helper, job_id)
         )
         priorities = dict(rows.fetchall())
         if priorities[helper] >= priorities[job_id]:
-            self._violated(ROOM, f"job {helper} makes room for {job_id} of no higher priority")
+            self._violated(ROOM, f"job {helper} is preempted for {job_id} of no higher priority")
         self._made_room.add((helper, job_id))
         if (job_id, helper) in self._made_room:
-            self._violated(ROOM, f"jobs {helper} and {job_id} make room for each other")
+            self._violated(ROOM, f"jobs {helper} and {job_id} preempt each other")
         promise = self._promises.setdefault(job_id, _Promise(self._now(), set()))
         if pauses and self.is_calm:
             if helper in promise.paused:

@@ -37,9 +37,11 @@ class GpuHost(Host):
     def host_use(self) -> HostUse:
         busy = sum(len(shim.running) for shim in self.shims())
         return HostUse(
-            cpu=round(min(100.0, 1.2 + 4.5 * busy * self._thirst + self._noise.uniform(0, 3)), 1),
+            cpu=round(
+                min(100.0, 1.2 + 4.5 * busy * self._power_factor + self._noise.uniform(0, 3)), 1
+            ),
             memory_used=int(
-                (0.05 + 0.05 * busy * self._thirst + 0.003 * self._noise.random()) * 2 * _TIB
+                (0.05 + 0.05 * busy * self._power_factor + 0.003 * self._noise.random()) * 2 * _TIB
             ),
             memory_total=2 * _TIB,
             disk_used=int(self._disk_used * _TIB),

@@ -102,9 +102,9 @@ def _spec(name: str, workers: int, **parts: Any) -> JobSpec:
     resources = {"workers": workers, "device": "cuda"}
     # Whose a job is follows from what it is about, so that chance stays what it was.
     user = _USERS[sum(name.partition(" ")[0].encode()) % len(_USERS)]
-    whose = {"user": user, "project": _PROJECTS[user]}
+    user_and_project = {"user": user, "project": _PROJECTS[user]}
     return validate_spec(
-        {"name": name, "resources": resources, "priority": PRIORITY, **whose, **parts}
+        {"name": name, "resources": resources, "priority": PRIORITY, **user_and_project, **parts}
     )
 
 

@@ -48,7 +48,7 @@ class Fates:
     def of(self, launch: Launch) -> Fate | None:
         return self._by_job.get(launch.job_id, {}).get(launch.attempt)
 
-    def decree(self, job_id: str, fates: dict[int, Fate]) -> None:
+    def scripted(self, job_id: str, fates: dict[int, Fate]) -> None:
         if fates:
             self._by_job[job_id] = fates
 
@@ -172,7 +172,7 @@ class Scenario:
 
     async def _submit(self, order: Order) -> None:
         view, _ = await self._cluster.coordinator.jobs.submit(order.spec)
-        self._fates.decree(view.id, order.fates)
+        self._fates.scripted(view.id, order.fates)
         self._jobs[order.spec.name] = view.id
 
     def _commanding(self, command: str, name: str) -> Action:

@@ -26,7 +26,7 @@ def started(
     job: str, *, world_size: int, samples: int, parameters: int, total: int, step: int
 ) -> str:
     ranks = "1 rank" if world_size == 1 else f"{world_size} ranks"
-    begun = f", going on from step {step}" if step else ""
+    begun = f", resuming from step {step}" if step else ""
     return (
         f"{job} on {ranks} (cuda:0): {samples:,} samples, {parameters:,} parameters, "
         f"{total:,} steps{begun}"

@@ -30,9 +30,9 @@ async function open(path: string, answers: Record<string, unknown>): Promise<Req
 
 /** Everything is on the screen. */
 class Everything {
-  constructor(private readonly tell: (entries: { isIntersecting: boolean }[]) => void) {}
+  constructor(private readonly notify: (entries: { isIntersecting: boolean }[]) => void) {}
   observe(): void {
-    this.tell([{ isIntersecting: true }]);
+    this.notify([{ isIntersecting: true }]);
   }
   disconnect(): void {}
 }
@@ -62,7 +62,7 @@ describe("the queue", () => {
     can_start: true,
   };
 
-  it("tells who waits, for what and until when", async () => {
+  it("shows who waits, for what and until when", async () => {
     await open("/queue", { "GET /cluster/queue": waiting(1, entry) });
     const row = (await screen.findByText("gpt", { selector: "a" })).closest("tr");
     expect(row).toHaveTextContent("8 GPUs · priority 2");
@@ -97,7 +97,7 @@ describe("the queue", () => {
     expect(await screen.findByText("The queue is empty")).toBeVisible();
   });
 
-  it("is read page by page, and tells how many there are", async () => {
+  it("is read page by page, and shows how many there are", async () => {
     const later = { ...entry, job_id: "88c0de15f00d", name: "sweep", position: 2 };
     const asked = await open("/queue", {
       "GET /cluster/queue": (request: Request) =>
@@ -129,7 +129,7 @@ describe("the jobs", () => {
     expect(document.title).toBe("Jobs · Trainhall");
   });
 
-  it("that ended tell nothing twice, and can be submitted again", async () => {
+  it("that ended show nothing twice, and can be submitted again", async () => {
     const ended = job({
       state: "completed",
       reason: "completed",
@@ -237,7 +237,7 @@ describe("the jobs", () => {
     expect(link.closest("p")).toHaveTextContent(reason);
   });
 
-  it("that count no steps tell how long they run and the last that they wrote", async () => {
+  it("that count no steps show how long they run and the last that they wrote", async () => {
     const script = job({
       step: 0,
       total_steps: null,

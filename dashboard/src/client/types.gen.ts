@@ -2750,11 +2750,11 @@ export type ReadHealthData = {
 
 export type ReadHealthErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
 };
@@ -2779,15 +2779,15 @@ export type ReadReadinessData = {
 
 export type ReadReadinessErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -2812,15 +2812,15 @@ export type ReadPrometheusData = {
 
 export type ReadPrometheusErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -2843,13 +2843,13 @@ export type ListJobsData = {
         /**
          * Limit
          *
-         * How many items a page holds at most.
+         * At most this many items per page.
          */
         limit?: number;
         /**
          * Cursor
          *
-         * `next_cursor` of the page before; leave it out at first.
+         * `next_cursor` of the previous page; none for the first.
          */
         cursor?: string | null;
         /**
@@ -2870,19 +2870,19 @@ export type ListJobsData = {
 
 export type ListJobsErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -2916,7 +2916,7 @@ export type SubmitJobData = {
         /**
          * Dry Run
          *
-         * Only check the spec, and tell when the job would start.
+         * Only validate the spec and return when the job would start.
          */
         dry_run?: boolean;
     };
@@ -2925,31 +2925,31 @@ export type SubmitJobData = {
 
 export type SubmitJobErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * This contradicts something that already holds
+     * Conflict
      */
     409: Problem;
     /**
-     * The request is too large
+     * Request too large
      */
     413: Problem;
     /**
-     * This content type is not accepted
+     * Unsupported content type
      */
     415: Problem;
     /**
-     * The job spec is not valid
+     * Invalid job spec
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -2985,27 +2985,27 @@ export type CancelJobData = {
 
 export type CancelJobErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The present state does not allow this
+     * Not possible in the current state
      */
     409: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3037,23 +3037,23 @@ export type GetJobData = {
 
 export type GetJobErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3085,27 +3085,27 @@ export type PauseJobData = {
 
 export type PauseJobErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The present state does not allow this
+     * Not possible in the current state
      */
     409: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3137,35 +3137,35 @@ export type ResumeJobData = {
 
 export type ResumeJobErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The present state does not allow this
+     * Not possible in the current state
      */
     409: Problem;
     /**
-     * The request is too large
+     * Request too large
      */
     413: Problem;
     /**
-     * This content type is not accepted
+     * Unsupported content type
      */
     415: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3197,35 +3197,35 @@ export type ResizeJobData = {
 
 export type ResizeJobErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The present state does not allow this
+     * Not possible in the current state
      */
     409: Problem;
     /**
-     * The request is too large
+     * Request too large
      */
     413: Problem;
     /**
-     * This content type is not accepted
+     * Unsupported content type
      */
     415: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3234,7 +3234,7 @@ export type ResizeJobError = ResizeJobErrors[keyof ResizeJobErrors];
 
 export type ResizeJobResponses = {
     /**
-     * It asks for that number now, and has it as soon as there is room.
+     * The new number is requested; it applies as soon as devices are free.
      */
     202: Job;
 };
@@ -3261,13 +3261,13 @@ export type ListEventsData = {
         /**
          * Cursor
          *
-         * `next_cursor` of the page before; leave it out at first.
+         * `next_cursor` of the previous page; none for the first.
          */
         cursor?: string | null;
         /**
          * Limit
          *
-         * How many items a page holds at most.
+         * At most this many items per page.
          */
         limit?: number;
     };
@@ -3276,23 +3276,23 @@ export type ListEventsData = {
 
 export type ListEventsErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3322,43 +3322,43 @@ export type ReadLogsData = {
         /**
          * Rank
          *
-         * Of one rank only.
+         * Only this rank.
          */
         rank?: number | null;
         /**
          * Stream
          *
-         * Of one stream only.
+         * Only this stream.
          */
         stream?: 'stdout' | 'stderr' | null;
         /**
          * Attempt
          *
-         * Of one attempt only.
+         * Only this attempt.
          */
         attempt?: number | null;
         /**
          * After
          *
-         * `next_cursor` of the page before, or of any earlier one.
+         * `next_cursor` of the previous page, or of any earlier one.
          */
         after?: string | null;
         /**
          * Tail
          *
-         * Begin with the last so many lines instead.
+         * Start with the last N lines instead.
          */
         tail?: number | null;
         /**
          * Before
          *
-         * `previous_cursor` of a page: the lines ahead of it.
+         * `previous_cursor` of a page: the lines before it.
          */
         before?: string | null;
         /**
          * At
          *
-         * The lines about one of them, written ATTEMPT.RANK.STREAM.OFFSET.
+         * The lines around one line, given as ATTEMPT.RANK.STREAM.OFFSET.
          */
         at?: string | null;
         /**
@@ -3370,7 +3370,7 @@ export type ReadLogsData = {
         /**
          * Limit
          *
-         * How many lines a page holds at most.
+         * At most this many lines per page.
          */
         limit?: number;
     };
@@ -3379,23 +3379,23 @@ export type ReadLogsData = {
 
 export type ReadLogsErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3425,13 +3425,13 @@ export type ListAttemptsData = {
         /**
          * Limit
          *
-         * How many items a page holds at most.
+         * At most this many items per page.
          */
         limit?: number;
         /**
          * Cursor
          *
-         * `next_cursor` of the page before; leave it out at first.
+         * `next_cursor` of the previous page; none for the first.
          */
         cursor?: string | null;
     };
@@ -3440,23 +3440,23 @@ export type ListAttemptsData = {
 
 export type ListAttemptsErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3486,7 +3486,7 @@ export type ReadGradientsData = {
         /**
          * Max Steps
          *
-         * How many steps at most; they are evenly chosen.
+         * At most this many steps, evenly spaced.
          */
         max_steps?: number;
     };
@@ -3495,23 +3495,23 @@ export type ReadGradientsData = {
 
 export type ReadGradientsErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3520,7 +3520,7 @@ export type ReadGradientsError = ReadGradientsErrors[keyof ReadGradientsErrors];
 
 export type ReadGradientsResponses = {
     /**
-     * What was captured, the oldest step first.
+     * The recorded steps, oldest first.
      */
     200: GradientHistory;
 };
@@ -3543,27 +3543,27 @@ export type CaptureGradientsData = {
 
 export type CaptureGradientsErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The present state does not allow this
+     * Not possible in the current state
      */
     409: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3572,7 +3572,7 @@ export type CaptureGradientsError = CaptureGradientsErrors[keyof CaptureGradient
 
 export type CaptureGradientsResponses = {
     /**
-     * The next step that it takes is captured.
+     * The job's next step is recorded.
      */
     202: GradientRequests;
 };
@@ -3591,7 +3591,7 @@ export type ReadGradientsOfStepData = {
         /**
          * Step
          *
-         * A step that was captured.
+         * A recorded step.
          */
         step: number;
     };
@@ -3601,23 +3601,23 @@ export type ReadGradientsOfStepData = {
 
 export type ReadGradientsOfStepErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3649,23 +3649,23 @@ export type GetCodeData = {
 
 export type GetCodeErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3674,7 +3674,7 @@ export type GetCodeError = GetCodeErrors[keyof GetCodeErrors];
 
 export type GetCodeResponses = {
     /**
-     * It is there.
+     * It is stored.
      */
     200: Code;
 };
@@ -3700,35 +3700,35 @@ export type PutCodeData = {
 
 export type PutCodeErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is too large
+     * Request too large
      */
     413: Problem;
     /**
-     * This content type is not accepted
+     * Unsupported content type
      */
     415: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
     /**
-     * No room
+     * Storage full
      */
     507: Problem;
 };
@@ -3737,11 +3737,11 @@ export type PutCodeError = PutCodeErrors[keyof PutCodeErrors];
 
 export type PutCodeResponses = {
     /**
-     * It was there already.
+     * It was already stored.
      */
     200: Code;
     /**
-     * It was stored.
+     * Stored.
      */
     201: Code;
 };
@@ -3755,13 +3755,13 @@ export type ListNodesData = {
         /**
          * Limit
          *
-         * How many items a page holds at most.
+         * At most this many items per page.
          */
         limit?: number;
         /**
          * Cursor
          *
-         * `next_cursor` of the page before; leave it out at first.
+         * `next_cursor` of the previous page; none for the first.
          */
         cursor?: string | null;
     };
@@ -3770,19 +3770,19 @@ export type ListNodesData = {
 
 export type ListNodesErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3807,31 +3807,31 @@ export type AnnounceNodeData = {
 
 export type AnnounceNodeErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * This contradicts something that already holds
+     * Conflict
      */
     409: Problem;
     /**
-     * The request is too large
+     * Request too large
      */
     413: Problem;
     /**
-     * This content type is not accepted
+     * Unsupported content type
      */
     415: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3840,7 +3840,7 @@ export type AnnounceNodeError = AnnounceNodeErrors[keyof AnnounceNodeErrors];
 
 export type AnnounceNodeResponses = {
     /**
-     * The node may join.
+     * The command with which the host joins.
      */
     201: AnnouncedNode;
 };
@@ -3863,23 +3863,23 @@ export type RemoveNodeData = {
 
 export type RemoveNodeErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3888,11 +3888,11 @@ export type RemoveNodeError = RemoveNodeErrors[keyof RemoveNodeErrors];
 
 export type RemoveNodeResponses = {
     /**
-     * It gets no new work, and is removed once nothing runs on it.
+     * It gets no new work and is removed once nothing runs on it.
      */
     202: Node;
     /**
-     * It is gone.
+     * Removed.
      */
     204: void;
 };
@@ -3915,23 +3915,23 @@ export type GetNodeData = {
 
 export type GetNodeErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -3963,31 +3963,31 @@ export type ChangeNodeData = {
 
 export type ChangeNodeErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is too large
+     * Request too large
      */
     413: Problem;
     /**
-     * This content type is not accepted
+     * Unsupported content type
      */
     415: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4017,19 +4017,19 @@ export type ReadNodeHistoryData = {
         /**
          * Since
          *
-         * An hour before `until` when it is left out.
+         * Default: one hour before `until`.
          */
         since?: string | null;
         /**
          * Until
          *
-         * Now when it is left out.
+         * Default: now.
          */
         until?: string | null;
         /**
          * Max Points
          *
-         * How many points a device has at most.
+         * At most this many points per device.
          */
         max_points?: number;
     };
@@ -4038,23 +4038,23 @@ export type ReadNodeHistoryData = {
 
 export type ReadNodeHistoryErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4086,23 +4086,23 @@ export type ListNodeEventsData = {
 
 export type ListNodeEventsErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4111,7 +4111,7 @@ export type ListNodeEventsError = ListNodeEventsErrors[keyof ListNodeEventsError
 
 export type ListNodeEventsResponses = {
     /**
-     * The node's last events.
+     * The node's latest events.
      */
     200: NodeEvents;
 };
@@ -4134,31 +4134,31 @@ export type DrainNodeData = {
 
 export type DrainNodeErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is too large
+     * Request too large
      */
     413: Problem;
     /**
-     * This content type is not accepted
+     * Unsupported content type
      */
     415: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4190,27 +4190,27 @@ export type UndrainNodeData = {
 
 export type UndrainNodeErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * This contradicts something that already holds
+     * Conflict
      */
     409: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4233,13 +4233,13 @@ export type ListDevicesData = {
         /**
          * Limit
          *
-         * How many items a page holds at most.
+         * At most this many items per page.
          */
         limit?: number;
         /**
          * Cursor
          *
-         * `next_cursor` of the page before; leave it out at first.
+         * `next_cursor` of the previous page; none for the first.
          */
         cursor?: string | null;
     };
@@ -4248,19 +4248,19 @@ export type ListDevicesData = {
 
 export type ListDevicesErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4283,13 +4283,13 @@ export type ReadQueueData = {
         /**
          * Limit
          *
-         * How many items a page holds at most.
+         * At most this many items per page.
          */
         limit?: number;
         /**
          * Cursor
          *
-         * `next_cursor` of the page before; leave it out at first.
+         * `next_cursor` of the previous page; none for the first.
          */
         cursor?: string | null;
         /**
@@ -4304,19 +4304,19 @@ export type ReadQueueData = {
 
 export type ReadQueueErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4339,13 +4339,13 @@ export type ReadQuotasData = {
         /**
          * Limit
          *
-         * How many items a page holds at most.
+         * At most this many items per page.
          */
         limit?: number;
         /**
          * Cursor
          *
-         * `next_cursor` of the page before; leave it out at first.
+         * `next_cursor` of the previous page; none for the first.
          */
         cursor?: string | null;
     };
@@ -4354,19 +4354,19 @@ export type ReadQuotasData = {
 
 export type ReadQuotasErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4396,25 +4396,25 @@ export type ReadMetricsData = {
         /**
          * Names
          *
-         * Only these series, comma-separated or repeated. All when it is left out.
+         * Only these series, comma-separated or repeated. Default: all.
          */
         names?: Array<string> | null;
         /**
          * From Step
          *
-         * The first step of interest.
+         * First step.
          */
         from_step?: number | null;
         /**
          * To Step
          *
-         * The last step of interest.
+         * Last step.
          */
         to_step?: number | null;
         /**
          * Max Points
          *
-         * How many points a series has at most.
+         * At most this many points per series.
          */
         max_points?: number;
     };
@@ -4423,23 +4423,23 @@ export type ReadMetricsData = {
 
 export type ReadMetricsErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4464,19 +4464,19 @@ export type ReadSummaryData = {
 
 export type ReadSummaryErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4506,13 +4506,13 @@ export type ListCheckpointsData = {
         /**
          * Limit
          *
-         * How many items a page holds at most.
+         * At most this many items per page.
          */
         limit?: number;
         /**
          * Cursor
          *
-         * `next_cursor` of the page before; leave it out at first.
+         * `next_cursor` of the previous page; none for the first.
          */
         cursor?: string | null;
     };
@@ -4521,23 +4521,23 @@ export type ListCheckpointsData = {
 
 export type ListCheckpointsErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4567,7 +4567,7 @@ export type CollectCheckpointsData = {
         /**
          * Dry Run
          *
-         * Say what would go, and delete nothing.
+         * Only return what would be deleted.
          */
         dry_run?: boolean;
     };
@@ -4576,23 +4576,23 @@ export type CollectCheckpointsData = {
 
 export type CollectCheckpointsErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4601,7 +4601,7 @@ export type CollectCheckpointsError = CollectCheckpointsErrors[keyof CollectChec
 
 export type CollectCheckpointsResponses = {
     /**
-     * What is kept and what goes, and why.
+     * Kept and deleted checkpoints, with the reasons.
      */
     200: RetentionList;
 };
@@ -4624,27 +4624,27 @@ export type DeleteCheckpointData = {
 
 export type DeleteCheckpointErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The present state does not allow this
+     * Not possible in the current state
      */
     409: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4653,7 +4653,7 @@ export type DeleteCheckpointError = DeleteCheckpointErrors[keyof DeleteCheckpoin
 
 export type DeleteCheckpointResponses = {
     /**
-     * It is deleted; its files go in a moment.
+     * Deleted; its files are removed shortly after.
      */
     204: void;
 };
@@ -4676,23 +4676,23 @@ export type GetCheckpointData = {
 
 export type GetCheckpointErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4724,27 +4724,27 @@ export type UnpinCheckpointData = {
 
 export type UnpinCheckpointErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The present state does not allow this
+     * Not possible in the current state
      */
     409: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4753,7 +4753,7 @@ export type UnpinCheckpointError = UnpinCheckpointErrors[keyof UnpinCheckpointEr
 
 export type UnpinCheckpointResponses = {
     /**
-     * It is not pinned any more.
+     * Unpinned.
      */
     200: Checkpoint;
 };
@@ -4776,27 +4776,27 @@ export type PinCheckpointData = {
 
 export type PinCheckpointErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The present state does not allow this
+     * Not possible in the current state
      */
     409: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4805,7 +4805,7 @@ export type PinCheckpointError = PinCheckpointErrors[keyof PinCheckpointErrors];
 
 export type PinCheckpointResponses = {
     /**
-     * It is pinned.
+     * Pinned.
      */
     200: Checkpoint;
 };
@@ -4828,27 +4828,27 @@ export type VerifyCheckpointData = {
 
 export type VerifyCheckpointErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The present state does not allow this
+     * Not possible in the current state
      */
     409: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4857,7 +4857,7 @@ export type VerifyCheckpointError = VerifyCheckpointErrors[keyof VerifyCheckpoin
 
 export type VerifyCheckpointResponses = {
     /**
-     * What was found; no problems mean that it is good.
+     * The problems found; none means that it is intact.
      */
     200: Verification;
 };
@@ -4880,27 +4880,27 @@ export type ListCheckpointFilesData = {
 
 export type ListCheckpointFilesErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The present state does not allow this
+     * Not possible in the current state
      */
     409: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4928,7 +4928,7 @@ export type ReadCheckpointFileData = {
         /**
          * Path
          *
-         * As the list of its files gives it.
+         * The path, as in the list of files.
          */
         path: string;
     };
@@ -4938,27 +4938,27 @@ export type ReadCheckpointFileData = {
 
 export type ReadCheckpointFileErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The present state does not allow this
+     * Not possible in the current state
      */
     409: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };
@@ -4967,7 +4967,7 @@ export type ReadCheckpointFileError = ReadCheckpointFileErrors[keyof ReadCheckpo
 
 export type ReadCheckpointFileResponses = {
     /**
-     * The bytes of the file; compare them with the hash that the list gives.
+     * The contents of the file; its hash is in the list of files.
      */
     200: Blob | File;
 };
@@ -4990,35 +4990,35 @@ export type RestoreCheckpointData = {
 
 export type RestoreCheckpointErrors = {
     /**
-     * This is not allowed
+     * Not allowed
      */
     403: Problem;
     /**
-     * There is no such thing
+     * Not found
      */
     404: Problem;
     /**
-     * The present state does not allow this
+     * Not possible in the current state
      */
     409: Problem;
     /**
-     * The request is too large
+     * Request too large
      */
     413: Problem;
     /**
-     * This content type is not accepted
+     * Unsupported content type
      */
     415: Problem;
     /**
-     * The request is not valid
+     * Invalid request
      */
     422: Problem;
     /**
-     * The coordinator failed
+     * Internal error
      */
     500: Problem;
     /**
-     * The coordinator cannot serve this now
+     * Temporarily unavailable
      */
     503: Problem;
 };

@@ -73,8 +73,8 @@ def test_gradients_file_drops_repeated_and_partial_lines(tmp_path: Path) -> None
         file.add({"step": step})
     file.cut_after(20)
     assert path.read_text() == '{"step": 10}\n{"step": 20}\n'
-    with path.open("a") as torn:
-        torn.write('{"st')
+    with path.open("a") as cut_off:
+        cut_off.write('{"st')
     file.cut_after(25)
     file.add({"step": 30})
     assert path.read_text() == '{"step": 10}\n{"step": 20}\n{"step": 30}\n'

@@ -63,7 +63,7 @@ def test_kills_and_resumes_leave_every_step_once(
     """Each run goes on from a step at most the last one, trains, and may be killed in mid-line."""
     path = tmp_path_factory.mktemp("run") / "metrics.jsonl"
     expected: dict[int, float] = {}
-    for number, (back, more, torn) in enumerate(runs):
+    for number, (back, more, cut_off) in enumerate(runs):
         file = MetricsFile(path)
         assert file.step == len(expected)
         start = max(0, file.step - back)
@@ -78,9 +78,9 @@ def test_kills_and_resumes_leave_every_step_once(
             file.add([step], {"loss": [float(number)]})
             expected[step] = float(number)
         file.close()
-        if torn and expected:
+        if cut_off and expected:
             whole = path.read_bytes()
-            cut = min(torn, len(whole.splitlines(keepends=True)[-1]))
+            cut = min(cut_off, len(whole.splitlines(keepends=True)[-1]))
             path.write_bytes(whole[:-cut])
             del expected[max(expected)]
     MetricsFile(path).close()

@@ -141,7 +141,7 @@ def test_drain_of_a_pending_node_returns(
 
 
 @pytest.mark.parametrize(("state", "why"), [("ready", "undone"), ("lost", "is unknown")])
-def test_waiting_ends_when_it_is_in_vain(
+def test_drain_wait_ends_when_it_cannot_succeed(
     draining: Callable[..., Draining], state: str, why: str
 ) -> None:
     draining("draining", state)

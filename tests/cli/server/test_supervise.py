@@ -83,9 +83,9 @@ def test_hurried_stop_kills_a_stubborn_child(
     child = child_of(tmp_path, STUBBORN)
     child.start()
     eventually("its output", lambda: "up" in child.log.read_text())
-    hurry = threading.Event()
-    threading.Timer(0.1, hurry.set).start()
-    assert not child.stop(60, hurry)
+    force = threading.Event()
+    threading.Timer(0.1, force.set).start()
+    assert not child.stop(60, force)
     assert child.exit_text() == "the program was ended by SIGKILL"
 
 

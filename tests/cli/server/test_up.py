@@ -175,7 +175,7 @@ def test_up_resumes_and_dies_as_one(start: Start, message: str) -> None:
     base = f"{url}/api/v1/training/jobs/{job}"
     assert len(httpx.get(url + "/api/v1/cluster/nodes").json()["items"]) == 1
 
-    def goes_on() -> re.Match[str] | None:
+    def progresses() -> re.Match[str] | None:
         found = httpx.get(base).json()
         # Of restarts it has none to spare.
         assert found["state"] not in ("failed", "completed"), found["reason"]
@@ -185,7 +185,7 @@ def test_up_resumes_and_dies_as_one(start: Start, message: str) -> None:
         events = httpx.get(base + "/events", params={"limit": 500}).json()["items"]
         return [e["reason"] for e in events if e["attempt"] == attempt]
 
-    step = int(eventually("the job to go on", goes_on, timeout=PATIENCE).group(1))
+    step = int(eventually("the job to go on", progresses, timeout=PATIENCE).group(1))
     first = lines_of(1)
     assert f"stopped at step {step} and saved" in first
     assert f"the agent on {socket.gethostname()} was stopped; the ranks saved first" in first[-1]
@@ -244,8 +244,8 @@ def test_the_demo_ends_with_the_job(start: Start, tmp_path: Path) -> None:
 def test_up_keeps_running_after_demo(start: Start, tmp_path: Path) -> None:
     (tmp_path / "quick.yaml").write_text(QUICK)
     up = start("--demo", str(tmp_path / "quick.yaml"))
-    goes_on = f"Trainhall is still at {up.url()}; Ctrl-C stops it.\n"
-    eventually("it to say so", lambda: up.printed.endswith(goes_on), timeout=PATIENCE)
+    progresses = f"Trainhall is still at {up.url()}; Ctrl-C stops it.\n"
+    eventually("it to say so", lambda: up.printed.endswith(progresses), timeout=PATIENCE)
     assert up.printed.startswith("Starting the coordinator …\n")
     # It is at another port than where they look.
     assert f"To use it from other commands: `export TRAINHALL_URL={up.url()}`\n" in up.printed

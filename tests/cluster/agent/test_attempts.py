@@ -45,12 +45,12 @@ def coded() -> Launch:
 async def test_cancelled_attempt_leaves_no_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    begun, release = threading.Event(), threading.Event()
     real = code_cache._copy
 
     def slow(unpacked: Path, to: Path) -> None:
         begun.set()
-        go_on.wait()
+        release.wait()
         real(unpacked, to)
 
     monkeypatch.setattr(code_cache, "_copy", slow)
@@ -62,7 +62,7 @@ async def test_cancelled_attempt_leaves_no_code(
     attempts.reconcile()
     (report,) = attempts.reports()
     assert (report.phase, report.outcome) == ("exited", "stopped")
-    go_on.set()
+    release.set()
     await until("it to be removed", lambda: list((tmp_path / "attempts").glob("*/*")) == [])
     attempts.desire([])
     attempts.reconcile()
@@ -75,12 +75,12 @@ async def test_agent_stays_responsive_during_file_removal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed_by: list[int] = []
-    go_on = threading.Event()
+    release = threading.Event()
     real = shutil.rmtree
 
     def slow(path: Path, **options: Any) -> None:
         removed_by.append(threading.get_ident())
-        go_on.wait()
+        release.wait()
         real(path, **options)
 
     folder = DataDir(tmp_path).attempt(FencingToken("job", 1, 1))
@@ -99,7 +99,7 @@ async def test_agent_stays_responsive_during_file_removal(
     assert threading.get_ident() not in removed_by
     attempts.desire([])
     attempts.reconcile()
-    go_on.set()
+    release.set()
     await until("it to be forgotten", attempts.empty)
     assert list((tmp_path / "attempts").iterdir()) == []
     await attempts.close()

@@ -103,7 +103,7 @@ class Host:
             if body.stage is not Stage.READY and (body.stage is Stage.PREPARING or never_launched):
                 del self.attempts[token]
 
-    def go_on(self, token: FencingToken) -> None:
+    def advance(self, token: FencingToken) -> None:
         """The next thing that happens to an attempt by itself."""
         body = self.attempts.get(token)
         if body is None:
@@ -146,7 +146,7 @@ def test_reconcile_starts_once_and_follows_latest_command(
             # An old message, repeated or out of order.
             current = messages[int(value) % len(messages)]  # type: ignore[call-overload]
         elif what == "go on":
-            host.go_on(value)  # type: ignore[arg-type]
+            host.advance(value)  # type: ignore[arg-type]
         elif what == "crash":
             host.crash()
             current = None
@@ -161,7 +161,7 @@ def test_reconcile_starts_once_and_follows_latest_command(
         host.reconcile(final)
         for token in list(host.attempts):
             if host.attempts[token].stage is not Stage.LIVE or token not in final:
-                host.go_on(token)
+                host.advance(token)
     host.reconcile(final)
     assert host.reconcile(final) == [] or not _settled(host, final)
     for token, body in host.attempts.items():

@@ -163,7 +163,7 @@ async def stored(hall: SimulatedCluster, source: Path) -> str:
     for path, data in written(source, job_id).items():
         await service.uploads.receive(job_id, NAME, path, pieces(data))
     await service.uploads.commit(job_id, NAME)
-    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    await hall.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
     (view,) = (await service.list(job_id)).items
     return view.id
 

@@ -41,7 +41,7 @@ async def stored(hall: SimulatedCluster) -> tuple[str, Path]:
     for path, data in {**FILES, "manifest.json": manifest(FILES, job_id)}.items():
         await service.uploads.receive(job_id, NAME, path, pieces(data))
     await service.uploads.commit(job_id, NAME)
-    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    await hall.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
     return job_id, hall.coordinator.store.file(job_id, NAME, "state.json").parent
 
 
@@ -69,14 +69,14 @@ async def test_upload_mode_records_only_committed_checkpoints(hall: SimulatedClu
     (node,) = hall.nodes.values()
     plan = node.running(job_id).assignment.launch.checkpoint
     assert (plan.folder, plan.upload) == ("", True)
-    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    await hall.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
     assert await steps_of(hall, job_id) == []
     for path, data in FILES.items():
         await service.uploads.receive(job_id, NAME, path, pieces(data))
     await service.uploads.receive(job_id, NAME, "manifest.json", pieces(manifest(FILES, job_id)))
     await service.uploads.commit(job_id, NAME)
     for _ in range(2):
-        await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+        await hall.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
     assert await steps_of(hall, job_id) == [10]
     assert hall.coordinator.store.file(job_id, NAME, "state.json").read_bytes() == b"{}"
     (view,) = (await service.list(job_id)).items
@@ -113,7 +113,7 @@ async def test_commit_under_revoked_token_is_removed(
         for path, data in {**FILES, "manifest.json": manifest(FILES, job_id, step)}.items():
             await service.uploads.receive(job_id, name, path, pieces(data))
         await service.uploads.commit(job_id, name)
-    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    await hall.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
     await service.uploads.remove_unrecorded()
     assert await store.committed() == {(job_id, NAME), (job_id, later)}, "its rank may tell of it"
     (node,) = hall.nodes.values()
@@ -146,7 +146,7 @@ async def test_the_newest_and_the_pinned_are_kept(hall: SimulatedCluster) -> Non
         await service.delete(first.id)
     (node,) = hall.nodes.values()
     await hall.heartbeat()
-    assert node.gave_up == {f"/shared/{job_id}/step-00000020-a1-g1"}
+    assert node.released == {f"/shared/{job_id}/step-00000020-a1-g1"}
     assert await steps_of(hall, job_id) == [40, 30, 10], "the agent said that it is gone"
     await hall.heartbeat()
     assert node.removed == []
@@ -312,7 +312,7 @@ async def test_damaged_host_copy_does_not_mark_the_store(
     if stored_is_bad:
         (folder / "state.json").write_bytes(b"[]")
     passed_over = [{"name": NAME, "reason": "damaged", "text": "on rank 1: state.json"}, 7, {}]
-    await hall.tell(job_id, "started", {"resumed_from": None, "passed_over": passed_over})
+    await hall.report_event(job_id, "started", {"resumed_from": None, "passed_over": passed_over})
     (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
     assert view.state == ("corrupt" if stored_is_bad else "committed")
 
@@ -325,7 +325,7 @@ async def test_removed_stored_checkpoint_is_marked(
     passed_over = [
         {"name": NAME, "reason": "missing", "text": "no host has a good copy: not found"}
     ]
-    await hall.tell(job_id, "started", {"resumed_from": 5, "passed_over": passed_over})
+    await hall.report_event(job_id, "started", {"resumed_from": 5, "passed_over": passed_over})
     (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
     assert view.state == "corrupt"
     events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
@@ -368,7 +368,7 @@ async def test_unloadable_checkpoint_is_marked(hall: SimulatedCluster) -> None:
         {"name": "step-00000005-a1-g1", "reason": "unreadable", "text": "permission denied"},
     ]
     payload = {"resumed_from": 5, "note": "damaged: words alone mark nothing"}
-    await hall.tell(job_id, "started", {**payload, "passed_over": passed_over})
+    await hall.report_event(job_id, "started", {**payload, "passed_over": passed_over})
     states = {v.step: v.state for v in (await hall.coordinator.checkpoints.list(job_id)).items}
     assert states == {30: "corrupt", 20: "corrupt", 10: "committed", 5: "committed"}
     await hall.coordinator.jobs.cancel(job_id)

@@ -63,7 +63,9 @@ async def test_auto_plan_measurement_calibrates_the_next(hall: SimulatedCluster)
         job_id = await submitted(hall)
         await hall.run_until(job_id, "running")
         assert (await plan_of(hall, job_id)).error is None
-        await hall.tell(job_id, "completed", {"steps": 100, "metrics": {}, "measured": MEASURED})
+        await hall.report_event(
+            job_id, "completed", {"steps": 100, "metrics": {}, "measured": MEASURED}
+        )
         await hall.finish(job_id)
         plan = await plan_of(hall, job_id)
         assert plan.measured == PlanMeasured(**MEASURED, attempt=1)
@@ -83,7 +85,7 @@ async def test_nonsense_that_is_measured_is_left_out(hall: SimulatedCluster) -> 
     job_id = await submitted(hall)
     await hall.run_until(job_id, "running")
     for measured in (None, "much", {"peak_memory_bytes": -1, "step_seconds": 1.0, "steps": 1}):
-        await hall.tell(job_id, "paused", {"step": 3, "measured": measured})
+        await hall.report_event(job_id, "paused", {"step": 3, "measured": measured})
     assert (await plan_of(hall, job_id)).measured is None
 
 

@@ -57,9 +57,9 @@ async def test_gradient_request_is_sent_until_answered(hall: SimulatedCluster) -
     await hall.connect(node)
     await hall.settle()
     assert requests(hall, job_id) == 1
-    await hall.tell(job_id, "gradients", record(40))
+    await hall.report_event(job_id, "gradients", record(40))
     assert (await hall.coordinator.gradients.ask(job_id)).answered == 0, "nobody asked for that"
-    await hall.tell(job_id, "gradients", record(41, request=1))
+    await hall.report_event(job_id, "gradients", record(41, request=1))
     await hall.heartbeat()
     asked, found = await hall.coordinator.gradients.history(job_id, 10)
     assert asked == gradients.GradientRequests(asked=1, answered=1)
@@ -103,7 +103,7 @@ async def test_gradient_record_is_stored_unchanged(hall: SimulatedCluster) -> No
     job_id = await running(hall)
     service = hall.coordinator.gradients
     asked = await service.ask(job_id)
-    await hall.tell(job_id, "gradients", record(3, request=asked.asked, norm=float("nan")))
+    await hall.report_event(job_id, "gradients", record(3, request=asked.asked, norm=float("nan")))
     found, histograms = await service.one(job_id, 3)
     assert (found.norms, found.largest) == (["NaN", "NaN"], ["NaN", "NaN"])
     assert histograms == [{"first": 3, "counts": [1, 2], "zeros": 0, "not_finite": 0}] * 2
@@ -113,7 +113,7 @@ async def test_gradient_record_is_stored_unchanged(hall: SimulatedCluster) -> No
         record(4, request=1) | {"histograms": [{"counts": [2**64]}] * 2},
     ]  # fmt: skip
     for data in damaged:
-        await hall.tell(job_id, "gradients", data)
+        await hall.report_event(job_id, "gradients", data)
     assert await steps(hall, job_id) == [(1, 3)]
 
 
@@ -128,7 +128,7 @@ async def test_gradient_records_of_a_job_are_bounded(
         request = 0
         if step > 24:
             request = (await service.ask(job_id)).asked
-        await hall.tell(job_id, "gradients", record(step, request=request))
+        await hall.report_event(job_id, "gradients", record(step, request=request))
         assert len(await steps(hall, job_id)) <= 8
     _, found = await service.history(job_id, 512)
     kept = [each.step for each in found]
@@ -147,18 +147,20 @@ async def test_gradient_answer_survives_thinning(
     service = hall.coordinator.gradients
     await service.ask(job_id)
     for step in (1, 2, 3, 4):
-        await hall.tell(job_id, "gradients", record(step, request=1 if step == 2 else 0))
+        await hall.report_event(job_id, "gradients", record(step, request=1 if step == 2 else 0))
     await hall.coordinator.jobs.pause(job_id)
     await hall.run_until(job_id, "paused")
     await hall.coordinator.jobs.resume(job_id)
     await hall.run_until(job_id, "running")
-    await hall.tell(job_id, "started", {"resumed_from": 3, "total_steps": 100, "samples": 5})
-    await hall.tell(job_id, "gradients", record(4))
+    await hall.report_event(
+        job_id, "started", {"resumed_from": 3, "total_steps": 100, "samples": 5}
+    )
+    await hall.report_event(job_id, "gradients", record(4))
     assert await steps(hall, job_id) == [(1, 1), (1, 2), (1, 3), (2, 4)], (
         "the newest, and asked for"
     )
     for step in (5, 6, 7):
-        await hall.tell(job_id, "gradients", record(step))
+        await hall.report_event(job_id, "gradients", record(step))
     _, found = await service.history(job_id, 512)
     assert len(found) <= 4
     assert [each.step for each in found if each.has_histograms] == [2]
@@ -166,7 +168,7 @@ async def test_gradient_answer_survives_thinning(
 
 async def test_a_large_model_takes_little_room(hall: SimulatedCluster) -> None:
     job_id = await running(hall)
-    await hall.tell(job_id, "gradients", record(1, names=MAX_GRADIENTS))
+    await hall.report_event(job_id, "gradients", record(1, names=MAX_GRADIENTS))
     async with hall.db.session() as session:
         row = await session.get(gradients.GradientRecord, (job_id, 1, 1))
         assert row is not None
@@ -176,20 +178,22 @@ async def test_a_large_model_takes_little_room(hall: SimulatedCluster) -> None:
 async def test_gradient_records_prefer_repeated_steps(hall: SimulatedCluster) -> None:
     job_id = await running(hall)
     for step in (10, 20, 30):
-        await hall.tell(job_id, "gradients", record(step))
+        await hall.report_event(job_id, "gradients", record(step))
     await hall.coordinator.jobs.pause(job_id)
     await hall.run_until(job_id, "paused")
     await hall.coordinator.jobs.resume(job_id)
     await hall.run_until(job_id, "running")
-    await hall.tell(job_id, "started", {"resumed_from": 15, "total_steps": 100, "samples": 5})
+    await hall.report_event(
+        job_id, "started", {"resumed_from": 15, "total_steps": 100, "samples": 5}
+    )
     assert await steps(hall, job_id) == [(1, 10)]
-    await hall.tell(job_id, "gradients", record(20))
+    await hall.report_event(job_id, "gradients", record(20))
     assert await steps(hall, job_id) == [(1, 10), (2, 20)]
     async with hall.db.transaction() as session:
         attempt = await session.get(Attempt, (job_id, 2))
         assert attempt is not None
         attempt.revoked = True
-    await hall.tell(job_id, "gradients", record(30))
+    await hall.report_event(job_id, "gradients", record(30))
     assert await steps(hall, job_id) == [(1, 10), (2, 20)], "a revoked attempt tells nothing"
 
 

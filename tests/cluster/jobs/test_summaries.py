@@ -7,7 +7,7 @@ from support.cluster.simulated import SimulatedCluster
 
 async def save(hall: SimulatedCluster, job_id: str, step: int) -> None:
     name = f"step-{step:08d}-a1-g1"
-    await hall.tell(job_id, "checkpoint", {"name": name, "step": step, "size": 5})
+    await hall.report_event(job_id, "checkpoint", {"name": name, "step": step, "size": 5})
 
 
 async def warnings(hall: SimulatedCluster, job_id: str) -> list[str]:
@@ -29,8 +29,8 @@ async def test_warning_of_failed_save_lasts_until_next(
     assert await warnings(hall, job_id) == []
     for step in (10, 20):
         message = f"the checkpoint of step {step} was not saved: OSError: no space"
-        await hall.tell(job_id, "not_saved", {"step": step, "message": message})
-        await hall.tell(job_id, "note", {"message": "something else"})
+        await hall.report_event(job_id, "not_saved", {"step": step, "message": message})
+        await hall.report_event(job_id, "note", {"message": "something else"})
     assert await warnings(hall, job_id) == [message]
     assert await warnings(hall, other) == []
 
@@ -45,9 +45,9 @@ async def test_warning_ends_with_a_later_checkpoint(hall: SimulatedCluster) -> N
     await save(hall, job_id, 10)
     await save(hall, job_id, 30)
     # A host that was left out tells late of its upload.
-    await hall.tell(job_id, "not_saved", {"step": 20, "message": "not uploaded"})
+    await hall.report_event(job_id, "not_saved", {"step": 20, "message": "not uploaded"})
     assert await warnings(hall, job_id) == []
-    await hall.tell(job_id, "not_saved", {"step": 40, "message": "no space"})
+    await hall.report_event(job_id, "not_saved", {"step": 40, "message": "no space"})
     assert await warnings(hall, job_id) == ["no space"]
     # To make room, or since it was looked at: nothing of it is a save.
     service = hall.coordinator.checkpoints
@@ -74,7 +74,7 @@ async def test_warning_is_empty_for_ended_job(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit()
     await hall.run_until(job_id, "running")
-    await hall.tell(job_id, "not_saved", {"step": 1, "message": "no space"})
+    await hall.report_event(job_id, "not_saved", {"step": 1, "message": "no space"})
     await hall.coordinator.jobs.pause(job_id)
     await hall.run_until(job_id, "paused")
     assert await warnings(hall, job_id) == ["no space"]

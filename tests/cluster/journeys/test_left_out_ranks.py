@@ -43,7 +43,9 @@ class LeftOut(Outdated):
     def origin(self) -> Origin:
         return Origin(1, self.away.node_id)
 
-    async def tell(self, kind: str, data: dict[str, Any], writer: str = "0-aaaaaaaa") -> None:
+    async def report_event(
+        self, kind: str, data: dict[str, Any], writer: str = "0-aaaaaaaa"
+    ) -> None:
         """A rank that was left out does."""
         self.sent += 1
         event = RankEvent.model_validate(
@@ -76,7 +78,7 @@ async def start(hall: SimulatedCluster) -> LeftOut:
     (stays,) = (node for node in nodes if node is not away)
     found = LeftOut(hall, job_id, away, stays)
     started = {"generation": 1, "resumed_from": None, "total_steps": 100, "samples": 9}
-    await found.tell("started", started, "0-00000001")
+    await found.report_event("started", started, "0-00000001")
     found.sent = 0
     steps = range(1, LEFT_AT - 1)  # the last two had yet to be shipped
     await hall.coordinator.ingest.metrics(
@@ -87,14 +89,14 @@ async def start(hall: SimulatedCluster) -> LeftOut:
     return found
 
 
-async def give_up(found: LeftOut) -> None:
+async def leave_undeliverable(found: LeftOut) -> None:
     for _ in range(20):
         await found.hall.heartbeat(5)
     job = await found.hall.job(found.job_id)
     assert (job.attempt, job.generation, job.world_size) == (1, 2, 1)
 
 
-async def go_on(found: LeftOut) -> None:
+async def continue_training(found: LeftOut) -> None:
     """The others take the next steps, and save."""
     job = await found.hall.job(found.job_id)
     steps = range(LEFT_AT + 1, LEFT_AT + 6)
@@ -102,7 +104,7 @@ async def go_on(found: LeftOut) -> None:
         found.job_id, job.attempt, "1-bbbbbbbb",
         frame(1, table(steps, loss=[2.0] * len(steps))), Origin(1, found.stays.node_id),
     )  # fmt: skip
-    await found.hall.tell(found.job_id, "gradients", gradients(LEFT_AT + 2, 0.5))
+    await found.hall.report_event(found.job_id, "gradients", gradients(LEFT_AT + 2, 0.5))
     await found.hall.save_checkpoint(found.job_id, LEFT_AT + 5)
 
 
@@ -121,7 +123,7 @@ async def replaced(found: LeftOut) -> None:
     job = await hall.job(found.job_id)
     assert (job.attempt, job.generation) == (2, 1)
     resumed = {"generation": 1, "resumed_from": LEFT_AT + 5, "total_steps": 100}
-    await hall.tell(found.job_id, "started", resumed)
+    await hall.report_event(found.job_id, "started", resumed)
     body = frame(1, table([LEFT_AT + 6], loss=[3.0]))
     origin = Origin(1, found.stays.node_id)
     await hall.coordinator.ingest.metrics(found.job_id, 2, "0-cccccccc", body, origin)
@@ -130,7 +132,7 @@ async def replaced(found: LeftOut) -> None:
 async def final(found: LeftOut) -> None:
     """The job is over."""
     payload = {"steps": 100, "metrics": {"loss": 0.5}}
-    await found.hall.tell(found.job_id, "completed", payload)
+    await found.hall.report_event(found.job_id, "completed", payload)
     found.stays.end(found.stays.running(found.job_id), Outcome.COMPLETED)
     await found.hall.work(2)
     assert (await found.hall.job(found.job_id)).state == "completed"
@@ -149,9 +151,9 @@ async def left_out(
     request: pytest.FixtureRequest, hall: SimulatedCluster
 ) -> AsyncIterator[LeftOut]:
     found = await start(hall)
-    await give_up(found)
-    await hall.tell(found.job_id, "note", {"message": "they have regrouped"})
-    await go_on(found)
+    await leave_undeliverable(found)
+    await hall.report_event(found.job_id, "note", {"message": "they have regrouped"})
+    await continue_training(found)
     stage: Callable[[LeftOut], Any] = request.param
     await stage(found)
     yield found
@@ -173,7 +175,7 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
 async def test_events_are_notes_that_say_so(left_out: LeftOut) -> None:
     before = await left_out.truth()
     for kind, data in EVENTS:
-        await left_out.tell(kind, data)
+        await left_out.report_event(kind, data)
         assert await left_out.truth() == before, kind
         *_, reason = await left_out.reasons()
         assert reason == f"discarded, the attempt continued without these ranks: {kind}"
@@ -181,12 +183,14 @@ async def test_events_are_notes_that_say_so(left_out: LeftOut) -> None:
 
 async def test_checkpoints_are_refused(left_out: LeftOut) -> None:
     before = await left_out.truth()
-    await left_out.tell("checkpoint", {"name": STALE, "step": 90, "size": 1, "metrics": {}})
+    await left_out.report_event("checkpoint", {"name": STALE, "step": 90, "size": 1, "metrics": {}})
     assert await left_out.truth() == before
     *_, reason = await left_out.reasons()
     assert reason.startswith("a checkpoint was refused")
     # In another's name, as an agent does that finds what was committed and not told.
-    await left_out.tell("checkpoint", {"name": STALE, "step": 90, "size": 1}, "recovered-0a")
+    await left_out.report_event(
+        "checkpoint", {"name": STALE, "step": 90, "size": 1}, "recovered-0a"
+    )
     assert await left_out.truth() == before
 
 
@@ -213,9 +217,9 @@ async def test_left_out_metrics_count_until_others_continue(left_out: LeftOut) -
 async def test_left_out_gradients_count_until_others_continue(left_out: LeftOut) -> None:
     before = await left_out.truth()
     for step in (LEFT_AT + 2, 90):
-        await left_out.tell("gradients", gradients(step))
+        await left_out.report_event("gradients", gradients(step))
         assert await left_out.truth() == before
-    await left_out.tell("gradients", gradients(LEFT_AT))
+    await left_out.report_event("gradients", gradients(LEFT_AT))
     assert (await left_out.truth())["gradients"] == [(1, LEFT_AT, [9.0]), *before["gradients"]]
 
 
@@ -261,14 +265,14 @@ async def test_left_out_reports_count_before_next_generation(
     left begin at a checkpoint: then it is taken back."""
     found = await start(hall)
     hall.stepped.add(FencingToken(found.job_id, 1, 2))  # they have yet to
-    await give_up(found)
-    await found.tell("completed", {"steps": 100, "metrics": {"loss": 0.5}})
+    await leave_undeliverable(found)
+    await found.report_event("completed", {"steps": 100, "metrics": {"loss": 0.5}})
     assert (await hall.job(found.job_id)).step == 100
     payload = {"generation": 2, "total_steps": 100, "resumed_from": 10}
-    await hall.tell(found.job_id, "started", payload)
+    await hall.report_event(found.job_id, "started", payload)
     before = await found.truth()
     assert before["job"][3] == 10
-    await found.tell("completed", {"steps": 100, "metrics": {"loss": 0.5}})
+    await found.report_event("completed", {"steps": 100, "metrics": {"loss": 0.5}})
     await found.measure(2, 9, 11, 100)
     after = await found.truth()
     assert after.pop("curve") == before.pop("curve") | {9: -1.0}
@@ -282,7 +286,9 @@ async def test_process_restarted_in_later_generation_counts(
     node = await hall.add_node("alpha", slots=2)
     job_id = await hall.submit(resources={"workers": 2})
     await hall.run_until(job_id, "running")
-    await hall.tell(job_id, "started", {"generation": 1, "resumed_from": None, "total_steps": 9})
+    await hall.report_event(
+        job_id, "started", {"generation": 1, "resumed_from": None, "total_steps": 9}
+    )
     hall.later_step = 1
     for _ in range(2):
         node.running(job_id).fall(1)

@@ -83,7 +83,7 @@ async def recurring(hall: SimulatedCluster, jobs: dict[str, str]) -> None:
         body = frame(sequence, table([sequence], loss=[0.5]))
         await coordinator.ingest.metrics(running, 1, "0-aaaaaaaa", body)
     await coordinator.ingest.logs(running, 1, 0, "stdout", 0, b"a line\nand a prompt> ")
-    await hall.tell(running, "note", {"message": "x"})
+    await hall.report_event(running, "note", {"message": "x"})
     await hall.save_checkpoint(running, 30)
     hall.clock.advance(2.0)
     coordinator.packer._pack_frames = 1

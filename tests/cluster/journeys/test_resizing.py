@@ -21,7 +21,9 @@ async def running(hall: SimulatedCluster, **more: object) -> str:
 
 
 async def began(hall: SimulatedCluster, job_id: str) -> None:
-    await hall.tell(job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 9})
+    await hall.report_event(
+        job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 9}
+    )
     await hall.heartbeat()
 
 

@@ -322,9 +322,11 @@ async def test_rank_events_update_progress(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit()
     await hall.run_until(job_id, "running")
-    await hall.tell(job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 5})
+    await hall.report_event(
+        job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 5}
+    )
     assert (await hall.job(job_id)).total_steps == 100
-    await hall.tell(
+    await hall.report_event(
         job_id, "completed", {"steps": 100, "metrics": {"loss": float("nan"), "accuracy": 0.5}}
     )
     job = await hall.job(job_id)
@@ -349,12 +351,12 @@ async def test_start_step_of_unmanaged_script_is_unknown(
     async def reasons() -> list[str]:
         return [e.reason for e in (await hall.coordinator.jobs.events(job_id)).items]
 
-    await hall.tell(job_id, "started", {"total_steps": 100})
+    await hall.report_event(job_id, "started", {"total_steps": 100})
     assert await first_step() is None
     assert "began" in await reasons()
     assert "training from the first step" not in await reasons()
     # It loads after all, later: that stands.
-    await hall.tell(job_id, "started", {"total_steps": 100, "resumed_from": 40})
+    await hall.report_event(job_id, "started", {"total_steps": 100, "resumed_from": 40})
     assert await first_step() == 41
     assert "resumed from step 40" in await reasons()
 
@@ -368,7 +370,7 @@ async def test_restarted_generation_does_not_change_attempts_start(
     job_id = await hall.submit()
     await hall.run_until(job_id, "running")
     for generation, resumed in ((1, 39), (2, 40), (3, 20)):
-        await hall.tell(
+        await hall.report_event(
             job_id,
             "started",
             {"generation": generation, "total_steps": 100, "resumed_from": resumed},
@@ -388,7 +390,7 @@ async def test_restarted_generation_resets_the_jobs_step(
 
     async def begin(generation: int, resumed: int | None) -> int:
         payload = {"generation": generation, "total_steps": 100, "resumed_from": resumed}
-        await hall.tell(job_id, "started", payload)
+        await hall.report_event(job_id, "started", payload)
         return (await hall.job(job_id)).step
 
     assert await begin(1, None) == 0
@@ -398,7 +400,7 @@ async def test_restarted_generation_resets_the_jobs_step(
     assert (await hall.job(job_id)).step == 20
     await ingest.metrics(job_id, 1, "0-b", frame(1, table([21], loss=[1.0])), Origin(2))
     assert (await hall.job(job_id)).step == 21
-    await hall.tell(job_id, "stepped", {"generation": 2, "step": 21, "loaded": 1.0})
+    await hall.report_event(job_id, "stepped", {"generation": 2, "step": 21, "loaded": 1.0})
     async with hall.db.session() as session:
         attempt = await session.get_one(Attempt, (job_id, 1))
         assert (attempt.began[2].restart_step, attempt.began[2].step) == (21, 21)

@@ -77,7 +77,7 @@ async def test_new_steps_renew_the_restarts(hall: SimulatedCluster) -> None:
     job_id = await hall.submit(recovery={"max_restarts": 1})
     for step in (10, 20, 30):
         await hall.run_until(job_id, "running")
-        await hall.tell(job_id, "completed", {"steps": step, "metrics": {}})
+        await hall.report_event(job_id, "completed", {"steps": step, "metrics": {}})
         await hall.finish(job_id, Outcome.FAILED, failure())
         hall.clock.advance(5)
         await hall.heartbeat()
@@ -306,19 +306,19 @@ async def test_stopped_agent_gets_no_work(
 
 
 async def test_the_queue_explains_itself(hall: SimulatedCluster) -> None:
-    nobody = await hall.submit(workers=2)
-    assert "no node has joined" in (await hall.job(nobody)).reason
+    unplaced = await hall.submit(workers=2)
+    assert "no node has joined" in (await hall.job(unplaced)).reason
     await hall.add_node("alpha", 2)
     await hall.work(2)
-    assert (await hall.job(nobody)).state == "running"
+    assert (await hall.job(unplaced)).state == "running"
     second = await hall.submit(workers=2)
     third = await hall.submit(workers=1)
     large = await hall.submit(workers=8)
     queue = (await hall.coordinator.queue.list()).items
     assert [(e.job_id, e.position) for e in queue] == [(second, 1), (third, 2), (large, 3)]
     assert queue[0].reason == (
-        f"needs 2 CPU slots; 0 of 2 are free, “test” ({nobody}) holds 2; "
-        f"start time unknown: no end is known for “test” ({nobody})"
+        f"needs 2 CPU slots; 0 of 2 are free, “test” ({unplaced}) holds 2; "
+        f"start time unknown: no end is known for “test” ({unplaced})"
     )
     assert f"waiting for “test” ({second}, 2 CPU slots), ahead in the queue" in queue[1].reason
     assert "needs 8 CPU slots; the whole cluster has 2 CPU slots" in queue[2].reason

@@ -132,7 +132,7 @@ async def test_regrouping_attempt_of_other_version_ends(hall: SimulatedCluster) 
     job_id = await hall.submit(2)
     await hall.run_until(job_id, "running")
     begun = {"resumed_from": None, "total_steps": 100, "samples": 9}
-    await hall.tell(job_id, "started", begun)
+    await hall.report_event(job_id, "started", begun)
     alpha.running(job_id).fall(1)
     await other_version(hall, job_id)
     await hall.connect(alpha)

@@ -98,8 +98,8 @@ class Life(RuleBasedStateMachine):
             await create_node(session, new_node("a"), now=NOW)
 
     @rule(agent_stops=st.booleans())
-    def hear(self, agent_stops: bool) -> None:
-        self._run(self._hear(agent_stops))
+    def receive_report(self, agent_stops: bool) -> None:
+        self._run(self._receive_report(agent_stops))
 
     @rule(lost=st.booleans())
     def be_silent(self, lost: bool) -> None:
@@ -115,7 +115,7 @@ class Life(RuleBasedStateMachine):
         self._drains = False
         self._run(self._undrain(reachable))
 
-    async def _hear(self, agent_stops: bool) -> None:
+    async def _receive_report(self, agent_stops: bool) -> None:
         async with self._database.transaction() as session:
             node = await session.get_one(Node, "a")
             start = NodeState(node.state)
@@ -362,9 +362,9 @@ async def test_repeated_device_fault_quarantines_the_node(hall: SimulatedCluster
         return await nodes.get(alpha.node_id)
 
     assert (await fail()).state == "ready", "once is no proof"
-    aside = await fail()
-    assert (aside.state, aside.drain_reason is not None) == ("drained", True)
-    assert aside.reason.startswith(
+    quarantined = await fail()
+    assert (quarantined.state, quarantined.drain_reason is not None) == ("drained", True)
+    assert quarantined.reason.startswith(
         "quarantined (unhealthy): a device failed 2 times within 24 hours"
     )
     await nodes.undrain(alpha.node_id)
@@ -392,7 +392,7 @@ async def test_training_ends_a_row_of_failed_starts(
     job_id = await hall.submit()
     await hall.run_until(job_id, "running")
     if steps:
-        await hall.tell(job_id, "started", {"resumed_from": None})
+        await hall.report_event(job_id, "started", {"resumed_from": None})
     await getattr(jobs, end)(job_id)
     await hall.run_until(job_id, "paused" if end == "pause" else "cancelled")
     hall.clock.advance(40)

@@ -109,7 +109,7 @@ async def test_elastic_job_leaves_them(hall: SimulatedCluster) -> None:
     job_id = await hall.submit(resources={"min_workers": 2, "max_workers": 4})
     await hall.run_until(job_id, "running")
     begun = {"resumed_from": None, "total_steps": 100, "samples": 9}
-    await hall.tell(job_id, "started", begun)
+    await hall.report_event(job_id, "started", begun)
     await hall.heartbeat()
     await with_slots(hall, alpha, 3)
     await hall.heartbeat(1000)

@@ -426,13 +426,13 @@ def test_decide_names_hosts_missing_at_start(
 def test_decide_waits_for_a_slow_start() -> None:
     preparing = started(live(), live("preparing"))
     assert decisions(preparing, job(JobState.STARTING), now=LATE - timedelta(seconds=1)) == []
-    deaf = ClusterFacts(
+    stalled = ClusterFacts(
         nodes=(node("a"), node("b")),
         jobs=(job(JobState.STARTING),),
         attempts=(preparing,),
         listening_seconds=5.0,
     )
-    assert decide(LATE, deaf, OPTIONS) == []
+    assert decide(LATE, stalled, OPTIONS) == []
     for runs in ({"begun": True}, {"script": True}):
         running = started(live(), live(), **runs)
         (decision,) = decisions(running, job(JobState.STARTING), now=LATE)

@@ -32,7 +32,9 @@ async def running(hall: SimulatedCluster, resources: dict[str, int], **more: Any
 
 
 async def began(hall: SimulatedCluster, job_id: str) -> None:
-    await hall.tell(job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 9})
+    await hall.report_event(
+        job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 9}
+    )
     await hall.heartbeat()
 
 
@@ -68,7 +70,7 @@ async def test_regroup_replaces_failed_rank_on_its_device(hall: SimulatedCluster
     assert regrouped.data["failure"]["signal"] == 9
     # The one that told it may die at once, and another one cannot know that it had.
     for _ in range(2):
-        await hall.tell(job_id, "stepped", {"generation": 2, "step": 8, "loaded": 1.0})
+        await hall.report_event(job_id, "stepped", {"generation": 2, "step": 8, "loaded": 1.0})
     events = (await hall.coordinator.jobs.events(job_id)).items
     assert [event.kind for event in events].count("recovered") == 1
     await hall.check()
@@ -116,7 +118,7 @@ async def test_joining_rank_may_start_from_own_attempts_save(
     await hall.heartbeat()
     assert node.running(job_id).assignment.launch.checkpoint.resume == [saved]
     late = {"name": "step-00000050-a1-g1", "step": 50, "size": 10, "metrics": {}}
-    await hall.tell(job_id, "checkpoint", late)
+    await hall.report_event(job_id, "checkpoint", late)
     found = (await hall.coordinator.checkpoints.list(job_id)).items
     assert [checkpoint.step for checkpoint in found] == [40], "of a generation that is over"
     assert (await hall.save_checkpoint(job_id, 60)).endswith("-a1-g2")
@@ -170,9 +172,9 @@ async def test_regroup_leaves_and_quarantines_failing_node(
         attempt = alpha.running(job_id)
         attempt.fall(attempt.assignment.launch.ranks[0].rank, fault)
         await hall.heartbeat(5)
-    aside = await hall.coordinator.nodes.get(alpha.node_id)
-    assert aside.drain_reason is not None
-    assert aside.drain_reason.startswith(
+    quarantined = await hall.coordinator.nodes.get(alpha.node_id)
+    assert quarantined.drain_reason is not None
+    assert quarantined.drain_reason.startswith(
         "quarantined (unhealthy): a device failed 2 times within 24 hours"
     )
     assert await generations(hall, job_id) == [(1, 4), (2, 4), (3, 4), (4, 2)]

@@ -351,7 +351,7 @@ def test_growth_by_restart_must_be_worth_it() -> None:
     )
 
 
-def test_making_room_keeps_the_first_ranks() -> None:
+def test_preemption_keeps_the_first_ranks() -> None:
     whole = attempt({"a": (0, 1), "b": (0, 1)})
     assert regrouped(shrink(whole, job(2, 3, 4), 3, WAITING)) == {"a": (0, 1), "b": (0,)}
     assert regrouped(shrink(whole, job(2, 4), 2, WAITING)) == {"a": (0, 1)}

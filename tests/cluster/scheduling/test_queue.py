@@ -29,8 +29,8 @@ async def test_queue_finds_a_job_on_any_page(hall: SimulatedCluster) -> None:
     page = await hall.coordinator.queue.list(limit=1, job_id=ids[2])
     (entry,) = page.items
     assert (entry.job_id, entry.position, page.total, page.next_cursor) == (ids[2], 3, 3, None)
-    nobody = await hall.coordinator.queue.list(job_id="nosuchjob")
-    assert (nobody.items, nobody.total) == ([], 3)
+    missing = await hall.coordinator.queue.list(job_id="nosuchjob")
+    assert (missing.items, missing.total) == ([], 3)
 
 
 async def test_queue_entry_shows_whether_start_is_possible(hall: SimulatedCluster) -> None:

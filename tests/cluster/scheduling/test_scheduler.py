@@ -114,7 +114,7 @@ def test_later_job_does_not_overtake() -> None:
     )
 
 
-def test_impossible_job_blocks_nobody() -> None:
+def test_impossible_job_blocks_no_other() -> None:
     facts = ClusterFacts(nodes=(node("a", 2),), jobs=(job(1, 8, priority=9), job(2, 2)))
     assert placed_ids(facts) == ["job2"]
     reason = schedule(NOW, facts, OPTIONS)[0].reason

@@ -92,7 +92,7 @@ def test_quotas_are_never_exceeded(facts: ClusterFacts, project: int, user: int)
         assert not granted(mine) or before + len(granted(mine)) <= limit
 
 
-def test_job_over_quota_blocks_nobody() -> None:
+def test_job_over_quota_blocks_no_other() -> None:
     facts = cluster(
         [node("a", 4)],
         [running("r", 1, {"a": [0]}, user="ada")],
@@ -150,16 +150,16 @@ def test_elastic_job_leaves_devices_for_equal_priority() -> None:
     impossible = job(2, 9)
     late = job(3, 2, restarts=9, last_ended_at=NOW)
     other_kind = job(4, 1, device="cuda")
-    nobody = (impossible, late, other_kind, job(5, 4, priority=-1, queued_at=NOW))
+    unlendable = (impossible, late, other_kind, job(5, 4, priority=-1, queued_at=NOW))
 
     def placed(*behind: JobFacts) -> list[int]:
         facts = cluster([node("a", 4), node("b", 2)], [], [elastic, *behind])
         entries = schedule(NOW, facts, OPTIONS)
         return [sum(len(h.device_indices) for h in e.placed or ()) for e in entries]
 
-    assert placed(*nobody)[0] == 6
+    assert placed(*unlendable)[0] == 6
     assert placed(job(2, 2)) == [4, 2]
-    assert placed(job(2, 1), *nobody, job(6, 1))[0] == 4
+    assert placed(job(2, 1), *unlendable, job(6, 1))[0] == 4
     assert placed(job(2, 6, sizes=tuple(range(1, 7)))) == [5, 1], "of two elastic ones, too"
     assert placed(job(2, 6)) == [1, 0], "what it could use is kept free, as for one that runs"
 
@@ -282,7 +282,7 @@ def test_large_job_does_not_starve() -> None:
 # Preemption
 
 
-def test_a_job_of_lower_priority_makes_room() -> None:
+def test_job_of_lower_priority_is_preempted() -> None:
     facts = cluster(
         [node("a", 4)],
         [running("r", 1, {"a": [0, 1]}), running("s", 2, {"a": [2, 3]})],

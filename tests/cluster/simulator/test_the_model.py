@@ -63,7 +63,7 @@ def test_no_step_follows_the_last_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_power_cut_ends_starting_attempts(comes_back: bool) -> None:
+def test_power_cut_ends_starting_attempts(returns: bool) -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
         host = World(1, Story(loop.time)).add_host(1)
@@ -72,7 +72,7 @@ def test_power_cut_ends_starting_attempts(comes_back: bool) -> None:
         cuts = host.power_cuts
         await host.power_off()
         host.disk.folders[token] = folder  # whether it is lost or not
-        if comes_back:
+        if returns:
             host.power_on()
         host.start_shim(token, folder, cuts)
         assert folder.shim is None

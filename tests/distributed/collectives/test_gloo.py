@@ -65,7 +65,7 @@ def test_gloo_matches_the_simulator(world_size: int, segment_bytes: int) -> None
     assert run_ranks(world_size, work) == [wanted] * world_size
 
 
-def test_types_that_numpy_lacks_are_added_up() -> None:
+def test_types_without_numpy_counterpart_are_added_up() -> None:
     def work(transport: Gloo) -> torch.Tensor:
         tensor = torch.full((10,), 1.5, dtype=torch.bfloat16)
         Communicator(transport, timeout=PATIENCE).run(Ring(3), tensor)
@@ -90,19 +90,19 @@ def test_gloo_allgather_delivers_every_contribution() -> None:
 
 
 def test_gloo_timeout_names_rank_round_and_bytes() -> None:
-    given_up = Barrier(2)
+    broken = Barrier(2)
 
     def work(transport: Gloo) -> str:
         if transport.rank == 1:
-            given_up.wait(PATIENCE)
+            broken.wait(PATIENCE)
             return ""
         with pytest.raises(CollectiveTimeoutError) as raised:
             Communicator(transport, timeout=0.05).run(Ring(2), torch.ones(100))
-        given_up.wait(PATIENCE)
+        broken.wait(PATIENCE)
         return str(raised.value)
 
     assert run_ranks(2, work)[0] == (
-        "rank 0 gave up after 0.05 s: round 0 (reduce-scatter) still had 200 of 200 bytes to get "
+        "rank 0 timed out after 0.05 s: round 0 (reduce-scatter) still had 200 of 200 bytes to get "
         "from rank 1"
     )
 

@@ -87,22 +87,22 @@ def test_in_process_collective_ends_when_rank_dies(name: str, dies: int) -> None
 
 
 def test_in_process_timeout_names_rank_round_and_bytes() -> None:
-    given_up = threading.Barrier(2)
+    broken = threading.Barrier(2)
 
     def work(transport: InProcess) -> None:
         if transport.rank == 1:
-            given_up.wait(PATIENCE)
+            broken.wait(PATIENCE)
             return
         try:
             communicator = Communicator(transport, timeout=0.05, segment_bytes=80)
             communicator.run(Ring(2), np.ones(100))
         finally:
-            given_up.wait(PATIENCE)
+            broken.wait(PATIENCE)
 
     (error,) = failures(2, work)
     assert isinstance(error, CollectiveTimeoutError)
     assert str(error) == (
-        "rank 0 gave up after 0.05 s: round 0 (reduce-scatter) still had 400 of 400 bytes to get "
+        "rank 0 timed out after 0.05 s: round 0 (reduce-scatter) still had 400 of 400 bytes to get "
         "from rank 1"
     )
 

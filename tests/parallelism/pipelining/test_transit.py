@@ -37,8 +37,8 @@ def test_transit_during_computation_is_hidden(measured: Measured) -> None:
     early, late = (rank["gpipe"] for rank in measured)
     _, second, *_ = early["last"]
     begun, ended = second
-    (went_on,) = late["met"]
-    assert begun < went_on < ended
+    (continued,) = late["met"]
+    assert begun < continued < ended
     hidden, computed = early["hidden"][-1], early["computed"][-1]
     # It was on its way from before the third micro-batch was begun until rank 1 went on.
     assert 0 < hidden <= computed

@@ -210,7 +210,7 @@ def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]]:
                     os._exit(0)
                 if key.fileobj is not listener:
                     selector.unregister(key.fileobj)
-                    _tell_end(key.fd, *key.data)
+                    _report_end(key.fd, *key.data)
                     continue
                 link, _ = listener.accept()
                 message, fds, _, _ = socket.recv_fds(link, _MESSAGE_BYTES, 3)
@@ -227,7 +227,7 @@ def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]]:
                     link.send(str(pid).encode())
 
 
-def _tell_end(pidfd: int, pid: int, link: socket.socket) -> None:
+def _report_end(pidfd: int, pid: int, link: socket.socket) -> None:
     os.close(pidfd)
     _, status = os.waitpid(pid, 0)
     with link, contextlib.suppress(OSError):  # whoever asked may have ended before

@@ -55,7 +55,7 @@ class Run:
         path = self.folder.stdout(rank)
         eventually(f"{text!r}", lambda: path.exists() and text in path.read_bytes())
 
-    def tell(self, command: Command) -> None:
+    def send_command(self, command: Command) -> None:
         assert folder_ipc.send_command(self.folder, command)
 
     def end(self) -> None:

@@ -84,7 +84,7 @@ class SimulatedNode(Node):
         self.kind = kind
         self.attempts: dict[FencingToken, RunningAttempt] = {}
         self.launched: list[FencingToken] = []
-        self.gave_up: set[str] = set()
+        self.released: set[str] = set()
         """Every folder that it was asked to remove."""
         self.goals: list[str] = []
         self.answer: ChosenPlan | Failure = planned("fsdp")
@@ -121,7 +121,7 @@ class SimulatedNode(Node):
 
     def take(self, text: str) -> None:
         super().take(text)
-        self.gave_up.update(self.removed)
+        self.released.update(self.removed)
 
     def desire(self, assignments: Sequence[Assignment]) -> None:
         wanted = {assignment.launch.token: assignment for assignment in assignments}
@@ -330,10 +330,10 @@ class SimulatedCluster(Network[SimulatedNode]):
         job = await self.job(job_id)
         name = f"step-{step:08d}-a{job.attempt}-g{job.generation}"
         data = {"name": name, "step": step, "size": 10, "metrics": metrics}
-        await self.tell(job_id, "checkpoint", data)
+        await self.report_event(job_id, "checkpoint", data)
         return name
 
-    async def tell(self, job_id: str, kind: str, data: dict[str, Any]) -> None:
+    async def report_event(self, job_id: str, kind: str, data: dict[str, Any]) -> None:
         job = await self.job(job_id)
         self._event_sequence = getattr(self, "_event_sequence", 0) + 1
         event = RankEvent(

@@ -55,7 +55,7 @@ def train(folder: Path, gradient_sync: dict[str, Any] | None = None) -> int:
     return 0
 
 
-def go_on(folder: Path) -> int:
+def train_on(folder: Path) -> int:
     """Steps of a compression in one go, and in two with a saved state in between."""
     torch.set_num_threads(1)
     environment = RankEnvironment.read(os.environ)
@@ -88,8 +88,8 @@ def go_on(folder: Path) -> int:
     return 0
 
 
-def go_on_with_nccl_alone(folder: Path) -> int:
-    """As `go_on`, in a default group that says of itself that it carries no host memory."""
+def train_on_with_nccl_alone(folder: Path) -> int:
+    """As `train_on`, in a default group that says of itself that it carries no host memory."""
     gather: Any = dist.gather
 
     def refuse(tensor: torch.Tensor, *arguments: Any, group: Any = None, **options: Any) -> Any:
@@ -100,4 +100,4 @@ def go_on_with_nccl_alone(folder: Path) -> int:
     dist.gather = refuse
     dist.get_backend_config = lambda group=None: "cuda:nccl"
     dist.get_backend = lambda group=None: dist.Backend("nccl")
-    return go_on(folder)
+    return train_on(folder)

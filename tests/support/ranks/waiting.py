@@ -68,7 +68,7 @@ def _waits(name: str, rank: int) -> dict[str, Any]:
     store = dist.distributed_c10d._get_default_store()
     asked_for = count(1)
     waited: list[tuple[float, float]] = []
-    went_on: list[float] = []
+    continued: list[float] = []
 
     def now() -> float:
         # Every moment that is asked for is the begin of a wait, or its end.
@@ -79,7 +79,7 @@ def _waits(name: str, rank: int) -> dict[str, Any]:
     def stop() -> None:
         if rank == 1:
             store.wait([f"{name} 0 {2 * len(waited) + 1}"])
-            went_on.append(monotonic())
+            continued.append(monotonic())
 
     late.stop = stop
     tools = Tools(
@@ -93,4 +93,4 @@ def _waits(name: str, rank: int) -> dict[str, Any]:
     )
     moments = [moment for span in waited for moment in span]
     assert moments == sorted(moments), "no wait lies within another"
-    return {"waited": waited, "went_on": went_on, "tells": strategy.reports_sending}
+    return {"waited": waited, "continued": continued, "tells": strategy.reports_sending}

@@ -40,7 +40,7 @@ def run(folder: Path) -> int:
     checkpointer.wait()
     strace.terminate()
     strace.wait()
-    if order["go_on"]:
+    if order["continues"]:
         checkpointer.save(3, state(3))
         checkpointer.wait()
     return (getattr(errors[0], "errno", None) or 1) if errors else 0

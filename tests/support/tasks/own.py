@@ -136,7 +136,7 @@ class Empty(Plain):
         self.train_data = TensorData(torch.randn(0, 4), torch.randn(0, 1))
 
 
-class NothingHeldOut(Plain):
+class NoValidationData(Plain):
     def __init__(self, params: dict[str, Any], job: Any) -> None:
         super().__init__(params, job)
         self.eval_data = TensorData(torch.randn(0, 4), torch.randn(0, 1))

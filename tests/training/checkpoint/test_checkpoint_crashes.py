@@ -54,11 +54,11 @@ def save(
     options: list[str],
     *,
     keep: int = 9,
-    go_on: bool = False,
+    continues: bool = False,
 ) -> int:
     """Save step 2 under strace, and step 3 without it if it is to go on; the exit code."""
     shutil.copytree(begun, folder)
-    order = {"strace": options, "keep": keep, "go_on": go_on}
+    order = {"strace": options, "keep": keep, "continues": continues}
     (folder / "order.json").write_text(json.dumps(order))
     (code,) = ranks.call("support.storage.traced_saves:run", 1, folder)
     if code == NOT_TRACED:
@@ -181,7 +181,7 @@ def test_save_succeeds_after_a_failed_call(ranks: RankServer, begun: Path, tmp_p
         error = numbers[i % len(numbers)]
         injection = f"inject={name}:error={errno.errorcode[error]}:when={number}"
         fail = ["-e", f"trace={name}", "-e", injection]
-        code = save(ranks, begun, folder, fail, go_on=True)
+        code = save(ranks, begun, folder, fail, continues=True)
         assert code == error, (name, number, os.strerror(error))
         step, steps = newest(folder)
         # Only what fails behind the rename leaves the checkpoint, which is whole.

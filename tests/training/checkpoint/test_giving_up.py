@@ -40,12 +40,12 @@ def saved(tmp_path: Path) -> Saved:
 def test_abandoned_save_is_not_committed(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     fsync = draft.fsync_folder
 
-    def then_give_up(folder: Path) -> None:
+    def then_abandon(folder: Path) -> None:
         fsync(folder)
         if folder.name.startswith(".partial"):  # only the rename is left
-            saved.checkpointer.give_up()
+            saved.checkpointer.abandon()
 
-    monkeypatch.setattr(draft, "fsync_folder", then_give_up)
+    monkeypatch.setattr(draft, "fsync_folder", then_abandon)
     saved.save()
     assert saved.committed == []
     assert [type(error) for error in saved.errors] == [SaveAbandonedError]
@@ -55,26 +55,26 @@ def test_abandoned_save_is_not_committed(saved: Saved, monkeypatch: pytest.Monke
 
 def test_abandoning_waits_for_a_rename(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    begins, goes_on = threading.Event(), threading.Event()
+    begins, proceed = threading.Event(), threading.Event()
     rename = Path.rename
 
     def slowly(path: Path, target: Any) -> Path:
         begins.set()
-        assert goes_on.wait(30)
+        assert proceed.wait(30)
         order.append("renamed")
         return rename(path, target)
 
-    def give_up() -> None:
-        saved.checkpointer.give_up()
+    def abandon() -> None:
+        saved.checkpointer.abandon()
         order.append("given up")
 
     monkeypatch.setattr(Path, "rename", slowly)
     saved.checkpointer.save(1, STATE)
     assert begins.wait(30)
-    other = threading.Thread(target=give_up)
+    other = threading.Thread(target=abandon)
     other.start()
     other.join(0.2)  # what does not wait is through by then
-    goes_on.set()
+    proceed.set()
     other.join()
     saved.checkpointer.wait()
     assert order == ["renamed", "given up"]
@@ -87,7 +87,7 @@ def test_abandoned_save_ignores_its_removed_folder(
     write = Draft.write
 
     def cleaned(self: Draft, path: str, pieces: Any) -> Any:
-        saved.checkpointer.give_up()
+        saved.checkpointer.abandon()
         shutil.rmtree(self.path)  # as the next generation does
         return write(self, path, pieces)
 
@@ -97,7 +97,7 @@ def test_abandoned_save_ignores_its_removed_folder(
 
 
 def test_abandoned_save_starts_nothing(saved: Saved) -> None:
-    saved.checkpointer.give_up()
+    saved.checkpointer.abandon()
     saved.save()
     assert [type(error) for error in saved.errors] == [SaveAbandonedError]
     assert not saved.folder.exists()

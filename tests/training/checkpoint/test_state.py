@@ -48,7 +48,7 @@ def test_plain_data_survives(value: Any) -> None:
     assert from_json(to_json(value)) == value
 
 
-def test_numbers_that_json_lacks_survive() -> None:
+def test_numbers_without_json_form_survive() -> None:
     there = to_json({"a": [math.inf, -math.inf, math.nan]})
     back = from_json(there)["a"]
     assert back[:2] == [math.inf, -math.inf]

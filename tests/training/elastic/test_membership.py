@@ -34,7 +34,7 @@ class Rank:
         self.control = Control(folder.control, create=True)
         self.membership = Membership(launch, launch.ranks[0], folder, torch.device("cpu"))
 
-    def tell(self, **changes: object) -> None:
+    def update_control(self, **changes: object) -> None:
         """A newer launch waits."""
         newer = self.launch.model_copy(update=changes)
         replace_json(self.folder.group(newer.generation), newer)
@@ -57,7 +57,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_membership_leaves_a_broken_group(rank: Rank, left: list[str]) -> None:
     """Gloo may have lost what would have told so."""
-    rank.tell(generation=2, broken=1)
+    rank.update_control(generation=2, broken=1)
     rank.membership._watch(Looks(4))
     assert left == ["left"]
     with pytest.raises(RuntimeError, match="must regroup"):
@@ -65,13 +65,13 @@ def test_membership_leaves_a_broken_group(rank: Rank, left: list[str]) -> None:
 
 
 def test_later_launch_knows_who_was_lost_before(rank: Rank, left: list[str]) -> None:
-    rank.tell(generation=4, broken=2)
+    rank.update_control(generation=4, broken=2)
     rank.membership._watch(Looks(1))
     assert left == ["left"]
 
 
 def test_membership_grows_after_a_common_step(rank: Rank, left: list[str]) -> None:
-    rank.tell(generation=3, broken=0)
+    rank.update_control(generation=3, broken=0)
     rank.membership._watch(Looks(4))
     assert left == []
     rank.membership.confirm()
@@ -90,6 +90,6 @@ def test_membership_does_not_interrupt_progress(rank: Rank, left: list[str]) -> 
             rank.membership.stepped()
             return super().wait(timeout)
 
-    rank.tell(generation=2, broken=1)
+    rank.update_control(generation=2, broken=1)
     rank.membership._watch(Stepping(4))
     assert left == []

@@ -50,9 +50,9 @@ def test_source_is_lowest_of_furthest_ranks(found: list[RegroupState]) -> None:
 def test_state_goes_only_to_lagging_ranks(found: list[RegroupState]) -> None:
     source = source_rank(found)
     if source is not None:
-        needy = ranks_to_update(found, source)
-        assert source not in needy
-        assert needy == [r for r, s in enumerate(found) if s.step != found[source].step]
+        updated = ranks_to_update(found, source)
+        assert source not in updated
+        assert updated == [r for r, s in enumerate(found) if s.step != found[source].step]
 
 
 @given(states())
@@ -96,7 +96,7 @@ def test_exchanged_rows_are_repeated_if_rank_0_lost() -> None:
 
 def test_save_is_repeated_unless_known_complete() -> None:
     assert must_save([RegroupState(5), RegroupState(5)])
-    assert must_save([RegroupState(5, was_first=True, gave_up_save=True), RegroupState(5)])
+    assert must_save([RegroupState(5, was_first=True, abandoned_save=True), RegroupState(5)])
     assert not must_save([RegroupState(5, was_first=True), RegroupState(5)])
 
 

@@ -72,7 +72,7 @@ def test_mfu_is_reported_after_regroup(tmp_path: Path) -> None:
         run.regroup([0])
         alone_from = run.step + 1
         run.reach(alone_from + 10)
-        run.tell(Command.PAUSE)
+        run.send_command(Command.PAUSE)
         assert run.wait().outcome == "paused"
         reported = run.job_wide("model_flops_utilization").keys()
         assert reported == run.job_wide("loss").keys()

@@ -55,7 +55,7 @@ def test_unusable_gradients_change_no_weight() -> None:
     assert not torch.equal(model.weight, before[0])
 
 
-class Owing:
+class WithResidual:
     """A model of one weight, of which a step at a rate of 1 takes the gradient of 1 and what is
     owed."""
 
@@ -93,14 +93,14 @@ def pending_residual() -> dict[str, Tensor]:
 
 
 def test_pending_residual_is_added_once() -> None:
-    job = Owing(Precision.FP32)
+    job = WithResidual(Precision.FP32)
     job.strategy.add_pending_residual(pending_residual())
     assert job.take() == [-6.0] * 3
     assert job.take() == [-7.0] * 3
 
 
 def test_step_that_fp16_leaves_out_pays_nothing() -> None:
-    job = Owing(Precision.FP16)
+    job = WithResidual(Precision.FP16)
     job.strategy.add_pending_residual(pending_residual())
     job.overflows = True
     assert job.take() == job.take() == [0.0] * 3
@@ -110,7 +110,7 @@ def test_step_that_fp16_leaves_out_pays_nothing() -> None:
 
 
 def test_step_that_breaks_off_pays_nothing() -> None:
-    job = Owing(Precision.FP32)
+    job = WithResidual(Precision.FP32)
     job.strategy.add_pending_residual(pending_residual())
     job.breaks_off = True
     with pytest.raises(PeersGoneError):
@@ -121,7 +121,7 @@ def test_step_that_breaks_off_pays_nothing() -> None:
 
 
 def test_pending_residual_is_saved() -> None:
-    first, second = Owing(Precision.FP32), Owing(Precision.FP32)
+    first, second = WithResidual(Precision.FP32), WithResidual(Precision.FP32)
     first.strategy.add_pending_residual(pending_residual())
     CompressionState(second.strategy, None).take(CompressionState(first.strategy, None).snapshot())
     assert first.take() == second.take() == [-6.0] * 3

@@ -103,7 +103,7 @@ def test_points_are_written_in_order_by_a_thread(tmp_path: Path) -> None:
     assert [t for t in threading.enumerate() if t.name == "metrics" and not t.daemon] == []
 
 
-class Torn:
+class Unreadable:
     """A value that cannot be read any more: its GPU failed, say."""
 
     def __float__(self) -> float:
@@ -117,7 +117,7 @@ def test_unreadable_metric_does_not_end_thread(
     path = tmp_path / "metrics.bin"
     spooled = Spooled(MetricSpool(path), rank=0)
     for step in (1, 2):
-        spooled.take(step, {"loss": Torn()})
+        spooled.take(step, {"loss": Unreadable()})
         eventually("it to be given up", lambda: not spooled._points)
         spooled.take(step, {"loss": 0.5})
         eventually(
@@ -125,7 +125,7 @@ def test_unreadable_metric_does_not_end_thread(
             partial(_has_tables, path, step),
         )
     assert [r.getMessage() for r in caplog.records] == [
-        "metrics were lost: RuntimeError: the device is gone"
+        'metrics_lost error="RuntimeError: the device is gone"'
     ]
 
 

@@ -114,7 +114,7 @@ def test_trainer_ranks_match_a_single_rank(
             torch.testing.assert_close(a.detach(), b)
 
 
-@pytest.mark.parametrize("function", ["go_on", "go_on_with_nccl_alone"])
+@pytest.mark.parametrize("function", ["train_on", "train_on_with_nccl_alone"])
 def test_trainer_saves_unsent_gradients_on_request(
     ranks: RankServer, tmp_path: Path, function: str
 ) -> None:

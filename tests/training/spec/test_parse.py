@@ -237,8 +237,8 @@ def problems(document: Any) -> dict[str, str]:
         (
             {"parallelism": {"strategy": "pipeline", "tensor": 2}, "resources": {"workers": 2}},
             "parallelism.pipeline",
-            "2 workers / tensor 2 leave pipeline 1, which is no split; use more workers, a "
-            "smaller tensor, or ddp",
+            "2 workers / tensor 2 leave pipeline 1, which does not split the model; use more "
+            "workers, a smaller tensor, or ddp",
         ),
         (
             {
@@ -246,8 +246,8 @@ def problems(document: Any) -> dict[str, str]:
                 "resources": {"workers": 4},
             },
             "parallelism.pipeline",
-            "4 workers / (data 2 × tensor 2) leave pipeline 1, which is no split; use more "
-            "workers, a smaller data or tensor, or ddp",
+            "4 workers / (data 2 × tensor 2) leave pipeline 1, which does not split the model; use "
+            "more workers, a smaller data or tensor, or ddp",
         ),
         (
             {

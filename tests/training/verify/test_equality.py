@@ -217,12 +217,12 @@ def snapshot(a: float, *, loss: float = 1.0, step: int = 1) -> Snapshot:
 
 
 def test_difference_is_measured_by_the_norm() -> None:
-    judge = RunComparator(TOLERANCES["float64"], ["b", "a", "zero"], ["b", "a"])
-    assert judge.compare(snapshot(3.0), snapshot(3.0)) == {
+    comparator = RunComparator(TOLERANCES["float64"], ["b", "a", "zero"], ["b", "a"])
+    assert comparator.compare(snapshot(3.0), snapshot(3.0)) == {
         "step": 1, "loss": 0.0, "gradient_norm": 0.0, "gradient": 0.0, "weight": 0.0,
         "beyond": 0, "first": None,
     }  # fmt: skip
-    found = judge.compare(snapshot(3.0), snapshot(3.5, loss=1.5))
+    found = comparator.compare(snapshot(3.0), snapshot(3.5, loss=1.5))
     assert found["gradient"] == found["weight"] == 0.1
     assert found["loss"] == 0.5
     assert found["beyond"] == 3
@@ -230,19 +230,19 @@ def test_difference_is_measured_by_the_norm() -> None:
 
 
 def test_near_zero_gradients_use_relative_error() -> None:
-    judge = RunComparator(TOLERANCES["float64"], ["b", "a", "zero"], ["b", "a"])
+    comparator = RunComparator(TOLERANCES["float64"], ["b", "a", "zero"], ["b", "a"])
     found = snapshot(3.0)
     rounded = Snapshot(
         1, 1.0, 2.0, found.gradients, {**found.weights, "zero": torch.ones(2) * 1e-15}
     )
-    assert judge.compare(found, rounded)["first"] is None
+    assert comparator.compare(found, rounded)["first"] is None
 
 
 def test_nan_differs_and_other_parameters_cannot_be_compared() -> None:
-    judge = RunComparator(TOLERANCES["float32"], ["b", "a"], ["a", "b"])
-    nan = judge.compare(snapshot(3.0), snapshot(float("nan")))
+    comparator = RunComparator(TOLERANCES["float32"], ["b", "a"], ["a", "b"])
+    nan = comparator.compare(snapshot(3.0), snapshot(float("nan")))
     assert nan["first"]["name"] == "a"
     assert nan["gradient"] != nan["gradient"]
     other = Snapshot(1, 1.0, 2.0, {"b": torch.ones(2)}, {})
     with pytest.raises(NotComparableError, match="the gradient of a is in one of the runs alone"):
-        judge.compare(snapshot(3.0), other)
+        comparator.compare(snapshot(3.0), other)

@@ -5,7 +5,7 @@ import { defaultLimits, QuotaSection } from "./quotas";
 
 const ADA = { kind: "user", name: "ada", limit: 8, used: 8, waiting: 2 };
 const BOB = { kind: "user", name: "bob", limit: null, used: 1, waiting: 0 };
-const NOBODY = { project: null, user: null };
+const NO_OTHERS = { project: null, user: null };
 
 const section = (answer: unknown) => shown(<QuotaSection />, { "GET /cluster/quotas": answer });
 
@@ -13,8 +13,8 @@ describe("quotas", () => {
   it("are shown with the devices in use of each, from every page", async () => {
     section((request: Request) =>
       new URL(request.url).searchParams.has("cursor")
-        ? { items: [BOB], next_cursor: null, others: NOBODY }
-        : { items: [ADA], next_cursor: "next", others: NOBODY },
+        ? { items: [BOB], next_cursor: null, others: NO_OTHERS }
+        : { items: [ADA], next_cursor: "next", others: NO_OTHERS },
     );
     const table = await screen.findByRole("table", { name: "Projects and users" });
     const [, ada, bob] = within(table).getAllByRole("row");
@@ -31,7 +31,7 @@ describe("quotas", () => {
   });
 
   it("are not there where nobody holds or waits for anything", async () => {
-    const asked = section({ items: [], next_cursor: null, others: NOBODY });
+    const asked = section({ items: [], next_cursor: null, others: NO_OTHERS });
     await vi.waitFor(() => expect(asked).toHaveLength(1));
     expect(screen.queryByRole("table")).toBeNull();
   });

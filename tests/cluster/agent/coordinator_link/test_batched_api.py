@@ -220,11 +220,11 @@ async def test_large_item_is_sent_alone_with_its_source(
         return httpx.Response(200, json={"next_offset" if logs else "sequence": 1})
 
     api._http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    whose, small, large = Source("job", 2, 1, "1-a", 3), metric_bytes(1), bytes(SMALL_BYTES + 1)
+    owner, small, large = Source("job", 2, 1, "1-a", 3), metric_bytes(1), bytes(SMALL_BYTES + 1)
     for data in (small, large):
-        await api.send_metrics(whose, data)
-        await api.send_logs(whose, "stderr", 0, data)
-    await api.send_events(whose, small)
+        await api.send_metrics(owner, data)
+        await api.send_logs(owner, "stderr", 0, data)
+    await api.send_events(owner, small)
     about: dict[str, Any] = {"job_id": "job", "attempt": 2, "generation": 3, "size": len(small)}
     assert coordinator.messages == [
         [BatchItem(kind="metrics", writer="1-a", **about)],

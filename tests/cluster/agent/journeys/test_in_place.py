@@ -122,7 +122,7 @@ def test_regroup_from_four_to_three_and_back(start: Start, gate: Gate) -> None:
 
 
 @pytest.mark.processes
-def test_regroup_restarts_a_device_whose_process_leaves(start: Start, gate: Gate) -> None:
+def test_regroup_restarts_device_of_leaving_process(start: Start, gate: Gate) -> None:
     run = start(held(gate), 2)
     run.reach(5)
     before, leaves = run.pids(), psutil.Process(run.pids()[1])
@@ -310,8 +310,8 @@ def test_regroup_loses_no_step_with_gloos_message(start: Start, tmp_path: Path, 
             "parallelism": {"gradient_sync": gradient_sync},
         }
 
-    nobody = 9
-    undisturbed, run = start(spec(nobody), 2), start(spec(0), 2)
+    no_rank = 9
+    undisturbed, run = start(spec(no_rank), 2), start(spec(0), 2)
     eventually("a message is lost", mark.exists, timeout=60)
     before = run.pids()
     run.kill(1)
@@ -406,7 +406,7 @@ def test_every_gradient_sync_continues_without_a_rank(
 
 
 @pytest.mark.slow
-def test_rank_stopped_with_its_host_blocks_nobody(start: Start, gate: Gate) -> None:
+def test_rank_stopped_with_its_host_blocks_no_other(start: Start, gate: Gate) -> None:
     """No connection breaks: the others learn of it by the newer launch alone."""
     run = start(held(gate), 3)
     run.reach(10)
@@ -430,5 +430,5 @@ def test_regrouped_ranks_pause_and_stop(start: Start) -> None:
         run.wait_for_failed_ranks(0)
         run.regroup([0, 1])
         run.reach(run.step + 2)
-        run.tell(command)
+        run.send_command(command)
         assert run.wait().outcome == outcome

@@ -441,9 +441,9 @@ async def test_unreported_end_is_sent_by_next_agent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hurry", [True, False])
 async def test_an_agent_waits_for_no_task_for_ever(
-    coordinator: FakeCoordinator, tmp_path: Path, hurry: bool
+    coordinator: FakeCoordinator, tmp_path: Path, force: bool
 ) -> None:
-    limit = 600.0 if hurry else 0.2
+    limit = 600.0 if force else 0.2
     with agent_process(
         tmp_path, coordinator.url, TOKEN, stop_ranks=True, save_seconds=limit
     ) as agent:
@@ -451,7 +451,7 @@ async def test_an_agent_waits_for_no_task_for_ever(
         coordinator.want((task, "run"))
         await until("it to start", lambda: coordinator.events)
         ending = asyncio.create_task(asyncio.to_thread(agent.end, signal.SIGTERM))
-        if hurry:
+        if force:
             mark = agent.data_dir / "attempts" / "job" / "a1-g1" / "agent-stopped"
             await until("the first signal to be heard", mark.exists)
             assert agent.process is not None
@@ -462,7 +462,7 @@ async def test_an_agent_waits_for_no_task_for_ever(
             coordinator.want()
         assert await ending == 0
         assert agent.processes() == []
-        if hurry:
+        if force:
             coordinator.reports.clear()
             agent.start()
             await until("its end", lambda: coordinator.outcome(task) == "stopped")

@@ -169,12 +169,12 @@ async def test_cancelled_copy_waits_for_its_thread(
     cache: CodeCache, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:  # fmt: skip
-    begun, go_on = threading.Event(), threading.Event()
+    begun, release = threading.Event(), threading.Event()
     real = getattr(code_cache, step)
 
     def slow(*args: Path) -> None:
         begun.set()
-        go_on.wait()
+        release.wait()
         real(*args)
 
     sha256 = coordinator.keep("print(1)")
@@ -188,7 +188,7 @@ async def test_cancelled_copy_waits_for_its_thread(
     first.cancel()
     await asyncio.sleep(0)
     assert not first.done()
-    go_on.set()
+    release.set()
     with pytest.raises(asyncio.CancelledError):
         await first
     await second

@@ -38,7 +38,7 @@ class Supervised:
         launch = launch_of(TASK, in_place=True, num_nodes=2, generation=generation)
         return launch.model_copy(update={"address": address, **more})
 
-    def tell(self, launch: Launch) -> None:
+    def deliver(self, launch: Launch) -> None:
         replace_json(self.folder.launch, launch)
         self.shim._take_launch()
 
@@ -85,17 +85,17 @@ def test_rendezvous_keeps_its_launch_without_free_port(
 
 
 def test_generations_that_begin_here_share_a_store(host: Supervised) -> None:
-    host.tell(host.launch(2))
-    host.tell(host.launch(3, ranks=[]))
+    host.deliver(host.launch(2))
+    host.deliver(host.launch(3, ranks=[]))
     assert host.stores == {1: True}
     assert host.started[0] == host.launched(2) == host.launched(3) == host.started[-1]
 
 
 def test_rendezvous_serves_a_host_that_leads_again(host: Supervised) -> None:
     """The store of the host that was the first in between may be gone with it."""
-    host.tell(host.launch(2, node_rank=1, rendezvous=ELSEWHERE))
+    host.deliver(host.launch(2, node_rank=1, rendezvous=ELSEWHERE))
     assert host.launched(2) == host.started[-1] == ELSEWHERE
     assert host.stores == {1: True}, "others may not have left it yet"
-    host.tell(host.launch(3))
+    host.deliver(host.launch(3))
     assert host.launched(3) == host.started[-1] == Rendezvous(address="127.0.0.1", port=29502)
     assert host.stores == {1: False, 2: True}

@@ -146,7 +146,7 @@ def test_nothing_of_a_stubborn_script_is_left(run: Any, tmp_path: Path) -> None:
     (rank,) = one.status.ranks
     children = psutil.Process(rank.pid).children(recursive=True)
     assert len(children) == 2
-    one.tell(Command.STOP)
+    one.send_command(Command.STOP)
     status = one.wait()
     assert (status.outcome, status.ranks[0].signal) == (Outcome.STOPPED, signal.SIGKILL)
     for child in children:
@@ -212,7 +212,7 @@ def test_script_pauses_at_one_step_and_resumes(run: Any, tmp_path: Path, workers
     plan = CheckpointPlan(folder=folder, upload=False)
     one = run(script(tmp_path, SDK, "1000000", workers=workers), checkpoint=plan)
     one.wait_for_output(b"going")
-    one.tell(Command.PAUSE)
+    one.send_command(Command.PAUSE)
     status = one.wait()
     assert status.outcome is Outcome.PAUSED, status.failure
     assert {rank.exit_code for rank in status.ranks} == {83}
@@ -364,7 +364,7 @@ def test_pause_before_first_stop_query_is_a_signal(run: Any, tmp_path: Path) -> 
     text = "import time\nimport trainhall as th\nth.init()\nprint('going', flush=True)\n"
     one = run(script(tmp_path, text + "time.sleep(600)\n"))
     one.wait_for_output(b"going")
-    one.tell(Command.PAUSE)
+    one.send_command(Command.PAUSE)
     status = one.wait()
     assert (status.outcome, status.ranks[0].signal) == (Outcome.PAUSED, signal.SIGTERM)
 
@@ -404,7 +404,7 @@ th.leave()
     plan = CheckpointPlan(folder=str(tmp_path / "checkpoints"), upload=False)
     one = run(script(tmp_path, text, str(reported)), checkpoint=plan)
     one.wait_for_output(b"going")
-    one.tell(Command.PAUSE)
+    one.send_command(Command.PAUSE)
     status = one.wait()
     (rank,) = status.ranks
     ended = (83, None) if reported else (None, signal.SIGTERM)
@@ -432,7 +432,7 @@ except SystemExit:
     plan = CheckpointPlan(folder=str(tmp_path / "checkpoints"), upload=False)
     one = run(script(tmp_path, text, str(swallowed), workers=2), checkpoint=plan)
     one.wait_for_output(b"going")
-    one.tell(Command.PAUSE)
+    one.send_command(Command.PAUSE)
     status = one.wait()
     assert {rank.exit_code for rank in status.ranks} == {0 if swallowed else 83}, status.failure
     assert status.outcome is (Outcome.COMPLETED if swallowed else Outcome.PAUSED)
@@ -451,7 +451,7 @@ th.leave()
 """
     one = run(script(tmp_path, text))
     one.wait_for_output(b"going")
-    one.tell(Command.PAUSE)
+    one.send_command(Command.PAUSE)
     assert one.wait().outcome is Outcome.PAUSED
     assert "paused without having saved" in events(one)["note"]["message"]
     assert "starts again from its beginning" in events(one)["note"]["message"]
@@ -463,7 +463,7 @@ def test_script_pause_with_failed_save_is_reported(run: Any, tmp_path: Path) -> 
     plan = CheckpointPlan(folder=str(blocked / "checkpoints"), upload=False)
     one = run(script(tmp_path, SDK, "1000000", workers=2), checkpoint=plan)
     one.wait_for_output(b"going")
-    one.tell(Command.PAUSE)
+    one.send_command(Command.PAUSE)
     status = one.wait()
     assert status.outcome is Outcome.FAILED
     assert "NotSavedError: rank 0 could not save the checkpoint of step" in status.failure.message

@@ -153,8 +153,8 @@ time.sleep(600)
 def test_script_may_tidy_up(run: Any, tmp_path: Path, command: Command, outcome: Outcome) -> None:
     one = run(script(tmp_path, GRACEFUL))
     one.wait_for_output(b"ready")
-    one.tell(command)
-    one.tell(command)
+    one.send_command(command)
+    one.send_command(command)
     assert one.wait().outcome is outcome
     assert b"tidied up" in one.folder.stdout(0).read_bytes()
 

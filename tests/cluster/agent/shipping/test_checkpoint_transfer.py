@@ -421,12 +421,12 @@ def test_only_checkpoints_are_removed(tmp_path: Path) -> None:
     bare.mkdir()
     link = tmp_path / "step-00000122-a1-g1"
     link.symlink_to(path)
-    assert not checkpoint_transfer.remove_given_up(precious)
-    assert not checkpoint_transfer.remove_given_up(bare)
-    assert not checkpoint_transfer.remove_given_up(link)
-    assert not checkpoint_transfer.remove_given_up(Path(NAME))
-    assert checkpoint_transfer.remove_given_up(path)
-    assert checkpoint_transfer.remove_given_up(path), "what is gone already is gone"
+    assert not checkpoint_transfer.remove_released(precious)
+    assert not checkpoint_transfer.remove_released(bare)
+    assert not checkpoint_transfer.remove_released(link)
+    assert not checkpoint_transfer.remove_released(Path(NAME))
+    assert checkpoint_transfer.remove_released(path)
+    assert checkpoint_transfer.remove_released(path), "what is gone already is gone"
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "precious", "step-00000121-a1-g1", "step-00000122-a1-g1",
     ]  # fmt: skip
@@ -435,5 +435,5 @@ def test_only_checkpoints_are_removed(tmp_path: Path) -> None:
 def test_removal_that_was_cut_short_is_finished(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path, FILES)
     path.rename(tmp_path / f".removed-{NAME}")
-    assert checkpoint_transfer.remove_given_up(path)
+    assert checkpoint_transfer.remove_released(path)
     assert list(tmp_path.iterdir()) == []

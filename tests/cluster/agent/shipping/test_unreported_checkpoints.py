@@ -239,10 +239,10 @@ def test_unreported_search_covers_only_own_attempt(tmp_path: Path) -> None:
 def test_truncated_event_line_is_ignored(tmp_path: Path) -> None:
     attempt = Attempt(tmp_path)
     attempt.commit(10, report=True)
-    torn = attempt.commit(20, report=True)
+    incomplete = attempt.commit(20, report=True)
     events = attempt.folder.events(0)
     events.write_bytes(events.read_bytes()[:-1])
-    assert [e["data"]["name"] for e in attempt.unreported()] == [torn.name]
+    assert [e["data"]["name"] for e in attempt.unreported()] == [incomplete.name]
 
 
 @pytest.mark.parametrize("damage", ["file", "manifest", "job"])

@@ -190,7 +190,7 @@ async def test_a_host_that_was_away_for_a_while(hall: WorkingCluster) -> None:
     await asyncio.sleep(30)
     assert (await hall.coordinator.nodes.get(hall.host(name).node_id)).state == "suspect"
     assert (await hall.coordinator.jobs.get(job_id)).step == before
-    await hall.come_back(hall.host(name))
+    await hall.reconnect(hall.host(name))
     job = await hall.until(job_id, "completed")
     assert job.attempt == 1
     assert list(await hall.curve(job_id, "loss")) == list(range(1, 201))

@@ -21,7 +21,7 @@ def kept(rule: CheckpointSpec, *candidates: Candidate) -> dict[int, str]:
     return {c.name.step: verdict.reason for c, verdict in with_verdicts if verdict.keep}
 
 
-def given_up(rule: CheckpointSpec, *candidates: Candidate) -> dict[int, str]:
+def not_kept(rule: CheckpointSpec, *candidates: Candidate) -> dict[int, str]:
     with_verdicts = zip(candidates, verdicts(rule, candidates), strict=True)
     return {c.name.step: verdict.reason for c, verdict in with_verdicts if not verdict.keep}
 
@@ -37,7 +37,7 @@ def test_newest_the_best_and_the_pinned_stay() -> None:
         30: "one of the 2 best by eval_loss (0.3)",
         5: "pinned",
     }
-    assert given_up(rule, *LOSSES, at(5)) == {
+    assert not_kept(rule, *LOSSES, at(5)) == {
         10: "not the newest, nor one of the 2 best by eval_loss",
         5: "not the newest, and it has no eval_loss",
     }
@@ -50,7 +50,7 @@ def test_retention_reasons_are_independent() -> None:
         50: "pinned, one of the 2 newest, the best by eval_loss (0)",
         40: "one of the 2 newest",
     }
-    assert given_up(CheckpointSpec(keep_latest=3), *LOSSES) == {10: "not one of the 3 newest"}
+    assert not_kept(CheckpointSpec(keep_latest=3), *LOSSES) == {10: "not one of the 3 newest"}
 
 
 @pytest.mark.parametrize(

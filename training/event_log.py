@@ -1,5 +1,5 @@
-"""The log of processes on hosts: an event code and fields, like the coordinator's, on the standard
-library alone. Structlog takes 5 MB and a good part of a process's start.
+"""The log of agents, shims and ranks: an event code and fields, like the coordinator's, on the
+standard library alone. Structlog takes 5 MB and a good part of a process's start.
 """
 
 import logging
@@ -9,7 +9,7 @@ from typing import Any
 _PLAIN = re.compile(r"[^\s\"=]+")
 
 
-class HostLogger:
+class EventLogger:
     """Writes lines like `coordinator_unreachable coordinator=http://… error="no route to host"`."""
 
     def __init__(self, name: str) -> None:
@@ -21,15 +21,19 @@ class HostLogger:
     def warning(self, event: str, **fields: Any) -> None:
         self._write(logging.WARNING, event, fields)
 
-    def error(self, event: str, **fields: Any) -> None:
-        self._write(logging.ERROR, event, fields)
+    def error(self, event: str, *, exc_info: BaseException | None = None, **fields: Any) -> None:
+        self._write(logging.ERROR, event, fields, exc_info)
 
     def exception(self, event: str, **fields: Any) -> None:
         """Write an error with the traceback of the exception that is handled."""
-        self._write(logging.ERROR, event, fields, exc_info=True)
+        self._write(logging.ERROR, event, fields, True)
 
     def _write(
-        self, level: int, event: str, fields: dict[str, Any], *, exc_info: bool = False
+        self,
+        level: int,
+        event: str,
+        fields: dict[str, Any],
+        exc_info: BaseException | bool | None = None,
     ) -> None:
         if self._logger.isEnabledFor(level):
             parts = [event, *(f"{name}={_quoted(value)}" for name, value in fields.items())]

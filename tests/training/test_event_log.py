@@ -4,12 +4,12 @@ import logging
 
 import pytest
 
-from trainhall.cluster.host_log import HostLogger
+from trainhall.training.event_log import EventLogger
 
 
 def test_line_is_an_event_and_quoted_fields(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        log = HostLogger("trainhall.test")
+        log = EventLogger("trainhall.test")
         log.info("joined", node="n-1", coordinator="http://hall:1")
         log.warning("gpu_unusable", index=0, error='no "driver"\nfound')
     assert caplog.messages == [
