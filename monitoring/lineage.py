@@ -2,12 +2,12 @@
 
 An attempt that was revoked, as its host became unreachable, may have measured more than was
 shipped. The next attempt begins at a checkpoint, so nobody else measures the steps up to the newest
-one that the revoked attempt had committed; its later steps are void.
+one that the revoked attempt had committed; its later steps are superseded.
 
 Ranks regroup under the next generation of their attempt while they run. A rank that is left out may
 not know it: the host's agent is dead, or cut off. Such ranks continue as long as they can, and
 their data is shipped when an agent is there again. They may have been right up to the step after
-which the others continued, and nothing of it may be lost; their later reports are void.
+which the others continued, and nothing of it may be lost; their later reports are superseded.
 
 A process outlives regroupings, so the generation in which it began does not say in which one it
 wrote. Its host does: a host belongs to an attempt from one generation up to another.
@@ -52,7 +52,7 @@ def superseded_from(
 ) -> int | None:
     """Return the first step whose reports from these ranks are void; 0: all are, None: none.
 
-    Before a later generation has reported its first step, it is unknown, and nothing is void.
+    Before a later generation has reported its first step, it is unknown, and nothing is superseded.
 
     Args:
         saved_step: of the newest checkpoint that the attempt has committed, where what a revoked

@@ -348,7 +348,7 @@ def _divided(
     Args:
         skip: so many of its frames are stored already.
         whole: the others.
-        first_void: the step from which on they are void.
+        first_superseded: the first step from which they are superseded.
     """
     tables = [table for part in item.tables[skip:] for table in part]
     if first_superseded is None or not first_superseded:

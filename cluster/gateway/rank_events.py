@@ -85,7 +85,7 @@ class RankEvents:
     ) -> int:
         """Store the new ones of `events`; returns the newest sequence that is committed.
 
-        Events of a revoked attempt change nothing but are kept as a note, marked void; so are
+        Events of a revoked attempt change nothing but are kept as a note, marked superseded; so are
         events of ranks that a regrouping left out, once the others have continued without them.
 
         Raises:
@@ -356,7 +356,7 @@ def _is_superseded(event: RankEvent, attempt: Attempt, first_superseded: int) ->
     """Return whether an event has no effect.
 
     Args:
-        first_void: from this step on, reports of these ranks are void.
+        first_superseded: from this step on, reports of these ranks are superseded.
     """
     if attempt.revoked:
         return True
@@ -371,7 +371,7 @@ def _note_lineage(
 ) -> None:
     """Note a late report that ranks which were left out since had started from a checkpoint.
 
-    It decides which earlier results are void, and not how far the job is.
+    It decides which earlier results are superseded, and not how far the job is.
     """
     generation, first = (
         _count(data.get("generation")) or 1,
