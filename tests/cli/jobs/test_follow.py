@@ -133,7 +133,7 @@ def test_follow_shows_elapsed_times_as_elapsed(monkeypatch: pytest.MonkeyPatch) 
     def slow(_: str) -> None:
         client.now += 0.02
 
-    monkeypatch.setattr(follow, "say", slow)
+    monkeypatch.setattr(follow, "notice", slow)
     with pytest.raises(UnreachableError):
         follow.watch(client, "j", lambda job: None, 0.4, timeout=0.01)
 

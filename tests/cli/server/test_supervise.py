@@ -79,7 +79,7 @@ time.sleep(600)
 def test_hurried_stop_kills_a_stubborn_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervise, "HURRY_SECONDS", 0.2)
+    monkeypatch.setattr(supervise, "FORCE_SECONDS", 0.2)
     child = child_of(tmp_path, STUBBORN)
     child.start()
     eventually("its output", lambda: "up" in child.log.read_text())
