@@ -8,7 +8,7 @@ from typing import Protocol
 from trainhall.cluster.simulator.clock import WorldClock
 from trainhall.cluster.simulator.loop import Process
 from trainhall.cluster.simulator.network import Link, Server
-from trainhall.cluster.simulator.ranks import Fate, Group, Onlooker, Rank, Storage
+from trainhall.cluster.simulator.ranks import Fate, Group, GroupObserver, Rank, Storage
 from trainhall.cluster.simulator.shim import Folder, Shim
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.wire.protocol import Desired, DeviceInfo, DeviceUse, HostUse
@@ -49,7 +49,7 @@ class ItsAgent(Protocol):
         """Note that there is something to ship."""
 
 
-class Ledger(Onlooker):
+class Ledger(GroupObserver):
     """A host's surroundings: where its ranks meet, what befalls them, and who looks on (nobody)."""
 
     def group(self, launch: Launch) -> Group:

@@ -223,7 +223,7 @@ class Rank:
             self.end(EXIT_NOT_REGROUPED)
 
 
-class Onlooker:
+class GroupObserver:
     def met(self, group: "Group") -> None:
         """Note that its ranks have joined, and from which step they continue."""
 
@@ -303,7 +303,7 @@ class Group:
     storage: Storage
     chance: random.Random = field(repr=False)
     clock: Clock = field(repr=False)
-    looks_on: Onlooker = field(repr=False)
+    looks_on: GroupObserver = field(repr=False)
     begin: Callable[["Group"], Work] = field(repr=False)
     ranks: dict[int, Rank] = field(default_factory=dict)
     """Members by rank."""

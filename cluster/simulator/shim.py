@@ -158,7 +158,7 @@ class Shim:
             return
         silence = self._machine.monotonic() - self.folder.acked_at
         step = isolation.step(silence, 0.0, isolation.limits(lost_after, math.inf))
-        if step is not isolation.Step.GO_ON:
+        if step is not isolation.Step.CONTINUE:
             self.isolated = self.isolated or self.control is Command.RUN
             self.send_command(Command.PAUSE)
         if step is isolation.Step.KILL:

@@ -81,7 +81,7 @@ class SimulatedCluster(Cluster[GpuHost]):
         self.hosts = [other for other in self.hosts if other is not host]
         return False
 
-    async def come_back(self, host: Host) -> None:
+    async def reconnect(self, host: Host) -> None:
         host.link.heal()
         if not host.powered:
             host.power_on()

@@ -78,7 +78,7 @@ class Mock:
 
     async def start(self) -> None:
         """Tell the opening, then go on in real time."""
-        passed, pending = await asyncio.to_thread(self._tell_opening)
+        passed, pending = await asyncio.to_thread(self._report_opening)
         self.clock.go_live(passed)
         for seconds, callback, args in pending:
             later(seconds, callback, *args)
@@ -107,7 +107,7 @@ class Mock:
             on_fatal=self._on_fatal,
         )
 
-    def _tell_opening(self) -> tuple[float, list[Later]]:
+    def _report_opening(self) -> tuple[float, list[Later]]:
         """Returns how many seconds passed, and what is to happen later."""
         loop = VirtualLoop()
         with asyncio.Runner(loop_factory=lambda: loop) as runner:

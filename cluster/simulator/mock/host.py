@@ -26,7 +26,7 @@ class GpuHost(Host):
         self._gpus = gpus(slots, self._noise)
         self.devices = [gpu.info for gpu in self._gpus]
         self._disk_used = self.chance.uniform(2.0, 5.5)
-        self._thirst = self.chance.uniform(0.6, 1.3)
+        self._power_factor = self.chance.uniform(0.6, 1.3)
         """Load factor of its data loading on the host's processors and memory."""
 
     def device_use(self) -> list[DeviceUse]:

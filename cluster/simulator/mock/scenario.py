@@ -186,7 +186,7 @@ class Scenario:
             host = self._host(name)
             if host is not None:
                 host.link.part("loses")
-                self._at(self._now() + seconds, lambda: self._cluster.come_back(host))
+                self._at(self._now() + seconds, lambda: self._cluster.reconnect(host))
 
         return act
 
@@ -195,7 +195,7 @@ class Scenario:
             host = self._host(name)
             if host is not None:
                 await host.power_off(lost_folders=0.0)
-                self._at(self._now() + seconds, lambda: self._cluster.come_back(host))
+                self._at(self._now() + seconds, lambda: self._cluster.reconnect(host))
 
         return act
 

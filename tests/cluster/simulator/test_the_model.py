@@ -12,7 +12,7 @@ from trainhall.cluster.simulator.agent import START_SECONDS
 from trainhall.cluster.simulator.clock import WorldClock
 from trainhall.cluster.simulator.counting import Counting
 from trainhall.cluster.simulator.loop import VirtualLoop
-from trainhall.cluster.simulator.ranks import Group, Onlooker, Rank, Storage
+from trainhall.cluster.simulator.ranks import Group, GroupObserver, Rank, Storage
 from trainhall.cluster.simulator.shim import OPEN_SECONDS, SEND_OFF_SECONDS, Folder, Shim
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.simulator.world import World
@@ -54,7 +54,7 @@ def test_no_step_follows_the_last_one(seed: int) -> None:
     ]
     fallen = cast(Rank, SimpleNamespace(was_first=True, number=0))
     group = Group(
-        launch(), Storage(), random.Random(seed), WorldClock(), Onlooker(), Counting,
+        launch(), Storage(), random.Random(seed), WorldClock(), GroupObserver(), Counting,
         ranks=cast(dict[int, Rank], dict(enumerate([fallen, *others]))), step=STEPS,
     )  # fmt: skip
     group.work = Counting(group)
@@ -62,7 +62,7 @@ def test_no_step_follows_the_last_one(seed: int) -> None:
     assert {(rank.step, rank.reported_step) for rank in others} == {(STEPS, STEPS)}
 
 
-@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("returns", [False, True])
 def test_power_cut_ends_starting_attempts(returns: bool) -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()

@@ -208,7 +208,7 @@ async def test_a_host_that_lost_its_power(hall: WorkingCluster) -> None:
     (first, second) = await hall.coordinator.jobs.attempts(job_id)
     assert first.state == "lost"
     assert second.allocation[0].node_name != name
-    await hall.come_back(hall.host(name))
+    await hall.reconnect(hall.host(name))
     await asyncio.sleep(10)
     assert not hall.host(name).shims(), "the void attempt is forgotten"
     await hall.until(job_id, "completed")
