@@ -93,7 +93,7 @@ def test_named_tuple_batches_work_in_pipeline(ranks: RankServer, tmp_path: Path)
             ["extra state (`get_extra_state` of Counting)", "keep it in a buffer"],
         ),
         ("Empty", "BadDataError", ["{file}, line {line}: train_data is empty"]),
-        ("NothingHeldOut", "BadDataError", ["eval_data is empty"]),
+        ("NoValidationData", "BadDataError", ["eval_data is empty"]),
         (
             "Different",
             "DatasetMismatchError",

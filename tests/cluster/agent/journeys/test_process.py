@@ -439,7 +439,7 @@ async def test_unreported_end_is_sent_by_next_agent(tmp_path: Path) -> None:
             await nothing_is_left(agent, task)
 
 
-@pytest.mark.parametrize("hurry", [True, False])
+@pytest.mark.parametrize("force", [True, False])
 async def test_an_agent_waits_for_no_task_for_ever(
     coordinator: FakeCoordinator, tmp_path: Path, force: bool
 ) -> None:
