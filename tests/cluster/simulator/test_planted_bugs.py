@@ -203,7 +203,9 @@ def test_simulator_detects_an_attempt_hiding_steps(monkeypatch: pytest.MonkeyPat
 
 def test_a_revoked_attempt_of_which_nothing_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even what its checkpoint has, that the next attempt goes on from."""
-    monkeypatch.setattr(store, "superseded_from", lambda attempt, *_: 0 if attempt.revoked else None)
+    monkeypatch.setattr(
+        store, "superseded_from", lambda attempt, *_: 0 if attempt.revoked else None
+    )
     assert (first_problem(likely=106).problem or "").startswith(regroupings.STEPS)
 
 
