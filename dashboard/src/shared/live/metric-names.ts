@@ -77,17 +77,15 @@ export function isAboutSpeed(name: string): boolean {
   return SPEED.has(name);
 }
 
-const LABELS: Record<string, string> = {
-  eval_loss: "Validation loss",
-  eval_accuracy: "Validation accuracy",
-  step_seconds: "Step time",
-};
-
-/** "bits_per_byte" → "Bits per byte"; an abbreviation or another structure stays as it is. */
+/**
+ * "bits_per_byte" → "Bits per byte", "eval_f1" → "Validation f1"; an abbreviation or another
+ * structure stays as it is.
+ */
 export function labelOf(name: string): string {
+  if (name === "step_seconds") return "Step time";
   if (!/^([a-z0-9]+_[a-z0-9_]+|[a-z]{4,})$/.test(name)) return name;
-  const words = name.replaceAll("_", " ");
-  return LABELS[name] ?? words.charAt(0).toUpperCase() + words.slice(1);
+  const words = name.replace(/^eval_/, "validation_").replaceAll("_", " ");
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 /** The format of a series' values, by the unit in its name. */
