@@ -41,16 +41,12 @@ class HalvingDoubling(Schedule):
 
     @property
     def chunks(self) -> int:
-        return self._power
-
-    @property
-    def _power(self) -> int:
         """The largest power of two that is not above the world size."""
         return 1 << (self.world_size.bit_length() - 1)
 
     @property
     def _num_folded(self) -> int:
-        return self.world_size - self._power
+        return self.world_size - self.chunks
 
     @property
     def _members(self) -> list[int]:
@@ -60,7 +56,7 @@ class HalvingDoubling(Schedule):
 
     def rounds(self, rank: int) -> Iterator[Round]:
         folds, all_chunks = self._num_folded > 0, range(self.chunks)
-        last = folds + 2 * (self._power.bit_length() - 1)
+        last = folds + 2 * (self.chunks.bit_length() - 1)
         if rank >= 2 * self._num_folded:
             yield from self._exchanges(rank, folds)
         elif rank % 2 == 0:
@@ -76,14 +72,14 @@ class HalvingDoubling(Schedule):
     def _exchanges(self, rank: int, first: int) -> Iterator[Round]:
         members = self._members
         index = rank // 2 if rank < 2 * self._num_folded else rank - self._num_folded
-        return placed(_power_of_two(index, self._power), members=members, first=first)
+        return placed(_power_of_two(index, self.chunks), members=members, first=first)
 
     def legs(self) -> Iterator[Leg]:
         if self._num_folded:
             even = 2 * np.arange(self._num_folded)
             fold = Leg(1, Fraction(1), to_pairs(even, even + 1))
             yield from (fold, fold.backwards())
-        yield from placed_legs(_power_of_two_legs(self._power), self._members)
+        yield from placed_legs(_power_of_two_legs(self.chunks), self._members)
 
 
 def _power_of_two(rank: int, n: int) -> Iterator[Round]:

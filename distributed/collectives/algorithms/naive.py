@@ -27,10 +27,6 @@ class Naive(Schedule):
 
     algorithm = "naive"
 
-    @property
-    def chunks(self) -> int:
-        return 1
-
     def rounds(self, rank: int) -> Iterator[Round]:
         n = self.world_size
         if rank == 0:

@@ -116,10 +116,6 @@ class RingOfTwo(Schedule):
         if self.world_size != 2:
             raise ScheduleError(f"world_size is {self.world_size}; a ring of two has 2 ranks")
 
-    @property
-    def chunks(self) -> int:
-        return 1
-
     def rounds(self, rank: int) -> Iterator[Round]:
         yield Round(
             0, Phase.ALL_REDUCE, Send(1 - rank, one(0)), Receive(1 - rank, one(0), add=True)

@@ -38,10 +38,6 @@ class Tree(Schedule):
 
     algorithm = "tree"
 
-    @property
-    def chunks(self) -> int:
-        return 1
-
     def rounds(self, rank: int) -> Iterator[Round]:
         n = self.world_size
         yield from reduce_rounds(rank, n, WHOLE)
@@ -74,10 +70,6 @@ class TreeBroadcast(Schedule):
                 f"root is {self.root}; it must lie between 0 and world_size - 1 = "
                 f"{self.world_size - 1}"
             )
-
-    @property
-    def chunks(self) -> int:
-        return 1
 
     def rounds(self, rank: int) -> Iterator[Round]:
         own = broadcast_rounds((rank - self.root) % self.world_size, self.world_size, WHOLE)
