@@ -25,10 +25,6 @@ class MoveNode:
     after_seconds: float = 0.0
     """The node has to be silent for so long."""
 
-    @property
-    def about(self) -> str:
-        return f"node {self.node_id}"
-
 
 @dataclass(frozen=True)
 class RemoveNode:
@@ -36,10 +32,6 @@ class RemoveNode:
 
     node_id: str
     reason: Reason
-
-    @property
-    def about(self) -> str:
-        return f"node {self.node_id}"
 
 
 @dataclass(frozen=True)
@@ -53,18 +45,10 @@ class Release:
     device_indices: tuple[int, ...] = ()
     """Devices that a regrouping released; none: all of them."""
 
-    @property
-    def about(self) -> str:
-        return f"job {self.job_id} attempt {self.attempt} node {self.node_id}"
-
 
 @dataclass(frozen=True)
 class _OfAttempt:
     token: FencingToken
-
-    @property
-    def about(self) -> str:
-        return f"job {self.token.job_id} attempt {self.token.attempt}"
 
 
 @dataclass(frozen=True)
@@ -133,10 +117,6 @@ class StartAttempt:
     entry: QueueEntry
     reason: Reason
 
-    @property
-    def about(self) -> str:
-        return f"job {self.entry.job.id} attempt {self.entry.job.attempt + 1}"
-
 
 @dataclass(frozen=True)
 class Explain:
@@ -145,10 +125,6 @@ class Explain:
     job_id: str
     state: JobState
     reason: Reason
-
-    @property
-    def about(self) -> str:
-        return f"job {self.job_id}"
 
 
 Change = (
@@ -163,3 +139,16 @@ Change = (
     | StartAttempt
 )
 Decision = Change | Explain
+
+
+def subject(change: Change) -> str:
+    """What a change concerns, for the log."""
+    match change:
+        case MoveNode(node_id) | RemoveNode(node_id):
+            return f"node {node_id}"
+        case Release(node_id, job_id, attempt):
+            return f"job {job_id} attempt {attempt} node {node_id}"
+        case StartAttempt(entry):
+            return f"job {entry.job.id} attempt {entry.job.attempt + 1}"
+        case _:
+            return f"job {change.token.job_id} attempt {change.token.attempt}"

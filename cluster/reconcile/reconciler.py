@@ -11,7 +11,7 @@ from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.reconcile.apply import Applier
 from trainhall.cluster.reconcile.decide import decide, seconds_until_unreachable
-from trainhall.cluster.reconcile.decisions import Explain
+from trainhall.cluster.reconcile.decisions import Explain, subject
 from trainhall.cluster.snapshot.load import load_facts
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
 from trainhall.db.database import Database
@@ -84,7 +84,7 @@ class Reconciler:
             log.info(
                 "decision_applied" if applied else "decision_outdated",
                 decision=type(decision).__name__,
-                about=decision.about,
+                about=subject(decision),
                 reason=decision.reason.text,
                 code=decision.reason.code.value,
             )
