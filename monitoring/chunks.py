@@ -47,7 +47,7 @@ class Run:
         return len(self.steps)
 
     def at(self, keep: slice | Ints | NDArray[np.bool_]) -> "Run":
-        """The entries at these places."""
+        """Return the entries at these places."""
         return Run(
             self.steps[keep],
             self.times[keep],
@@ -58,7 +58,7 @@ class Run:
         )
 
     def ordered(self) -> bool:
-        """Every step is above the one before."""
+        """Return whether every step is above the one before."""
         return bool((self.steps[1:] > self.steps[:-1]).all())
 
     def in_order(self) -> "Run":
@@ -69,7 +69,7 @@ class Run:
         return run.at(np.append(run.steps[1:] != run.steps[:-1], True))
 
     def grouped(self, size: int) -> "Run":
-        """One entry for each `size` points, counted from the start; entries are never split."""
+        """Merge each `size` points, counted from the start; never split an entry."""
         if size <= 1 or not len(self):
             return self
         group = (np.cumsum(self.sizes) - self.sizes) // size
@@ -104,7 +104,7 @@ class Run:
 
 
 def joined(runs: list[Run]) -> Run:
-    """One run after the other."""
+    """Join runs in this order."""
     runs = [run for run in runs if len(run)]
     if not runs:
         return Run.empty()

@@ -135,7 +135,7 @@ class Ingest:
         items: Mapping[str, list[Item]],
         answers: Mapping[str, Sequence[Stored | UnknownAttemptError]],
     ) -> None:
-        """In a transaction of its own: it locks attempts, which others do before the progress."""
+        """Note first steps in a transaction of its own: locks are taken in another order."""
         first: dict[tuple[str, int], int] = {}
         for job_id, of_job in items.items():
             for item, answer in zip(of_job, answers[job_id], strict=True):

@@ -10,7 +10,7 @@ _ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 
 def plain_text(line: bytes) -> str:
-    """A line as a terminal would show it: without colours and other escapes."""
+    """Return a line as a terminal would show it, without colours and other escapes."""
     if b"\x1b" in line:
         line = _ESCAPE.sub(b"", line)
     return line.decode("utf-8", errors="replace")
@@ -49,7 +49,7 @@ def split_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _piece(data: bytes, at: int) -> int:
-    """The length of the piece at `at`: full, less the start of a character that it would cut."""
+    """Return the length of the piece at `at`, without the start of a cut character."""
     end = at + PIECE_BYTES
     if end < len(data):
         for back in range(4):

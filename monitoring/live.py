@@ -185,7 +185,7 @@ class Hub:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _feed(self, job_id: str) -> _Feed:
-        """The job's feed; hundreds of viewers that come at once ask the database once."""
+        """Return the job's feed; hundreds of simultaneous viewers share one query."""
         feed = self._feeds.get(job_id)
         if feed is None or feed.task.done():
             opening = self._opening.get(job_id)
@@ -245,7 +245,7 @@ class Page:
 async def read_frames(
     database: Database, job_id: str, after: int, before_or_at: int | None = None
 ) -> Page:
-    """The next frames above `after`, from one snapshot."""
+    """Read the next frames above `after`, from one snapshot."""
 
     def read(connection: Connection) -> Page:
         return _read(connection, job_id, after, before_or_at)

@@ -65,7 +65,7 @@ async def read_metrics(
     to_step: int | None = None,
     max_points: int = 1000,
 ) -> list[SeriesData]:
-    """The curves of a job, job-wide ones first, each with at most `max_points` entries.
+    """Return a job's curves, job-wide ones first, each with at most `max_points` entries.
 
     Without names all curves but those of digests (`codec.DIGESTS`).
     A curve that has no more points than that comes point by point. Void points are left out. Where
@@ -175,7 +175,7 @@ def _piece(connection: Connection, series: Any, tail: Run, part: _Part) -> _Piec
 
 
 def _span(connection: Connection, series: Any, part: _Part) -> tuple[int, int]:
-    """The places of the packed points of a part, from the first to behind the last."""
+    """Return where the packed points of a part lie, from the first to behind the last."""
     start = _place(connection, series, part.first)
     end = series.points
     if part.last < series.last_step:
@@ -184,7 +184,7 @@ def _span(connection: Connection, series: Any, part: _Part) -> tuple[int, int]:
 
 
 def _place(connection: Connection, series: Any, step: int) -> int:
-    """The place of the first packed point at or behind a step."""
+    """Return the place of the first packed point at or behind a step."""
     if step <= 0:
         return 0
     row = connection.execute(
@@ -212,7 +212,7 @@ def _group_size(points: int, max_points: int) -> int:
 
 
 def _entries(connection: Connection, piece: _Piece, level: int) -> Iterator[Run]:
-    """A piece in entries of at most 2**level points, never one that reaches beyond it."""
+    """Yield a piece in entries of at most 2**level points, never beyond its end."""
     if piece.end > piece.start:
         yield from _rolled_up(connection, piece.series.id, level, piece.start, piece.end)
     yield piece.points
@@ -238,7 +238,7 @@ def _rolled_up(
 def _chunks(
     connection: Connection, series_id: int, level: int, start: int, end: int
 ) -> Iterator[Run]:
-    """The entries of a level from place `start` to before `end`."""
+    """Yield the entries of a level from place `start` to before `end`."""
     rows = connection.execute(
         select(MetricChunk.index, MetricChunk.count, MetricChunk.data)
         .where(

@@ -77,7 +77,7 @@ class Packer:
         self._keep_sequences = keep_sequences
 
     async def pack_once(self) -> int:
-        """One round over all jobs; returns the number of batches that were packed."""
+        """Run one round over all jobs; return the number of batches that were packed."""
         packed = 0
         for job_id in await self._database.read(self._jobs_with_much_to_pack):
             while batch := await self._pack_batch(job_id):
@@ -332,7 +332,7 @@ def _open_series(
 
 
 def _grown_chunks(series: _Open, added: Run) -> Iterator[dict[str, Any]]:
-    """The rows that points behind the series' present end change or add, on every level."""
+    """Yield the rows, on every level, that points behind the series' end change or add."""
     for level in (0, *LEVELS):
         if not len(added):
             return
@@ -355,7 +355,7 @@ def _grown_chunks(series: _Open, added: Run) -> Iterator[dict[str, Any]]:
 
 
 def _trimmable(connection: Connection, job_id: str, keep: int) -> int | None:
-    """The sequence up to which packed frames may go: too old or too much to keep."""
+    """Return the sequence up to which packed frames, too old or too many, may go."""
     newest = connection.scalar(select(JobProgress.stream_seq).where(JobProgress.job_id == job_id))
     rows = connection.execute(
         select(MetricFrame.seq, func.length(MetricFrame.payload))

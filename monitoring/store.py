@@ -60,10 +60,7 @@ class Metrics:
 
     @classmethod
     def parse(cls, attempt: int, writer: str, body: bytes, origin: Origin = UNKNOWN) -> "Metrics":
-        """
-        Raises:
-            DamagedFrameError: when the body is not a run of whole frames.
-        """
+        """Parse a run of whole frames; raise DamagedFrameError for anything else."""
         headers = frame_headers(body)
         tables = [list(decode_payload(body, h.payload, h.end)) for h in headers]
         return cls(attempt, origin, writer, body, headers, tables)
@@ -214,7 +211,7 @@ def upsert(connection: Connection, table: type[Base], keys: Sequence[str]) -> An
 def _writers(
     connection: Connection, job_id: str, items: Iterable[Item]
 ) -> dict[tuple[int, str], int]:
-    """The newest sequence of each writer, its row locked."""
+    """Return the newest sequence of each writer, its row locked."""
     wanted = sorted({(i.attempt, i.writer) for i in items if isinstance(i, Metrics)})
     if not wanted:
         return {}
@@ -383,10 +380,7 @@ def _rows(table: Table, wanted: NDArray[np.bool_]) -> Table:
 
 
 def _note_last_values(job: _Job, tables: list[Table], *, continues: bool) -> None:
-    """
-    Args:
-        continues: steps of the attempt only rise.
-    """
+    """Note last values; `continues`: steps of the attempt only rise."""
     last: dict[str, Any] = {}
     step: int | None = None
     for table in tables:

@@ -118,17 +118,17 @@ class Attempts:
         ]
 
     def all_reported(self) -> bool:
-        """The coordinator knows every outcome, and has all that was written."""
+        """Return whether the coordinator knows every outcome and has all that was written."""
         return not self._leaving and all(
             a.stage is not Stage.ENDED for a in self._attempts.values()
         )
 
     def empty(self) -> bool:
-        """Nothing of any attempt is left on this host."""
+        """Return whether nothing of any attempt is left on this host."""
         return not self._attempts and not self._leaving
 
     def pids_by_slot(self) -> dict[int, list[int]]:
-        """The ranks that run on each CPU slot."""
+        """Return the pids of the ranks on each CPU slot."""
         found: dict[int, list[int]] = {}
         for attempt in self.live():
             states = {r.rank: r for r in attempt.status.ranks} if attempt.status else {}
@@ -236,7 +236,7 @@ class Attempts:
     # -- what shall be --------------------------------------------------------------------------
 
     def report_acked(self, sent: float) -> None:
-        """The coordinator has taken a report that was sent at a time of `isolation.now`."""
+        """Note that the coordinator took a report sent at this `isolation.now`."""
         self._acked_at = max(sent, self._acked_at)
         for attempt in self._attempts.values():
             if attempt.stage in (Stage.READY, Stage.LIVE):
@@ -266,7 +266,7 @@ class Attempts:
             self._act(action)
 
     def leave(self) -> None:
-        """The agent is about to end: begin nothing, and have what runs save, if it can, and end.
+        """Prepare for the agent's end: start nothing; let attempts save, if they can, and end.
 
         Ends stay here, marked, until the coordinator knows them: from this agent or the next.
         """
@@ -367,7 +367,7 @@ class Attempts:
         await self._launcher.start(attempt)
 
     async def _sweep(self, attempt: Attempt) -> None:
-        """The shim died without a word: end what it left behind, then say so in its place."""
+        """Clean up after a shim that died without an outcome, then report in its place."""
         while left := await asyncio.to_thread(processes.marked, attempt.folder.path):
             processes.send(left, signal.SIGKILL)
             await asyncio.sleep(SWEEP_SECONDS)

@@ -82,7 +82,7 @@ class DataDir:
             yield
 
     def read_credential(self, coordinator: str) -> JoinReply | None:
-        """The credential for this coordinator, if the node joined it."""
+        """Return the credential for this coordinator, if the node joined it."""
         try:
             data = json.loads((self.path / "agent.json").read_bytes())
             if data["coordinator"] != coordinator:
@@ -98,7 +98,7 @@ class DataDir:
         (self.path / "agent.json").unlink(missing_ok=True)
 
     def read_launched(self) -> dict[str, tuple[int, int]]:
-        """The newest (attempt, generation) that was ever launched here, by job."""
+        """Return the newest (attempt, generation) ever launched here, by job."""
         try:
             data = json.loads((self.path / "launched.json").read_bytes())
             return {str(job): (int(a), int(g)) for job, (a, g) in data.items()}
@@ -115,7 +115,7 @@ class DataDir:
         self._replace("launched.json", dict(newest))
 
     def folders(self) -> dict[FencingToken, AttemptFolder]:
-        """The attempts that have a folder. It is named for the generation in which the attempt
+        """Return the attempts that have a folder, named for the generation in which the attempt
         began here; its launch may be of a later one."""
         found: dict[FencingToken, AttemptFolder] = {}
         for path in sorted(self.attempts.glob("*/a*-g*/launch.json")):

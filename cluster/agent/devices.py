@@ -42,9 +42,9 @@ class Devices:
 
     @property
     def threads(self) -> int:
-        """With how many a rank on one device computes: its share of the host's cores, so that jobs
-        on the other devices find theirs free. Threads that wait for a core spin, and with more of
-        them than cores a step takes many times as long."""
+        """Threads of a rank on one device: its share of the host's cores, so that jobs on the other
+        devices find theirs free. Threads that wait for a core spin, and with more of them than
+        cores a step takes many times as long."""
         return max(1, (os.cpu_count() or 1) // max(1, len(self.infos)))
 
     def use(self, ranks: Mapping[int, Iterable[int]]) -> list[DeviceUse]:
@@ -81,7 +81,7 @@ class Devices:
 
 @functools.cache
 def has_nvml() -> bool:
-    """The NVIDIA driver's library can be asked; it stays open as long as this process lives."""
+    """Return whether NVIDIA's library loads; it stays open for the life of this process."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
@@ -90,7 +90,7 @@ def has_nvml() -> bool:
 
 
 def list_gpus() -> list[DeviceInfo]:
-    """The NVIDIA GPUs of this host, in NVML's order; none where there is no driver."""
+    """Return this host's NVIDIA GPUs in NVML's order; none where there is no driver."""
     if not has_nvml():
         return []
     try:

@@ -75,7 +75,7 @@ class AgentOptions:
 
     @property
     def url(self) -> str:
-        """The coordinator's agent interface over HTTP."""
+        """URL of the coordinator's agent interface over HTTP."""
         return self.coordinator.rstrip("/") + "/api/v1/agent"
 
     @property

@@ -83,8 +83,8 @@ class DesiredAttempt:
         )
 
     def counts(self, earlier: FencingToken) -> bool:
-        """The coordinator takes what ended here as an earlier generation for the end of this one:
-        another process under this one would run beside what comes after it."""
+        """Return whether the coordinator takes what ended here as an earlier generation for the end
+        of this one: another process under this one would run beside what comes after it."""
         return self.joined is not None and earlier.generation >= self.joined
 
 
@@ -255,7 +255,7 @@ def _follow_earlier(
     found: Mapping[FencingToken, ObservedAttempt],
     launched: Mapping[str, tuple[int, int]],
 ) -> list[Action] | None:
-    """Have an earlier generation of an attempt become this one; None if there is none to do so."""
+    """Turn an earlier generation of an attempt into this one; None if there is none."""
     earlier = [other for other in found if _is_earlier(other, token)]
     for other in earlier:
         if found[other].stage is Stage.LIVE:

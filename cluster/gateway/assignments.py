@@ -121,10 +121,7 @@ def assignment(
     address: str,
     planned: dict[str, Any] | None,
 ) -> Assignment:
-    """
-    Args:
-        planned: `Job.plan`.
-    """
+    """Build the assignment; `planned` is `Job.plan`."""
     host = attempt.allocation.host(node_id)
     # A host that a regrouping left out has no ranks: its own are to leave when the others regroup.
     node_rank = host.node_rank if host is not None else len(attempt.allocation)

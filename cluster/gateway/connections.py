@@ -120,7 +120,7 @@ class Gateway:
 
     @property
     def connected(self) -> frozenset[str]:
-        """The ids of the nodes that are connected now."""
+        """Ids of the nodes that are connected now."""
         return frozenset(self._connections)
 
     @property
@@ -143,7 +143,7 @@ class Gateway:
             self.wake(node_id)
 
     async def serve(self, channel: Channel, node_id: str) -> None:
-        """One agent's connection, from its first report until one side ends it."""
+        """Serve one agent's connection, from its first report until one side ends it."""
         if self._stopping:
             await _close(channel, CloseCode.STOPPING, "the coordinator is shutting down")
             return

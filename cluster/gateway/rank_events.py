@@ -115,7 +115,7 @@ class RankEvents:
         events: Sequence[RankEvent],
         origin: Origin,
     ) -> tuple[int, Allocation]:
-        """The newest sequence that is committed, and the hosts of the attempt."""
+        """Store a batch; return the newest committed sequence and the attempt's hosts."""
         async with self._db.transaction() as session:
             # The locks make batches of a job wait for each other, and for its revocation.
             await lock_job(session, job_id)
@@ -403,7 +403,7 @@ def _count(value: Any) -> int | None:
 
 
 def _time(seconds: float, now: datetime) -> datetime:
-    """The rank's own time; a nonsensical one is replaced by ours."""
+    """Return the rank's own time, or ours if that is nonsensical."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):

@@ -103,7 +103,7 @@ class Applier:
             await connection.execute(statement, values)
 
     async def apply(self, decision: Change) -> bool:
-        """False when somebody else was first; then nothing was changed."""
+        """Apply a decision; return False, with nothing changed, if the state had moved on."""
         try:
             async with self._db.transaction() as session:
                 touched = await self._apply(session, decision)
@@ -295,7 +295,7 @@ class Applier:
         now: datetime,
         changes: dict[str, Any] | None = None,
     ) -> None:
-        """Have the job of an attempt follow it."""
+        """Update the job of an attempt to match it."""
         token = decision.token
         _check(
             await move_job(
@@ -305,7 +305,7 @@ class Applier:
         )  # fmt: skip
 
     async def _check_lost(self, session: AsyncSession, decision: EndAttempt) -> None:
-        """A node that was lost when this was decided may have been heard since."""
+        """Raise if a node that was lost at the time of the decision has reported since."""
         if not decision.lost_nodes:
             return
         reported = await session.scalars(
@@ -318,7 +318,7 @@ class Applier:
 
 
 async def _holding(session: AsyncSession, attempt: Attempt) -> set[str]:
-    """The nodes of which it holds devices: those that a regrouping left out among them."""
+    """Return the nodes whose devices it holds, those left out by a regrouping included."""
     rows = await session.execute(
         select(Grant.node_id).where(Grant.job_id == attempt.job_id, Grant.attempt == attempt.number)
     )

@@ -59,8 +59,8 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
 
 
 def _isolation_seconds(facts: ClusterFacts) -> dict[str, float]:
-    """The silence, by nodes' ids, before which no attempt of a node is replaced: its ranks end by
-    themselves, and rely on the limit of when they were started."""
+    """Return, by node id, the silence before which no attempt of a node is replaced: its ranks stop
+    on their own, and rely on the limit in force at their start."""
     isolation_seconds: dict[str, float] = {}
     for attempt in facts.attempts:
         if attempt.isolation_seconds is not None and attempt.state in ACTIVE_ATTEMPT_STATES:
@@ -88,7 +88,7 @@ def _decide_liveness(
 
 
 def seconds_until_unreachable(facts: ClusterFacts, options: ClusterOptions) -> float:
-    """When the silence of a node will next ask for something, if it is not heard before."""
+    """Return the time until a node's silence next calls for a decision."""
     isolation_seconds = _isolation_seconds(facts)
     ends = [math.inf]
     for node in facts.nodes:

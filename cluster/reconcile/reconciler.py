@@ -70,7 +70,7 @@ class Reconciler:
         self.wake()
 
     async def pass_once(self) -> bool:
-        """One pass; whether it changed anything that another pass should look at."""
+        """Run one pass; return whether it changed anything that another pass should handle."""
         async with self._db.session() as session:
             facts = await load_facts(session, self._heartbeats, self._undeliverable)
         self._unreachable_in = seconds_until_unreachable(facts, self._options)

@@ -29,14 +29,13 @@ KEPT_GENERATIONS = 50
 async def regroup(
     session: AsyncSession, decision: Regroup, now: datetime, resume_candidates: int
 ) -> tuple[Attempt, set[str]]:
-    """The attempt under its next generation, and the hosts of the one before.
+    """Move the attempt to its next generation; return it and the hosts of the one before.
 
-    Devices that it gives up stay granted until their hosts tell that nothing runs there.
+    Devices that it gives up stay granted until their hosts report that nothing runs there.
 
     Raises:
-        ConflictError: the token is not the attempt's any more, it does not run, ranks have failed
-            since so that nobody who stays would have the state, or a host of the new allocation may
-            get no work.
+        ConflictError: the token is outdated, the attempt does not run, failures since have left no
+            rank with the state, or a host of the new allocation may get no work.
         IntegrityError: a device was taken meanwhile.
     """
     attempt, job = await _lock_running(session, decision.token)

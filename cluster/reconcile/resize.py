@@ -156,7 +156,7 @@ def _hosts_regroup(attempt: AttemptFacts) -> bool:
 def _fit_after(
     attempt: AttemptFacts, job: JobFacts, losses: Losses, spare: SpareCapacity
 ) -> list[PlacedNode] | None:
-    """The devices with which it goes on; None: it cannot."""
+    """Return the devices with which the job can resume; None: it cannot."""
     kept = [node for node in placed(attempt) if node.node_id not in losses.node_ids]
     missing = {key for key in devices_of(kept) if not spare.exists(key)}
     # It leaves the devices that its hosts do not have any more; where it could not go on then, at
@@ -180,7 +180,7 @@ def _fit(
     spare: SpareCapacity,
     losses: Losses = Losses(),
 ) -> list[PlacedNode] | None:
-    """The largest size that the job can have with what it keeps and what is free; None: none."""
+    """Return the largest size possible with what the job keeps and what is free; None: none."""
     present, gone = {node.node_id for node in kept}, losses.node_ids
     free = {
         node_id: indices
@@ -221,8 +221,8 @@ def _with_more(
 def _keep_first_ranks(
     kept: Sequence[PlacedNode], size: int, fresh: Collection[DeviceKey] = ()
 ) -> list[PlacedNode]:
-    """The first `size` ranks: what is given up lies on as few hosts as can be, the last ones. But
-    whoever has the state goes before those that are fresh."""
+    """Return the first `size` ranks, so that few hosts, the last ones, give devices up; ranks that
+    have the state go before fresh ones."""
     ordered = sorted(devices_of(kept), key=lambda device: device in fresh)
     return [node for node in _without(kept, ordered[size:]) if node.device_indices]
 
@@ -240,7 +240,7 @@ def _without(nodes: Sequence[PlacedNode], devices: Collection[DeviceKey]) -> lis
 
 
 def resize(attempt: AttemptFacts, job: JobFacts, spare: SpareCapacity) -> Decision | None:
-    """Have an attempt that a user resized take the largest size that it may have now."""
+    """Give an attempt that a user resized the largest size that it may have now."""
     if attempt.size in job.sizes:
         return None
     # A script that tells nothing is one that never begins, and ends by a signal as it does then.
@@ -258,7 +258,7 @@ def grow(
     spare: SpareCapacity,
     options: ClusterOptions,
 ) -> Decision | None:
-    """Have an elastic attempt take free devices, once it has had its size for a while."""
+    """Grow an elastic attempt onto free devices once it has had its size for a while."""
     changed, wait = attempt.running_at, options.grow_by_restart_after_seconds
     if attempt.in_place:
         changed, wait = attempt.regrouped_at, options.grow_after_seconds
@@ -277,7 +277,7 @@ def grow(
 def _change(
     attempt: AttemptFacts, wanted: Sequence[PlacedNode], code: ReasonCode, **params: Any
 ) -> Decision:
-    """Have a healthy attempt go on with other devices: in place, or by its next attempt."""
+    """Move a healthy attempt to other devices: in place, or by its next attempt."""
     if attempt.in_place:
         reason = Reason(code, params | {"how": ""})
         return Regroup(attempt.token, tuple(wanted), attempt.device, reason)
@@ -303,10 +303,10 @@ def _is_settled(attempt: AttemptFacts, job: JobFacts) -> bool:
 
 
 def shrink(attempt: AttemptFacts, job: JobFacts, size: int, waiting: JobFacts) -> Decision | None:
-    """Have an elastic job make room: go on with `size` workers, its first ones. None: not now.
+    """Shrink an elastic job to its first `size` workers; return None if it cannot now.
 
-    In place the others leave at the next step that all agree on, and nothing else happens; another
-    job saves, and is placed anew at a size that is free.
+    In place the others leave at the next step that all agree on; any other job saves, and is
+    scheduled again at a size that is free.
     """
     if size not in job.sizes or size >= attempt.size or not _is_settled(attempt, job):
         return None
@@ -316,7 +316,7 @@ def shrink(attempt: AttemptFacts, job: JobFacts, size: int, waiting: JobFacts) -
 
 
 def preempted(waiting: JobFacts, change: str = "") -> Reason:
-    """The reason of a job that gives devices to another one."""
+    """Return the reason of a job that gives devices to another one."""
     return Reason.of(
         ReasonCode.PREEMPTED,
         job=job_label(waiting.id, waiting.name),
@@ -328,7 +328,7 @@ def preempted(waiting: JobFacts, change: str = "") -> Reason:
 
 
 def placed(attempt: AttemptFacts) -> list[PlacedNode]:
-    """The devices of an attempt, host by host, in the order of its ranks."""
+    """Return the devices of an attempt, host by host, in the order of its ranks."""
     return [PlacedNode(h.node_id, h.node_name, h.devices) for h in attempt.hosts]
 
 

@@ -83,7 +83,7 @@ def _mark_running(s: Situation) -> MarkRunning:
 
 
 def _explain_uploads(s: Situation) -> Explain | None:
-    """Why a job without processes has not ended: the link may be slow, or the disk here full."""
+    """Explain why a job without processes has not ended: slow link, or full disk here."""
     reports = [host.report for host in s.attempt.hosts]
     ends = [report.ended_at for report in reports if report and report.ended_at]
     if s.now - max(ends, default=s.now) < timedelta(seconds=SENDING_SECONDS):

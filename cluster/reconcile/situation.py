@@ -35,7 +35,7 @@ class Situation:
 
     @cached_property
     def unfinished(self) -> list[HostFacts]:
-        """The hosts on which it has processes, as far as is known."""
+        """Hosts on which it has processes, as far as is known."""
         return [host for host in self.attempt.hosts if host.outcome is None]
 
     # Sizes, and ranks that are replaced in place.
@@ -70,7 +70,7 @@ class Situation:
 
     @cached_property
     def lost(self) -> list[HostFacts]:
-        """The hosts with processes whose nodes are lost or were removed."""
+        """Hosts with processes whose nodes are lost or were removed."""
         nodes = self.spare.nodes
         return [h for h in self.unfinished if h.node_id not in nodes or self._is_lost(h)]
 
@@ -105,7 +105,7 @@ class Situation:
 
     @cached_property
     def failure(self) -> Failure | None:
-        """The failure that the attempt ends with: the first that was reported."""
+        """Failure that the attempt ends with: the first that was reported."""
         attempt = self.attempt
         if attempt.failure is not None:
             return self._cause_of(attempt.failure)
@@ -129,7 +129,7 @@ class Situation:
         return None
 
     def _cause_of(self, failure: Failure) -> Failure:
-        """The cause of a broken connection, where another host tells of a failure of its own."""
+        """Return the cause of a broken connection where another host reports its own failure."""
         if failure.cause is Cause.NETWORK:
             for host in self.attempt.hosts:
                 other = host.report.failure if host.report is not None else None
@@ -158,8 +158,8 @@ class Situation:
 
     @cached_property
     def stopped_agents(self) -> list[HostFacts]:
-        """The hosts on which it ended because the agent did, or because the coordinator was not
-        heard for long, unless it was failing before."""
+        """Hosts on which it ended because the agent did, or because the coordinator was unreachable
+        for long, unless it was failing before."""
         if self.attempt.failure is not None:
             return []
         return [
@@ -199,13 +199,13 @@ class Situation:
 
     @property
     def plan(self) -> ChosenPlan | None:
-        """The plan that its first host made, where its hosts wait for one."""
+        """Plan that its first host made, where its hosts wait for one."""
         first = self.attempt.hosts[0].report
         return first.plan if first is not None and self.attempt.plans else None
 
     @cached_property
     def not_running(self) -> list[HostFacts]:
-        """The hosts that do not run their ranks yet."""
+        """Hosts that do not run their ranks yet."""
         return [
             host
             for host in self.attempt.hosts
@@ -214,7 +214,7 @@ class Situation:
 
     @cached_property
     def late_start(self) -> Failure | None:
-        """The failure of an attempt that takes too long to begin; it names who is missing."""
+        """Failure of an attempt that takes too long to start; it names the missing hosts."""
         attempt, missing = self.attempt, self.not_running
         # Of a script nobody tells more than that its ranks run.
         if attempt.started_at is None or attempt.begun or (attempt.script and not missing):
@@ -247,8 +247,8 @@ class Situation:
 
     @property
     def paused_before_joining(self) -> bool:
-        """A host that had started nothing ended at once when it was told to pause, while ranks of
-        others wait for those of that host, and would look for a command only after they joined."""
+        """Return whether a host that had started nothing ended at once on a pause, while others'
+        ranks wait for its ranks, and would look for a command only after they joined."""
         attempt = self.attempt
         joined = attempt.script or (attempt.begun and attempt.stepped)
         outcomes = [host.outcome for host in attempt.hosts]
@@ -256,7 +256,7 @@ class Situation:
 
     @cached_property
     def drained(self) -> list[str]:
-        """The names of its nodes that are to be drained or removed."""
+        """Names of its nodes that are to be drained or removed."""
         # A node that is not there was removed by a coordinator of an older version.
         return [
             host.node_name
@@ -266,10 +266,10 @@ class Situation:
 
     @cached_property
     def uploading(self) -> Sequence[HostFacts]:
-        """The hosts whose agents have yet to send what the ranks wrote, which the end waits for.
+        """Hosts whose agents have yet to send what the ranks wrote, which the end waits for.
 
         A pause or an end is only true once its checkpoint is here. A failure waits for it too,
-        since the next attempt starts from there, but not without end. A cancelled job waits for
+        since the next attempt starts from there, but not forever. A cancelled job waits for
         nothing.
         """
         if self.job.state is JobState.CANCELLING:

@@ -6,7 +6,7 @@ import secrets
 
 
 def stream(seed: int, *names: object) -> random.Random:
-    """The random numbers of one thing, the same in every process."""
+    """Return one thing's random numbers, the same in every process."""
     return random.Random(f"{seed}/{'/'.join(map(str, names))}")
 
 

@@ -90,10 +90,7 @@ class Disk:
         await asyncio.sleep(self._chance.uniform(0.0, self.slow_seconds or 0.002))
 
     def refuse_sometimes(self) -> None:
-        """
-        Raises:
-            OperationalError: the disk fails.
-        """
+        """Raise OperationalError, sometimes: the disk fails."""
         if self.failing and self._chance.random() < self.failing:
             raise OperationalError("BEGIN", {}, sqlite3.OperationalError("disk I/O error"))
 

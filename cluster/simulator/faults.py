@@ -86,7 +86,7 @@ class Faults:
             self._lasting.append(loop.create_task(self._kinds[kind]()))
 
     async def end(self) -> None:
-        """Every fault that lasts ends by itself; then nothing stays broken."""
+        """End every fault that lasts; then nothing stays broken."""
         await asyncio.gather(*self._lasting)
         world = self._world
         for link in [world.users, *(host.link for host in world.hosts)]:
@@ -265,7 +265,7 @@ class Faults:
             await self._world.command("resize", self._chance.choice(self._world.jobs))
 
     async def _drain(self) -> None:
-        """A user drains a node, and mostly takes that back after a while."""
+        """Drain a node as a user does, and mostly take that back after a while."""
         host, world = self._any_host(), self._world
         if not host.node_id:
             return

@@ -182,7 +182,7 @@ class Host:
             self.ledger.forgets(self, folder)
 
     def start_shim(self, token: FencingToken, folder: Folder, power_cuts: int) -> None:
-        """The first to take the folder stays the only one.
+        """Start a shim; the first to take the folder stays the only one.
 
         Args:
             power_cuts: how many there were when it was on its way.

@@ -160,7 +160,7 @@ class Process:
 
 
 def later(seconds: float, callback: Callable[..., object], *args: Any) -> None:
-    """Have something happen that no process does, whichever began it."""
+    """Schedule an event that belongs to no process."""
     asyncio.get_running_loop().call_later(seconds, callback, *args, context=Context())
 
 

@@ -71,7 +71,7 @@ class Link:
                 self._later(deliver)
 
     async def travel(self, way: Way) -> None:
-        """One way of a request.
+        """Carry a request one way.
 
         Raises:
             UnavailableError: it was lost.
@@ -113,7 +113,7 @@ class Link:
             self._later(deliver)
 
     def calm(self) -> None:
-        """No fault is left."""
+        """End all faults."""
         self.heal()
         self.loss = self.doubling = 0.0
         self.delay = DELAY_SECONDS
@@ -157,7 +157,7 @@ class Wire:
         return item
 
     def hang_up(self) -> None:
-        """The agent leaves, or its process ends."""
+        """Close the agent's end, as it leaves or its process ends."""
         if self in self._link.wires:
             self._link.wires.remove(self)
         self._link.carry(self.break_gateway, "up")
@@ -179,7 +179,7 @@ class Wire:
         self.end(code, reason)
 
     def end(self, code: int, reason: str) -> None:
-        """The gateway closes the connection, or its process ends."""
+        """Close the gateway's end, as it closes the connection or its process ends."""
         self.break_gateway()
         self._link.carry(lambda: self.break_agent(code, reason), "down")
 
@@ -229,7 +229,7 @@ class Server:
         self.process, self.coordinator = process, coordinator
 
     def close(self) -> None:
-        """The process is gone; so are its connections."""
+        """Close the connections of a process that is gone."""
         self.process = self.coordinator = None
         served, self._served = self._served, []
         for wire in served:
@@ -271,7 +271,7 @@ class Server:
             wire.hang_up()
 
     async def request(self, link: Link, work: Callable[[Coordinator], Awaitable[T]]) -> T:
-        """Have the coordinator do something and wait for the answer.
+        """Send the coordinator a request and wait for the answer.
 
         Raises:
             UnavailableError: no answer. It may have been done all the same.

@@ -168,10 +168,9 @@ class Rank:
         return False
 
     def end(self, code: int, *, silently: bool = False) -> None:
-        """
-        Args:
-            code: its exit code, or below zero the signal that ends it.
-            silently: its host loses its power, so that no connection closes.
+        """End the rank with exit code `code`, or by signal `-code`.
+
+        `silently`: its host loses its power, so that no connection closes.
         """
         if not self.alive:
             return
@@ -196,7 +195,7 @@ class Rank:
         self.look()
 
     def look(self) -> None:
-        """The page that it shares with its shim says something new."""
+        """Act on a change in the page that it shares with its shim."""
         if self.group is not None:
             self.group.catch_up()
         newest = self.shim.newest_group
@@ -332,7 +331,7 @@ class Group:
             later(self.chance.uniform(*MEET_SECONDS), self._meet)
 
     def lost(self, rank: Rank, *, silently: bool = False) -> None:
-        """One of them has ended or left."""
+        """Handle the loss of a rank that has ended or left."""
         if self.ranks.get(rank.number) is not rank:
             return
         del self.ranks[rank.number]
@@ -380,7 +379,7 @@ class Group:
             self._await_turn(self.work)
 
     def _flush_rows(self, work: Work, source: Rank, ranks: Sequence[Rank]) -> None:
-        """The source writes what rank 0 may not have come to write."""
+        """Write from the source what rank 0 may not have written yet."""
         steps = list(range(source.reported_step + 1, source.step + 1))
         if not any(rank.was_first and rank.reported_step >= source.reported_step for rank in ranks):
             steps = [*source.unsure, *steps]

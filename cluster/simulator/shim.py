@@ -78,10 +78,10 @@ class Machine(Protocol):
         """Note that a rank has reported something, which is rare."""
 
     def begins(self, rank: Rank) -> None:
-        """A process begins."""
+        """Note that a process starts."""
 
     def launched(self, shim: "Shim", kept: dict[tuple[str, int], int]) -> None:
-        """A shim has taken up a launch, and its processes run.
+        """Note that a shim has taken up a launch, and its processes run.
 
         Args:
             kept: the pids of those that ran before, by device.
@@ -91,7 +91,7 @@ class Machine(Protocol):
         """Note that a process ends on request."""
 
     def ended(self, shim: "Shim") -> None:
-        """No rank of it is left, or nobody supervises what is left."""
+        """Note that no rank of it is left, or that what is left has no supervisor."""
 
 
 class Shim:
@@ -189,7 +189,7 @@ class Shim:
             rank.look()
 
     def catch_up(self) -> None:
-        """Have its ranks take the steps of the time that has passed, before they are told more."""
+        """Advance its ranks by the steps of the time that has passed, before new messages."""
         for rank in self.running:
             if rank.group is not None:
                 rank.group.catch_up()
@@ -220,7 +220,7 @@ class Shim:
             self._settle()
 
     def _open_rendezvous(self) -> None:
-        """The first host opens the place where the ranks meet, and keeps it."""
+        """Open the rendezvous on the first host, which keeps it."""
         rendezvous = self.launch.rendezvous
         if self.launch.node_rank == 0:
             rendezvous = self._rendezvous
@@ -257,10 +257,7 @@ class Shim:
         return rank.pid
 
     def rank_ended(self, rank: Rank, code: int) -> None:
-        """
-        Args:
-            code: its exit code, or below zero the signal that ended it.
-        """
+        """Handle a rank's end with exit code `code`, or by signal `-code`."""
         member = self._ranks.ended(rank.pid, code)
         if not self.alive or member is None:
             return

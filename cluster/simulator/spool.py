@@ -66,10 +66,7 @@ class Spool:
         self._frames.append(encode_frame(self.newest_frame, encode_tables(tables)))
 
     def measure(self, step: int, time: float, value: float, rank: int | None = None) -> None:
-        """
-        Args:
-            rank: None: the number is the whole job's.
-        """
+        """Write a measurement; without a `rank` it is the whole job's."""
         self.steps.append(step)
         self.metrics([MetricTable(rank, [step], [time], {"loss": [value]})])
 
@@ -80,13 +77,13 @@ class Spool:
         )
 
     def checkpoint(self, event: dict[str, Any], files: Files | None, time: float) -> None:
-        """A checkpoint was committed; `files` are to be uploaded, None on shared storage."""
+        """Report a committed checkpoint; `files` to upload, None on shared storage."""
         if files is not None:
             self._uploads[str(event["name"])] = files
         self.event("checkpoint", event, time)
 
     def write(self, text: str, stream: Stream = "stdout") -> None:
-        """A line of output, or several."""
+        """Write a line of output, or several."""
         if not self._text or self._text[-1][0] != stream:
             self._text.append((stream, bytearray()))
         self._text[-1][1].extend(text.encode() + b"\n")

@@ -47,7 +47,7 @@ class Story:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """The coordinator's and the agents' own log goes into the story."""
+        """Record the coordinator's and the agents' own log in the story."""
         before = structlog.get_config()
         structlog.configure(processors=[self._take])
         handler = _Handler(self)

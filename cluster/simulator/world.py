@@ -201,7 +201,7 @@ class World(Cluster[Host]):
         await self._submit(key, job)
 
     async def _submit(self, key: str, job: JobSpec) -> str | None:
-        """The job's id; None: something is broken."""
+        """Submit a job; return its id, or None: something is broken."""
         for tries in itertools.count():
             if self.broken is not None:
                 break
@@ -266,14 +266,14 @@ class World(Cluster[Host]):
             self.story.log("user", f"asked to {what} {job_id}")
 
     async def remove(self, host: Host) -> None:
-        """A user gives a node up; its agent joins again, as a new one."""
+        """Remove a node as a user does; its agent joins again, as a new one."""
         try:
             await self.server.request(self.users, lambda c: c.nodes.remove(host.node_id))
         except (UnavailableError, ClusterError) as error:
             self.story.log("user", f"to remove {host.name} failed: {error}")
 
     async def drain(self, host: Host, what: Literal["drain", "undrain"]) -> bool:
-        """A user takes a node out of use, or back; whether that was answered."""
+        """Drain a node as a user does, or undo it; return whether that was answered."""
         node_id = host.node_id
         call: dict[str, Callable[[Coordinator], Coroutine[Any, Any, object]]] = {
             "drain": lambda c: c.nodes.drain(node_id),
@@ -290,7 +290,7 @@ class World(Cluster[Host]):
     # -- the end ---------------------------------------------------------------------------------
 
     async def finish(self) -> None:
-        """Without another fault, until everything is over."""
+        """Run without another fault, until everything is over."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + FINISH_SECONDS
         while loop.time() < deadline and self.broken is None:
@@ -303,7 +303,7 @@ class World(Cluster[Host]):
             await self._check_curves()
 
     async def _check_curves(self) -> None:
-        """As people see them."""
+        """Check the curves as users see them."""
         database = SimulatedDatabase(self.disk, Process("reader"))
         rows = self.disk.connection.execute("SELECT id FROM jobs WHERE state = 'completed'")
         for (job_id,) in rows.fetchall():

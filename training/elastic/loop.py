@@ -411,7 +411,7 @@ def _summarize(states: list[RegroupState], source: int, generation: int, step: i
 
 
 def _final_barrier() -> None:
-    """The work is done: who is lost now is missed by nobody."""
+    """Wait for all once the work is done: ranks lost after this no longer matter."""
     try:
         process_group.final_barrier()
     except RuntimeError as error:

@@ -69,17 +69,17 @@ class Membership:
         return self._control.generation > self.generation or self._must_end()
 
     def has_lost(self) -> bool:
-        """A rank of the present group is known to be gone."""
+        """Return whether a rank of the present group is known to be gone."""
         newest = self._control.generation
         if newest > self._newest.generation:
             self._newest = read_group(self._folder, newest)
         return self._newest.broken >= self.generation
 
     def join(self, launch: Launch, environment: RankEnvironment) -> None:
-        """
+        """Join the group.
+
         Raises:
-            JoinError, GroupSupersededError: and whatever says that ranks are gone, see
-                `broken.is_broken`.
+            JoinError, GroupSupersededError: and whatever means lost ranks, see `broken.is_broken`.
         """
         breakable.begin()
         process_group.join(
@@ -93,16 +93,12 @@ class Membership:
         Thread(target=self._watch, args=(self._left,), name="regrouping", daemon=True).start()
 
     def confirm(self) -> None:
-        """
-        Raises:
-            GroupSupersededError: the present group is broken off, though nothing may have failed
-                yet.
-        """
+        """Confirm the group; GroupSupersededError: it is broken off, perhaps without a failure."""
         if self._is_broken_off:
             raise process_group.GroupSupersededError("the ranks of this group must regroup")
 
     def break_off(self) -> None:
-        """Have whatever is under way in the present group end, and fail on its other ranks."""
+        """Abort whatever is under way in the present group, and fail it on its other ranks."""
         self._left.set()
         broken.break_off()
 

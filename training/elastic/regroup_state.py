@@ -41,12 +41,12 @@ def source_rank(states: Sequence[RegroupState]) -> int | None:
 
 
 def ranks_to_update(states: Sequence[RegroupState], source: int) -> list[int]:
-    """The ranks that need the state of the source."""
+    """Return the ranks that need the state of the source."""
     return [rank for rank, s in enumerate(states) if s.step < states[source].step]
 
 
 def unreported_means(states: Sequence[RegroupState], source: int) -> Rows:
-    """The job's numbers of the steps that the source has taken and nobody has reported yet.
+    """Return the job's means of the steps that the source took and nobody reported yet.
 
     [step, column]: of each step the mean over the ranks that have it, in their order; what a lost
     rank had measured since the last pulse is lost with it.

@@ -39,7 +39,7 @@ class StepRollback:
         self._is_open = False
 
     def roll_back(self) -> None:
-        """The broken step, if there is one, was never begun."""
+        """Undo the broken step, if there is one, as if never begun."""
         if not self._is_open:
             return
         self._is_open = False

@@ -76,7 +76,7 @@ class CompressionState:
         return saved
 
     def _kept_anywhere(self, own: _ByName) -> list[tuple[str, _Form]]:
-        """The residuals that some rank has, in the same order on all ranks."""
+        """Return the residuals that some rank has, in the same order on all ranks."""
         forms = {name: _Form(tensor.shape, tensor.dtype) for name, tensor in own.items()}
         gathered = [forms] if self._group is None else breakable.gather_objects(forms, self._group)
         return sorted({name: form for each in gathered for name, form in each.items()}.items())
@@ -157,7 +157,7 @@ class CompressionState:
         return totals
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
-        """Every rank's tensor, on rank 0 alone."""
+        """Gather every rank's tensor on rank 0 alone."""
         mine = tensor.cpu().contiguous()
         if self._world_size == 1:
             return [mine]

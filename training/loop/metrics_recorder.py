@@ -36,7 +36,8 @@ class Recorder:
         sending: bool = False,
         compressing: bool = False,
     ) -> None:
-        """
+        """Record a rank's steps.
+
         Args:
             spool: for what is this rank's own.
             sending: the clock knows when gradients are on their way.
@@ -69,7 +70,7 @@ class Recorder:
 
     @property
     def seconds_column(self) -> int:
-        """The column of `rows` with the seconds of a step."""
+        """Column of `rows` with the seconds of a step."""
         return len(self._measured)
 
     def step(self, step: int, values: Sequence[Tensor], norm: Tensor, rate: float) -> None:
@@ -137,7 +138,7 @@ class Recorder:
         return rank0_log
 
     def _tables(self, rank: int | None, columns: dict[str, Sequence[float]]) -> list[MetricTable]:
-        """One of all steps; what is known of some of them is in one of its own after it."""
+        """Return a table of all steps, then one each for values known of some steps only."""
         tables = [MetricTable(rank, self._steps, self._times, columns)]
         hidden = columns.get(HIDDEN, [])
         known = [i for i, seconds in enumerate(hidden) if not math.isnan(seconds)]
@@ -161,7 +162,7 @@ class Recorder:
 
 
 def peak_memory_bytes(device: torch.device) -> float:
-    """The most memory this rank held: allocated by tensors on a GPU, resident on a CPU."""
+    """Return the most memory this rank held: of tensors on a GPU, resident on a CPU."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -176,7 +177,7 @@ def _numbers(scalars: Sequence[Tensor]) -> Rows:
 
 
 def _bubble_fraction(columns: Mapping[str, Sequence[float]]) -> list[float]:
-    """The share of passes through the model that ranks have waited, by step."""
+    """Return the share of passes through the model that ranks have waited, by step."""
     names = ("communication_seconds", "forward_seconds", "backward_seconds")
     rows = zip(*(columns[name] for name in names), strict=True)
     return [row[0] / sum(row) if sum(row) > 0 else 0.0 for row in rows]

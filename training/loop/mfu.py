@@ -50,7 +50,7 @@ def utilization_of(
     peak: float,
     devices: int,
 ) -> Utilization | None:
-    """For steps over `batch` samples; None if the model's operations cannot be counted.
+    """Compute it for steps over `batch` samples; None if operations cannot be counted.
 
     Args:
         model: plain, on any device.

@@ -6,10 +6,9 @@ from trainhall.training.tasks.own import BadTaskError
 
 
 def refuse_extra_state(model: nn.Module) -> None:
-    """
-    Raises:
-        BadTaskError: a module has a `get_extra_state`. What a checkpoint is read into are the
-            tensors of parameters and buffers; nobody would hand the rest to `set_extra_state`.
+    """Raise BadTaskError for a module with a `get_extra_state`.
+
+    A checkpoint is read into parameters and buffers; no `set_extra_state` would get the rest.
     """
     for module in model.modules():
         kind = type(module)

@@ -94,7 +94,7 @@ def _gradients(strategy: Strategy, bucket_mb: float) -> Gradients:
 
 
 def message(report: dict[str, Any]) -> str:
-    """A report in a sentence or two."""
+    """Describe a report in a sentence or two."""
     links = "; ".join(
         f"{brief(link['latency'])} and {link['bandwidth'] / 1e6:,.0f} MB/s {_PLACES[kind]}"
         for kind, link in report["links"].items()

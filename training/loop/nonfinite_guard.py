@@ -65,7 +65,7 @@ class NonFiniteGuard:
         """The step with which there were too many in a row: nothing after it is of any worth."""
 
     def check(self, first: int, losses: Sequence[float], norms: Sequence[float]) -> None:
-        """At steps from `first` on."""
+        """Check steps from `first` on."""
         for step, (loss, norm) in enumerate(zip(losses, norms, strict=True), start=first):
             if math.isfinite(loss) and math.isfinite(norm):
                 self.in_a_row = 0

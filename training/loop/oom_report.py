@@ -58,7 +58,7 @@ def explained(
     step: int | None,
     prediction: PlanPrediction | None = None,
 ) -> OutOfMemoryError:
-    """The error in words that help.
+    """Return the error with an explanation that helps.
 
     Args:
         step: the one that was computed; None: training had not begun.

@@ -22,7 +22,7 @@ ALIKE = ("ddp", "fsdp", "tensor")
 
 
 def have_equal_work(spec: JobSpec, world_size: int) -> bool:
-    """The stages of a pipeline differ, and so do ranks that hold unequal numbers of shards."""
+    """Return whether ranks have equal work: not for pipeline stages or unequal shard counts."""
     shards = spec.training.logical_shards if spec.training.reproducible else None
     return spec.strategy in ALIKE and (shards is None or shards % world_size == 0)
 

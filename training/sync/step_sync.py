@@ -47,7 +47,7 @@ class SyncResult:
 
 
 def combine(gathered: Sequence[Rows], steps: int) -> SyncResult:
-    """One beat out of every rank's vector, in rank order; equal vectors give equal bits."""
+    """Combine all ranks' vectors, in rank order; equal vectors give equal bits."""
     columns = (len(gathered[0]) - _HEADER) // max(steps, 1)
     tables = [vector[_HEADER:].reshape(steps, columns) for vector in gathered]
     total = tables[0].copy()
@@ -118,7 +118,7 @@ class StepSync:
         return result
 
     def gather(self, vector: Rows) -> list[Rows]:
-        """Every rank's vector of the same length, in rank order."""
+        """Gather every rank's vector of the same length, in rank order."""
         if self._world_size == 1:
             return [vector]
         mine = torch.from_numpy(vector)

@@ -51,7 +51,7 @@ Dial = Callable[[], AbstractAsyncContextManager[Socket]]
 
 
 def open_websocket(url: str, credential: str) -> connect:
-    """To be awaited, or entered; a removed node is refused with `InvalidStatus`."""
+    """Open the websocket, awaited or entered; a removed node is refused with `InvalidStatus`."""
     return connect(
         url,
         additional_headers={"Authorization": f"Bearer {credential}"},
@@ -124,7 +124,7 @@ class Connection:
         self._changed.set()
 
     def is_up_to_date(self) -> bool:
-        """All that changed was reported."""
+        """Return whether all changes were reported."""
         return self._reported == self._changes
 
     async def run(self) -> None:
@@ -216,7 +216,7 @@ class Connection:
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _note_ack(self, number: int) -> None:
-        """The coordinator has taken the report of this number, and with it those before."""
+        """Note that the coordinator took the report of this number and those before."""
         sent = self._sent.get(number)
         if sent is None:
             return  # repeated, or of no report

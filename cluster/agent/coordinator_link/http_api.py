@@ -81,15 +81,15 @@ class Shipping(Uploading, Protocol):
     """Interface that spools are shipped to; tests have their own."""
 
     async def send_metrics(self, source: Source, frames: bytes) -> int:
-        """The newest sequence that is committed."""
+        """Send metrics; return the newest sequence that is committed."""
         ...
 
     async def send_events(self, source: Source, lines: bytes) -> int:
-        """The newest sequence that is committed."""
+        """Send events; return the newest sequence that is committed."""
         ...
 
     async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
-        """The offset that is wanted next."""
+        """Send logs; return the offset that is wanted next."""
         ...
 
 

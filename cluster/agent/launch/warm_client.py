@@ -95,7 +95,7 @@ class WarmParent:
             )
 
     async def start_shim(self, folder: AttemptFolder, doorbell: Path) -> None:
-        """Have a shim forked.
+        """Ask the warm parent to fork a shim.
 
         Raises:
             TorchUnavailableError: built-in tasks cannot run here.

@@ -33,7 +33,7 @@ def adopt_orphans() -> bool:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends; end now if that happened already."""
+    """Ask the kernel to kill this process when its parent ends; end now if it has ended."""
     if not _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL):
         return
     if os.getppid() != parent_pid:

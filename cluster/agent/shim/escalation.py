@@ -23,7 +23,7 @@ class Escalation:
 
     @property
     def due(self) -> float:
-        """When (monotonic) the next signal is due; infinite: none is."""
+        """Time (monotonic) of the next signal; infinite: none is due."""
         return self._plan[0][0] if self._plan else math.inf
 
     def schedule(self, wait: float, grace: float) -> None:
@@ -53,7 +53,7 @@ class ScriptPause:
 
     @property
     def due(self) -> float:
-        """When (monotonic) the script gets SIGTERM after all."""
+        """Time (monotonic) at which the script gets SIGTERM after all."""
         asked_at, longest = self._control.listened
         patience = max(UNANSWERED_SECONDS, UNANSWERED_STEPS * longest)
         seconds = SAVING_SECONDS if self._control.is_answered else patience

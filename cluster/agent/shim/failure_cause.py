@@ -106,7 +106,7 @@ _SIGNALS = {signals.strsignal(each): each for each in signals.Signals}
 
 
 def classify_failure(end: RankExit) -> FailureClass:
-    """The cause of one rank's end."""
+    """Classify the cause of one rank's end."""
     number = _signal(end)
     name = _name(number)
     if number == signals.SIGKILL:

@@ -27,7 +27,7 @@ def lock_path(folder: AttemptFolder) -> Path:
 
 
 def command_path(folder: AttemptFolder) -> Path:
-    """A named pipe that takes commands, each a digit of `Command`, or `LAUNCH`."""
+    """Return the named pipe that takes commands: digits of `Command`, or `LAUNCH`."""
     return folder.path / "command.fifo"
 
 
@@ -104,7 +104,7 @@ def send_command(folder: AttemptFolder, command: Command) -> bool:
 
 
 def notify_launch(folder: AttemptFolder) -> bool:
-    """Have the shim look at its launch again; as `send_command`."""
+    """Ask the shim to read its launch again; as `send_command`."""
     return _write(command_path(folder), bytes([LAUNCH]))
 
 
@@ -115,7 +115,7 @@ def ring_doorbell(doorbell: Path | None) -> None:
 
 
 def make_pipe(path: Path) -> int:
-    """A named pipe's descriptor for reading without waiting, made if need be."""
+    """Open a named pipe for reading without waiting; make it if need be."""
     with contextlib.suppress(FileExistsError):
         os.mkfifo(path, 0o600)
     # Opened for writing too: so it never reads as closed when the last writer leaves.
@@ -123,7 +123,7 @@ def make_pipe(path: Path) -> int:
 
 
 def drain(fd: int) -> bytes:
-    """All that waits in a descriptor that does not block."""
+    """Read all that waits in a descriptor that does not block."""
     data = b""
     with contextlib.suppress(BlockingIOError):
         while chunk := os.read(fd, 4096):

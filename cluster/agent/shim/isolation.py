@@ -56,7 +56,8 @@ class Limits:
 
 
 def limits(lost_after: float, saving: float) -> Limits:
-    """
+    """Compute the limits.
+
     Args:
         lost_after: silence in seconds after which the coordinator gives a node up.
         saving: how long the ranks would like to take to end, in seconds.

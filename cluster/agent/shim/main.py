@@ -52,7 +52,7 @@ def main_forked(folder: str, doorbell: str) -> int:
 
 
 def main_bound(folder: str, parent: str) -> int:
-    """As `main_forked`, but ends at once, with its ranks, when the warm parent `parent` does."""
+    """Run as `main_forked`, but end with all ranks when the warm parent `parent` does."""
     linux.die_with_parent(int(parent))
     return main_forked(folder, os.devnull)
 

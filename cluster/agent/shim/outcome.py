@@ -51,7 +51,7 @@ class AttemptContext:
 
 
 def failed(rank: RankState, work: AttemptContext) -> bool:
-    """The end of this rank is a failure, rather than the end it was asked for or its work's end."""
+    """Return whether this rank failed, rather than ended as asked or with its work done."""
     if rank.exit_code is None and rank.signal is None:
         return False
     if work.signalled or work.asked is Command.STOP:
@@ -76,7 +76,7 @@ def first_failing(ended: Sequence[RankState], work: AttemptContext) -> RankState
 def outcome_of(
     ranks: Sequence[RankState], work: AttemptContext, failure: Failure | None
 ) -> tuple[Outcome, Failure | None]:
-    """The attempt's outcome on this host, once all its ranks have ended."""
+    """Return the attempt's outcome on this host, once all its ranks have ended."""
     if failure is not None:
         return Outcome.FAILED, failure
     codes = {rank.exit_code for rank in ranks}
@@ -99,7 +99,7 @@ def outcome_of(
 
 
 def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: bool) -> Failure:
-    """Why a rank failed, in its own words where it left any."""
+    """Describe why a rank failed, in its own words where it left any."""
     began_as, generation = rank.writer
     tail = last_lines(folder.stderr(began_as))
     stderr_tail, location = tail, ""
@@ -173,7 +173,7 @@ def last_failure(events: Path) -> dict[str, Any] | None:
 
 
 def last_message(text: str) -> str:
-    """The last line of an output that has anything to read, fit for a sentence."""
+    """Return the last readable line of an output, fit for a sentence."""
     for line in reversed(text.splitlines()):
         plain = "".join(c if c.isprintable() else " " for c in _COLOR.sub("", line))
         if words := _RANK.sub("", " ".join(plain.split())):
@@ -197,7 +197,7 @@ def before_crash(path: Path) -> tuple[str, str]:
 
 
 def last_lines(path: Path) -> str:
-    """The end of an output file, from the start of a line, at most LOG_TAIL_BYTES."""
+    """Return the end of an output, from the start of a line, at most LOG_TAIL_BYTES."""
     return _last_lines(_tail(path, LOG_TAIL_BYTES))
 
 

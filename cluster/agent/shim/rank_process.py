@@ -38,8 +38,8 @@ _SECRETS = ("TRAINHALL_TOKEN", "DATABASE_URL")
 
 
 def writer_name(launch: Launch, rank: int, generation: int | None = None) -> str:
-    """A process's name as a writer, from the rank and the generation that it began with; without
-    the latter, that of the launch."""
+    """Return a process's name as a writer, from the rank and the generation that it began with;
+    without the latter, that of the launch."""
     text = f"{launch.job_id}/{launch.attempt}/{generation or launch.generation}/{rank}"
     return f"{rank}-{zlib.crc32(text.encode()):08x}"
 
@@ -51,7 +51,7 @@ def environment(
     place: RankSlot,
     rendezvous: Rendezvous,
 ) -> dict[str, str]:
-    """A rank's whole environment: the host's, the user's, then what `torchrun` sets."""
+    """Build a rank's environment: the host's, the user's, then what `torchrun` sets."""
     local = len(launch.ranks)
     env = {k: v for k, v in base.items() if k not in _SECRETS}
     env["PYTHONUNBUFFERED"] = "1"

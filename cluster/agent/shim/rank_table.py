@@ -58,8 +58,8 @@ class RankTable:
 
     @property
     def have_completed(self) -> bool:
-        """One has completed the job. What the present launch lists beside it, and what did not
-        complete it in the same group, came too late: nobody will meet it."""
+        """Return whether a rank completed the job. Others of the present launch that did not
+        complete it in the same group came too late: they find no peers."""
         return any(state.exit_code == EXIT_COMPLETED for state in self.states)
 
     def alive(self) -> list[RankEntry]:
@@ -83,7 +83,7 @@ class RankTable:
         self._leaving = list(alive.values())
 
     def renew(self, member: RankEntry) -> None:
-        """Have another process take the place of one that has ended."""
+        """Replace a process that has ended by another."""
         assert self._rendezvous is not None  # without one none was started
         self.current[self.current.index(member)] = _new(self._launch, member.place)
         self.start(self._rendezvous)

@@ -152,7 +152,7 @@ class Shim:
         self._status.flush()
 
     def _next_time(self) -> float:
-        """When (monotonic) there is something to do, whatever happens before."""
+        """Return when (monotonic) the next timed action is due."""
         now = time.monotonic()
         times = [self._escalation.due, self._regroup_by]
         if self._pause is not None:
@@ -256,7 +256,7 @@ class Shim:
             self._control.send(Command.STOP)
 
     def _take_failures(self, ended: list[RankEntry]) -> None:
-        """Have ranks that failed replaced, or end the attempt.
+        """Ask for replacements of ranks that failed, or end the attempt.
 
         Args:
             ended: the first to blame before the others.
@@ -324,7 +324,7 @@ class Shim:
         self._start_ranks()
 
     def _leaving_ends(self) -> float:
-        """When (monotonic) the ranks that the present launch leaves out have had their time."""
+        """Return when (monotonic) the time of the ranks that the launch leaves out is up."""
         if not self._ranks.leaving:
             return math.inf
         pids = _pids(self._ranks.leaving)
@@ -350,7 +350,7 @@ class Shim:
             self._publish()
 
     def _live(self) -> dict[int, int]:
-        """The live ranks of the present generation, each with its process."""
+        """Return the live ranks of the present generation, each with its process."""
         alive = [member.state for member in self._ranks.current if member.is_alive]
         return {state.rank: state.pid for state in alive if state.pid is not None}
 

@@ -129,7 +129,7 @@ async def fetch(
     other_hosts: bool = False,
     needed: bool = True,
 ) -> Fetched:
-    """Have the best of `names` in `folder`, verified.
+    """Fetch the best of `names` into `folder`, verified.
 
     A copy that is there already is verified too, and fetched again if it is damaged.
 
@@ -185,7 +185,7 @@ def _is_good(path: Path, job_id: str) -> bool:
 
 
 def verified(path: Path, job_id: str) -> Manifest:
-    """The manifest of a checkpoint's folder, every file of which was hashed and is as it says.
+    """Return the manifest of a checkpoint's folder after hashing every file.
 
     Raises:
         BadCheckpointError: a file is not, or the manifest is that of another job or checkpoint.
@@ -206,7 +206,7 @@ async def _stored_problems(api: Fetching, job_id: str, name: str) -> list[str]:
 
 
 async def _patiently(ask: Callable[[], Awaitable[_T]], name: str) -> _T:
-    """The answer of a coordinator that may be away for long."""
+    """Retry until the coordinator, which may be away for long, answers."""
     backoff = Backoff(0.2, RETRY_LIMIT_SECONDS)
     while True:
         try:
@@ -239,7 +239,7 @@ async def _fetch_one(api: Fetching, folder: Path, job_id: str, name: str) -> Non
 
 
 def _manifest_of(path: Path, job_id: str, name: str) -> Manifest:
-    """The manifest in a folder, which must be that of this checkpoint.
+    """Return the manifest in a folder, which must be that of this checkpoint.
 
     Raises:
         BadCheckpointError: it is damaged, or that of another one.

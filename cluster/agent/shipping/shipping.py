@@ -169,7 +169,7 @@ class AttemptShipper:
         return self.ended and not self._tasks and not any(s.has_more() for s in self.spools)
 
     def _all_reported(self) -> bool:
-        """All events of the ranks have arrived, and none can follow."""
+        """Return whether all events of the ranks have arrived, and none can follow."""
         return self.ended and not any(
             spool in self._tasks or spool.has_more() for spool in self._own_events()
         )
@@ -323,7 +323,7 @@ class Shipper:
             await shipper.close()
 
     def ended(self, token: FencingToken) -> None:
-        """No process of it is left. What is new is looked for at once: its job waits for that."""
+        """Note that no process of it is left. Ship new data at once: its job waits for that."""
         shipper = self._attempts.get(token)
         if shipper is not None:
             shipper.ended = True
@@ -333,7 +333,7 @@ class Shipper:
         return token not in self._attempts or self._attempts[token].shipped
 
     def wake(self) -> None:
-        """The coordinator is there again: do not wait any longer."""
+        """Stop waiting: the coordinator is reachable again."""
         self.link.worked()
 
     async def run(self) -> None:

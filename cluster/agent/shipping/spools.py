@@ -70,8 +70,8 @@ class Spool(ABC):
     async def _ship(self) -> bool: ...
 
     def _rewind(self, expected: int | None) -> None:
-        """The coordinator has less than it acknowledged (a database that was restored): send it
-        all again, and it skips what it has."""
+        """Send all again, as the coordinator has less than it acknowledged (a restored database);
+        it skips what it has."""
         self.offset = self.sequence = 0
 
     def _size(self) -> int:
@@ -222,7 +222,7 @@ class EventSpool(Spool):
         return batch
 
     async def _uploaded(self, raw: bytes, event: dict[str, Any]) -> bytes:
-        """The line to send of a checkpoint's event, once it is uploaded or never can be."""
+        """Return the line of a checkpoint's event, once it is uploaded or never can be."""
         assert self._upload is not None
         why_not = await self._upload(self.source.job_id, event.get("data", {}))
         if why_not is None:

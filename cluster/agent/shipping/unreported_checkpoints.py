@@ -93,11 +93,11 @@ class UnreportedSpool(EventSpool):
         return [0, 0]
 
     def restore(self, position: list[int]) -> None:
-        """From the start on: the coordinator skips what it has."""
+        """Ship from the start: the coordinator skips what it has."""
 
 
 def earlier(launch: Launch) -> Launch | None:
-    """The attempt whose unreported checkpoints this one looks for on shared storage, if any."""
+    """Return the attempt whose unreported checkpoints to look for on shared storage."""
     found = launch.checkpoint.unrecorded
     if found is None or launch.checkpoint.upload:
         return None
@@ -116,7 +116,7 @@ def find_unrecorded(launch: Launch) -> list[str]:
 def find_unreported(
     launch: Launch, event_files: Iterable[Path], after_step: int = -1
 ) -> list[RankEvent]:
-    """The events that are missing: `checkpoint` for each whole one, in order of steps.
+    """Return the missing events: `checkpoint` for each whole one, in order of steps.
 
     What is not whole is reported as `not_saved`, a folder that cannot be looked at as a `note`. An
     event's sequence follows from its step alone: it is the same whatever else is found, now or by
@@ -186,7 +186,7 @@ def _reported_names(events: Path) -> set[str]:
 
 
 def _committed(path: Path, job_id: str) -> Committed:
-    """A checkpoint that is whole, as the rank would have reported it.
+    """Return a whole checkpoint as the rank would have reported it.
 
     Raises:
         BadCheckpointError: it is damaged, or that of another job.

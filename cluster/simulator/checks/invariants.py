@@ -133,7 +133,7 @@ class Inspector:
         self._launches: Counter[tuple[str, str, int, int]] = Counter()
 
     def receives(self, node_id: str) -> None:
-        """A message of a node arrives at the coordinator."""
+        """Check a node's message that arrives at the coordinator."""
         self.reported_at[node_id] = self._now()
 
     # -- after every commit ----------------------------------------------------------------------
@@ -270,10 +270,7 @@ class Inspector:
         self._generations[key] = (generation, places)
 
     def _check_quotas(self, held: Counter[str | None]) -> None:
-        """
-        Args:
-            held: devices of active attempts, by their jobs' project.
-        """
+        """Check quotas; `held`: devices of active attempts, by their jobs' project."""
         for project, most in self._options.quotas.projects.items():
             self._story.checks[QUOTAS] += 1
             self._story.exercised[AT_QUOTA] += held[project] == most
@@ -317,7 +314,7 @@ class Inspector:
     # -- when ranks are launched -----------------------------------------------------------------
 
     def launched(self, host: Host, shim: Shim, kept: Mapping[tuple[str, int], int]) -> None:
-        """A shim has taken up a launch, and its processes run.
+        """Check a launch that a shim has taken up, with running processes.
 
         Args:
             kept: the pids of those that ran before, by device.
@@ -364,7 +361,7 @@ class Inspector:
     # -- what puts an invariant to the test ------------------------------------------------------
 
     def began(self) -> None:
-        """A coordinator begins."""
+        """Note that a coordinator started."""
         self.listening_since = self._now()
         ((nodes,),) = self._db.execute("SELECT count(*) FROM nodes").fetchall()
         self._story.exercised[BEGAN_AMONG_NODES] += nodes > 0
@@ -376,7 +373,7 @@ class Inspector:
         self._story.exercised[REVOKED_REPORTED] += (job_id, attempt) in self._revoked
 
     def ended(self, job_id: str, attempt: int, isolated: bool) -> None:
-        """The ranks of an attempt ended on some host."""
+        """Note that the ranks of an attempt ended on some host."""
         self._story.exercised[ENDED_ALONE] += isolated
         self._story.exercised[ENDED_LATE] += (job_id, attempt) in self._revoked
 
@@ -407,10 +404,7 @@ class Inspector:
         return found + [f"attempt {a} of job {j} holds a device of node {n}" for j, a, n in grants]
 
     def check_end(self, measured: dict[tuple[str, int, str], Measured]) -> None:
-        """
-        Args:
-            measured: the steps that each writer measured, by job, attempt and writer.
-        """
+        """Check the end; `measured`: steps per writer, by job, attempt and writer."""
         self._story.checks[LIVENESS] += 1
         for what in self.unfinished():
             self._fail(LIVENESS, f"{what}, long after the last fault")
@@ -446,8 +440,8 @@ class Inspector:
         values: list[float],
         measured: dict[tuple[str, int, str], Measured],
     ) -> None:
-        """A completed job's curve has every step once, over all attempts and generations, as those
-        measured it who took it; but not what a host lost with its disk.
+        """Check that a completed job's curve has every step once, over all attempts and
+        generations, as measured by those who took it, except what a host lost with its disk.
 
         Args:
             steps, values: of the curve.

@@ -87,7 +87,7 @@ class Lineages:
                 self._violated(f"{what} {self._reached[job_id]}")
 
     def _check_checkpoints(self) -> None:
-        """A new one is of the generation in which its attempt is."""
+        """Check that a new checkpoint is of its attempt's generation."""
         rows = self._db.execute(
             "SELECT c.rowid, c.job_id, c.name, a.generation FROM checkpoints c "
             "JOIN attempts a ON a.job_id = c.job_id AND a.number = c.attempt "

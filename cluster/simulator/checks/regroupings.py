@@ -86,11 +86,11 @@ class Regroupings:
     # -- what happens on hosts -------------------------------------------------------------------
 
     def begins(self, rank: Rank) -> None:
-        """A process begins."""
+        """Note that a process starts."""
         self._new.append(rank)
 
     def _check_writers(self) -> None:
-        """No two processes write as one."""
+        """Check that no two processes write as one."""
         new, self._new = self._new, []
         for rank in new:
             self._story.checks[MEMBERS] += 1
@@ -101,7 +101,7 @@ class Regroupings:
             self._writers.add(writer)
 
     def launched(self, host: Host, shim: Shim, kept: Mapping[tuple[str, int], int]) -> None:
-        """A shim has taken up a launch.
+        """Check a launch that a shim has taken up.
 
         Args:
             kept: the pids of the processes that ran before, by device.
@@ -119,7 +119,7 @@ class Regroupings:
         self._check_writers()
 
     def _check_members(self, shim: Shim) -> None:
-        """In one generation no rank number is two processes'."""
+        """Check that in one generation no two processes share a rank number."""
         self._story.checks[MEMBERS] += 1
         token = _token(shim)
         numbers = Counter(
@@ -188,7 +188,7 @@ class Regroupings:
             self._reached[key] = launch.generation, group.step
 
     def _saved(self, group: Group) -> int:
-        """The best checkpoint that the coordinator knew of when it decided on this generation."""
+        """Return the best checkpoint known when this generation was decided."""
         launch = group.launch
         row = self._db.execute(
             "SELECT checkpoint_plan FROM attempts WHERE job_id = ? AND number = ? "
@@ -265,7 +265,7 @@ class Regroupings:
                 self._leaving[entry] = _Leaving(host, host.agent, shim, self._now() + within)
 
     def committed(self) -> None:
-        """Some time has passed."""
+        """Check the regroupings after some time has passed."""
         self._check_writers()
         for entry, leaving in list(self._leaving.items()):
             if leaving.host.agent is not leaving.agent or not leaving.shim.running:

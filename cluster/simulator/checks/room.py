@@ -67,22 +67,19 @@ class RoomInspector:
         """Jobs that come first in the queue, and since when."""
 
     def calm(self) -> None:
-        """The last fault is over: from here on it counts who starts when."""
+        """Note the last fault's end: from here on the order of starts counts."""
         self.is_calm = True
         self._promises.clear()
 
     def comes_first(self, job_id: str) -> None:
-        """Nobody who is submitted from now on may start before this job if that delays it."""
+        """Protect this job: no later submission may start first if that delays it."""
         self._large[job_id] = self._now()
 
     def waits(self, job_id: str) -> bool:
         return job_id in self._large
 
     def committed(self, states: dict[str, str]) -> None:
-        """
-        Args:
-            states: of all jobs.
-        """
+        """Check the starts, given the `states` of all jobs."""
         self._story.checks[ROOM] += 1
         rows = self._db.execute(
             "SELECT rowid, job_id, kind, data ->> 'for_job' FROM events WHERE rowid > ? "

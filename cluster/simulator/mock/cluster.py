@@ -55,7 +55,7 @@ class SimulatedCluster(Cluster[GpuHost]):
         return self.server.coordinator
 
     def serve(self, coordinator: Coordinator) -> None:
-        """Have agents speak to this coordinator."""
+        """Connect agents to this coordinator."""
         self.server.open(Process("coordinator"), coordinator)
 
     def add_host(self, name: str, *, num_gpus: int = 8) -> GpuHost:
@@ -77,7 +77,7 @@ class SimulatedCluster(Cluster[GpuHost]):
                 del self._groups[token]
 
     def rejoins(self, host: Host) -> bool:
-        """A host that a user removes is gone, until somebody adds it."""
+        """Return False: a host that a user removes is gone until it is added again."""
         self.hosts = [other for other in self.hosts if other is not host]
         return False
 

@@ -176,7 +176,7 @@ async def mock_coordinator(
     options: ClusterOptions | None,
     on_fatal: Callable[[str, BaseException | None], None],
 ) -> AsyncIterator[Coordinator]:
-    """A coordinator whose cluster is simulated. It leaves nothing behind."""
+    """Run a coordinator whose cluster is simulated; remove everything afterwards."""
     # What agents say about their connections is nothing to the coordinator's log.
     logging.getLogger(connection.__name__).setLevel(logging.ERROR)
     with temporary_folder() as folder:

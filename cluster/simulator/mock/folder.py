@@ -21,7 +21,7 @@ FRESH_SECONDS = 60.0
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder of this process alone; those that killed processes left are removed first."""
+    """Open a folder of this process alone; first remove those of killed processes."""
     _remove_leftovers(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
         lock = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

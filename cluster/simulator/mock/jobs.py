@@ -36,7 +36,7 @@ def model(
     strategy: str = "ddp",
     regroups: bool = True,
 ) -> JobSpec:
-    """A larger model: the synthetic task, which takes `seconds` a step.
+    """Return a larger model's job: the synthetic task, `seconds` a step.
 
     Args:
         regroups: its ranks wait for one that has failed to be replaced.
@@ -121,8 +121,8 @@ _CHANGES = (
 
 
 def arriving(chance: random.Random, number: int) -> Order:
-    """The next job that somebody submits: two to eight minutes of work for a part of the cluster,
-    so that a day of them stays small."""
+    """Return the next job to submit: two to eight minutes of work for a part of the cluster, so
+    that a day of them stays small."""
     kind = chance.random()
     n = 1 + number % 9
     if kind < 0.15:

@@ -70,7 +70,7 @@ class Scenario:
 
     @property
     def due(self) -> float:
-        """When something happens next (seconds since the epoch)."""
+        """Time of the next event (seconds since the epoch)."""
         return self._plan[0][0]
 
     async def act(self, now: float) -> None:

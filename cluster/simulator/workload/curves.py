@@ -57,7 +57,7 @@ def model_of(spec: JobSpec) -> Model:
 
 
 def total_steps(spec: JobSpec, model: Model) -> int:
-    """As the training loop counts them: the last partial batch of an epoch is dropped."""
+    """Count steps as the training loop does: an epoch's last partial batch is dropped."""
     training = spec.training
     batches = max(1, model.samples // training.global_batch_size)
     return training.steps or (training.epochs or 1) * batches
@@ -66,7 +66,7 @@ def total_steps(spec: JobSpec, model: Model) -> int:
 def learning_rates(
     steps: Ints, *, peak: float, total: int, schedule: LearningRateSchedule
 ) -> Floats:
-    """The rates of these steps (from 1) of `total`, as `training.optim.learning_rate` has them."""
+    """Return these steps' (from 1) rates of `total`, as `training.optim.learning_rate`."""
     warmup = schedule.warmup_steps
     after = np.maximum(steps - warmup, 0)
     match schedule.kind:
@@ -134,12 +134,12 @@ class Curves:
         return memory
 
     def smooth_loss(self, step: float) -> float:
-        """The loss without its noise."""
+        """Return the loss without its noise."""
         share = (1 + step / self._turn) ** -self._steepness
         return float(self._floor + (self._start - self._floor) * share)
 
     def evaluation(self, step: int) -> dict[str, float]:
-        """On held-out data: a little worse than in training, and a little more so in the end."""
+        """Evaluate on validation data: a little worse than training, more so in the end."""
         progress = step / self._total
         loss = (
             self.smooth_loss(step)
@@ -152,7 +152,7 @@ class Curves:
         )  # fmt: skip
 
     def block(self) -> Block:
-        """The next steps."""
+        """Compute the next steps."""
         steps = np.arange(self._next, self._next + BLOCK)
         self._next += BLOCK
         draws = self._chance.standard_normal((BLOCK, 6))

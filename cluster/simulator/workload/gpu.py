@@ -66,7 +66,7 @@ class Gpu:
 
 
 def gpus(count: int, chance: random.Random) -> list[Gpu]:
-    """The devices of one host."""
+    """Return the devices of one host."""
     return [
         Gpu(
             DeviceInfo(

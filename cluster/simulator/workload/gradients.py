@@ -60,7 +60,7 @@ class Gradients:
 
 
 def _sizes(spec: JobSpec, parameters: int) -> dict[str, int]:
-    """The numbers of each parameter, by names as the task's model has them."""
+    """Return each parameter's size, by its name in the task's model."""
     assert spec.task is not None
     params = spec.task.params
     ends = {"digits": (64, 10), "synthetic": (int(params.get("features", 32)), 1)}

@@ -56,7 +56,7 @@ def warning(rank: int, host: str, chance: random.Random) -> str:
 
 
 def traceback(rank: int, frames: Sequence[Frame], kind: str, message: str) -> str:
-    """A Python traceback, coloured as Python 3.13 colours it."""
+    """Return a Python traceback, coloured as Python 3.13 colours it."""
     magenta, bright = "\x1b[35m", "\x1b[1;35m"
     lines = ["Traceback (most recent call last):"]
     for path, number, name, text in frames:

@@ -21,7 +21,7 @@ _KINDS = {"parameters": 0.14, "gradients": 0.14, "optimizer": 0.28, "activations
 
 
 def plan(launch: Launch) -> ChosenPlan:
-    """The first strategy that the job may have and that fits.
+    """Return the first strategy that the job may have and that fits.
 
     Raises:
         PlanningFailedError: there is none.

@@ -69,7 +69,7 @@ def _record(path: str, data: bytes, size: int) -> FileRecord:
 
 
 def _tensors(job_id: str, step: int) -> bytes:
-    """One layer in the safetensors format: length of the header u64, header in JSON, data."""
+    """Build a layer in safetensors format: u64 header length, JSON header, data."""
     digest = hashlib.sha256(f"{job_id}/{step}".encode()).digest()
     chance = np.random.default_rng(int.from_bytes(digest[:8], "little"))
     data = chance.normal(0, 0.05, _SHAPE).astype("<f4").tobytes()

@@ -107,7 +107,7 @@ class Training(ShownWork):
         return max(rank.shim.gradients for rank in self.group.ranks.values())
 
     def _end(self) -> int:
-        """The step at which it ends, well or not."""
+        """Return the step at which it ends, well or not."""
         if self.fate is None:
             return self.total
         return min(self.total, self.step + int(self.fate[0].steps_left))
@@ -139,7 +139,7 @@ class Training(ShownWork):
         return step
 
     def _landmark(self, until: int) -> int:
-        """The next step at which something is due beside metrics."""
+        """Return the next step at which something is due beside metrics."""
         if self._gradients_asked > self._answered:
             return self.step + 1
         training = self.spec.training
@@ -156,7 +156,7 @@ class Training(ShownWork):
         return self._finished_at + float(self._block().durations[self._at])
 
     def _take(self, now: float, until: int) -> Block:
-        """The steps of the present block that end by `now`, up to the next landmark."""
+        """Take the steps of the present block that end by `now`, up to the next landmark."""
         block = self._block()
         most = self._landmark(until) - self.step
         ends = self._finished_at + np.cumsum(block.durations[self._at : self._at + most])

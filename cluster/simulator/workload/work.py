@@ -55,6 +55,6 @@ def raised(kind: str, message: str, traceback: str) -> RankExit:
 
 
 def crashed(words: str, traceback: str) -> RankExit:
-    """A script that left with an error."""
+    """Return the end of a script that left with an error."""
     words = f"ended with exit code 1: {words}"
     return RankExit(words, exit_code=1, log_tail=traceback[-_LOG_TAIL:])

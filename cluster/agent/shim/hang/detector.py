@@ -220,7 +220,7 @@ def describe_activity(progress: RankProgress) -> str:
 
 
 def hang_floor(spec: JobSpec) -> float | None:
-    """The least time without a step that counts as a hang; None: the ranks are not watched."""
+    """Return the shortest time without a step that counts as a hang; None: not watched."""
     given = spec.recovery.hang_seconds
     if given is None:
         return TASK_SECONDS if spec.script is None else None
@@ -304,7 +304,7 @@ def failure_of(folder: AttemptFolder, stall: Stall) -> Failure:
 
 
 def describe(stall: Stall, node: str | None = None) -> str:
-    """A stall in one line: who is behind, what it does, and what the others do."""
+    """Describe a stall in one line: who is behind, what it does, and what the others do."""
     where = f" (node {node})" if node else ""
     idle = max((rank.idle for rank in stall.ranks), default=0.0)
     waited = f"no step for {idle:.3g} s (limit: {stall.limit:.3g} s)"

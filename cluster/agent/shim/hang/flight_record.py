@@ -33,7 +33,7 @@ def record_path(folder: AttemptFolder, rank: int) -> Path:
 
 
 def save(folder: AttemptFolder, ranks: Iterable[int]) -> list[int]:
-    """Have the ranks write their records; those that did within `WRITE_SECONDS`."""
+    """Ask ranks for their records; return those that wrote within `WRITE_SECONDS`."""
     asked = [rank for rank in ranks if _ask(folder.rank(rank) / f"nccl-{rank}.pipe")]
     until = time.monotonic() + WRITE_SECONDS
     while time.monotonic() < until and not all(record_path(folder, r).exists() for r in asked):
@@ -42,7 +42,7 @@ def save(folder: AttemptFolder, ranks: Iterable[int]) -> list[int]:
 
 
 def _ask(pipe: Path) -> bool:
-    """False where no process listens: a rank on a CPU, or one that has not begun."""
+    """Return False if no process listens: a CPU rank, or one that has not begun."""
     with contextlib.suppress(OSError):
         fd = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -72,7 +72,7 @@ class HangPolicy:
         return None
 
     def failure_of_killed(self, pid: int | None) -> Failure | None:
-        """The failure of a process that was ended here."""
+        """Return the failure of a process that was ended here."""
         return self._ended[1] if self._ended is not None and self._ended[0] == pid else None
 
     def _end(self, now: float, pid: int, failure: Failure) -> None:

@@ -73,7 +73,7 @@ def _py_spy(pids: Mapping[int, int]) -> dict[int, str]:
 
 
 def _answers(folder: AttemptFolder, pids: Mapping[int, int]) -> dict[int, str]:
-    """Have the processes write their stacks themselves, and return them."""
+    """Ask the processes to write their stacks themselves, and return these."""
     asked = {}
     for rank, pid in pids.items():
         progress = read(folder.path, pid)
