@@ -41,7 +41,7 @@ class GroupHandle:
     """Something that did not end was left to Gloo."""
 
     def abandon_work(self) -> GroupBrokenError:
-        """Have what a thread waits for be left to Gloo; what the thread is to raise."""
+        """Leave to Gloo what a thread waits for; return the error to raise there."""
         self.abandoned_work = True
         return GroupBrokenError()
 
@@ -145,7 +145,7 @@ def barrier(group: dist.ProcessGroup) -> None:
 
 
 def gather_objects(value: Any, group: dist.ProcessGroup) -> list[Any]:
-    """Every rank's plain value, in order of ranks; they are pickled."""
+    """Gather every rank's plain value, in order of ranks; they are pickled."""
     device = _device(group)
     mine = _pickled(value, device)
     sizes = torch.empty(group.size(), dtype=torch.long, device=device)
@@ -157,7 +157,7 @@ def gather_objects(value: Any, group: dist.ProcessGroup) -> list[Any]:
 
 
 def broadcast_object(value: Any, source: int, group: dist.ProcessGroup) -> Any:
-    """The plain value that rank `source` of a group has; it is pickled."""
+    """Broadcast the plain value of rank `source` of a group; it is pickled."""
     sends, device = group.rank() == source, _device(group)
     data = _pickled(value if sends else None, device)
     size = torch.tensor([len(data)], device=device)

@@ -64,7 +64,7 @@ def message_of(error: BaseException) -> str | None:
 
 
 def break_off() -> None:
-    """Have every collective that is under way in this process end, and those of its peers fail.
+    """End every collective under way in this process, and make those of its peers fail.
 
     Any thread may call it. A group that is left by one rank is of no use to the others, and not all
     of them notice by themselves that a rank is gone: in a ring they have two neighbours.

@@ -73,7 +73,7 @@ def ranks_by_host(places: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], .
 
 
 def required(environ: Mapping[str, str], name: str) -> str:
-    """The value of a variable that every rank has.
+    """Return the value of a variable that every rank has.
 
     Raises:
         RankEnvironmentError: it is not set.

@@ -28,10 +28,7 @@ class OpenExchange(Exchange, Protocol):
     """An exchange whose ranks can see that they bring tensors of one size and type."""
 
     def agree(self, tensor: Tensor) -> None:
-        """
-        Raises:
-            CollectiveInputError: on every rank, with what each one brings.
-        """
+        """Raise CollectiveInputError on every rank, with what each brings, if they differ."""
 
 
 def open_exchange(
@@ -41,7 +38,7 @@ def open_exchange(
     servers: int | None = None,
     timeout: timedelta = process_group.COLLECTIVE_TIMEOUT,
 ) -> OpenExchange:
-    """This rank's end of an algorithm among the ranks of the default process group. A collective.
+    """Open this rank's end of an algorithm in the default process group. A collective.
 
     Args:
         algorithm: `native` for the backend's own collectives, or the name of a schedule.

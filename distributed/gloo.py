@@ -54,7 +54,7 @@ class Gloo:
         return _Line(self._backend.recv, peer, _digest(header, elements, kind))
 
     def start(self) -> None:
-        """Nothing to do: messages go when they are begun."""
+        """Do nothing: messages go when they are begun."""
 
     def leave(self, reason: str) -> None:
         """Close the connections, so that peers notice now and not when the process ends.

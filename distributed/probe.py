@@ -41,7 +41,7 @@ class Exchanges(Protocol):
 
     @property
     def sizes(self) -> Sequence[int]:
-        """In bytes, rising."""
+        """Sizes in bytes, rising."""
 
     @property
     def world_size(self) -> int: ...
@@ -56,7 +56,7 @@ class Exchanges(Protocol):
         """
 
     def slowest(self, seconds: float) -> float:
-        """The largest that a rank brings, on all of them."""
+        """Return the largest value of any rank, on all of them."""
 
 
 class ByRings:
@@ -192,8 +192,8 @@ def informative(times: list[tuple[int, float]]) -> list[tuple[int, float]]:
 
 
 def fit(times: Sequence[tuple[int, float]]) -> Link:
-    """The α and β of which 2α + m·β comes closest to the seconds t of each m bytes: it is off by
-    the smallest share of t, in the mean of squares.
+    """Fit α and β so that 2α + m·β is closest to the seconds t of each m bytes, in the mean square
+    of the errors as shares of t.
 
     Args:
         times: bytes and seconds of at least one exchange.

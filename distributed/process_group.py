@@ -107,7 +107,7 @@ def join(
 
 
 def new_group(backend: str, timeout: timedelta) -> dist.ProcessGroup:
-    """Another group of all ranks. A collective.
+    """Create another group of all ranks. A collective.
 
     Args:
         timeout: of its collectives. Ranks that were there a moment ago connect sooner, or one of
@@ -122,7 +122,7 @@ def new_group(backend: str, timeout: timedelta) -> dist.ProcessGroup:
 
 
 def alone() -> dist.ProcessGroup:
-    """A group of this rank by itself, for host memory."""
+    """Create a group of this rank alone, for host memory."""
     group: dist.ProcessGroup = dist.new_group(
         [dist.get_rank()], backend="gloo", use_local_synchronization=True
     )
@@ -130,10 +130,11 @@ def alone() -> dist.ProcessGroup:
 
 
 def _reach_store(address: str, port: int, superseded: Callable[[], bool] | None) -> dist.TCPStore:
-    """
+    """Connect to the store.
+
     Raises:
-        DistNetworkError: nobody listens there.
-        GroupSupersededError: `superseded` said so.
+        DistNetworkError: no process listens there.
+        GroupSupersededError: `superseded` returned True.
     """
     ends = time.monotonic() + JOIN_TIMEOUT.total_seconds()
     while True:
@@ -200,7 +201,7 @@ def _unless(
 
 
 def _hang_up(port: int) -> None:
-    """Have whatever waits for an answer of the store fail: torch has no other way to notify it."""
+    """Fail every request that waits for the store: torch has no other way to notify it."""
     for connection in psutil.Process().net_connections("tcp"):
         if connection.raddr and connection.raddr.port == port:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fd)) as ours:
@@ -284,7 +285,7 @@ def _look_for(
 
 
 def cpu_group() -> dist.ProcessGroup:
-    """The default group, for tensors in host memory."""
+    """Return the default group, for tensors in host memory."""
     group = dist.group.WORLD
     if group is None:
         raise RuntimeError("the process group has not been joined")
@@ -305,7 +306,7 @@ def choose_interface(address: str) -> None:
 
 
 def interface_to(address: str) -> str | None:
-    """The interface by which this host reaches `address`; None where it is unknown."""
+    """Return this host's interface to `address`; None where it is unknown."""
     if _is_loopback(address):
         return _loopback()
     try:

@@ -32,7 +32,7 @@ class Node:
 
 
 def divide(shards: int, ranks: int) -> list[range]:
-    """The neighbouring shards that each rank holds: equally many, the first ranks one more.
+    """Return each rank's neighbouring shards: equally many, the first ranks one more.
 
     Raises:
         ValueError: some ranks would hold none.
@@ -45,7 +45,7 @@ def divide(shards: int, ranks: int) -> list[range]:
 
 
 def subtrees(shards: int, held: range) -> list[Node]:
-    """The largest whole subtrees within `held`, from left to right."""
+    """Return the largest whole subtrees within `held`, from left to right."""
     found: list[Node] = []
 
     def visit(node: Node) -> None:
@@ -60,7 +60,7 @@ def subtrees(shards: int, held: range) -> list[Node]:
 
 
 def total(shards: int, parts: dict[Node, T], add: Callable[[T, T], T]) -> T:
-    """The sum over the tree, of subtrees that cover it; `add` is given the left part first."""
+    """Sum the tree over subtrees that cover it; `add` is given the left part first."""
 
     def value(node: Node) -> T:
         if node in parts:

@@ -22,10 +22,7 @@ class TreeSum:
     """Adds up what the ranks of the default process group hold; all of them call its methods."""
 
     def __init__(self, shards: int) -> None:
-        """
-        Raises:
-            ValueError: there are more ranks than shards.
-        """
+        """Set up; raise ValueError if there are more ranks than shards."""
         self._shards = shards
         self.world_size = dist.get_world_size()
         self._nodes = [subtrees(shards, held) for held in divide(shards, self.world_size)]
@@ -52,7 +49,7 @@ class TreeSum:
         breakable.all_gather(result, self._added(incoming))
 
     def all_reduce_small(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """The sums over the whole tree of few elements of any size and type, in one exchange.
+        """Return the whole tree's sums of few elements of any size and type, in one exchange.
 
         Args:
             parts: [subtrees of this rank, elements] each.
@@ -80,7 +77,7 @@ class TreeSum:
         ]
 
     def _added(self, sums: Tensor) -> Tensor:
-        """The sum of all ranks' subtrees [subtree, elements], in their memory."""
+        """Add up all ranks' subtrees [subtree, elements], in their memory."""
         by_node: dict[Node, Tensor] = dict(zip(self._order, sums.unbind(), strict=True))
         return total(self._shards, by_node, Tensor.add_)
 

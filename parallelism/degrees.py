@@ -72,7 +72,7 @@ class Degrees:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The degrees of the mesh by name, outermost first."""
+        """Degrees of the mesh by name, outermost first."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "servers"}
 
 

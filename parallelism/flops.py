@@ -53,7 +53,7 @@ def counter() -> FlopCounterMode:
 
 
 def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    """The arguments are shapes here."""
+    """Count attention's operations; the arguments are shapes here."""
     return int(sdpa_flop_count(query, key, value))
 
 

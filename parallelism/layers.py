@@ -36,7 +36,7 @@ def recompute(model: nn.Module, declaration: Declaration) -> None:
 
 
 def compile_layers(model: nn.Module, declaration: Declaration) -> None:
-    """Have `torch.compile` compile each layer when it first runs; equal layers share their code.
+    """Compile each layer when it first runs; equal layers share their code.
 
     Raises:
         DegreesError: the model declares no layers.
@@ -49,7 +49,7 @@ def compile_layers(model: nn.Module, declaration: Declaration) -> None:
 
 
 def _inner(model: nn.Module, declaration: Declaration, field: str) -> list[nn.Module]:
-    """The declared modules that are made of others: single operators have nothing to gain."""
+    """Return the declared modules made of others: single operators have nothing to gain."""
     if not declaration.layers:
         raise DegreesError(
             field,

@@ -24,11 +24,11 @@ class Mesh:
         self._place = dict(zip(sizes, coordinate, strict=True))
 
     def place(self, name: str) -> int:
-        """This rank's coordinate along a dimension."""
+        """Return this rank's coordinate along a dimension."""
         return self._place[name]
 
     def group(self, name: str) -> dist.ProcessGroup:
-        """The ranks that differ from this one along that dimension alone."""
+        """Return the ranks that differ from this one along that dimension alone."""
         return self.devices.get_group(name)
 
     @property

@@ -21,7 +21,7 @@ from trainhall.parallelism.waiting import Waits
 
 
 def join(model: nn.Module, degrees: Degrees, device: torch.device) -> Strategy:
-    """This rank's role: workers come first, so that rank 0 is one, servers last. A collective.
+    """Return this rank's role: workers first, so that rank 0 is one, servers last. A collective.
 
     Args:
         model: on the device, with equal shapes on all ranks; rank 0's weights win.
@@ -40,7 +40,7 @@ def join(model: nn.Module, degrees: Degrees, device: torch.device) -> Strategy:
 
 
 def deal(parameters: dict[str, nn.Parameter], servers: int) -> list[list[str]]:
-    """The names of each server's parameters: the largest first, to whoever has least.
+    """Return each server's parameter names: the largest first, to the least loaded.
 
     Raises:
         DegreesError: a server would have none.
@@ -81,7 +81,7 @@ class _Role(Strategy):
         return 1
 
     def _norm(self, gradients: list[Tensor]) -> Tensor:
-        """The L2 norm of the gradients of all servers; workers give none."""
+        """Return the L2 norm of the gradients of all servers; workers give none."""
         total = torch.zeros((), dtype=torch.float64, device=self._device)
         for norm in torch._foreach_norm(gradients) if gradients else ():
             total += norm.double().square()

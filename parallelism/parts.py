@@ -53,7 +53,7 @@ class Part:
         self.of.grad = self.memory.grad = None
 
     def like_parameter(self, state: Tensor) -> Tensor:
-        """A tensor for `memory`, element by element, as the same part of a whole one."""
+        """Return a tensor for `memory`, element by element, as the same part of a whole one."""
         of = self.of
         if not isinstance(of, DTensor) or state.shape != self.memory.shape:
             return state
@@ -64,7 +64,7 @@ class Part:
 
 
 def clip_parts(parts: list[Part], largest: float | None, waits: Waits, nothing: Tensor) -> Tensor:
-    """As `Strategy.clip`, over all ranks: each element of the whole gradient counts once.
+    """Clip as `Strategy.clip`, over all ranks: each element counts once.
 
     A rank adds the squares of its own parts, each divided by the number of ranks that hold the
     same; one scalar is exchanged.
@@ -134,10 +134,11 @@ class Divided(Strategy):
         return super().backward(batch, loss_of, tools, rounds=rounds, last=last)
 
     def average_gradients(self) -> None:
-        """
+        """Average the gradients.
+
         Raises:
-            NoGradientError: this rank left a parameter out of a step, and so has nothing to give
-                where others have. They wait for it then until it has ended.
+            NoGradientError: this rank left a parameter out of a step, and the others wait for it
+                until this rank has ended.
         """
         if self.degrees.samples > 1:
             self._check_gradients()

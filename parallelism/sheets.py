@@ -31,7 +31,7 @@ SHEETS = {
 
 
 def known_as(name: str) -> str | None:
-    """The key in `SHEETS` of a GPU's name, as NVML, torch or a person says it; None for others."""
+    """Return a GPU's key in `SHEETS` by its name in NVML, torch or speech; else None."""
     return next((s for s in SHEETS if re.search(rf"\b{s}\b", name, re.IGNORECASE)), None)
 
 

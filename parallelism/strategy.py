@@ -102,7 +102,7 @@ class Strategy(ABC):
     def gradients(
         self, batches: Iterable[Any], loss_of: Loss, tools: Tools, *, rounds: int
     ) -> list[Tensor]:
-        """The gradient of a global batch, of which this rank reads `rounds` micro-batches.
+        """Compute the gradient of a global batch: `rounds` micro-batches on this rank.
 
         Returns:
             The means of the loss and the other measures over what this rank reads. Their mean over
@@ -136,7 +136,7 @@ class Strategy(ABC):
         return [value.detach() for value in (loss, *measures)]
 
     def _backward_and_average(self, loss: Tensor, tools: Tools) -> None:
-        """A backward pass whose gradients are averaged over the ranks while they appear.
+        """Run a backward pass that averages gradients over the ranks as they appear.
 
         The engine's callbacks run in the order they were queued: ours, queued when the backward
         pass begins, runs when the last gradient is there and before the strategy's waits for the
@@ -160,7 +160,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def clip(self, largest: float | None) -> Tensor:
-        """The gradient's global L2 norm before it is clipped in place to `largest`; a scalar."""
+        """Clip the gradient in place to `largest`; return the global L2 norm before, a scalar."""
 
     @abstractmethod
     def clear_gradients(self) -> None:
@@ -178,7 +178,7 @@ class Strategy(ABC):
 
     @property
     def evaluated(self) -> nn.Module:
-        """The module that a loss calls in evaluation, with each rank's own samples."""
+        """Module that a loss calls in evaluation, with each rank's own samples."""
         return self.model
 
     def end_evaluation(self) -> None:  # noqa: B027 - most leave nothing
@@ -203,8 +203,8 @@ class Strategy(ABC):
         """Go on from what `sync_state` gave, as far as the compression has a use for it."""
 
     def add_pending_residual(self, gradients: Mapping[str, Tensor]) -> bool:
-        """Have these, and nothing that was pending before, added to the gradients of `parameters`
-        of the next step that is taken, alike on all ranks; False: this strategy cannot do so."""
+        """Add these, in place of earlier ones, to the gradients of `parameters` of the next step
+        taken, alike on all ranks; return False if this strategy cannot."""
         return False
 
     def pending_residual(self) -> dict[str, Tensor]:
@@ -215,15 +215,15 @@ class Strategy(ABC):
         """Forget the pending residual: a step was taken with it."""
 
     def like_parameter(self, name: str, state: Tensor) -> Tensor:
-        """An optimizer's tensor for `parameters[name]` as what it is of the whole model's."""
+        """Return an optimizer's tensor for `parameters[name]` as its part of the whole model."""
         return state
 
     def full_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """The plain model's state dict, entry by entry in sorted order of names."""
+        """Yield the plain model's state dict, entry by entry in sorted order of names."""
         return self.whole(sorted(self.model.state_dict().items()))
 
     def full_gradients(self) -> Iterator[tuple[str, Tensor]]:
-        """The gradient of every trained parameter, in sorted order of names."""
+        """Yield the gradient of every trained parameter, in sorted order of names."""
         return self.whole(
             (name, self.like_parameter(name, parameter.grad))
             for name, parameter in sorted(self.parameters.items())

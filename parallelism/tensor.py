@@ -34,7 +34,8 @@ class TensorParallel(Divided):
     def __init__(
         self, model: nn.Module, declaration: Declaration, mesh: Mesh, *, sequence_parallel: bool
     ) -> None:
-        """
+        """Divide the model.
+
         Args:
             model: on the device, with equal shapes on all ranks; rank 0's weights win.
             sequence_parallel: of `divide`.

@@ -49,7 +49,7 @@ class Waits:
             self._begun = None
 
     def leaves(self, _: Tensor) -> None:
-        """As `begin`, for a hook of a gradient."""
+        """Call `begin`, as a hook of a gradient."""
         self.begin()
 
     def arrived(self, tensor: Tensor) -> None:
@@ -59,7 +59,7 @@ class Waits:
 
 
 def watch_shards(model: nn.Module, waits: Waits) -> None:
-    """Have what `fully_shard` exchanges within the passes measured, over Gloo."""
+    """Measure what `fully_shard` exchanges within the passes, over Gloo."""
     # FSDP2 asks for classes of its own, which it does not export; it only calls them.
     gather: Any = _Gather(waits)
     scatter: Any = _Scatter(waits)
@@ -73,7 +73,7 @@ def watch_shards(model: nn.Module, waits: Waits) -> None:
 def watch_splits(
     model: nn.Module, declaration: Declaration, waits: Waits, *, sequence_parallel: bool
 ) -> None:
-    """Have what the ranks exchange that compute a layer together measured, over Gloo.
+    """Measure the exchanges of ranks that compute a layer together, over Gloo.
 
     Args:
         model: as `tensor.divide` has left it, or some layers of it.

@@ -20,7 +20,7 @@ class CheckpointFiles:
         self._store = store
 
     async def list(self, checkpoint_id: str) -> Sequence[FileRecord]:
-        """Every file of a checkpoint, the manifest last: together they are the whole of it.
+        """List every file of a checkpoint, the manifest last.
 
         Raises:
             WrongStateError: it was deleted, is damaged, or the coordinator cannot see its files.

@@ -24,7 +24,7 @@ async def load(session: AsyncSession, checkpoint_id: str) -> Checkpoint:
 
 
 async def load_locked(session: AsyncSession, checkpoint_id: str) -> Checkpoint:
-    """As it is once nobody else can change it: the retention may be giving it up right now."""
+    """Load it once locked: the retention may be deleting it right now."""
     row = await load(session, checkpoint_id)
     await lock_job(session, row.job_id)
     await session.refresh(row)

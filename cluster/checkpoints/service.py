@@ -62,7 +62,7 @@ class CheckpointService:
     async def list(
         self, job_id: str, *, limit: int = 50, cursor: str | None = None
     ) -> views.CheckpointPage:
-        """A job's checkpoints, the newest first; those that are deleted are left out."""
+        """List a job's checkpoints, the newest first, without deleted ones."""
         pagination.check_limit(limit)
         async with self._db.session() as session:
             if await session.get(Job, job_id) is None:
@@ -261,7 +261,7 @@ class CheckpointService:
 
 
 async def _starts_from(session: AsyncSession, job: Job, row: Checkpoint) -> bool:
-    """The job waits to start from this checkpoint, or its hosts may be fetching it."""
+    """Return whether the job waits to start from it, or its hosts may be fetching it."""
     if job.restore_checkpoint_id == row.id:
         return True
     lineage, _ = await restart_candidates(session, job)

@@ -140,7 +140,7 @@ class CheckpointStore:
         return self.folder(job_id, name).is_dir()
 
     def file(self, job_id: str, name: str, path: str) -> Path:
-        """A file of a committed checkpoint.
+        """Open a file of a committed checkpoint.
 
         Raises:
             NotFoundError: there is none.
@@ -247,10 +247,7 @@ class _Writer:
         self.is_done = False
 
     def write(self, data: bytes) -> None:
-        """
-        Raises:
-            FileExistsError, NotADirectoryError: a part of the path is a file.
-        """
+        """Write; raise FileExistsError or NotADirectoryError if part of the path is a file."""
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("xb", buffering=0)

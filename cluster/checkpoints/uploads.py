@@ -112,7 +112,7 @@ class CheckpointUploads:
 
 
 async def _writer_of(session: AsyncSession, job_id: str, name: CheckpointName) -> Attempt | None:
-    """The attempt that a name speaks of, if there is one."""
+    """Return the attempt that a name refers to, if there is one."""
     return await session.get(Attempt, (job_id, min(name.attempt, 2**31 - 1)))
 
 

@@ -58,7 +58,7 @@ def is_auto(job: Job) -> bool:
 
 
 def plan_of(job: Job) -> JobPlan | None:
-    """The job's plan; None: it has none, or one of another version that is not understood."""
+    """Return the job's plan; None: it has none, or one of an unknown version."""
     return _parse(job.plan)
 
 

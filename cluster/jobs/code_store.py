@@ -95,7 +95,7 @@ class CodeStore:
         return Code(sha256=sha256, size=found.st_size)
 
     def file(self, sha256: str) -> Path:
-        """The archive itself.
+        """Open the archive itself.
 
         Raises:
             NotFoundError: there is none.

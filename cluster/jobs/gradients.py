@@ -148,7 +148,7 @@ class GradientService:
         return asked
 
     async def history(self, job_id: str, most: int) -> tuple[GradientRequests, list[Captured]]:
-        """At most so many records, evenly chosen, the newest among them; oldest first."""
+        """Return at most so many records, evenly chosen, the newest among them; oldest first."""
         async with self._db.session() as session:
             if await session.get(Job, job_id) is None:
                 raise NotFoundError("job", job_id)
@@ -170,7 +170,7 @@ class GradientService:
         return asked, found
 
     async def one(self, job_id: str, step: int) -> tuple[Captured, list[dict[str, Any]] | None]:
-        """The record of a step, with its histograms if it has them.
+        """Return the record of a step, with its histograms if it has them.
 
         Raises:
             NotFoundError: none was captured at that step, or it is kept no more.

@@ -66,7 +66,7 @@ class Incident(View):
     total_seconds: float | None
 
     def summary(self) -> str:
-        """In one line."""
+        """Summarize it in one line."""
         parts = [
             f"{what} {seconds:.2g} s"
             for what, seconds in (
@@ -100,7 +100,7 @@ def incidents_of(attempt: Attempt, following: Attempt | None) -> list[Incident]:
 
 
 def newest_incident(attempts: Sequence[Attempt], generation: int) -> Incident | None:
-    """The one that a generation of the last of these attempts has gone on from."""
+    """Return the incident after which the last attempt's `generation` resumed."""
     *_, attempt = attempts
     if generation > 1:
         own = incidents_of(attempt, None)

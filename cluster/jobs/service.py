@@ -157,7 +157,7 @@ class JobService:
         states: Sequence[str] = (),
         search: str | None = None,
     ) -> views.JobPage:
-        """The newest first.
+        """List jobs, the newest first.
 
         Args:
             states: keeps only jobs in one of these states; all if there are none.
@@ -240,7 +240,7 @@ class JobService:
             return [views.attempt_view(*pair) for pair in zip_longest(rows, rows[1:])]
 
     async def pause(self, job_id: str) -> views.Job:
-        """A running job stops at an agreed step and saves; a waiting one leaves the queue."""
+        """Pause a job: a running one saves at an agreed step, a waiting one leaves the queue."""
         return await self._command(job_id, Command.PAUSE)
 
     async def resume(
@@ -250,7 +250,7 @@ class JobService:
         resources: dict[str, Any] | None = None,
         parallelism: dict[str, Any] | None = None,
     ) -> views.Job:
-        """A paused job goes to the end of the queue of its priority.
+        """Resume a paused job at the end of the queue of its priority.
 
         Args:
             resources, parallelism: replace keys of the job's spec.
@@ -263,11 +263,11 @@ class JobService:
         return await self._command(job_id, Command.RESUME, {k: v for k, v in asked.items() if v})
 
     async def cancel(self, job_id: str) -> views.Job:
-        """A job with ranks stops now, saving nothing; any other is cancelled at once."""
+        """Cancel a job at once; one with ranks stops without saving."""
         return await self._command(job_id, Command.CANCEL)
 
     async def resize(self, job_id: str, resources: dict[str, int]) -> views.Job:
-        """Have a job ask for another number of workers, or for a range of them.
+        """Change a job's number of workers, or the range of it.
 
         A waiting or paused job starts with it. A running one changes as soon as there is room, in
         place if it can, else from a checkpoint that it saves.
@@ -343,7 +343,7 @@ class JobService:
     async def _command_once(
         self, job_id: str, command: Command, asked: Mapping[str, dict[str, Any]]
     ) -> tuple[views.Job, Allocation]:
-        """The job after the command, and the hosts of its newest attempt.
+        """Return the job after the command, and the hosts of its newest attempt.
 
         Args:
             asked: keys to replace, by the part of the spec that they are in.

@@ -15,10 +15,7 @@ def changed_spec(
     resources: dict[str, Any] | None,
     parallelism: dict[str, Any] | None,
 ) -> JobSpec:
-    """
-    Raises:
-        SpecError: the changed spec is not valid.
-    """
+    """Change a spec; raise SpecError if the result is not valid."""
     changed = {**spec}
     asked = parallelism or {}
     old = dict(spec.get("parallelism", {}))
@@ -51,8 +48,8 @@ def job_columns(spec: JobSpec) -> dict[str, Any]:
 
 
 def resized_spec(spec: dict[str, Any], resources: dict[str, Any]) -> JobSpec:
-    """For a job that is to have another number of workers. The degrees that its spec gives stay if
-    they go with that number; otherwise they follow from it.
+    """Return the spec with another number of workers. The degrees that it gives stay if they go
+    with that number; otherwise they follow from it.
 
     Raises:
         SpecError: the job cannot have that number.

@@ -187,9 +187,6 @@ def job_view(
 
 
 def attempt_view(attempt: models.Attempt, following: models.Attempt | None) -> Attempt:
-    """
-    Args:
-        following: the job's next attempt.
-    """
+    """Build the view; `following` is the job's next attempt."""
     timeline = incidents_of(attempt, following)
     return Attempt.of(attempt, attempt=attempt.number, timeline=timeline)

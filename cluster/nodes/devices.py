@@ -64,7 +64,7 @@ async def store_devices(session: AsyncSession, node_id: str, devices: Sequence[D
 
 
 def _mark_gone(device: Device) -> None:
-    """Nobody knows any more what it does."""
+    """Mark a device whose state is unknown now."""
     device.gone = True
     device.memory_used = device.utilization = device.temperature = device.power = None
 

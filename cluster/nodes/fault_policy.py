@@ -53,7 +53,7 @@ _FAULTS = {
 
 
 def can_quarantine(cause: Cause) -> bool:
-    """An end of this cause can be the one for which a node is set aside.
+    """Return whether an end of this cause can lead to a node's quarantine.
 
     No other end can: it adds to no count, and time that passes only takes away from them.
     """
@@ -71,7 +71,7 @@ def is_node_fault(cause: Cause) -> bool:
 def quarantine_reason(
     now: datetime, ended: Iterable[Ended], *, since: datetime | None = None
 ) -> str | None:
-    """Why a node is to be set aside; None: it is not.
+    """Return the reason to quarantine a node; None: there is none.
 
     Args:
         ended: of this node, in any order.
@@ -97,7 +97,7 @@ def _fault(ended: Ended) -> Fault | None:
 
 
 def _newest_run(recent: Sequence[Ended], fault: Fault) -> list[Ended]:
-    """The ends of one kind since the last attempt that ended well here."""
+    """Return the ends of one kind since the last attempt that ended well here."""
     run: list[Ended] = []
     for each in recent:
         if each.cause is None:

@@ -174,7 +174,7 @@ class NodeService:
         return reply
 
     async def authenticate(self, credential: str) -> str:
-        """The id of the node that holds this credential.
+        """Return the id of the node that holds this credential.
 
         Raises:
             NodeRemovedError: the node that held it was removed.
@@ -220,14 +220,14 @@ class NodeService:
             return await _view(session, node)
 
     async def devices(self) -> Sequence[views.Device]:
-        """Every device of the cluster, by node and index."""
+        """List every device of the cluster, by node and index."""
         async with self._db.session() as session:
             ids = (await session.scalars(select(Node.id).order_by(Node.name))).all()
             devices = await _devices_of(session, ids)
         return [device for node_id in ids for device in devices.get(node_id, [])]
 
     async def summary(self) -> views.Summary:
-        """The cluster in a few numbers."""
+        """Summarize the cluster in a few numbers."""
         async with self._db.session() as session:
             nodes = await session.scalar(
                 select(func.count()).select_from(Node).where(Node.state != NodeState.PENDING.value)
@@ -347,7 +347,7 @@ class NodeService:
             return [views.NodeEvent.of(row) for row in rows]
 
     def removed(self, node_id: str) -> None:
-        """The node's row is gone: its credential is void from now on, and its connection ends."""
+        """Revoke a removed node's credential, and end its connection."""
         self._forget(node_id)
         self._notifier.notify_node(node_id)
 
@@ -413,7 +413,7 @@ async def _devices_of(
 
 
 async def _free_name(session: AsyncSession, wanted: str, node_id: str) -> str:
-    """The host's own name, made a valid and unique one."""
+    """Return the host's own name, made valid and unique."""
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("._-")[:100] or f"node-{node_id}"
     taken = set(await session.scalars(select(Node.name).where(Node.name.startswith(base))))
     name, number = base, 2

@@ -142,7 +142,7 @@ Decision = Change | Explain
 
 
 def subject(change: Change) -> str:
-    """What a change concerns, for the log."""
+    """Name what a change concerns, for the log."""
     match change:
         case MoveNode(node_id) | RemoveNode(node_id):
             return f"node {node_id}"

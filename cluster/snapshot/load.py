@@ -136,7 +136,8 @@ async def load_facts(
     heartbeats: HeartbeatMonitor,
     undeliverable: UndeliverableAttempts | None = None,
 ) -> ClusterFacts:
-    """
+    """Load the facts.
+
     Args:
         undeliverable: attempts whose spec this version does not understand; a caller that
             decides nothing about attempts needs none.
@@ -255,7 +256,7 @@ async def _failures_of_restarted(session: AsyncSession) -> dict[str, Failure]:
 
 
 async def _saved_steps(session: AsyncSession) -> dict[str, int]:
-    """The newest step that was saved: a script may save without reporting."""
+    """Return the newest saved step: a script may save without reporting."""
     rows = await session.execute(_SAVED_STEPS)
     return dict(rows.all())
 

@@ -88,7 +88,7 @@ class JobFacts:
 
     @property
     def is_wanted(self) -> bool:
-        """Nobody asked it to pause or to end."""
+        """Return whether no pause or end is requested."""
         return self.state in (JobState.STARTING, JobState.RUNNING)
 
 
@@ -110,7 +110,7 @@ class HostFacts:
 
     @property
     def failure(self) -> Failure:
-        """The failure that its ranks ended with."""
+        """Failure that its ranks ended with."""
         reported = self.report.failure if self.report is not None else None
         failure = reported or Failure(message="failed without a message")
         return failure.model_copy(update={"node": self.node_name})

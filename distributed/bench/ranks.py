@@ -53,7 +53,7 @@ Run = Callable[[Tensor], object]
 
 
 def resnet18() -> list[tuple[int, ...]]:
-    """The shapes of its parameters, the last layer's first, as a backward pass finds them."""
+    """Return its parameters' shapes, last layer first, as a backward pass finds them."""
     shapes: list[tuple[int, ...]] = [(64, 3, 7, 7), (64,), (64,)]
     before = 64
     for width in (64, 128, 256, 512):
@@ -81,7 +81,7 @@ class Ranks:
         return Found(links, times, self.sync_all(), BACKWARD_SECONDS)
 
     def compare(self, size: int) -> list[Time]:
-        """All methods in turn on a tensor of `size` bytes."""
+        """Time all methods in turn on a tensor of `size` bytes."""
         tensor = torch.empty(size // 4)
         runs = {method: self.method(method) for method in self.scenario.methods}
 
@@ -117,7 +117,7 @@ class Ranks:
         return lambda tensor: self.communicator.run(planned, tensor)
 
     def sync_all(self) -> list[Sync]:
-        """A ResNet-18's gradients, dense by some methods, and compressed."""
+        """Time a ResNet-18's gradients, dense by some methods, and compressed."""
         found = [self.sync(name, choose("none", 1.0), self.exchange(name)) for name in DENSE]
         return found + [
             self.sync(name, choose(name, RATIOS[name]), self.exchange(NATIVE))
@@ -225,7 +225,7 @@ def main() -> None:
 
 
 def end_with_parent() -> None:
-    """The parent never writes: stdin ends with it."""
+    """End with the parent: it never writes, so stdin ends with it."""
     sys.stdin.buffer.read()
     os._exit(1)
 

@@ -41,7 +41,7 @@ class Scenario:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that are compared."""
+        """Methods that are compared."""
         return (NATIVE, *SCHEDULES, *([SCATTERED] if len(self.hosts) > 1 else []))
 
 
@@ -80,7 +80,7 @@ class Found:
 
 
 def schedule(method: str, hosts: Hosts) -> Schedule:
-    """The schedule that a method runs; of the native one that which Gloo runs, a ring."""
+    """Return a method's schedule; for the native one Gloo's, a ring."""
     world_size = sum(map(len, hosts))
     if method == NATIVE:
         return Ring(world_size)

@@ -95,7 +95,7 @@ class Communicator:
         check_same_kind([(int(row["elements"]), row["kind"].decode()) for row in rows.reshape(-1)])
 
     def share(self, values: Array) -> Array:
-        """Every rank's `values`, by rank: [ranks, elements]; a collective itself.
+        """Share every rank's `values`, by rank: [ranks, elements]; a collective itself.
 
         Args:
             values: one-dimensional, of one size and type on all ranks.
@@ -110,7 +110,7 @@ class Communicator:
         return self._transport.unwrap(buffer).reshape(table.shape)
 
     def wrap(self, array: Array) -> Buffer:
-        """A one-dimensional array as `run` takes it here; it may share the array's memory."""
+        """Wrap a one-dimensional array as `run` takes it; it may share the array's memory."""
         return self._transport.wrap(array)
 
     def _do(self, prepared: "_Prepared", tensor: Buffer) -> None:
@@ -161,7 +161,7 @@ class Communicator:
         return _Prepared([slice(*place) for place in numbers], tasks)
 
     def _way(self, piece: Piece, kind: object) -> tuple[Line, Buffer | None]:
-        """The line of a piece, and the buffer into which it comes."""
+        """Return the line of a piece, and the buffer into which it comes."""
         own = self._transport
         r, source = piece.round, own.rank if piece.sends else piece.peer
         header = Header(0, r.phase, r.number, piece.chunks, source, piece.segment)

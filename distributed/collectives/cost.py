@@ -104,7 +104,7 @@ class Cluster:
 
     @property
     def hosts(self) -> tuple[tuple[int, ...], ...]:
-        """The ranks of each host."""
+        """Ranks of each host."""
         size, each = self.world_size, self.ranks_per_host
         return tuple(tuple(range(a, min(a + each, size))) for a in range(0, size, each))
 
@@ -113,7 +113,7 @@ class Cluster:
         return [self.links[kind] for kind in LinkClass]
 
     def between(self, pairs: Pairs) -> npt.NDArray[np.int64]:
-        """The place in `LinkClass` of what lies between the ranks of each pair."""
+        """Return the `LinkClass` index of the link between the ranks of each pair."""
         device = pairs // self.ranks_per_device
         host = device // self.devices_per_host
         rack = host // self.hosts_per_rack
@@ -146,9 +146,9 @@ class Cluster:
     def _on_links(
         self, pairs: Pairs, kinds: npt.NDArray[np.int64], sizes: Seconds
     ) -> tuple[Seconds, Seconds]:
-        """For each message the bytes that pass its link in this round: its own within a host, and
-        those of the fuller one of both hosts between two; and those that one of its ends, which
-        are ranks or hosts, sends as well as receives."""
+        """Return, for each message, the bytes that pass its link in this round: its own within a
+        host, those of the fuller of both hosts between two; and the bytes that one of its ends,
+        rank or host, sends as well as receives."""
         crosses = (kinds > 1)[:, np.newaxis]
         hosts = pairs // self.ranks_per_host + self.world_size
         ends = np.where(crosses, hosts, pairs)
@@ -163,7 +163,7 @@ class Cluster:
 
 
 def _by_kind(kinds: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
-    """The classes that there are, as places in `LinkClass`, and which messages are of each."""
+    """Yield the classes that exist, as indexes of `LinkClass`, and each one's messages."""
     for kind in range(len(LinkClass)):
         if (of_kind := kinds == kind).any():
             yield kind, of_kind

@@ -25,7 +25,7 @@ class Row:
 
 
 def rows(schedule: Schedule) -> list[Row]:
-    """The schedule, turned from ranks to rounds."""
+    """Turn the schedule from ranks to rounds."""
     found: dict[int, dict[int, Round]] = {}
     for rank in range(schedule.world_size):
         for r in schedule.rounds(rank):
@@ -37,7 +37,7 @@ def rows(schedule: Schedule) -> list[Row]:
 
 
 def text(schedule: Schedule) -> str:
-    """A table: `3→1` sends chunk 3 to rank 1, `+2←0` adds chunk 2 from rank 0, `2←0` takes it."""
+    """Draw a table: `3→1` sends chunk 3 to rank 1, `+2←0` adds rank 0's chunk 2, `2←0` takes it."""
     table = [["round", "", *(f"rank {rank}" for rank in range(schedule.world_size))]]
     for row in rows(schedule):
         cells = [_cell(row.ranks.get(rank)) for rank in range(schedule.world_size)]
@@ -93,7 +93,7 @@ _BOX, _GAP, _LEFT, _TOP, _ROW = 18, 28, 130, 64, 62
 
 
 def svg(schedule: Schedule) -> str:
-    """The picture. A solid arrow is added to what it reaches, a dashed one replaces it."""
+    """Draw the picture: a solid arrow is added to what it reaches, a dashed one replaces it."""
     columns = schedule.chunks * _BOX + _GAP
     found, states = rows(schedule), holdings(schedule)
     width = _LEFT + schedule.world_size * columns

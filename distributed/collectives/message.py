@@ -41,7 +41,7 @@ class Message:
 
 
 def seal(header: Header, data: Array) -> Message:
-    """A message with a copy of `data`, which the sender may change at once."""
+    """Seal a message with a copy of `data`, which the sender may change at once."""
     payload = data.copy()
     return Message(header, payload, _checksum(header, payload))
 
@@ -78,7 +78,7 @@ def _described(header: Header) -> str:
 
 
 def packed(header: Header) -> bytes:
-    """All that a header says."""
+    """Pack all fields of a header."""
     h = header
     fields = (h.step, _PHASES[h.phase], h.round, h.chunks.start, h.chunks.stop, h.source, h.segment)
     return struct.pack("<7q", *fields)

@@ -166,7 +166,7 @@ class _Layout:
         return self._cut(r, r.receive) if r.receive else []
 
     def _cut(self, r: Round, message: Send | Receive) -> list[Piece]:
-        """The pieces of a message."""
+        """Cut a message into its pieces."""
         first, last = self.cuts[message.chunks.start], self.cuts[message.chunks.stop]
         adds = isinstance(message, Receive) and message.add
         self.additions += adds

@@ -124,7 +124,7 @@ class Schedule(ABC):
         return 1
 
     def result(self, rank: int) -> range:
-        """The chunks that `rank` has in the end; the others hold anything."""
+        """Return the chunks that `rank` has in the end; the others hold anything."""
         if self.collective is Collective.REDUCE_SCATTER:
             return range(rank, rank + 1)
         return range(self.chunks)
@@ -136,15 +136,15 @@ class Schedule(ABC):
 
     @abstractmethod
     def legs(self) -> Iterator[Leg]:
-        """The formula: rounds of equal kind, counted. `cost` adds up their times."""
+        """Return the formula: rounds of equal kind, counted. `cost` adds up their times."""
 
     def __str__(self) -> str:
         return f"{self.algorithm} {self.collective}, {self.world_size} ranks, {self.chunks} chunks"
 
 
 def placed(rounds: Iterable[Round], *, members: Sequence[int], first: int) -> Iterator[Round]:
-    """The rounds of a smaller world within a larger one: its rank i is `members[i]`, and its round
-    0 is round `first`."""
+    """Place a smaller world's rounds in a larger one: its rank i is `members[i]`, its round 0 round
+    `first`."""
     for r in rounds:
         send, receive = r.send, r.receive
         yield Round(
@@ -156,14 +156,14 @@ def placed(rounds: Iterable[Round], *, members: Sequence[int], first: int) -> It
 
 
 def placed_legs(legs: Iterable[Leg], members: Sequence[int]) -> Iterator[Leg]:
-    """The legs of a smaller world within a larger one: its rank i is `members[i]`."""
+    """Place a smaller world's legs in a larger one: its rank i is `members[i]`."""
     world = np.asarray(members, dtype=np.int64)
     for leg in legs:
         yield replace(leg, pairs=world[leg.pairs])
 
 
 def to_pairs(sources: npt.ArrayLike, destinations: npt.ArrayLike) -> Pairs:
-    """A single number on one side is every message's."""
+    """Broadcast a single number on one side to every message."""
     both = np.broadcast_arrays(np.asarray(sources), np.asarray(destinations))
     return np.stack(both, axis=-1).astype(np.int64)
 
@@ -178,7 +178,7 @@ def overlap(a: range, b: range) -> bool:
 
 
 def one(chunk: int) -> range:
-    """A message of a single chunk."""
+    """Return a message of a single chunk."""
     return range(chunk, chunk + 1)
 
 

@@ -58,7 +58,7 @@ class Transport(Protocol):
         """
 
     def sender(self, peer: int, header: Header, elements: int, kind: str) -> Line:
-        """A line to `peer`.
+        """Return a line to `peer`.
 
         Args:
             header: of the message, but for its step.
@@ -66,7 +66,7 @@ class Transport(Protocol):
         """
 
     def receiver(self, peer: int, header: Header, elements: int, kind: str) -> Line:
-        """A line from `peer`, for the message that `header` and the others describe."""
+        """Return a line from `peer`, for the message that `header` and the others describe."""
 
     def start(self) -> None:
         """Let go what was begun since the last call; only called in lockstep.
@@ -83,7 +83,7 @@ class Transport(Protocol):
         """`array` as this transport takes it; in the same memory, where that can be."""
 
     def unwrap(self, buffer: Buffer) -> Array:
-        """The other way around."""
+        """Undo `wrap`."""
 
     def empty_like(self, buffer: Buffer, elements: int) -> Buffer:
-        """A new buffer of the same type."""
+        """Return a new buffer of the same type."""

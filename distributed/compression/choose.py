@@ -9,7 +9,7 @@ from trainhall.distributed.compression.top_k import TopK
 
 
 def choose(name: str, ratio: float) -> Compression:
-    """A compression by its name in the spec.
+    """Return a compression by its name in the spec.
 
     Args:
         ratio: of the numbers that are sent, in (0, 1]; for `topk` and `powersgd`.

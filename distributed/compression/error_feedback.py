@@ -65,6 +65,6 @@ def _place(gradient: Tensor, bucket: Tensor, like: Tensor) -> Tensor:
 
 
 def parts(bucket: Bucket, flat: Tensor) -> dict[str, Tensor]:
-    """Each parameter's elements of something that is laid out as a bucket is, as flat views."""
+    """Return each parameter's elements of a tensor in the bucket's layout, as flat views."""
     sizes = [gradient.numel() for gradient in bucket.gradients]
     return dict(zip(bucket.names, flat.split(sizes), strict=True))

@@ -92,7 +92,7 @@ def forecast(
 def _sent(
     compression: str, ratio: float, gradients: Gradients, ranks: int
 ) -> list[tuple[Schedule, float]]:
-    """The collectives of a step, and the bytes of what they end with."""
+    """Return the collectives of a step, and the bytes of what they end with."""
     itemsize = gradients.dtype.itemsize
     match compression:
         case "fp16" | "bf16":
@@ -157,7 +157,7 @@ def _own_seconds(compression: str, ratio: float, gradients: Gradients, ranks: in
 
 
 def _some(shapes: Shapes) -> Shapes:
-    """The first parameters, the last of them in part."""
+    """Return the first parameters, the last of them in part."""
     left = SAMPLE
     some: list[tuple[int, ...]] = []
     for shape in shapes:

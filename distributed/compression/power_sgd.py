@@ -99,7 +99,7 @@ class PowerSGD:
         return matrices, whole
 
     def _basis(self, matrix: _Matrix) -> Tensor:
-        """The Q to start from: the last step's, or the same random one on all ranks."""
+        """Return the Q to start from: the last step's, or the same random one on all ranks."""
         shape = matrix.gradient.shape[1], matrix.rank
         basis = self._bases.get(matrix.name)
         if basis is None or basis.shape != shape:
@@ -109,7 +109,7 @@ class PowerSGD:
 
 
 def rank_for(shape: Sequence[int], ratio: float) -> int | None:
-    """The rank at which a gradient is approximated; None: it is sent whole."""
+    """Return the rank at which a gradient is approximated; None: it is sent whole."""
     if len(shape) < 2 or prod(shape) == 0 or ratio == 1:
         return None
     rows, columns = shape[0], prod(shape[1:])
@@ -118,7 +118,7 @@ def rank_for(shape: Sequence[int], ratio: float) -> int | None:
 
 
 def _summed(tensors: Sequence[Tensor], exchange: Exchange) -> list[Tensor]:
-    """Their sums over the ranks, in one go."""
+    """Sum them over the ranks, in one go."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     exchange.sum(flat)
     sums = flat.split([tensor.numel() for tensor in tensors])
@@ -126,7 +126,7 @@ def _summed(tensors: Sequence[Tensor], exchange: Exchange) -> list[Tensor]:
 
 
 def _orthonormal(matrix: Tensor) -> Tensor:
-    """A basis of the space of a matrix's columns, in as many columns.
+    """Return a basis of the space of a matrix's columns, in as many columns.
 
     Those that depend on others, as all do of a gradient of zero, are replaced by some that do not:
     no direction is lost for good.

@@ -52,7 +52,7 @@ def sent(elements: int, ratio: float) -> int:
 
 
 def _packed(places: Tensor, values: Tensor) -> Tensor:
-    """Both as bytes, so that they travel together; a bucket has less than 2³¹ numbers."""
+    """Pack both as bytes, to travel together; a bucket has less than 2³¹ numbers."""
     return torch.cat([places.to(torch.int32).view(torch.uint8), values.view(torch.uint8)])
 
 

@@ -14,7 +14,7 @@ class Buckets:
         self._flat: list[Tensor] = []
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
-        """The L2 norm of all gradients, in as few calls as can be: on small models they show.
+        """Return the L2 norm of all gradients, in few calls: on small models they show.
 
         A bucket's product with itself is one call. BLAS is also nearer to the true sum of squares
         than `vector_norm`, which with 25 million values is 1e-3 below it.
@@ -28,7 +28,7 @@ class Buckets:
         return (torch.stack(squares).sum() if squares[1:] else squares[0]).sqrt()
 
     def _flattened(self, gradients: list[Tensor]) -> list[Tensor]:
-        """The memory of the gradients, if there is nothing else in it; empty if there is.
+        """Return the memory of the gradients, if there is nothing else in it; empty if there is.
 
         DDP lays out all buckets again after its first backward pass, so they are where they were as
         long as the first one is: what is found here keeps its memory from being used again.
@@ -41,7 +41,7 @@ class Buckets:
 
 
 def _storages(tensors: list[Tensor]) -> list[Tensor]:
-    """Each block of memory as one flat tensor, if `tensors` fill all blocks; else none.
+    """Return each block of memory as a flat tensor, if `tensors` fill all; else none.
 
     Nor where the numbers are too narrow to hold a sum of squares.
     """

@@ -71,11 +71,11 @@ class Replicas(Strategy):
         return local_gradients(self.called)
 
     def average_gradients(self) -> None:
-        """
+        """Check that the gradients were averaged.
+
         Raises:
-            NoGradientError: this rank's last micro-batch left a parameter out. DDP has averaged
-                nothing then, or not all, and would say so in the next forward pass, a step too
-                late.
+            NoGradientError: the last micro-batch left a parameter out. DDP has averaged nothing
+                then, or not all, and would report it in the next forward pass, a step too late.
         """
         if self._average is not None:
             self._average.check()
@@ -195,7 +195,7 @@ def several_buckets(model: nn.Module, bucket_mb: float) -> bool:
 
 
 def _settle_buckets(wrapped: DistributedDataParallel) -> None:
-    """Have DDP lay out its buckets now, once and for all.
+    """Make DDP lay out its buckets now, once and for all.
 
     It does so again after a process's first backward pass, in the order in which gradients came.
     A ring adds an element's values in an order that depends on its place in the bucket, so with

@@ -37,7 +37,8 @@ class FullyShardedData(Divided):
         sequence_parallel: bool,
         low_precision: torch.dtype | None,
     ) -> None:
-        """
+        """Shard the model.
+
         Args:
             model: on the device, with equal shapes on all ranks; rank 0's weights win.
             low_precision: of `shard`.
@@ -58,7 +59,7 @@ class FullyShardedData(Divided):
     def backward(
         self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool
     ) -> list[Tensor]:
-        """As `Strategy.backward`.
+        """Run as `Strategy.backward`.
 
         Raises:
             NoGradientError: this rank has left out a layer or a parameter, and with it what the
@@ -165,8 +166,8 @@ def _raise_if_frozen(group: Any) -> None:
 
 
 def _check_before_reducing(group: Any) -> None:
-    """Have a group's gradients sent only if all are there: of what is left out nothing is sent, and
-    the rest would be added to other weights' gradients on other ranks."""
+    """Send a group's gradients only if all are there: none is sent for what is left out, and the
+    rest would be added to other weights' gradients on other ranks."""
     reduce: Callable[..., None] = group.post_backward
 
     def checked(*unused: Any) -> None:
@@ -188,13 +189,13 @@ def _has_gradient(parameter: Any) -> bool:
 
 
 def _rounded(modules: list[nn.Module]) -> list[nn.Module]:
-    """The modules in these whose weights autocast rounds, all of them."""
+    """Return all of these modules whose weights autocast rounds."""
     kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
     return [part for module in modules for part in module.modules() if type(part) in kinds]
 
 
 def layers_apart(model: nn.Module, declaration: Declaration) -> list[list[nn.Module]]:
-    """The modules with weights of each layer that shares none with the rest of the model."""
+    """Return the modules with weights of each layer that shares none with the rest of the model."""
     users = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
     found = []
     for layer in declaration.layers:

@@ -38,7 +38,7 @@ class SyncOptions:
 
     @property
     def is_native(self) -> bool:
-        """All of it is left to DDP and the backend."""
+        """Return whether DDP and the backend do all of it."""
         return self.algorithm == "native" and self.compression == "none"
 
 
@@ -91,7 +91,7 @@ def check(
 
 
 def _obstacle(strategy: str, *, reproducible: bool) -> str | None:
-    """Why only DDP and the backend can combine the gradients."""
+    """Explain why only DDP and the backend can combine the gradients."""
     if strategy == "script":
         return "is for tasks; a script combines its own gradients: leave it out"
     if strategy not in ("ddp", "auto"):

@@ -179,7 +179,7 @@ class _Watched:
         return rows
 
     def combined(self) -> None:
-        """The compression has computed since the last call of it or of the exchange."""
+        """Count the time since its last call or the exchange's as compression."""
         now = self._tools.now()
         self._tools.compressed(self._since, now)
         self._since = now
@@ -227,10 +227,10 @@ class HookedReplicas(Replicas):
     def __init__(
         self, model: nn.Module, options: SyncOptions, *, device: torch.device, bucket_mb: float
     ) -> None:
-        """
+        """Hook the replicas.
+
         Raises:
-            CollectiveInputError, ScheduleError, RankEnvironmentError: the ranks cannot combine this
-                model's gradients so.
+            CollectiveInputError, ScheduleError, RankEnvironmentError: as for this model's ranks.
         """
         self._options = options
         self.compresses = options.compression != "none"

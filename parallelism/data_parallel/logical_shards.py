@@ -34,10 +34,7 @@ class LogicalShards(Replicas):
     def __init__(
         self, model: nn.Module, *, device: torch.device, bucket_mb: float, shards: int
     ) -> None:
-        """
-        Args:
-            shards: of the global batch; at least as many as ranks.
-        """
+        """Cut the global batch into `shards`: at least as many as ranks."""
         self._shards = shards
         self._exchange: _Exchange | None = None
         super().__init__(model, device=device, bucket_mb=bucket_mb)
@@ -67,7 +64,7 @@ class LogicalShards(Replicas):
     def gradients(
         self, batches: Iterable[Any], loss_of: Loss, tools: Tools, *, rounds: int
     ) -> list[Tensor]:
-        """As any strategy's, but the means are those of the global batch, on all ranks.
+        """Compute gradients as any strategy, but return global-batch means, on all ranks.
 
         Args:
             batches: `rounds` micro-batches of every shard that this rank holds, shard by shard.
@@ -104,7 +101,7 @@ class LogicalShards(Replicas):
     def backward(
         self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool
     ) -> list[Tensor]:
-        """As any strategy's; the gradients of all shards add up to the mean."""
+        """Run as any strategy; the gradients of all shards add up to the mean."""
         rounds *= self._shards
         self._reached.clear()
         means = super().backward(batch, loss_of, tools, rounds=rounds, last=last and self._final)
@@ -151,7 +148,7 @@ class LogicalShards(Replicas):
         return [mean.to(one.dtype) for mean, one in zip(account[: len(means)], means, strict=True)]
 
     def _floating(self, before: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """The buffers that can be averaged, each with what it was; others count steps."""
+        """Return the buffers that can be averaged, with old values; others count steps."""
         pairs = zip(self._buffers, before, strict=True)
         return [(now, then) for now, then in pairs if now.is_floating_point()]
 
@@ -184,7 +181,7 @@ class _Exchange:
         completed: int,
         tools: Tools,
     ) -> None:
-        """The next backward pass is that of this rank's last shard.
+        """Prepare the exchange for the backward pass of this rank's last shard.
 
         Args:
             sums: of the shards before it, by subtree.
@@ -242,7 +239,7 @@ class _Exchange:
         return account
 
     def _subtree_sums(self, bucket: dist.GradBucket) -> Tensor:
-        """This rank's sums of a bucket [subtree, element]; in the bucket if there is but one."""
+        """Return this rank's sums of a bucket [subtree, element]; in the bucket if only one."""
         last, gradients = bucket.buffer(), bucket.gradients()
         which = [self._position[parameter] for parameter in bucket.parameters()]
         sums = [[sum_[i] for i in which] for sum_ in self._sums]

@@ -21,7 +21,7 @@ def leaves_of(batch: Any) -> Iterator[Any]:
 
 
 def mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
-    """A batch of the same form with every leaf changed."""
+    """Return a batch of the same form with every leaf changed."""
     if isinstance(batch, dict):
         return {key: mapped(part, change) for key, part in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
@@ -32,7 +32,7 @@ def mapped(batch: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def pieces(batch: Any, number: int, option: str) -> list[Any]:
-    """A batch cut into equal parts along dimension 0 of its tensors; each is a view.
+    """Cut a batch into equal parts along dimension 0 of its tensors; each is a view.
 
     What is no tensor, or has no dimension, belongs to all of them.
 
@@ -63,7 +63,7 @@ def _piece(leaf: Any, *, index: int, number: int, option: str) -> Any:
 
 
 def shapes_of(batch: Any) -> list[tuple[int, ...]]:
-    """The shapes of a batch's tensors and arrays."""
+    """Return the shapes of a batch's tensors and arrays."""
     return [tuple(leaf.shape) for leaf in leaves_of(batch) if hasattr(leaf, "shape")]
 
 

@@ -63,7 +63,8 @@ class Pipeline(Divided):
         microbatches: int,
         sequence_parallel: bool,
     ) -> None:
-        """
+        """Cut the model into stages.
+
         Args:
             model: on the device, with equal shapes on all ranks; rank 0's weights win.
             microbatches: into which a batch is cut, each on its way through the ranks.
@@ -152,7 +153,7 @@ class Pipeline(Divided):
     def backward(
         self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool
     ) -> list[Tensor]:
-        """As `Strategy.backward`; the schedule decides what is computed when.
+        """Run as `Strategy.backward`; the schedule decides what is computed when.
 
         The time between two pieces of work, waiting for other ranks included, is communication.
         """

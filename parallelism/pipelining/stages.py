@@ -16,7 +16,7 @@ from trainhall.parallelism.strategy import Loss
 
 
 def cut(model: nn.Module, declaration: Declaration, number: int) -> list[list[str]]:
-    """The names of the modules of each of `number` stages: whole layers, with similar weights.
+    """Return the module names of each of `number` stages: whole layers, with similar weights.
 
     A stage takes layers until it has its share of the weights that are left.
 
@@ -183,7 +183,7 @@ class Given(_StandIn):
 def loss_given(
     loss_of: Loss, output: Any, batch: Any, *, training: bool
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """A batch's loss, as `Loss`, of what the model has made of `inputs_of` it.
+    """Return a batch's loss, as `Loss`, given the model's output for its `inputs_of`.
 
     Raises:
         DegreesError: it asks the model for more than that.

@@ -28,7 +28,7 @@ class Transit:
         """By receiver: what is sent to one arrives in the order in which it was sent."""
 
     def begin(self, tools: Tools) -> None:
-        """A step begins, on all ranks of the job."""
+        """Begin a step, on all ranks of the job."""
         looks = self._steps % EVERY == FIRST
         self._steps += 1
         self._tools = tools if looks else None
@@ -67,8 +67,5 @@ class _Sent:
         self._arrived = arrived
 
     def wait(self) -> None:
-        """
-        Raises:
-            RuntimeError: it was not received.
-        """
+        """Wait for it; RuntimeError: it was not received."""
         self._arrived.result()

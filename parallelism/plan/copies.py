@@ -105,7 +105,7 @@ class Shards(Copies):
             torch._foreach_add_(self._sums[-1], newest)
 
     def _exchange(self, completed: int) -> None:
-        """The sums of a bucket, what is sent of them, and what comes from the other ranks."""
+        """Allocate a bucket's sums, and what is sent to and received from other ranks."""
         del self._sums[len(self._sums) - completed :]
         rows = len(self._sums) + 1
         elements = min(sum(g.numel() for g in self._in_buckets), int(self._bucket_bytes) // 4)

@@ -20,7 +20,7 @@ class Row:
 
 
 def equal_layers(model: nn.Module, declaration: Declaration) -> Row | None:
-    """The longest row of layers of one form, none of which shares weights or splits with others."""
+    """Return the longest row of equal layers, none sharing weights or splits with others."""
     forms = [_form(model, layer) for layer in declaration.layers]
     users: dict[int, int] = {}
     for _, parameter in model.named_parameters(remove_duplicate=False):
@@ -48,7 +48,7 @@ def equal_layers(model: nn.Module, declaration: Declaration) -> Row | None:
 def shorten(
     model: nn.Module, declaration: Declaration, row: Row, length: int
 ) -> tuple[nn.Module, Declaration]:
-    """The model with `length` of the row's layers; the others hand on what they are given."""
+    """Shorten the model to `length` of the row's layers; the others pass inputs on."""
     left_out = declaration.layers[row.first + length : row.first + row.length]
     for layer in left_out:
         for name in layer:
@@ -58,7 +58,7 @@ def shorten(
 
 
 def without(declaration: Declaration, left_out: Collection[Layer]) -> Declaration:
-    """The declaration of a model that lacks some of its layers."""
+    """Return the declaration of a model that lacks some of its layers."""
 
     def gone(name: str) -> bool:
         return any(_within(name, layer) for layer in left_out)

@@ -38,7 +38,7 @@ _CPU_LATENCY, _GPU_LATENCY = 200e-6, 20e-6
 
 
 def of_gpu(name: str, *, half: bool) -> Rates | None:
-    """A known GPU's rates by its name, as NVML or a person says it; None for others."""
+    """Return a known GPU's rates by the name that NVML or a person gives; else None."""
     found = known_as(name)
     if found is None:
         return None

@@ -99,8 +99,8 @@ def _v(ranks: int, place: int, microbatches: int) -> list[Pass]:
 
 
 def shortened(order: list[Pass], rounds: int) -> list[Pass]:
-    """The passes without those in the middle that are as the ones before them: so many backward
-    passes, and those of the micro-batches that are under way then."""
+    """Leave out passes in the middle that repeat those before: keep so many backward passes, and
+    those of the micro-batches under way then."""
     kept, under_way, backward = [], set(), 0
     for each in order:
         key = (each.chunk, each.microbatch)

@@ -87,7 +87,7 @@ class PipelineTracer:
         return extrapolated(short, longer, SHORT, LONGER, sum(lengths) / len(lengths))
 
     def _shortened(self, names: list[str], keep: int) -> list[str]:
-        """A stage with fewer of the equal layers."""
+        """Return a stage with fewer of the equal layers."""
         equal = [name for name in names if name in self.equal]
         gone = set(equal[keep * self.width :])
         return [name for name in names if name not in gone]
@@ -196,7 +196,7 @@ class PipelineTracer:
         return self.asked.microbatches * size
 
     def _spread(self, part: nn.Module, names: list[list[str]]) -> Strategy:
-        """Have the layers computed by `tensor` ranks, and again in the backward pass, as asked."""
+        """Spread the layers over `tensor` ranks, recomputed in the backward pass as asked."""
         if self.asked.recompute:
             whole = self.tracing.subject.declaration
             held = {name for stage in names for name in stage}
@@ -208,8 +208,8 @@ class PipelineTracer:
         return _Parts(part, self.mesh)
 
     def _divide(self, model: nn.Module, mesh: Mesh) -> None:
-        """As the engine does before it leaves layers to other ranks: the halves of a split need not
-        be on one rank."""
+        """Divide as the engine does before it leaves layers to other ranks: the halves of a split
+        need not be on one rank."""
         declaration = self.tracing.subject.declaration
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of layers that other ranks hold
@@ -349,7 +349,7 @@ class _Parts(Divided):
 
 
 def _part(model: nn.Module, names: list[str]) -> nn.Module:
-    """Some modules of a model, under their names."""
+    """Select some modules of a model, under their names."""
     root = nn.Module()
     for name in names:
         at = root

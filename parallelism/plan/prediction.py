@@ -87,7 +87,7 @@ def _seconds(asked: Asked, trace: Trace, bubble: float, rates: Rates, *, scales:
 
 
 def best(predictions: Sequence[Prediction], memory: int | None) -> Prediction | None:
-    """The fastest that fits; of those that are about as fast the simplest, then the smallest."""
+    """Return the fastest that fits; among about as fast ones the simplest and smallest."""
     fitting = [p for p in predictions if memory is None or p.peak <= memory]
     if not fitting:
         return None

@@ -46,6 +46,6 @@ class Serving(Alone):
         self.take_gradients()
 
     def take_gradients(self) -> None:
-        """As if all workers had sent theirs."""
+        """Set gradients as if all workers had sent theirs."""
         for parameter, gradient in zip(self.parameters.values(), self._sum.tensors, strict=True):
             parameter.grad = gradient

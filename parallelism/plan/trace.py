@@ -121,7 +121,7 @@ class Tracing:
         }
 
     def model_of(self, layers: int | None) -> tuple[nn.Module, Declaration]:
-        """A copy of the model, with so many layers of its row of equal ones."""
+        """Return a copy of the model, with so many layers of its row of equal ones."""
         if layers not in self.shortened:
             assert self.row is not None
             declaration = self.subject.declaration
@@ -130,14 +130,14 @@ class Tracing:
         return copied(model), declaration
 
     def batch(self, size: int) -> Any:
-        """A micro-batch of so many samples, without memory."""
+        """Return a micro-batch of so many samples, without memory."""
         return tree_map(self._faked, self.subject.batch(size))
 
     def _faked(self, leaf: Any) -> Any:
         return self.fakes.from_tensor(leaf) if isinstance(leaf, Tensor) else leaf
 
     def step(self, asked: Asked) -> Trace:
-        """A step of the mesh's first rank under `ddp`, `fsdp` or `tensor`."""
+        """Trace a step of the mesh's first rank under `ddp`, `fsdp` or `tensor`."""
         short = None if self.row is None else SHORT
         if asked.degrees.tensor > 1 or asked.degrees.shard > 1:
             # DTensor tries each operator new to it on tensors of full size. They would count.
@@ -152,8 +152,8 @@ class Tracing:
         return trace
 
     def servers(self, asked: Asked) -> list[Trace]:
-        """A step of a worker and of a server; each sends as many bytes as the busier of them, to
-        which the other's come."""
+        """Trace a step of a worker and of a server; each sends as many bytes as the busier of
+        them, to which the other's come."""
         worker = self.step(asked)
         with explained(), self.fakes:
             plain, _ = self.model_of(None)
@@ -208,7 +208,7 @@ class Tracing:
 
 
 def copied(model: _Module) -> _Module:
-    """A model of its own, without memory as the first one."""
+    """Return a model of its own, without memory as the first one."""
     # Copies that `deepcopy` makes of such tensors do not share memory with their own views.
     memo: dict[int, Any] = {id(b): torch.empty_like(b) for b in model.buffers()}
     for parameter in model.parameters():
@@ -260,7 +260,7 @@ def _take_step(
 
 
 def _passes(strategy: Strategy, rounds: int) -> Iterator[tuple[bool, int]]:
-    """The passes of a step: whether it is the last, and how many it stands for that are alike."""
+    """Yield the passes of a step: whether it is the last, and how many equal ones it represents."""
     shards = strategy.begin() if isinstance(strategy, Shards) else (True,)
     for final in shards:
         if rounds > 1:
@@ -269,7 +269,7 @@ def _passes(strategy: Strategy, rounds: int) -> Iterator[tuple[bool, int]]:
 
 
 def prepared(subject: Subject, strategy: Strategy, tracker: Tracker) -> Optimizer:
-    """The optimizer, which has its state from the start."""
+    """Return the optimizer, which has its state from the start."""
     optimizer = subject.optimizer(strategy.parameters.values())
     state = [v for s in optimizer.state.values() for v in s.values() if isinstance(v, Tensor)]
     tracker.name(state, "optimizer")
@@ -299,7 +299,7 @@ def tools_of(subject: Subject, tracker: Tracker) -> Tools:
 def _spread(
     asked: Asked, model: nn.Module, declaration: Declaration, mesh: Mesh | None
 ) -> Strategy:
-    """As `choose.apply`, with a mesh that was built where tensors are real."""
+    """Spread as `choose.apply`, with a mesh that was built where tensors are real."""
     if asked.strategy == "parameter_server":
         return Pushing(model, asked.degrees.servers)
     if mesh is None:
@@ -350,7 +350,7 @@ def extrapolated(short: Trace, longer: Trace, a: float, b: float, layers: float)
 
 @contextmanager
 def pretended(world_size: int, rank: int = 0) -> Iterator[None]:
-    """A default process group of so many ranks, of which this is one and the others do nothing.
+    """Open a default process group of so many ranks; all but this one do nothing.
 
     What torch itself warns of is no concern of who plans: a step that is taken warns again.
     """

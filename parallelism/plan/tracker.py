@@ -35,7 +35,7 @@ class Block:
 
     @property
     def label(self) -> str:
-        """Its kind; of what nobody named, that of its time."""
+        """Kind, or where that is unknown, the phase in which it was allocated."""
         if self.kind is not None:
             return self.kind
         return {"start": "parameters", "update": "buffers"}.get(self.phase, "activations")

@@ -41,7 +41,7 @@ class HalvingDoubling(Schedule):
 
     @property
     def chunks(self) -> int:
-        """The largest power of two that is not above the world size."""
+        """Largest power of two that is not above the world size."""
         return 1 << (self.world_size.bit_length() - 1)
 
     @property
@@ -50,7 +50,7 @@ class HalvingDoubling(Schedule):
 
     @property
     def _members(self) -> list[int]:
-        """The ranks that exchange halves."""
+        """Ranks that exchange halves."""
         num_folded = self._num_folded
         return [2 * i + 1 for i in range(num_folded)] + list(range(2 * num_folded, self.world_size))
 
@@ -83,7 +83,7 @@ class HalvingDoubling(Schedule):
 
 
 def _power_of_two(rank: int, n: int) -> Iterator[Round]:
-    """The exchanges among n = 2ᵏ ranks, in 2k rounds."""
+    """Yield the exchanges among n = 2ᵏ ranks, in 2k rounds."""
     levels = n.bit_length() - 1
     mine, halves = range(n), []
     for number in range(levels):

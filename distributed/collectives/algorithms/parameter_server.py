@@ -55,7 +55,7 @@ class ParameterServer(Schedule):
 
     @cached_property
     def _chunk_of(self) -> dict[int, int]:
-        """The chunk of each rank that serves."""
+        """Chunk of each rank that serves."""
         return {c * self.world_size // self.servers: c for c in range(self.servers)}
 
     def rounds(self, rank: int) -> Iterator[Round]:

@@ -21,7 +21,7 @@ def all_reduce(
     hosts: Sequence[Sequence[int]] | None = None,
     servers: int | None = None,
 ) -> Schedule:
-    """The schedule of an algorithm.
+    """Return the schedule of an algorithm.
 
     Args:
         hosts: the ranks of each host, for `hierarchical`; by default one host has them all.

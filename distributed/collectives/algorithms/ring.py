@@ -43,10 +43,7 @@ class _OnePass(Schedule):
         yield from _around(self.world_size, times=self.world_size - 1)
 
     def _pass(self, rank: int, phase: Phase, first: int, *, add: bool) -> Iterator[Round]:
-        """
-        Args:
-            first: the chunk that the rank sends first.
-        """
+        """Pass chunks round the ring; the rank sends chunk `first` first."""
         n = self.world_size
         for number in range(n - 1):
             sent = first - number

@@ -79,7 +79,7 @@ class TreeBroadcast(Schedule):
         yield from placed_legs(broadcast_legs(self.world_size), self._members())
 
     def _members(self) -> list[int]:
-        """The tree is laid out from rank 0; its rank i is the i-th from the root on."""
+        """Return the ranks from the root on: rank i of the tree is the i-th of them."""
         return [(self.root + i) % self.world_size for i in range(self.world_size)]
 
 
@@ -101,7 +101,7 @@ def reduce_rounds(rank: int, world_size: int, chunks: range) -> Iterator[Round]:
 
 
 def broadcast_rounds(rank: int, world_size: int, chunks: range) -> Iterator[Round]:
-    """The reduction backwards: `chunks` of rank 0 go to all, in `depth` rounds."""
+    """Reverse the reduction: `chunks` of rank 0 go to all, in `depth` rounds."""
     levels = depth(world_size)
     for number in range(levels):
         distance = 1 << (levels - 1 - number)
