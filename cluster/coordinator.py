@@ -20,9 +20,9 @@ from trainhall.cluster.nodes.service import NodeService
 from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids, SystemClock, SystemIds
-from trainhall.cluster.reconcile.apply import Applier
 from trainhall.cluster.reconcile.reconciler import Reconciler
 from trainhall.cluster.scheduling.queue import QueueService
+from trainhall.cluster.service import ServiceContext
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
 from trainhall.db.database import Database
 from trainhall.monitoring import devices
@@ -51,23 +51,19 @@ class Coordinator:
         self.ids = ids or SystemIds()
         self.options = options or ClusterOptions()
         notifier = Notifier()
+        context = ServiceContext(db, self.clock, self.ids, self.options, notifier)
         self.heartbeats = HeartbeatMonitor(self.clock)
         self.store = CheckpointStore(data_dir, self.ids, self.options.max_upload_file_bytes)
         self.code = CodeStore(db, data_dir, self.ids, self.options.unused_code_bytes)
-        self.jobs = JobService(db, self.clock, self.ids, notifier, self.code)
-        self.nodes = NodeService(db, self.clock, self.ids, self.options, self.heartbeats, notifier)
-        self.queue = QueueService(db, self.clock, self.options, self.heartbeats)
+        self.jobs = JobService(context, self.code)
+        self.nodes = NodeService(context, self.heartbeats)
+        self.queue = QueueService(context, self.heartbeats)
         self.gradients = GradientService(db, notifier)
-        self.checkpoints = CheckpointService(db, self.clock, self.ids, self.store, notifier)
-        self.rank_events = RankEvents(db, self.clock, self.checkpoints, notifier)
+        self.checkpoints = CheckpointService(context, self.store)
+        self.rank_events = RankEvents(context, self.checkpoints)
         undeliverable = UndeliverableAttempts()
-        self.gateway = Gateway(
-            db, self.clock, self.options, self.heartbeats, notifier, undeliverable
-        )
-        applier = Applier(db, self.clock, self.options, self.heartbeats, notifier)
-        self.reconciler = Reconciler(
-            db, self.clock, self.options, self.heartbeats, applier, undeliverable
-        )
+        self.gateway = Gateway(context, self.heartbeats, undeliverable)
+        self.reconciler = Reconciler(context, self.heartbeats, undeliverable)
         self.hub = Hub(db)
         self.ingest = Ingest(db, self.clock.now, self.hub.wake)
         self.packer = Packer(db, self.clock.now, self.hub.wake)

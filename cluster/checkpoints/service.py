@@ -31,9 +31,7 @@ from trainhall.cluster.jobs.views import job_view
 from trainhall.cluster.lifecycle.jobs import lock_job, move_job
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
-from trainhall.cluster.notifier import Notifier
-from trainhall.cluster.ports import Clock, Ids
-from trainhall.db.database import Database
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress
 from trainhall.db.sanitize import sanitize_json
@@ -46,18 +44,13 @@ _OF_NAME = select(Checkpoint.id).where(
 )
 
 
-class CheckpointService:
-    def __init__(
-        self, db: Database, clock: Clock, ids: Ids, store: CheckpointStore, notifier: Notifier
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._ids = ids
+class CheckpointService(Service):
+    def __init__(self, context: ServiceContext, store: CheckpointStore) -> None:
+        super().__init__(context)
         self._store = store
-        self._notifier = notifier
-        self.uploads = CheckpointUploads(db, store)
-        self.files = CheckpointFiles(db, store)
-        self.verification = CheckpointVerification(db, clock, self.files, notifier)
+        self.uploads = CheckpointUploads(context.db, store)
+        self.files = CheckpointFiles(context.db, store)
+        self.verification = CheckpointVerification(context, self.files)
 
     async def list(
         self, job_id: str, *, limit: int = 50, cursor: str | None = None

@@ -11,22 +11,16 @@ from trainhall.cluster.checkpoints.files import CheckpointFiles, is_seen
 from trainhall.cluster.checkpoints.lineage import STORE
 from trainhall.cluster.checkpoints.rows import load_locked, record_change
 from trainhall.cluster.errors import NotFoundError, WrongStateError
-from trainhall.cluster.notifier import Notifier
-from trainhall.cluster.ports import Clock
-from trainhall.db.database import Database
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.models import Checkpoint
 from trainhall.training.checkpoint.format.errors import Problem
 from trainhall.training.checkpoint.format.manifest import verify_folder
 
 
-class CheckpointVerification:
-    def __init__(
-        self, db: Database, clock: Clock, files: CheckpointFiles, notifier: Notifier
-    ) -> None:
-        self._db = db
-        self._clock = clock
+class CheckpointVerification(Service):
+    def __init__(self, context: ServiceContext, files: CheckpointFiles) -> None:
+        super().__init__(context)
         self._files = files
-        self._notifier = notifier
         self._running: dict[str, asyncio.Task[Sequence[Problem]]] = {}
         # Other work waits for these threads too: curves, what agents ship, uploads.
         self._hashing = asyncio.Semaphore(1)

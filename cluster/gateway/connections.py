@@ -21,9 +21,7 @@ from trainhall.cluster.gateway.channel import Channel, ChannelClosedError, Close
 from trainhall.cluster.gateway.node_reports import store_report
 from trainhall.cluster.nodes.devices import store_device_use
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
-from trainhall.cluster.notifier import Notifier
-from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.ports import Clock
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
 from trainhall.cluster.wire.protocol import (
     PROTOCOL_VERSION,
@@ -33,7 +31,6 @@ from trainhall.cluster.wire.protocol import (
     Report,
     ReportAck,
 )
-from trainhall.db.database import Database
 from trainhall.db.models import Node
 from trainhall.monitoring.devices import DeviceRecorder
 
@@ -95,21 +92,15 @@ class _Reading:
     devices: list[DeviceUse]
 
 
-class Gateway:
+class Gateway(Service):
     def __init__(
         self,
-        db: Database,
-        clock: Clock,
-        options: ClusterOptions,
+        context: ServiceContext,
         heartbeats: HeartbeatMonitor,
-        notifier: Notifier,
         undeliverable: UndeliverableAttempts,
     ) -> None:
-        self._db = db
-        self._clock = clock
-        self._options = options
+        super().__init__(context)
         self._heartbeats = heartbeats
-        self._notifier = notifier
         self._undeliverable = undeliverable
         self._connections: dict[str, _Connection] = {}
         self._replaced: dict[str, set[str]] = {}

@@ -28,9 +28,7 @@ from trainhall.cluster.lifecycle.generations import (
     note_restart_point,
 )
 from trainhall.cluster.lifecycle.jobs import lock_job
-from trainhall.cluster.notifier import Notifier
-from trainhall.cluster.ports import Clock
-from trainhall.db.database import Database
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.documents import Allocation
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress, Writer
@@ -66,14 +64,10 @@ class EventContext:
     origin: Origin
 
 
-class RankEvents:
-    def __init__(
-        self, db: Database, clock: Clock, checkpoints: CheckpointService, notifier: Notifier
-    ) -> None:
-        self._db = db
-        self._clock = clock
+class RankEvents(Service):
+    def __init__(self, context: ServiceContext, checkpoints: CheckpointService) -> None:
+        super().__init__(context)
         self._checkpoints = checkpoints
-        self._notifier = notifier
 
     async def accept(
         self,

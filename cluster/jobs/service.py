@@ -30,9 +30,7 @@ from trainhall.cluster.lifecycle.jobs import (
 )
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, JobState
-from trainhall.cluster.notifier import Notifier
-from trainhall.cluster.ports import Clock, Ids
-from trainhall.db.database import Database
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.documents import Allocation
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Event, IdempotencyKey, Job, JobProgress
@@ -51,15 +49,10 @@ _REASONS = {
 }
 
 
-class JobService:
-    def __init__(
-        self, db: Database, clock: Clock, ids: Ids, notifier: Notifier, code: CodeStore
-    ) -> None:
-        self._db = db
+class JobService(Service):
+    def __init__(self, context: ServiceContext, code: CodeStore) -> None:
+        super().__init__(context)
         self._code = code
-        self._clock = clock
-        self._ids = ids
-        self._notifier = notifier
         self._submitting = asyncio.Lock()
 
     async def code_missing(self, spec: JobSpec) -> bool:

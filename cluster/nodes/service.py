@@ -35,11 +35,8 @@ from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.nodes import views
 from trainhall.cluster.nodes.devices import store_devices
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
-from trainhall.cluster.notifier import Notifier
-from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.ports import Clock, Ids
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.wire.protocol import PROTOCOL_VERSION, JoinReply, JoinRequest
-from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Device, Grant, Job, Node, NodeEvent, RemovedNode
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
@@ -48,22 +45,10 @@ _TRIES = 8
 _OF_CREDENTIAL = select(Node.id).where(Node.credential_sha256 == bindparam("digest"))
 
 
-class NodeService:
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        ids: Ids,
-        options: ClusterOptions,
-        heartbeats: HeartbeatMonitor,
-        notifier: Notifier,
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._ids = ids
-        self._options = options
+class NodeService(Service):
+    def __init__(self, context: ServiceContext, heartbeats: HeartbeatMonitor) -> None:
+        super().__init__(context)
         self._heartbeats = heartbeats
-        self._notifier = notifier
         self._known: dict[str, tuple[str, float]] = {}
         """SHA-256 of a credential → (node id, monotonic time until which that is trusted)."""
 

@@ -32,9 +32,6 @@ from trainhall.cluster.nodes.fault_policy import can_quarantine
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.nodes.quarantine import quarantine_failing_nodes
 from trainhall.cluster.nodes.service import delete_node
-from trainhall.cluster.notifier import Notifier
-from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.ports import Clock
 from trainhall.cluster.reconcile.decisions import (
     Change,
     EndAttempt,
@@ -50,7 +47,7 @@ from trainhall.cluster.reconcile.decisions import (
 )
 from trainhall.cluster.reconcile.regroup import regroup
 from trainhall.cluster.reconcile.start import start_attempt
-from trainhall.db.database import Database
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.models import Attempt, Grant, Job, Node
 
 
@@ -66,20 +63,10 @@ def _touched(attempt: Attempt, others: Collection[str] = ()) -> _Touched:
     return _Touched(attempt.job_id, frozenset((*attempt.allocation.node_ids, *others)))
 
 
-class Applier:
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        options: ClusterOptions,
-        heartbeats: HeartbeatMonitor,
-        notifier: Notifier,
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._options = options
+class Applier(Service):
+    def __init__(self, context: ServiceContext, heartbeats: HeartbeatMonitor) -> None:
+        super().__init__(context)
         self._heartbeats = heartbeats
-        self._notifier = notifier
 
     async def explain(self, explanations: Sequence[Explain]) -> None:
         """Store why jobs wait: many at once, since a change at the queue's head concerns all."""

@@ -7,14 +7,12 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
-from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.ports import Clock
 from trainhall.cluster.reconcile.apply import Applier
 from trainhall.cluster.reconcile.decide import decide, seconds_until_unreachable
 from trainhall.cluster.reconcile.decisions import Explain, subject
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.snapshot.load import load_facts
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
-from trainhall.db.database import Database
 
 log = structlog.get_logger(__name__)
 
@@ -22,22 +20,17 @@ _MAX_PASSES = 20
 """Passes in a row before others get a turn; what is left is done on the next wake-up."""
 
 
-class Reconciler:
+class Reconciler(Service):
     def __init__(
         self,
-        db: Database,
-        clock: Clock,
-        options: ClusterOptions,
+        context: ServiceContext,
         heartbeats: HeartbeatMonitor,
-        applier: Applier,
         undeliverable: UndeliverableAttempts,
     ) -> None:
-        self._db = db
-        self._clock = clock
-        self._options = options
+        super().__init__(context)
         self._heartbeats = heartbeats
-        self._applier = applier
         self._undeliverable = undeliverable
+        self._applier = Applier(context, heartbeats)
         self._wanted = asyncio.Event()
         self._unreachable_in = math.inf
         """Seconds until the silence of a node asks for something, as of the last pass."""

@@ -12,16 +12,14 @@ from trainhall.cluster.errors import InvalidCursorError
 from trainhall.cluster.jobs.spec_changes import sizes_of
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
-from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.ports import Clock
 from trainhall.cluster.scheduling import views
 from trainhall.cluster.scheduling.forecast import foresee, foresee_new
 from trainhall.cluster.scheduling.queue_order import queue_order
 from trainhall.cluster.scheduling.quota_use import quota_table
 from trainhall.cluster.scheduling.scheduler import QueueEntry, shortage
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.snapshot.load import load_facts
 from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
-from trainhall.db.database import Database
 from trainhall.db.models import Job, Node
 from trainhall.training.spec import JobSpec
 
@@ -30,13 +28,9 @@ _JUST_STARTED_SECONDS = 10.0
 _ASK_SECONDS = 0.05
 
 
-class QueueService:
-    def __init__(
-        self, db: Database, clock: Clock, options: ClusterOptions, heartbeats: HeartbeatMonitor
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._options = options
+class QueueService(Service):
+    def __init__(self, context: ServiceContext, heartbeats: HeartbeatMonitor) -> None:
+        super().__init__(context)
         self._heartbeats = heartbeats
 
     async def list(

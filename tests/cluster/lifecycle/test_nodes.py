@@ -30,9 +30,11 @@ from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.cluster.nodes import views
 from trainhall.cluster.nodes.fault_policy import DEATHS
 from trainhall.cluster.notifier import Notifier
+from trainhall.cluster.ports import SystemIds
 from trainhall.cluster.reconcile.apply import Applier
 from trainhall.cluster.reconcile.decide import decide
 from trainhall.cluster.reconcile.decisions import StartAttempt
+from trainhall.cluster.service import ServiceContext
 from trainhall.cluster.snapshot.load import load_facts
 from trainhall.db.database import Database
 from trainhall.db.models import Node, NodeEvent
@@ -229,9 +231,8 @@ async def test_placement_excludes_a_node_drained_meanwhile(
         facts = await load_facts(session, hall.coordinator.heartbeats)
     (start,) = decide(hall.clock.now(), facts, hall.options)
     assert isinstance(start, StartAttempt)
-    applier = Applier(
-        hall.db, hall.clock, hall.options, hall.coordinator.heartbeats, notifier=Notifier()
-    )
+    context = ServiceContext(hall.db, hall.clock, SystemIds(), hall.options, Notifier())
+    applier = Applier(context, hall.coordinator.heartbeats)
     async with hall.db.transaction() as session:
         node = await session.get(Node, alpha.node_id, with_for_update=True)
         assert node is not None
