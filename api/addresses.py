@@ -32,7 +32,7 @@ def join_note(request: Request) -> str | None:
 
 
 def agent_url(request: Request) -> str:
-    """The configured address, else the one it listens on, else the one this request came to."""
+    """Return the configured address, else the one of the listener, else this request's."""
     settings: Settings = request.app.state.settings
     if settings.public_url:
         return settings.public_url.rstrip("/")

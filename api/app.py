@@ -40,7 +40,7 @@ STOP_SECONDS = 5.0
 
 
 def create_app(settings: Settings | None = None, options: ClusterOptions | None = None) -> FastAPI:
-    """An application that starts a coordinator with itself and stops it at its end.
+    """Create an application that starts a coordinator with itself and stops it at its end.
 
     Raises:
         StartupError: at its start, when the data folder or the database cannot be used, or another
@@ -158,7 +158,7 @@ def _nothing_here(request: Request, status: int) -> RefusalError:
 
 
 def _methods(request: Request) -> set[str]:
-    """The methods of every route at this path: a route knows only its own."""
+    """Return the methods of every route at this path: a route knows only its own."""
     path = request.scope["path"]
     return {
         method for pattern, methods in _route_table() if pattern.match(path) for method in methods
@@ -167,7 +167,7 @@ def _methods(request: Request) -> set[str]:
 
 @cache
 def _route_table() -> list[tuple[re.Pattern[str], set[str]]]:
-    """The paths and methods of all routes, whatever way FastAPI keeps them."""
+    """Return the paths and methods of all routes, whatever way FastAPI keeps them."""
     routes: list[tuple[str, BaseRoute]] = [(PREFIX + agent.MOUNT, r) for r in agent.ROUTES]
     routes += [(prefix, route) for prefix, router in (
         ("", probes.router), ("", docs.router), *((PREFIX, public) for public in PUBLIC_ROUTERS)

@@ -42,7 +42,7 @@ async def authenticated(connection: HTTPConnection) -> Principal:
 
 
 def bearer(connection: HTTPConnection) -> str:
-    """The credential of the `Authorization` header.
+    """Return the credential of the `Authorization` header.
 
     Raises:
         RefusalError: there is none.

@@ -18,7 +18,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body of at most `limit` bytes; never more than that is held.
+    """Read the whole body of at most `limit` bytes; never hold more than that.
 
     Raises:
         RefusalError: 413, once it is known to be longer.
@@ -27,7 +27,7 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 async def bounded(request: Request, limit: int) -> AsyncIterator[bytes]:
-    """The body as it comes, up to `limit` bytes.
+    """Yield the body as it comes, up to `limit` bytes.
 
     Raises:
         RefusalError: 413, once it is known to be longer; 400 when it ends too early.
@@ -53,7 +53,7 @@ async def bounded(request: Request, limit: int) -> AsyncIterator[bytes]:
 
 
 async def uploaded(request: Request, limit: int) -> AsyncIterator[bytes]:
-    """A file as it comes; a connection that ends early is an error, not a short file."""
+    """Yield a file as it comes; a connection that ends early is an error, not a short file."""
     expected, size = declared_length(request), 0
     async for chunk in bounded(request, limit):
         size += len(chunk)
@@ -93,7 +93,7 @@ def _too_large(limit: int) -> RefusalError:
 
 
 def media_type(request: Request) -> str:
-    """The content type without its parameters, in lower case; empty when there is none."""
+    """Return the content type, lower-cased, without parameters; empty if there is none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -107,7 +107,7 @@ def unsupported(request: Request, *accepted: str) -> RefusalError:
 
 
 async def read_json(request: Request, model: type[Model], limit: int = SMALL_BYTES) -> Model:
-    """The body as a model; an empty body is an empty object.
+    """Parse the body as a model; an empty body is an empty object.
 
     Raises:
         RefusalError: 413, 415, or 422 with one problem per wrong field.

@@ -117,7 +117,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _host_name(host: str) -> str | None:
-    """The name in a Host header, in lower case; None when it is none."""
+    """Return the name in a Host header, in lower case; None when it is none."""
     try:
         parts = urlsplit(f"//{host}")
         parts.port  # noqa: B018 - raises when it is no port

@@ -97,7 +97,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 def _route_of(scope: Scope) -> str:
-    """The pattern of the route that was taken, with the prefix that it was included under."""
+    """Return the pattern of the taken route, with the prefix of its inclusion."""
     pattern = getattr(scope.get("route"), "path", None)
     if pattern is None:
         return "other"
@@ -107,7 +107,7 @@ def _route_of(scope: Scope) -> str:
 
 
 def _request_id(scope: Scope) -> str:
-    """The caller's own id, so that it finds itself in the log, else a fresh one."""
+    """Return the caller's own id, so that it finds itself in the log, else a fresh one."""
     for name, value in scope["headers"]:
         if name == REQUEST_ID:
             text = value.decode("latin-1")

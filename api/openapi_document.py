@@ -55,7 +55,7 @@ def public_routes() -> APIRouter:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The document of an application that serves these routes; made once, when it is asked for."""
+    """Describe an application that serves these routes; made once, on demand."""
     if app.openapi_schema is None:
         document = get_openapi(
             title=TITLE,
@@ -96,7 +96,7 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
 
 
 def document() -> dict[str, Any]:
-    """The document, without an application that could serve."""
+    """Return the document, without an application that could serve."""
     app = FastAPI()
     app.include_router(probes.router)
     app.include_router(public_routes())

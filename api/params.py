@@ -28,7 +28,7 @@ Sequence = Annotated[int, Query(ge=0, le=MAX_SEQUENCE)]
 
 
 def checked_id(kind: str, identity: str) -> str:
-    """An id as it may stand in a query; what can be no id names nothing."""
+    """Return an id valid in a query; raise NotFoundError for anything else."""
     if not _ID.fullmatch(identity):
         raise NotFoundError(kind, shown(identity) or "")
     return identity

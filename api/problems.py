@@ -70,7 +70,7 @@ class RefusalError(Exception):
         return TITLES[self.kind]
 
     def content(self) -> dict[str, Any]:
-        """The problem details, as JSON data."""
+        """Return the problem details, as JSON data."""
         problem = Problem(
             type=_TYPE + self.kind,
             title=self.title,
@@ -94,13 +94,13 @@ class RefusalError(Exception):
 
 
 def invalid(field: str, value: object, message: str) -> RefusalError:
-    """A field of the request that is wrong."""
+    """Refuse a field of the request that is wrong."""
     error = FieldProblem(field=field, message=message, value=shown(value))
     return RefusalError(422, "invalid-request", _summarize([error]), errors=[error])
 
 
 def refusal_of(error: Exception) -> RefusalError | None:
-    """The refusal that an error means; None: it is no fault of the request."""
+    """Return the refusal that an error means; None: it is no fault of the request."""
     match error:
         case RefusalError():
             return error
@@ -193,7 +193,7 @@ def _summarize(found: Sequence[FieldProblem]) -> str:
 
 
 def shown(value: object) -> str | None:
-    """A value as an error shows it: shortened, printable; None for what is too large to show."""
+    """Return a value as errors show it: shortened, printable; None if too large to show."""
     if value is None or isinstance(value, dict | list | bytes):
         return None
     if isinstance(value, int) and not -(10**40) < value < 10**40:

@@ -117,7 +117,7 @@ class Settings(BaseSettings):
 
     @property
     def cluster_options(self) -> ClusterOptions:
-        """The coordinator's times and limits."""
+        """Times and limits of the coordinator."""
         return ClusterOptions(
             suspect_after_seconds=self.suspect_after,
             lost_after_seconds=self.lost_after,
@@ -136,7 +136,7 @@ class Settings(BaseSettings):
 
     @property
     def database(self) -> str:
-        """The URL of the database."""
+        """URL of the database."""
         return self.database_url or f"sqlite:///{self.data_dir / 'trainhall.db'}"
 
     @classmethod

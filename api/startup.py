@@ -67,7 +67,7 @@ async def _taken_later(lock: FileLock, folder: Path, is_over: Callable[[], bool]
 
 
 def open_database(settings: Settings) -> Database:
-    """The database, of which nothing is read yet.
+    """Open the database without reading from it.
 
     Raises:
         StartupError: its address is none, or its file cannot be there.

@@ -90,7 +90,7 @@ def trainhall(
 
 
 def main() -> None:
-    """The entry point: runs a command and turns what went wrong into one line and an exit code."""
+    """Run a command; turn what went wrong into one line and an exit code."""
     try:
         app()
     except CliError as error:

@@ -12,7 +12,7 @@ class SettingsError(ValueError):
 
 
 def find_file() -> Path | None:
-    """The configuration file that counts, if there is any.
+    """Return the configuration file that counts, if there is any.
 
     Raises:
         SettingsError: TRAINHALL_CONFIG names a file that does not exist.

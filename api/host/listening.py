@@ -11,7 +11,7 @@ class ListenError(Exception):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
+    """Open a socket that listens there.
 
     Raises:
         ListenError: the port is taken, or the address is none of this host's.
@@ -37,7 +37,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def inherited(fd: int) -> socket.socket:
-    """A socket that listens already.
+    """Open a socket that listens already.
 
     Raises:
         ListenError: it is none.

@@ -85,7 +85,7 @@ def answers(
     description: str = "Done.",
     also: Responses | None = None,
 ) -> Responses:
-    """The `responses` of an operation: one that succeeds, and those that refuse."""
+    """Return the `responses` of an operation: one success, and the refusals."""
     described: Responses = {status: {"description": description}, **(also or {})}
     for refusal in (*refusals, FORBIDDEN, FAILED, UNAVAILABLE):
         described[refusal.status] = problem(refusal)
@@ -94,13 +94,13 @@ def answers(
 
 
 def problem(refusal: RefusalError) -> dict[str, Any]:
-    """A response that is problem details, with this refusal as its example."""
+    """Return a problem-details response, with this refusal as its example."""
     content = {"schema": {"$ref": REF.format(model="Problem")}, "example": refusal.content()}
     return {"description": refusal.title, "content": {MEDIA_TYPE: content}}
 
 
 def body(model: type[BaseModel], examples: dict[str, Any], *, required: bool) -> dict[str, Any]:
-    """The `openapi_extra` of an operation that reads its JSON body by itself."""
+    """Return the `openapi_extra` of an operation that parses its own JSON body."""
     content = {"schema": {"$ref": REF.format(model=model.__name__)}}
     shown = {name: {"value": value} for name, value in examples.items()}
     return {

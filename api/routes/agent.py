@@ -126,7 +126,7 @@ async def verify(request: Request) -> Response:
 
 
 async def connect(websocket: WebSocket) -> None:
-    """The connection of one agent, until either side ends it."""
+    """Serve one agent's connection, until either side ends it."""
     node_id = await _admitted(websocket)
     if node_id is not None:
         await _coordinator(websocket).gateway.serve(SocketChannel(websocket), node_id)
@@ -154,7 +154,7 @@ async def ship(websocket: WebSocket) -> None:
 async def _stored(
     websocket: WebSocket, items: Sequence[tuple[BatchItem, bytes]]
 ) -> Sequence[int | BaseException]:
-    """The position of each item, or why it was not taken.
+    """Return the position of each item, or why it was not taken.
 
     Raises:
         NotAllowedError, NodeRemovedError: the node has joined again, or was removed.
@@ -201,7 +201,7 @@ def _reply(result: int | BaseException) -> BatchReply:
 
 
 async def _admitted(websocket: WebSocket) -> str | None:
-    """The id of the node that connects; None: it was refused."""
+    """Return the id of the node that connects; None: it was refused."""
     try:
         node_id = await authenticate(websocket)
     except Exception as error:
@@ -274,7 +274,7 @@ class SocketChannel:
 
 
 async def authenticate(connection: HTTPConnection) -> str:
-    """The id of the node whose credential the request carries.
+    """Return the id of the node whose credential the request carries.
 
     Raises:
         RefusalError: there is no credential.

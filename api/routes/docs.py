@@ -117,7 +117,7 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """A schema in a few words, with links to those that have a name."""
+    """Format a schema in a few words, with links to those that have a name."""
     if reference := schema.get("$ref"):
         name = _text(reference.rpartition("/")[2])
         return f"<a href='#schema-{name}'>{name}</a>"

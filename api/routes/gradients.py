@@ -68,7 +68,7 @@ async def read_gradients(
 
 
 def _encoded(asked: GradientRequests, records: Sequence[Captured]) -> str:
-    """A `GradientHistory`."""
+    """Encode a `GradientHistory`."""
     names = records[-1].names if records else []
     steps = []
     for record in records:

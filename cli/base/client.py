@@ -62,7 +62,7 @@ class Client:
         self._http.close()
 
     def page_of(self, job_id: str) -> str:
-        """The address of a job in the dashboard."""
+        """Return the address of a job in the dashboard."""
         return f"{self.url}/jobs/{job_id}"
 
     def request(self, method: str, path: str, *, deadline: float = math.inf, **options: Any) -> Any:
@@ -137,7 +137,7 @@ class Client:
         )
 
     def stream(self, path: str) -> Iterator[bytes]:
-        """The bytes of an answer, as they come."""
+        """Yield the bytes of an answer, as they come."""
         try:
             with self._http.stream("GET", PREFIX + path) as response:
                 if not response.is_success:
@@ -151,12 +151,12 @@ class Client:
         return self.request("GET", path, params={k: v for k, v in params.items() if v is not None})
 
     def items(self, path: str, *, limit: int | None = None, **params: Any) -> Iterator[Any]:
-        """Every item of a paged list, or the first `limit` of them."""
+        """Yield every item of a paged list, or the first `limit` of them."""
         for page in self.pages(path, limit=limit, **params):
             yield from page["items"]
 
     def pages(self, path: str, *, limit: int | None = None, **params: Any) -> Iterator[Any]:
-        """The pages of a list, up to `limit` items together."""
+        """Yield the pages of a list, up to `limit` items together."""
         cursor: str | None = None
         left = limit
         while left is None or left > 0:
@@ -195,14 +195,14 @@ class Client:
         return self.request("POST", "/training/jobs", json=spec, headers=key)
 
     def verify(self, checkpoint_id: str) -> Any:
-        """Have the coordinator hash a checkpoint, however long that takes: it may be large."""
+        """Ask the coordinator to hash a checkpoint, however long that takes: it may be large."""
         patient = httpx.Timeout(self._timeout, read=None)
         return self.request(
             "POST", f"/checkpoints/{segment(checkpoint_id)}/verify", timeout=patient
         )
 
     def upload_code(self, sha256: str, archive: bytes) -> bool:
-        """Have the coordinator keep code; False when it was there already."""
+        """Upload code to the coordinator; return False if it was there already."""
         path = f"/training/code/{sha256}"
         try:
             self.get(path)
@@ -216,7 +216,7 @@ class Client:
         return True
 
     def job(self, reference: str, deadline: float = math.inf) -> Any:
-        """A job by its id or a unique beginning of it; the deadline is that of `request`."""
+        """Return a job by any unique prefix of its id; the deadline is that of `request`."""
         try:
             return self.request("GET", f"/training/jobs/{segment(reference)}", deadline=deadline)
         except NotFoundError:
@@ -227,14 +227,14 @@ class Client:
         return str(self.job(reference, deadline)["id"])
 
     def node(self, reference: str) -> Any:
-        """A node by its id, a unique beginning of it, or its name."""
+        """Return a node by its name or any unique prefix of its id."""
         nodes = list(self.items("/cluster/nodes"))
         exact = [n for n in nodes if reference in (n["id"], n["name"])]
         found = exact or [n for n in nodes if n["id"].startswith(reference)]
         return only(found, "node", reference)
 
     def checkpoint(self, reference: str) -> Any:
-        """A checkpoint by its id or a unique beginning of it."""
+        """Return a checkpoint by any unique prefix of its id."""
         try:
             return self.get(f"/checkpoints/{segment(reference)}")
         except NotFoundError:
@@ -255,7 +255,7 @@ class Client:
 
 
 def only(found: list[Any], what: str, reference: str) -> Any:
-    """The one thing that a reference means.
+    """Return the one thing that a reference means.
 
     Raises:
         NotFoundError, UsageError: it means nothing, or several things.

@@ -37,7 +37,7 @@ class Command(Protocol):
 
 
 def find_file() -> Path | None:
-    """The configuration file that counts, if there is any.
+    """Return the configuration file that counts, if there is any.
 
     Raises:
         UsageError: TRAINHALL_CONFIG names a file that does not exist.
@@ -112,7 +112,7 @@ def _below(command: Command) -> Mapping[str, Command]:
 
 
 def _names(command: Command) -> list[str]:
-    """The options of a command that a file may give."""
+    """Return the options of a command that a file may give."""
     return [p.name for p in command.params if p.name in (*SHARED, *OF_ONE_COMMAND)]
 
 

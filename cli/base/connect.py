@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def connect(url: str) -> "Client":
-    """A client of the coordinator at `url`; close it, or use it in a `with`."""
+    """Connect a client to the coordinator at `url`; close it, or use it in a `with`."""
     from trainhall.cli.base.client import Client
 
     return Client(url)

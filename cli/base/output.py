@@ -77,7 +77,7 @@ def print_items(
     empty: str,
     wide: bool = True,
 ) -> None:
-    """A list: a table with a line each, one JSON or YAML list, or ids.
+    """Print a list: a table with a line each, one JSON or YAML list, or ids.
 
     On a terminal lines end with it, unless they may be `wide`.
     """
@@ -95,7 +95,7 @@ def print_items(
 
 
 def print_item(item: Json, output: Format, table_text: Callable[[], str]) -> None:
-    """One thing: its own page, JSON, YAML, or its id."""
+    """Print one thing: its own page, JSON, YAML, or its id."""
     if output is Format.NAME:
         print(item["id"])
     elif output is Format.TABLE:
@@ -163,7 +163,7 @@ def _cell(column: Column, item: Json) -> str:
 
 
 def _fitting(columns: Sequence[Column], widest: Callable[[Column], int], fits: int) -> list[Column]:
-    """The columns without those that have to give way to the last."""
+    """Return the columns without those that have to give way to the last."""
     kept = list(columns)
     wanted = min(MIN_WIDTH, widest(columns[-1]))
     for spared in sorted((c for c in columns[:-1] if c.spare), key=lambda c: c.spare):
@@ -185,7 +185,7 @@ def pairs(entries: Sequence[tuple[str, str]]) -> str:
 
 
 def state_and_reason(state: str, reason: str | None) -> str:
-    """A state and why, unless the reason only says the state again."""
+    """Format a state and why, unless the reason only repeats the state."""
     return f"{state}: {one_line(reason)}" if reason and reason != state else state
 
 
@@ -210,7 +210,7 @@ def one_line(text: str) -> str:
 
 
 def number(value: Any) -> str:
-    """A measured value in few digits."""
+    """Format a measured value in few digits."""
     if value is None:
         return BLANK
     if isinstance(value, float):
@@ -219,7 +219,7 @@ def number(value: Any) -> str:
 
 
 def main_metric(job: Json, *, named: bool = True) -> str:
-    """The latest value of a job's main metric, with its name; blank before the first."""
+    """Format the latest value of a job's main metric, with its name; blank before the first."""
     main = job["main_metric"]
     if main is None:
         return BLANK
@@ -227,7 +227,7 @@ def main_metric(job: Json, *, named: bool = True) -> str:
 
 
 def metric(name: str, value: Any) -> str:
-    """A named value, as `loss 0.412`; blank without a value."""
+    """Format a named value, as `loss 0.412`; blank without a value."""
     return BLANK if value is None else f"{name} {number(value)}"
 
 

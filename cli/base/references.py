@@ -8,7 +8,7 @@ from trainhall.cli.base.errors import NotFoundError, UnreachableError, UsageErro
 
 
 def folder_meant(reference: str, wanted: str) -> Path | None:
-    """The folder that is meant; None: it is an id.
+    """Return the folder that is meant; None: it is an id.
 
     Args:
         wanted: what may be given, in words.

@@ -40,7 +40,7 @@ def data_dir_of(url: str) -> Path | None:
 
 
 def server_options(arguments: Sequence[str]) -> dict[str, str] | None:
-    """The options of `trainhall server` among the arguments of a process; None: it is another."""
+    """Parse a process's arguments as `trainhall server` options; None: another process."""
     for i, argument in enumerate(arguments[:-1]):
         program = os.path.basename(argument) in ("trainhall", "trainhall.cli.main")
         if program and arguments[i + 1] == "server":

@@ -164,10 +164,7 @@ def _forecast(
     servers: int | None,
     cluster: dict[str, Any],
 ) -> "Forecast":
-    """
-    Args:
-        cluster: its shape and its links.
-    """
+    """Forecast times; `cluster`: its shape and its links."""
     from trainhall.cli.bench.forecast import forecast
     from trainhall.distributed.collectives.algorithms.registry import NAMES
     from trainhall.distributed.collectives.errors import ScheduleError

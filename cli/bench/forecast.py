@@ -47,7 +47,7 @@ class Forecast:
         return crossovers(self.sizes, self.seconds[ranks])
 
     def document(self) -> dict[str, Any]:
-        """As JSON and YAML show it: sizes in bytes, times in seconds."""
+        """Return it for JSON and YAML: sizes in bytes, times in seconds."""
         cluster = next(iter(self.clusters.values()))
         return {
             "cluster": {

@@ -33,7 +33,7 @@ def draw(path: Path, forecast: "Forecast") -> None:
 
 
 def _some(items: list[Any]) -> list[Any]:
-    """At most as many as there are panels, the first and the last among them."""
+    """Select at most as many as there are panels, first and last included."""
     places = np.linspace(0, len(items) - 1, min(PANELS, len(items))).round().astype(int)
     return [items[place] for place in places]
 

@@ -132,7 +132,7 @@ def _sync_rows(measured: Measured) -> list[dict[str, Any]]:
 
 
 def document(measured: Sequence[Measured]) -> dict[str, Any]:
-    """As JSON and YAML show it: sizes in bytes, times in seconds, bandwidths in bytes a second."""
+    """Return it for JSON and YAML: sizes in bytes, times in seconds, bandwidths in bytes/s."""
     return {
         "scenarios": [
             asdict(one.scenario)

@@ -188,7 +188,7 @@ def restore(
 
 
 def _decided(client: "Client", restored: out.Json) -> out.Json:
-    """The job once the scheduler has looked at it, or as it is after a short while."""
+    """Return the job once the scheduler has looked at it, or after a short while."""
     deadline = time.monotonic() + DECISION_SECONDS
     job = restored
     while (job["state"], job["reason"]) == (restored["state"], restored["reason"]):
@@ -333,7 +333,7 @@ def _problems_in(folder: Path) -> list[out.Json]:
 
 
 def _verify_recorded(url: str, reference: str) -> tuple[str, list[out.Json]]:
-    """A checkpoint's id, and what is wrong with it."""
+    """Return a checkpoint's id, and what is wrong with it."""
     with connect(url) as client:
         found = client.checkpoint(reference)
         identity = str(found["id"])

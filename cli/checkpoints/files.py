@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def newest_below(path: Path) -> Path:
-    """The folder itself if it is a checkpoint, else the newest one in it.
+    """Return the folder itself if it is a checkpoint, else the newest one in it.
 
     Raises:
         UsageError: there is none.
@@ -65,7 +65,7 @@ def on_this_host(client: "Client", checkpoint: out.Json) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _ends_in_order() -> Iterator[None]:
-    """On SIGTERM leave as on an error, so that what was fetched does not stay behind."""
+    """Leave on SIGTERM as on an error, so that what was fetched does not stay behind."""
 
     def leave(number: int, _frame: Any) -> None:
         sys.exit(128 + number)

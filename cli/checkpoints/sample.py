@@ -81,7 +81,7 @@ def sample(
 
 
 def _newest_of_job(client: "Client", job: Json) -> Json:
-    """The newest committed checkpoint of a job.
+    """Return the newest committed checkpoint of a job.
 
     Raises:
         CliError: it has none, or trains something else than a language model.

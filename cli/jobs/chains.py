@@ -28,10 +28,7 @@ class FolderChain:
     """The chain of an output folder of `trainhall run`."""
 
     def __init__(self, folder: Path) -> None:
-        """
-        Raises:
-            UsageError: the folder has no chain.
-        """
+        """Read the chain; raise UsageError if the folder has none."""
         self._path = folder / "chain.jsonl"
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
@@ -67,10 +64,7 @@ class JobChain:
     """The chain of a job, of which steps are asked for as they are needed."""
 
     def __init__(self, client: Client, job: Any) -> None:
-        """
-        Raises:
-            UsageError: the job has no chain.
-        """
+        """Open the chain; raise UsageError if the job has none."""
         self._client = client
         self._id = job["id"]
         if not job["spec"].get("training", {}).get("reproducible"):
@@ -117,7 +111,7 @@ def compare(one: str, other: str, url: str) -> Comparison:
 
 
 def newest_link(client: Client, job: Any) -> str | None:
-    """The newest link of a job and its step, in words; None if it keeps no chain."""
+    """Describe a job's newest link and its step; None if it keeps no chain."""
     try:
         chain = JobChain(client, job)
     except UsageError:
@@ -136,7 +130,7 @@ def _chain(reference: str, url: str, stack: ExitStack) -> Chain:
 
 
 def describe_result(result: Comparison) -> str:
-    """A comparison in words."""
+    """Describe a comparison in words."""
     if result.step is None:
         return f"The runs are identical in all {result.compared} steps that both have."
     lines = [f"The runs diverge at step {result.step}:"]

@@ -396,7 +396,7 @@ def _recent(events: list[Any]) -> list[Any]:
 
 
 def _strategy(job: out.Json) -> str:
-    """As in `fsdp, shard 2 × data 2`: what the spec says of it, with the degrees that it gives."""
+    """Format the spec's strategy with its degrees, as in `fsdp, shard 2 × data 2`."""
     asked = job["spec"].get("parallelism", {})
     degrees = ("data", "shard", "tensor", "pipeline", "servers")
     given = [f"{name} {asked[name]}" for name in degrees if asked.get(name) not in (None, 1)]
@@ -457,7 +457,7 @@ def _events(job: out.Json, events: list[Any], left_out: int) -> str | None:
 
 
 def plan_page(plan: out.Json) -> str:
-    """Why a planned job runs as it does, and how well that was foretold."""
+    """Explain why a planned job runs as it does, and how well that was predicted."""
     measured, errors = plan["measured"] or {}, plan["error"] or {}
     rows = [
         {"of": "memory", "key": "peak_memory_bytes", "format": lambda n: out.size(round(n))},

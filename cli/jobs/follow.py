@@ -79,7 +79,7 @@ def wait(client: Client, reference: str, timeout: float | None) -> int:
 
 
 def ended(client: Client, reference: str, timeout: float | None) -> Any:
-    """The job once it has ended, or as it was when `timeout` seconds had passed.
+    """Return the job once it has ended, or as it was after `timeout` seconds.
 
     Raises:
         UnreachableError: as `watch`.
@@ -173,7 +173,7 @@ class _Written:
 
 
 def _states(client: Client, job_id: str, every: float, deadline: float) -> Iterator[Any]:
-    """The job at each look until the deadline, and at least once."""
+    """Yield the job at each look until the deadline, and at least once."""
     lost_at: float | None = None
     seen = False
     lost: UnreachableError | None = None

@@ -17,7 +17,7 @@ _PARTS = {
 
 
 def incidents(client: Client, job: Any) -> str | None:
-    """The newest incidents of a job, the newest first; None: nothing has failed in it."""
+    """Return a job's newest incidents, newest first; None: nothing has failed in it."""
     if not job["attempt"]:
         return None
     try:

@@ -78,10 +78,7 @@ def logs(
 
 
 def _check_rank(client: "Client", job: "Json", rank: int) -> None:
-    """
-    Raises:
-        UsageError: no attempt of the job has had this rank.
-    """
+    """Raise UsageError if no attempt of the job has had this rank."""
     from trainhall.cli.base.errors import UsageError
 
     attempts = client.items(f"/training/jobs/{job['id']}/attempts")

@@ -127,7 +127,7 @@ class Progress:
         return "  ".join(parts)
 
     def _seconds_left(self, job: Any, step: int, total: int | None) -> float | None:
-        """From the pace since the first step that was seen: start-up and waiting do not count."""
+        """Estimate from the pace since the first step seen, without start-up and waiting."""
         now = time.monotonic()
         attempt = job.get("attempt") if job["state"] == "running" else None
         if self._started is None or attempt != self._attempt or step <= self._started[1]:

@@ -32,7 +32,7 @@ class EventTail(Tail):
     """A rank's events."""
 
     def read(self) -> list[RankEvent]:
-        """The events since the last call; a line that is still being written waits for the next."""
+        """Read the events since the last call; an unfinished line waits for the next."""
         data = self.pending()
         whole = data.rfind(b"\n") + 1
         self.took(whole)

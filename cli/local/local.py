@@ -56,10 +56,7 @@ class LocalRun:
     def __init__(
         self, spec: JobSpec, output: Path, *, resume: bool, prediction: PlanPrediction | None = None
     ) -> None:
-        """
-        Args:
-            prediction: of a spec whose strategy was planned.
-        """
+        """Prepare a run; `prediction`: of a spec whose strategy was planned."""
         self._spec = spec
         self._document = spec.model_dump(mode="json")
         self._prediction = prediction
@@ -106,7 +103,7 @@ class LocalRun:
         return max(numbers, default=0)
 
     def _is_complete(self, last: int) -> bool:
-        """The result is there, and this spec is the one it is the result of."""
+        """Return whether the result is there, and is this spec's."""
         if not self._result.exists() or not last:
             return False
         launch = AttemptFolder(self._attempts / str(last)).launch
@@ -294,7 +291,7 @@ class LocalRun:
 
 
 def places(wanted: ResourcesSpec) -> list[RankSlot]:
-    """A device for each worker: GPUs as the spec wants them, or as many ranks on the CPU.
+    """Return a device for each worker: GPUs as the spec asks, or ranks on the CPU.
 
     Raises:
         CliError: this host has too few GPUs.

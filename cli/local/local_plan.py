@@ -32,7 +32,7 @@ class _Kept(BaseModel):
 
 
 def choose(spec: JobSpec, output: Path) -> tuple[JobSpec, PlanPrediction]:
-    """The spec with the strategy that suits this host best, or that its run has begun with.
+    """Return the spec with this host's best strategy, or the one that its run began with.
 
     Raises:
         CliError: it cannot be planned, or nothing fits.
@@ -56,7 +56,7 @@ def choose(spec: JobSpec, output: Path) -> tuple[JobSpec, PlanPrediction]:
 
 
 def _kept(path: Path, key: tuple[dict[str, Any], int, str]) -> ChosenPlan | None:
-    """The plan of an earlier run of the same job on as many devices."""
+    """Return the plan of an earlier run of the same job on as many devices."""
     try:
         kept = _Kept.model_validate_json(path.read_bytes())
     except (FileNotFoundError, ValidationError):

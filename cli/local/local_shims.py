@@ -80,7 +80,7 @@ class LocalShims:
             time.sleep(WATCH_SECONDS)
 
     def _fork(self, folder: AttemptFolder) -> Callable[[], bool]:
-        """Have the warm parent fork a shim; the result says whether it has ended."""
+        """Ask the warm parent to fork a shim; the result tells whether it has ended."""
         if self._warm is None:
             self._start_warm()
         assert self._warm is not None

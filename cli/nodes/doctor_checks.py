@@ -64,7 +64,7 @@ class Check:
 def all_checks(
     *, url: str, needs_coordinator: bool, port: int, data_dir: Path, shared: Path | None
 ) -> Iterator[Check]:
-    """Every check, one after another, as soon as it is known."""
+    """Yield every check, one after another, as soon as it is known."""
     yield check_python()
     torch = probe_torch(sys.executable)
     yield check_torch(torch)
@@ -177,7 +177,7 @@ def check_gpus(torch: dict[str, Any], found: dict[str, Any]) -> Iterator[Check]:
 
 
 def check_coordinator(url: str, port: int, *, needed: bool) -> Iterator[Check]:
-    """The coordinator answers and is of our version; our clocks agree; or its port is free."""
+    """Check that the coordinator answers, with our version and clock; or its port is free."""
     version: str | None = None
     began = time.time()
     try:
@@ -257,7 +257,7 @@ def check_port(port: int) -> Check:
 
 
 def check_data_dir(folder: Path) -> Check:
-    """The data folder can be written, has room, and is not on a network."""
+    """Check that the data folder is writable, has space, and is not on a network."""
     name = "data folder"
     # What is not there yet is made below the nearest folder that is; a look leaves nothing behind.
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
@@ -283,7 +283,7 @@ def check_data_dir(folder: Path) -> Check:
 
 
 def check_shared_storage(folder: Path) -> Check:
-    """A checkpoint can be written there, synced, read back and renamed."""
+    """Check that a checkpoint can be written, synced, read back and renamed there."""
     name = "shared storage"
     if not folder.is_absolute() or not folder.is_dir():
         why = "does not exist" if not folder.exists() else "is not a folder"

@@ -155,7 +155,7 @@ class KeyReader:
         self._handle = handle
 
     def __call__(self, seconds: float) -> str:
-        """The key that was pressed within so many seconds, in lower case; or nothing."""
+        """Return the key pressed within so many seconds, in lower case; or nothing."""
         ready, _, _ = select.select([self._handle], [], [], seconds)
         if not ready:
             return ""

@@ -90,7 +90,7 @@ def plan(
 
 
 def _device(spec: "JobSpec", gpu: str | None, limit: int | None, workers: int) -> "PlanDevice":
-    """The device to plan for: this host's GPU or CPU, or a GPU that is asked for."""
+    """Return the device to plan for: this host's GPU or CPU, or a GPU that is asked for."""
     from trainhall.cluster.agent.devices import processor_name, visible_gpus
     from trainhall.parallelism.sheets import SHEETS, known_as
     from trainhall.training.spec.plan import PlanDevice
@@ -109,7 +109,7 @@ def _device(spec: "JobSpec", gpu: str | None, limit: int | None, workers: int) -
 
 
 def as_table(made: Json) -> str:
-    """A line for each strategy and mesh, and below what the job cannot have."""
+    """Draw a line for each strategy and mesh, and below what the job cannot have."""
     columns = [
         Column("STRATEGY", lambda item: item["strategy"]),
         Column("MESH", _mesh),
@@ -142,7 +142,7 @@ def _fits(item: Json) -> str:
 
 
 def _refusals(refused: list[Json]) -> list[str]:
-    """A line for each reason: many meshes of a strategy fail for the same."""
+    """Return a line for each reason: many meshes of a strategy fail for the same."""
     meshes_by_reason: dict[tuple[str, str], list[str]] = {}
     for item in refused:
         mesh = _mesh({**item, "microbatches": None})

@@ -15,7 +15,7 @@ _SHOWN_LINES = 20
 
 
 def planned(spec: "JobSpec", workers: int, device: "PlanDevice") -> Json:
-    """The plan of a job whose code is a folder of this host.
+    """Plan a job whose code is a folder of this host.
 
     Raises:
         CliError: it cannot be planned.

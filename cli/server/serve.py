@@ -117,10 +117,7 @@ def agent(
 
 
 def check_slots(slots: int | None) -> None:
-    """
-    Raises:
-        UsageError: nothing could ever be placed on this host.
-    """
+    """Raise UsageError if nothing could ever be placed on this host."""
     if slots != 0:
         return
     from trainhall.cluster.agent.devices import visible_gpus

@@ -158,7 +158,7 @@ class Hall:
         return True
 
     def _prepare_agent(self) -> str | None:
-        """The token that this host's agent needs; says which jobs it will take up again."""
+        """Return the token that this host's agent needs; print which jobs it will resume."""
         from trainhall.cli.base.client import Client
 
         with Client(self.url) as client:

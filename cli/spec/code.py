@@ -106,7 +106,7 @@ class Packed:
         return [f.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for f in files]
 
     def _holds(self, path: str) -> bool:
-        """As a file, a folder that Python runs, or behind a link that is sent."""
+        """Return whether it is a file, a folder that Python runs, or behind a link that is sent."""
         inside = PurePosixPath(os.path.normpath(path))
         return str(inside / "__main__.py") in self.names or any(
             str(part) in self.names for part in (inside, *inside.parents)
@@ -160,7 +160,7 @@ def _may_bind_more(node: ast.AST) -> bool:
 
 
 def packed(folder: Path) -> Packed:
-    """The archive of a folder.
+    """Pack a folder into an archive.
 
     Raises:
         UsageError: the folder, or something in it, cannot be sent; it says what, and what to do.

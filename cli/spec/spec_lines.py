@@ -18,7 +18,7 @@ class Lines:
             self._visit(root, "")
 
     def of(self, field: str) -> int | None:
-        """The line of a field, counted from 1, or that of the nearest mapping around it."""
+        """Return a field's line, counted from 1, or that of the nearest mapping around it."""
         while field:
             if field in self._lines:
                 return self._lines[field]

@@ -45,7 +45,7 @@ def load(file: str, overrides: list[str] | Mapping[str, str] | None) -> "JobSpec
 
 
 def load_for(workers: int, file: str, overrides: list[str] | None) -> "JobSpec":
-    """As `load`, to see it on another number of workers: degrees may be for its own or for that.
+    """Load as `load`, for another number of workers: degrees may be for its own or for that.
 
     Raises:
         UsageError: as `load`, with what is wrong of the spec as it is.
@@ -104,7 +104,7 @@ def _parsed(
 def _problem_lines(
     error: "SpecError", text: str, overrides: dict[str, str], option: str
 ) -> list[str]:
-    """A line for each problem, in the order of the text, with where the value was given."""
+    """Return a line for each problem, in text order, with where the value was given."""
     from trainhall.cli.spec.spec_lines import Lines
 
     lines = Lines(text)
@@ -131,7 +131,7 @@ def submit(spec: "JobSpec", client: "Client") -> Any:
 
 
 def submit_with_forecast(spec: "JobSpec", client: "Client") -> tuple[Any, str | None]:
-    """The same, and what the job waits for in a line; None when it starts now, or nobody knows.
+    """Submit; also return what the job waits for: None if it starts now, or it is unknown.
 
     Raises:
         UsageError: as `submit`.
@@ -175,7 +175,7 @@ def check(spec: "JobSpec", client: "Client") -> tuple[Any, list[str]]:
 
 
 def _describe_outlook(outlook: dict[str, Any], *, submitted: bool) -> str:
-    """When the job would start, or will, in a line."""
+    """Describe in a line when the job would start, or will."""
     reason = outlook["reason"]
     will, will_be = ("will", "is") if submitted else ("would", "would be")
     match outlook["when"]:
@@ -195,7 +195,7 @@ def _login_name() -> str | None:
 
 
 def _document(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
-    """The spec as it is sent, and the folder that goes with it."""
+    """Return the spec as it is sent, and the folder that goes with it."""
     document: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
     if spec.user is None and (user := _login_name()) is not None:
         document["user"] = user
@@ -217,7 +217,7 @@ def _document(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
 
 
 def _paths(spec: "JobSpec") -> Iterator[tuple[str, str]]:
-    """The paths that a job reads, each with its field."""
+    """Yield the paths that a job reads, each with its field."""
     from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
 
     if spec.script is not None and spec.script.path is not None:

@@ -252,7 +252,7 @@ def _unfit(results: "list[Result]") -> list[str]:
 
 
 def _some(meshes: list[str]) -> str:
-    """Some of many: the table has them all."""
+    """Name some of many: the table has them all."""
     more = len(meshes) - NAMED
     return "; ".join(meshes[:NAMED]) + (f"; and {more} more" if more > 0 else "")
 

@@ -60,7 +60,7 @@ class Result:
     """The tolerance in words, where it is not the common one."""
 
     def worst(self, kind: str) -> float | None:
-        """The largest error of a kind over the steps that count; NaN where there is one."""
+        """Return the largest error of a kind over the steps that count; NaN where there is one."""
         values = [float(error[kind]) for error in self.errors[: self.compared_steps]]
         return max(values, key=lambda v: float("inf") if v != v else v, default=None)
 
@@ -89,7 +89,7 @@ class Comparison:
         """Differences of the baseline from slightly other weights, if needed."""
 
     def run(self, candidates: list[Candidate]) -> list[Result]:
-        """A result for each candidate; those that do not fit have theirs without a run.
+        """Return a result for each candidate; those that do not fit are not run.
 
         Those that are compared with one baseline follow each other, so that one is kept at a time.
 
@@ -280,7 +280,7 @@ def _doubt(
 
 
 def _refusal(folder: AttemptFolder, status: ShimStatus) -> str | None:
-    """Why the model does not allow a mesh, if that is what the first failing rank has said."""
+    """Return why the model does not allow a mesh, if the first failing rank reported it."""
     rank = status.failure.rank if status.failure is not None else None
     if rank is None:
         return None
