@@ -47,7 +47,7 @@ _TAGS = [
 
 
 def public_routes() -> APIRouter:
-    """Everything under /api/v1 that people and their programs use."""
+    """Return whatever under /api/v1 people and their programs use."""
     router = APIRouter(prefix=PREFIX, dependencies=[Depends(authenticated), Depends(known_query)])
     for public in PUBLIC_ROUTERS:
         router.include_router(public)

@@ -168,7 +168,7 @@ def _of_status(status: int, detail: str, headers: dict[str, str]) -> RefusalErro
 
 
 def field_problems(items: Iterable[Mapping[str, Any]]) -> list[FieldProblem]:
-    """Pydantic's errors about a body as problems."""
+    """Convert Pydantic's errors about a body to problems."""
     return [_field_problem({**item, "loc": ("body", *item["loc"])}) for item in items]
 
 

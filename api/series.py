@@ -17,7 +17,7 @@ _LAST_SECOND = 253_402_300_799.0
 
 
 async def encode_series(series: Sequence[SeriesData]) -> bytes:
-    """`{"series": […]}` as `trainhall.api.schemas.metrics.Metrics` describes it."""
+    """Encode `{"series": […]}` as `trainhall.api.schemas.metrics.Metrics` describes it."""
     if sum(len(one.run) for one in series) <= _SMALL:
         return _encoded(series)
     return await asyncio.to_thread(_encoded, series)

@@ -169,7 +169,7 @@ def broadcast_object(value: Any, source: int, group: dist.ProcessGroup) -> Any:
 
 
 def _packets(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-    """Tensors of one type that go as one message, in the same order on all ranks."""
+    """Group tensors of one type into a message, in the same order on all ranks."""
     packets: list[list[Tensor]] = []
     filling: dict[tuple[torch.dtype, torch.device], tuple[list[Tensor], int]] = {}
     for tensor in tensors:

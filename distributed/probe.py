@@ -169,7 +169,7 @@ class Pairs(Schedule):
 
 
 def _times(exchanges: Exchanges, pairs: Pairs, seconds: float) -> list[tuple[int, float]]:
-    """Sizes in bytes and the seconds of an exchange, the same on all ranks."""
+    """Measure sizes in bytes and the seconds of an exchange, the same on all ranks."""
     found: list[tuple[int, float]] = []
     left = seconds
     for size in exchanges.sizes:

@@ -59,7 +59,7 @@ class ByMessages:
 
 
 def _timed(work: Callable[[], None], device: torch.device) -> float:
-    """Seconds from its begin to its end, on a GPU those of the current stream."""
+    """Time from begin to end in seconds, on a GPU those of the current stream."""
     if device.type != "cuda":
         began = time.perf_counter()
         work()

@@ -83,5 +83,5 @@ class TreeSum:
 
 
 def _padded(columns: Tensor) -> Tensor:
-    """Bytes [row, byte] with some more, so that what follows is aligned."""
+    """Pad bytes [row, byte] so that what follows is aligned."""
     return torch.nn.functional.pad(columns, (0, -columns.shape[1] % _ALIGNMENT))

@@ -51,7 +51,7 @@ class Batcher(Generic[T, R]):
         return await waiting.result
 
     async def close(self) -> None:
-        """Cancel the batch that is under way, and whoever waits."""
+        """Cancel the batch that is under way, and every waiter."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -77,7 +77,7 @@ class Batcher(Generic[T, R]):
         batch: list[_Waiting[T, R]] = []
         left = self._max_bytes
         while self._waiting and len(batch) < self._max_items:
-            if self._waiting[0].result.done():  # whoever submitted it has left
+            if self._waiting[0].result.done():  # its submitter has left
                 self._waiting.popleft()
                 continue
             left -= self._waiting[0].size

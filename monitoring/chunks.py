@@ -62,7 +62,7 @@ class Run:
         return bool((self.steps[1:] > self.steps[:-1]).all())
 
     def in_order(self) -> "Run":
-        """Points in the order of their steps; of several at one step, the one that came last."""
+        """Sort points by step; of several at one step, keep the one that came last."""
         if self.ordered():
             return self
         run = self.at(np.argsort(self.steps, kind="stable"))
@@ -85,7 +85,7 @@ class Run:
         )
 
     def pack(self, level: int) -> bytes:
-        """Columns of 8 bytes: steps, times, values; above level 0 also lows and highs."""
+        """Pack columns of 8 bytes: steps, times, values; above level 0 also lows and highs."""
         columns = [self.times, self.last] + ([self.low, self.high] if level else [])
         return self.steps.astype("<i8").tobytes() + b"".join(
             column.astype("<f8").tobytes() for column in columns

@@ -20,13 +20,13 @@ Ints = NDArray[np.int64]
 
 MAX_NAME = 128
 MAX_STEP = 2**53
-"""Largest step: above it a browser could not tell one step from the next."""
+"""Largest step: above it a browser could not distinguish steps."""
 MAX_TIME = 253_402_300_799.0
 """The end of the year 9999, in seconds since the epoch."""
 
 DIGESTS = ("chain_link", "chain_samples", "chain_weights")
-"""Series that hold digests of a reproducible job's steps (`training.hash_chain`): nobody looks at
-their curves, so they are given only to those who ask by name."""
+"""Series that hold digests of a reproducible job's steps (`training.hash_chain`): no one looks at
+their curves, so they are returned only by name."""
 
 
 @dataclass(frozen=True, slots=True)

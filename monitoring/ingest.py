@@ -94,7 +94,7 @@ class Ingest:
         try:
             answers = await self._store(items)
         except DBAPIError:
-            # One job's trouble is not the others', and a deadlock with somebody passes.
+            # One job's trouble is not the others', and a deadlock passes.
             answers = {job_id: await self._store_one(job_id, items[job_id]) for job_id in items}
         in_order = {job_id: iter(of_job) for job_id, of_job in answers.items()}
         return [next(in_order[job_id]) for job_id, _ in batch]

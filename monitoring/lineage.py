@@ -25,7 +25,7 @@ class Origin:
     """Origin of a rank process's reports."""
 
     generation: int = 0
-    """In which the process began; 0: nobody knows."""
+    """Generation in which the process began; 0: unknown."""
     node_id: str | None = None
     """Host that ships it; None: unknown."""
 

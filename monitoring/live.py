@@ -1,7 +1,7 @@
 """The live stream of a job: rows of the database, sent to every viewer in order.
 
 The hub holds no state that matters. One feed per watched job reads the rows after its position when
-it is woken (and now and then by itself: another coordinator may have stored some), makes each into
+it is woken (and now and then on its own: another coordinator may have stored some), makes each into
 a frame once, and sends it to all viewers. A viewer that connects with `after` first gets the rows
 between there and the feed's position.
 """
@@ -80,7 +80,7 @@ class _Viewer:
 
 
 class _Feed:
-    """The one reader of a job, for as long as somebody watches."""
+    """The one reader of a job, while it has viewers."""
 
     def __init__(self, database: Database, job_id: str, position: int) -> None:
         self.position = position
@@ -133,13 +133,13 @@ class Hub:
         self._opening: dict[str, asyncio.Task[_Feed]] = {}
 
     def wake(self, job_id: str) -> None:
-        """Say that something was stored for a job. Costs next to nothing when nobody watches."""
+        """Announce that a job's data were stored. Costs next to nothing without viewers."""
         feed = self._feeds.get(job_id)
         if feed is not None:
             feed.woken.set()
 
     async def follow(self, job_id: str, after: int) -> AsyncIterator[list[Frame]]:
-        """Frames with a sequence above `after`, none missing and none twice, until `close`.
+        """Yield frames with a sequence above `after`, each once, until `close`.
 
         A `reset` frame says that the frames after `after` are not available: the viewer reads
         the job again and continues with the frames after the reset's sequence.
@@ -347,7 +347,7 @@ def _points(table: Table) -> dict[str, list[list[Any]]]:
 
 
 def _downsampled(values: Floats, limit: int) -> Ints:
-    """Places of at most `limit` values: of each of equal spans the smallest, largest and last."""
+    """Select at most `limit` values: of equal spans the smallest, largest and last."""
     rows = -(-len(values) // (limit // 3))
     spans = -(-len(values) // rows)
     # The last span is filled up with its last value, whose place is then cut off again.

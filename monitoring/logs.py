@@ -147,7 +147,7 @@ async def read_logs(
 def _page(
     connection: Connection, query: Select[Any], start: _Cursor, limit: int, end: _Cursor = _END
 ) -> LogPage:
-    """Lines from `start` on, and none at or behind `end`."""
+    """Return lines from `start` on, and none at or behind `end`."""
     items: list[LogLine] = []
     at = start
     more = True
@@ -173,7 +173,7 @@ def _page(
 def _found(
     connection: Connection, query: Select[Any], start: _Cursor, limit: int, text: str
 ) -> LogPage:
-    """Lines from `start` on that hold a text, as far as a page's share of work reaches."""
+    """Return lines from `start` on that hold a text, within a page's share of work."""
     wanted = text.lower()
     items: list[LogLine] = []
     at = start
@@ -203,7 +203,7 @@ def _page_of(items: list[LogLine], start: _Cursor, end: _Cursor, *, more: bool) 
 
 
 def _back(connection: Connection, query: Select[Any], count: int, end: _Cursor) -> _Cursor:
-    """Before the last `count` of the lines ahead of `end`."""
+    """Return the place before the last `count` of the lines ahead of `end`."""
     before, missing = end.seq + 1, count
     while missing > 0:
         chunks = connection.execute(
@@ -223,7 +223,7 @@ def _back(connection: Connection, query: Select[Any], count: int, end: _Cursor) 
 
 
 def _place(connection: Connection, query: Select[Any], line: LineId) -> _Cursor:
-    """Before a line.
+    """Return the place before a line.
 
     Raises:
         LineNotFoundError: when it is not stored, or not among those that are asked for.

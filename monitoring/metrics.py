@@ -112,7 +112,7 @@ def _read(
 
 
 def _parts(connection: Connection, job_id: str, first: int, last: int) -> dict[int, _Part]:
-    """By attempt, the steps that no newer attempt took again."""
+    """Return, by attempt, the steps that no newer attempt took again."""
     rows = connection.execute(
         select(Attempt.number, Attempt.first_step)
         .where(Attempt.job_id == job_id)
@@ -204,7 +204,7 @@ def _place(connection: Connection, series: Any, step: int) -> int:
 
 
 def _group_size(points: int, max_points: int) -> int:
-    """Points in an entry: a power of two, so that a curve that grows is not regrouped each time."""
+    """Return points per entry: a power of two, so that growing curves keep their groups."""
     size = 1
     while -(-points // size) > max_points:
         size *= 2
@@ -221,7 +221,7 @@ def _entries(connection: Connection, piece: _Piece, level: int) -> Iterator[Run]
 def _rolled_up(
     connection: Connection, series_id: int, level: int, start: int, end: int
 ) -> Iterator[Run]:
-    """Groups of 2**level points where they lie inside, and smaller ones at both ends."""
+    """Yield groups of 2**level points where they lie inside, and smaller ones at both ends."""
     if start >= end:
         return
     first, behind = -(-start >> level), end >> level

@@ -31,7 +31,7 @@ PACK_FRAMES = 64
 """So many unpacked batches of a job are worth a packing."""
 PACK_BYTES = 1024 * 1024
 BATCH_BYTES = 4 * 1024 * 1024
-"""One transaction packs about so much: nobody else writes meanwhile."""
+"""Bytes per transaction: no one else writes meanwhile."""
 BATCH_ROWS = 4096
 KEEP_SEQUENCES = 20_000
 """Length of the stream that a reconnecting viewer may have missed before it has to reload."""

@@ -27,7 +27,7 @@ class _Snapshot(Collector):
 
 
 async def exposition(database: Database) -> bytes:
-    """Everything, in Prometheus' text format (content type `text/plain; version=0.0.4`)."""
+    """Export all in Prometheus' text format (`text/plain; version=0.0.4`)."""
     jobs = GaugeMetricFamily("trainhall_jobs", "Jobs by state.", labels=["state"])
     nodes = GaugeMetricFamily("trainhall_nodes", "Nodes by state.", labels=["state"])
     devices = GaugeMetricFamily("trainhall_devices", "Devices by kind.", labels=["kind"])

@@ -1,4 +1,4 @@
-"""Storing what ranks wrote, one job at a time, in the transaction of whoever calls.
+"""Storing what ranks wrote, one job at a time, in the caller's transaction.
 
 Locks are taken in one order, on Postgres, which is everybody's: a job's progress, then its attempts
 (a new writer's row refers to one), then its writers; of several jobs in the order of their ids. So
@@ -176,7 +176,7 @@ def note_first_step(connection: Connection, job_id: str, attempt: int, step: int
 def log_chunks(
     file: dict[str, Any], seq: int, start: int, text: bytes, now: datetime, *, superseded: bool
 ) -> list[dict[str, Any]]:
-    """Rows for lines that begin at byte `start` of their file; their sequences follow `seq`."""
+    """Return rows for lines from byte `start` of their file; their sequences follow `seq`."""
     rows = []
     for part in _parts(text):
         seq += 1
@@ -199,7 +199,7 @@ def log_chunks(
 
 
 def upsert(connection: Connection, table: type[Base], keys: Sequence[str]) -> Any:
-    """`INSERT`, or `UPDATE` of every other column where the keys are there already."""
+    """Build an `INSERT`, or `UPDATE` of every other column for existing keys."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table)
     rest = [c.name for c in table.__table__.columns if c.name not in keys]
@@ -437,7 +437,7 @@ def _add_output(
 
 
 def _parts(text: bytes) -> Iterable[bytes]:
-    """Text of whole lines in parts of about `CHUNK_BYTES`, each again of whole lines."""
+    """Split text of whole lines in parts of about `CHUNK_BYTES`, of whole lines again."""
     at = 0
     while len(text) - at > CHUNK_BYTES:
         end = text.rfind(b"\n", at, at + CHUNK_BYTES) + 1

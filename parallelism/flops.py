@@ -13,7 +13,7 @@ from trainhall.parallelism.strategy import Loss
 
 
 def forward_and_backward_flops(model: nn.Module, loss_of: Loss, batch: Any) -> int:
-    """Operations of one forward and backward pass of a plain model over a batch.
+    """Count operations of one forward and backward pass of a plain model over a batch.
 
     Matrix products, convolutions and attention count, a multiplication and an addition as two; what
     works element by element does not, as is the custom for model FLOP utilisation. Nothing is
@@ -40,7 +40,7 @@ def forward_and_backward_flops(model: nn.Module, loss_of: Loss, batch: Any) -> i
 
 
 def counter() -> FlopCounterMode:
-    """Counts the operations of what runs within it, attention alike on every device.
+    """Count the operations of what runs within it, attention alike on every device.
 
     That a fused attention computes its scores again in the backward pass is not counted.
     """

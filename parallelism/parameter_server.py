@@ -214,7 +214,7 @@ class Server(_Role):
         tools.communication_ended()
 
     def share_buffers(self) -> None:
-        """Servers have none."""
+        """Do nothing: servers have no buffers."""
 
 
 def free_others(model: nn.Module, kept: list[nn.Parameter]) -> None:

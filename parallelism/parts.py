@@ -89,7 +89,7 @@ def clip_parts(parts: list[Part], largest: float | None, waits: Waits, nothing: 
 
 
 def nothing_like(model: nn.Module) -> Tensor:
-    """Zero, on the device and in the precision of a model's weights."""
+    """Return zero, on the device and in the precision of a model's weights."""
     weights = next(model.parameters())
     return torch.zeros((), dtype=weights.dtype, device=weights.device)
 
@@ -198,7 +198,7 @@ def average(tensors: Sequence[Tensor], group: dist.ProcessGroup) -> None:
 def gathered(
     parts: Iterable[tuple[str, Tensor]], group: dist.ProcessGroup, device: torch.device
 ) -> Iterator[tuple[str, Tensor]]:
-    """Named tensors of which each rank of a group has some, one after the other, on all of them."""
+    """Yield named tensors, split over a group's ranks, one by one, whole on all of them."""
     mine, place = dict(parts), dist.get_rank(group)
     gathered: list[Any] = [None] * dist.get_world_size(group)
     forms = {name: (t.shape, t.dtype, t.device.type) for name, t in mine.items()}

@@ -36,7 +36,7 @@ def known_as(name: str) -> str | None:
 
 
 def peak_flops(name: str, *, half: bool) -> float | None:
-    """Operations a second, in bf16 and fp16 or in fp32; None for an unknown GPU."""
+    """Return operations a second, in bf16 and fp16 or in fp32; None for an unknown GPU."""
     known = known_as(name)
     if known is None:
         return None

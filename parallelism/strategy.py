@@ -153,7 +153,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def local_gradients(self) -> AbstractContextManager[None]:
-        """Within it backward passes only accumulate; the next one outside averages over ranks."""
+        """Accumulate only in backward passes within it; the next outside averages over ranks."""
 
     def average_gradients(self) -> None:  # noqa: B027 - some are complete by then
         """Complete the gradients of `parameters` once the last backward pass has ended."""
@@ -167,7 +167,7 @@ class Strategy(ABC):
         """Forget the gradients of a finished step."""
 
     def finish_step(self, tools: Tools) -> None:  # noqa: B027 - most ranks update what they use
-        """Behind the optimizer's step: bring its weights to where they are computed with."""
+        """Bring the weights, after the optimizer's step, to where they are computed with."""
 
     @abstractmethod
     def share_buffers(self) -> None:
@@ -185,7 +185,7 @@ class Strategy(ABC):
         """Free what forward passes without a backward pass have left."""
 
     def accumulating(self) -> dict[str, nn.Parameter]:
-        """By the plain model's names, the parameters whose gradients backward passes add to here.
+        """Return, by the plain model's names, the parameters that gradients add to here.
 
         They are the model's own, and so not always those of `parameters`.
         """
@@ -231,7 +231,7 @@ class Strategy(ABC):
         )
 
     def whole(self, parts: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-        """Named tensors, of which this rank may have parts or none, one after the other whole.
+        """Yield named tensors, of which this rank may have parts or none, one by one whole.
 
         Args:
             parts: in sorted order of names.

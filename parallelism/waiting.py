@@ -129,7 +129,7 @@ class _Scatter(_Allocating):
         return _scatter(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
 
     def averaged(self, _: Tensor) -> None:
-        """Called behind the reduce-scatter, and the all-reduce between the groups if there are."""
+        """Note the end of the reduce-scatter, and of any all-reduce between the groups."""
         self._waits.end()
 
 

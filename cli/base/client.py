@@ -271,7 +271,7 @@ def only(found: list[Any], what: str, reference: str) -> Any:
 
 
 def segment(text: str) -> str:
-    """Text as one segment of a path: it can't climb out of it.
+    """Quote text as one segment of a path: it can't climb out of it.
 
     Raises:
         UsageError: no id looks like that.
@@ -282,7 +282,7 @@ def segment(text: str) -> str:
 
 
 def problem_of(response: httpx.Response) -> CliError:
-    """RFC 9457 problem details as the exception that fits the status."""
+    """Convert RFC 9457 problem details to the exception that fits the status."""
     try:
         body = response.json()
     except ValueError:

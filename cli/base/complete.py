@@ -28,19 +28,19 @@ Found = list[tuple[str, str]]
 
 
 def jobs(context: typer.Context, incomplete: str) -> Found:
-    """Ids of the newest jobs."""
+    """Return ids of the newest jobs."""
     items = _Coordinator(context).items(f"/training/jobs?limit={NEWEST_JOBS}")
     return _beginning(incomplete, ((j["id"], f"{j['name']}, {j['state']}") for j in items))
 
 
 def nodes(context: typer.Context, incomplete: str) -> Found:
-    """Names of nodes."""
+    """Return names of nodes."""
     items = _Coordinator(context).items("/cluster/nodes")
     return _beginning(incomplete, ((n["name"], n["state"]) for n in items))
 
 
 def checkpoints(context: typer.Context, incomplete: str) -> Found:
-    """Ids of checkpoints of the newest jobs."""
+    """Return ids of checkpoints of the newest jobs."""
     coordinator = _Coordinator(context)
 
     def every() -> Iterator[tuple[str, str]]:

@@ -58,7 +58,7 @@ def coordinator_url() -> str:
 
 
 def default_map(root: Command) -> dict[str, Any]:
-    """Defaults for the commands below `root`, in the shape that click takes.
+    """Return defaults for the commands below `root`, in the shape that click takes.
 
     Raises:
         UsageError: the file is not TOML or has a key that no command knows.

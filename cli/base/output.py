@@ -58,7 +58,7 @@ def notice(message: str) -> None:
 
 
 def notice_if_simulated(client: "Client") -> None:
-    """Once a command, on stderr: nobody shall take mock mode for their cluster."""
+    """Warn once a command, on stderr, that mock mode is not the user's cluster."""
     if client.is_simulated():
         notice("Simulated (mock mode): the nodes and jobs are not real, and nothing runs.")
 
@@ -120,7 +120,7 @@ def table(
     color: bool = False,
     fits: int | None = None,
 ) -> str:
-    """Aligned columns, two spaces apart.
+    """Align columns, two spaces apart.
 
     Args:
         fits: cells that a line has. Where the last column has little of them, those that can be
@@ -174,7 +174,7 @@ def _fitting(columns: Sequence[Column], widest: Callable[[Column], int], fits: i
 
 
 def pairs(entries: Sequence[tuple[str, str]]) -> str:
-    """Named values, one a line."""
+    """Format named values, one a line."""
     width = max(len(name) for name, _ in entries) + 2
     color = colored()
     shown = [(name, one_line(text)) for name, text in entries]
@@ -199,7 +199,7 @@ def painted(state: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Text for a terminal: colours stay, other control sequences go."""
+    """Clean text for a terminal: colours stay, other control sequences go."""
     return _SEQUENCE.sub(lambda m: m.group() if _COLOR.fullmatch(m.group()) else "", text)
 
 
@@ -242,7 +242,7 @@ def measured(name: str, value: Any) -> str:
 
 
 def size(count: int | None) -> str:
-    """Bytes in binary units."""
+    """Format bytes in binary units."""
     if count is None:
         return BLANK
     value = float(count)
@@ -254,7 +254,7 @@ def size(count: int | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`75 s` as 1m15s, `9000 s` as 2h30m."""
+    """Format `75 s` as 1m15s, `9000 s` as 2h30m."""
     whole = int(max(0.0, seconds))
     if whole < 60:
         return f"{whole}s"

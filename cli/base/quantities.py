@@ -19,7 +19,7 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def duration(text: str) -> float:
-    """Seconds. Raises typer.BadParameter: it is no duration."""
+    """Parse seconds; raise typer.BadParameter if it is no duration."""
     try:
         seconds = parse_duration(text)
     except ValueError as error:
@@ -30,7 +30,7 @@ def duration(text: str) -> float:
 
 
 def refresh_interval(text: str) -> float:
-    """Seconds, at least 0.2. Raises typer.BadParameter: it is none."""
+    """Parse seconds, at least 0.2; else raise typer.BadParameter."""
     seconds = duration(text)
     if seconds < 0.2:
         raise typer.BadParameter(f"{text} is too short; use at least 0.2s")
@@ -38,24 +38,24 @@ def refresh_interval(text: str) -> float:
 
 
 def whole(text: str, option: str, *, least: int, most: int) -> int:
-    """Raises UsageError: it is no whole number between the bounds."""
+    """Raise UsageError unless it is a whole number between the bounds."""
     if text.isascii() and text.isdigit() and least <= int(text) <= most:
         return int(text)
     raise UsageError(f"{option} takes integers from {least:,} to {most:,}, not {text!r}")
 
 
 def size(text: str, option: str) -> float:
-    """Bytes. Raises UsageError: it is no size."""
+    """Parse bytes; raise UsageError if it is no size."""
     return _quantity(text, option, _BYTES | {"": 1.0}, "a size, such as 64KiB or 1GB")
 
 
 def bandwidth(text: str, option: str) -> float:
-    """Bytes a second. Raises UsageError: it is no bandwidth."""
+    """Parse bytes a second; raise UsageError if it is no bandwidth."""
     return _quantity(text, option, _RATES, "a bandwidth, such as 100Gbit/s or 12.5GB/s")
 
 
 def latency(text: str, option: str) -> float:
-    """Seconds. Raises UsageError: it is no time."""
+    """Parse seconds; raise UsageError if it is no time."""
     return _quantity(text, option, _SECONDS, "a latency, such as 10us")
 
 

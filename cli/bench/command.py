@@ -277,7 +277,7 @@ def _scenarios(ranks: str, sizes: str, limits: str | None) -> "list[Scenario]":
 
 
 def _elements(text: str) -> int:
-    """Bytes of a tensor of floats."""
+    """Return bytes of a tensor of floats."""
     size = quantities.size(text, "--sizes")
     if size % 4 or size > MOST_BYTES:
         raise UsageError(f"--sizes takes multiples of 4 bytes, up to 256MiB, not {text!r}")
@@ -285,7 +285,7 @@ def _elements(text: str) -> int:
 
 
 def _tables(found: "Forecast") -> str:
-    """Times, and where the fastest changes."""
+    """Draw times, and where the fastest changes."""
     rows: list[dict[str, Any]] = []
     for ranks, of_size in found.asked():
         for size, seconds in of_size.items():

@@ -32,7 +32,7 @@ class Forecast:
     clusters: dict[int, Cluster]
 
     def asked(self) -> Iterator[tuple[int, dict[float, dict[str, float]]]]:
-        """By ranks and size, the seconds of each algorithm."""
+        """Return, by ranks and size, the seconds of each algorithm."""
         places = np.searchsorted(self.sizes, self.asked_sizes)
         for ranks, seconds in self.seconds.items():
             yield (

@@ -31,7 +31,7 @@ class Measured:
         return predicted(time.method, self.scenario, self.found.links, time.size)
 
     def model_errors(self) -> list[float]:
-        """By how much predicted times are off, as a share of the measured ones."""
+        """Return the errors of predicted times, as shares of the measured ones."""
         return [
             abs(self.predicted(time) / time.seconds - 1)
             for time in self.found.times

@@ -81,7 +81,7 @@ def _model(measured: Sequence[Measured]) -> list[Goal]:
 
 
 def tables(measured: Measured) -> str:
-    """Links, times of each method and size, and the combining of a ResNet-18's gradients."""
+    """Draw links, each method's times by size, and the combining of a ResNet-18's gradients."""
     found = measured.found
     links = ", ".join(
         f"{kind}: α {_milliseconds(link.latency)}, {_megabytes(link.bandwidth)}{_one_way(link)}"

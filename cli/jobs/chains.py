@@ -89,7 +89,7 @@ class JobChain:
         return {step: as_text(number) for step, number in saved.items()}
 
     def _series(self, names: list[str], **span: int) -> dict[str, dict[int, Any]]:
-        """Job-wide values by name and step."""
+        """Return job-wide values by name and step."""
         path = f"/metrics/jobs/{self._id}"
         found = self._client.get(path, names=",".join(names), **span)["series"]
         return {

@@ -105,7 +105,7 @@ def probe_torch(python: str) -> dict[str, Any]:
 
 
 def check_torch(found: dict[str, Any]) -> Check:
-    """PyTorch itself: there, of a version that was tried, and quick to import."""
+    """Check PyTorch: there, of a version that was tried, and quick to import."""
     install = "pip install 'trainhall[train]'"
     if not found:
         return Check("torch", "warn", "not installed", f"hosts that run jobs need it: {install}")
@@ -145,7 +145,7 @@ def driver() -> dict[str, Any]:
 
 
 def check_gpus(torch: dict[str, Any], found: dict[str, Any]) -> Iterator[Check]:
-    """GPUs, and whether the driver and PyTorch agree about them."""
+    """Check the GPUs, and whether the driver and PyTorch agree about them."""
     if not found:
         yield Check("gpus", "ok", "no NVIDIA driver: this host trains on its CPU")
         return
@@ -349,7 +349,7 @@ def check_files(limit: int) -> Check:
 
 
 def check_shm(total: int) -> Check:
-    """Shared memory: NCCL and data loaders hand tensors over through it."""
+    """Check shared memory: NCCL and data loaders hand tensors over through it."""
     detail = f"/dev/shm has {size(total)}"
     if total < SMALL_SHM:
         return Check("shared memory", "warn", detail,

@@ -77,7 +77,7 @@ def _snapshot(client: "Client") -> out.Json:
 
 
 def _pace(client: "Client", job: out.Json) -> float | None:
-    """Seconds per step of a script, which reports steps and not their time."""
+    """Return seconds per step of a script, which reports steps and not their time."""
     # A loss is reported at every step, if anything is.
     names = [name for name in job["metrics"] if "loss" in name] or list(job["metrics"])
     if not job["step"] or not names:
@@ -133,7 +133,7 @@ def _watch(client: "Client", every: float) -> None:
 
 @contextmanager
 def _keys() -> Iterator["KeyReader"]:
-    """Reads single keys without showing them; Ctrl-C and the end of input count as q."""
+    """Read single keys without showing them; Ctrl-C and the end of input count as q."""
     import termios
     import tty
 

@@ -114,7 +114,7 @@ class Child:
         return []
 
     def stop(self, timeout: float, force: threading.Event) -> bool:
-        """SIGTERM, and again when `force` is set; False: it took SIGKILL after all.
+        """Send SIGTERM, again with `force`; return False: it took SIGKILL after all.
 
         That comes `timeout` seconds after the first, and `FORCE_SECONDS` after the second.
         """

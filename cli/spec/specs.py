@@ -282,7 +282,7 @@ def _read(file: str) -> tuple[bytes, Literal["json", "yaml"]]:
 
 
 def parse_overrides(given: list[str] | None) -> dict[str, str]:
-    """`["training.steps=20"]` as `{"training.steps": "20"}`.
+    """Parse `["training.steps=20"]` to `{"training.steps": "20"}`.
 
     Raises:
         UsageError: one of them is not FIELD=VALUE.

@@ -279,7 +279,7 @@ def _document(spec: "JobSpec", steps: int, dtype: Dtype, results: "list[Result]"
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows neither NaN nor infinity."""
+    """Replace NaN and infinity, which JSON lacks."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

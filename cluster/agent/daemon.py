@@ -316,7 +316,7 @@ class Agent:
     async def _until(
         self, check: Callable[[], bool], seconds: float, force: asyncio.Event | None = None
     ) -> None:
-        """Until the check holds; what can be done for it is done meanwhile."""
+        """Wait until the check holds, doing meanwhile what can be done for it."""
         deadline = time.monotonic() + seconds
         while not check() and time.monotonic() < deadline:
             if force is not None and force.is_set():
@@ -327,7 +327,7 @@ class Agent:
 
 
 def _longest_grace(attempts: Iterable[Attempt]) -> float:
-    """Seconds that the scripts among them may take to end."""
+    """Return the seconds that the scripts among them may take to end."""
     graces = [a.launch.spec.recovery.grace_seconds for a in attempts if a.launch.spec.script]
     return max(graces, default=0.0)
 

@@ -163,12 +163,12 @@ def _gpu_use(index: int) -> DeviceUse:
 
 
 def _text(value: str | bytes) -> str:
-    """Older releases of the library answer in bytes."""
+    """Decode text: older releases of the library answer in bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def cpu_slots(count: int, start: int = 0) -> list[DeviceInfo]:
-    """CPU slots: equal shares of the host, numbered behind its GPUs."""
+    """Return CPU slots: equal shares of the host, numbered behind its GPUs."""
     name = processor_name()
     memory = psutil.virtual_memory().total // max(count, 1)
     return [

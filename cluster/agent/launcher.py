@@ -62,7 +62,7 @@ class Launcher:
         self.launched = data_dir.read_launched()
         """The newest attempt and generation of each job that was launched here."""
         self.children: list[subprocess.Popen[bytes]] = []
-        """Shims that this agent executed: whoever ended stays in the process table until asked."""
+        """Shims that this agent executed: an ended one stays in the process table until polled."""
 
     def reap(self) -> None:
         """Take ended shims out of the process table."""
@@ -115,7 +115,7 @@ class Launcher:
             folder.mkdir(parents=True, exist_ok=True)
             plan = plan.model_copy(update={"folder": str(folder)})
             if plan.resume:
-                # Who comes later is handed what the others hold.
+                # Later ranks get what the others hold.
                 joins = launch.in_place and launch.generation > 1
                 others = launch.num_nodes > 1
                 try:

@@ -1,4 +1,4 @@
-"""Work in threads that nobody runs ahead of."""
+"""Work in threads that every caller waits for."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,10 +10,10 @@ T = TypeVar("T")
 async def finish(function: Callable[..., T], *args: object) -> T:
     """Call it in a thread and be there until it returns, even when cancelled meanwhile.
 
-    A thread can't be ended from outside: whoever were cancelled at once would release its locks and
+    A thread can't be ended from outside: a caller cancelled at once would release its locks and
     remove its files while the thread still writes.
     """
-    # A future rather than a task: nobody who cancels all tasks gets at it.
+    # A future rather than a task: cancelling all tasks does not reach it.
     work = asyncio.get_running_loop().run_in_executor(None, function, *args)
     cancelled = False
     while not work.done():

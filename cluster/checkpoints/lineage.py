@@ -29,7 +29,7 @@ _IN_STATE = select(Checkpoint).where(
 async def checkpoint_plan(
     session: AsyncSession, job: Job, limit: int
 ) -> tuple[CheckpointPlan, list[str]]:
-    """`Attempt.checkpoint_plan` of the job's next attempt, and notes for people."""
+    """Return the next attempt's `Attempt.checkpoint_plan`, and notes for people."""
     path = job.spec["checkpoint"].get("path")
     folder = f"{str(path).rstrip('/')}/{job.id}" if path else None
     names, notes = await restart_candidates(session, job)

@@ -155,7 +155,7 @@ class CheckpointStore:
         await asyncio.to_thread(vanish, self.folder(job_id, name))
 
     async def committed(self) -> set[tuple[str, str]]:
-        """Job and name of every committed checkpoint."""
+        """Return job and name of every committed checkpoint."""
         return await asyncio.to_thread(self._list_committed)
 
     async def sweep(self, older_than_seconds: float) -> list[str]:

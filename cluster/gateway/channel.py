@@ -27,11 +27,11 @@ class CloseCode(IntEnum):
 
 class Channel(Protocol):
     async def send_text(self, text: str) -> None:
-        """Raises ChannelClosedError when the other side is gone."""
+        """Send text; raise ChannelClosedError when the other side is gone."""
         ...
 
     async def receive_text(self) -> str:
-        """Raises ChannelClosedError when the other side is gone."""
+        """Receive text; raise ChannelClosedError when the other side is gone."""
         ...
 
     async def close(self, code: int, reason: str) -> None:

@@ -1,6 +1,6 @@
 """The agents' connections: receive their reports, send them the desired state.
 
-Messages carry state, so none of them matters by itself: a lost report is followed by another, and
+Messages carry state, so no single one matters: a lost report is followed by another, and
 the desired state is sent again if a node's reports do not show that it was applied.
 """
 
@@ -74,7 +74,7 @@ class _Connection:
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is a report to read, or the other side is gone."""
     unread: str | None = None
-    """The newest report that nobody looked at yet. One that it took the place of says no more."""
+    """Newest unread report. It holds all that the one it replaced did."""
     is_gone: bool = False
     """The other side is."""
     taking: bool = True
@@ -288,7 +288,7 @@ class Gateway(Service):
     async def _store(self, connection: _Connection, report: Report, *, up_to_date: bool) -> None:
         node_id = connection.node_id
         async with self._db.transaction() as session:
-            # A weaker lock than a drain's: who grants devices of the node holds attempts already,
+            # A weaker lock than a drain's: a grant of the node's devices holds attempts already,
             # which are locked next here.
             node = await session.get(Node, node_id, with_for_update={"key_share": True})
             if node is None:
@@ -387,7 +387,7 @@ class Gateway(Service):
             await self._recorder.record(session, now, uses)
 
     async def keep_flushing(self) -> None:
-        """Until cancelled."""
+        """Flush until cancelled."""
         while True:
             await asyncio.sleep(self._options.telemetry_seconds)
             try:

@@ -88,7 +88,7 @@ class RankEvents(Service):
         if not 1 <= len(writer) <= _MAX_WRITER or not writer.isprintable():
             raise InvalidValueError("writer", writer[:80], "must have 1 to 64 printable characters")
         acked, checkpoint, ordered = 0, False, sorted(events, key=lambda e: e.sequence)
-        # Many short transactions, so that a flood of events holds up nobody else's.
+        # Many short transactions, so that a flood of events delays no others.
         for at in range(0, max(len(ordered), 1), _BATCH):
             batch = ordered[at : at + _BATCH]
             acked, allocation = await self._accept_batch(job_id, attempt, writer, batch, origin)
@@ -217,7 +217,7 @@ class RankEvents(Service):
         return "training from the first step" if resumed is None else f"resumed from step {resumed}"
 
     async def _stepped(self, context: EventContext, event: RankEvent, data: dict[str, Any]) -> None:
-        """Note the first step of a generation; it ends the incident that it went on from."""
+        """Note the first step of a generation; it ends the incident before it."""
         session, attempt = context.session, context.attempt
         generation, step = _count(data.get("generation")), _count(data.get("step"))
         loaded = data.get("loaded")
@@ -277,7 +277,7 @@ class RankEvents(Service):
                 context.session, context.attempt, context.job, event.data
             )
         except InvalidValueError as error:
-            # Retrying would not help: note it, and go on with the rank's other events.
+            # Retrying would not help: note it, and continue with the rank's other events.
             log.warning("checkpoint_refused", job=context.job.id, error=error.message)
             data = {"step": _count(event.data.get("step"))}
             why = f"a checkpoint was refused: {error.message}"

@@ -148,7 +148,7 @@ class CodeStore:
             raise StorageFullError(describe_full_store(self._unused_limit))
 
     def _sizes(self) -> dict[str, int]:
-        """Bytes of each archive that is here."""
+        """Return the size in bytes of each archive here."""
         found = {}
         for path in self._folder.glob("*"):
             with contextlib.suppress(FileNotFoundError):
@@ -217,7 +217,7 @@ def describe_full_store(limit: int) -> str:
 
 
 def _age(path: Path) -> float:
-    """Seconds since it was touched; file times are the host's, not the port's."""
+    """Return seconds since it was touched; file times are the host's, not the port's."""
     try:
         return time.time() - path.stat().st_mtime
     except FileNotFoundError:

@@ -82,7 +82,7 @@ class Remark(StrEnum):
 
 
 def remarks(records: Sequence[Captured]) -> list[Remark | None]:
-    """By the names of the newest record."""
+    """Return remarks by the names of the newest record."""
     if not records:
         return []
     newest = records[-1]
@@ -191,7 +191,7 @@ class GradientService:
 
 
 async def pending(session: AsyncSession, job_ids: Sequence[str]) -> dict[str, int]:
-    """By job, the number of a request that waits for its answer."""
+    """Return, by job, the number of a request that waits for its answer."""
     if not job_ids:
         return {}
     rows = await session.execute(_PENDING, {"jobs": list(job_ids)})
@@ -277,7 +277,7 @@ async def _drop_histograms(session: AsyncSession, job_id: str) -> None:
 
 
 async def _valid(session: AsyncSession, job_id: str) -> list[tuple[int, int]]:
-    """(attempt, step) of the records that count, by step: of what was taken again the newest."""
+    """Return (attempt, step) of the valid records, by step: the newest of repeated ones."""
     rows = await session.execute(
         select(GradientRecord.attempt, GradientRecord.step)
         .where(GradientRecord.job_id == job_id)

@@ -202,7 +202,7 @@ def _at(seconds: float | None) -> datetime | None:
 
 
 def _between(begin: datetime | None, end: datetime | None) -> float | None:
-    """Never negative: hosts' clocks differ a little."""
+    """Return the time between, never negative: hosts' clocks differ a little."""
     if begin is None or end is None:
         return None
     return max(0.0, (end - begin).total_seconds())

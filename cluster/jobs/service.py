@@ -202,7 +202,7 @@ class JobService(Service):
     async def events(
         self, job_id: str, *, after: int = 0, limit: int = 100, cursor: str | None = None
     ) -> views.EventPage:
-        """Events above sequence `after`, oldest first; a cursor wins over it."""
+        """List events above sequence `after`, oldest first; a cursor wins over it."""
         pagination.check_limit(limit)
         if cursor is not None:
             after = pagination.decode_number("events", cursor)
@@ -223,7 +223,7 @@ class JobService(Service):
         return views.EventPage(items=items, next_cursor=following)
 
     async def attempts(self, job_id: str) -> Sequence[views.Attempt]:
-        """Oldest first."""
+        """List attempts, oldest first."""
         async with self._db.session() as session:
             await _load(session, job_id)
             found = await session.scalars(

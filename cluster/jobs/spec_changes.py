@@ -61,5 +61,5 @@ def resized_spec(spec: dict[str, Any], resources: dict[str, Any]) -> JobSpec:
 
 
 def sizes_of(spec: JobSpec) -> list[int] | None:
-    """`Job.sizes`: the world sizes that an elastic job can have; None of any other."""
+    """Return `Job.sizes`: the sizes that an elastic job can have; None for others."""
     return list(spec.possible_workers) if spec.resources.is_elastic else None

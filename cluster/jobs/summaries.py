@@ -18,7 +18,7 @@ CHECKPOINT_SAVED = "checkpoint_saved"
 
 
 async def job_warnings(session: AsyncSession, jobs: Iterable[Job]) -> Mapping[str, Sequence[str]]:
-    """Sentences by the id of the job; of those alone that have any."""
+    """Return warnings by job id, of those alone that have any."""
     unfinished = {job.id: JobState(job.state) for job in jobs if job.state not in FINAL_STATES}
     warnings: dict[str, list[str]] = defaultdict(list)
     for job_id, why in await _unsaved(session, list(unfinished)):
@@ -30,7 +30,7 @@ async def job_warnings(session: AsyncSession, jobs: Iterable[Job]) -> Mapping[st
 
 
 async def _unsaved(session: AsyncSession, job_ids: Sequence[str]) -> Sequence[tuple[str, str]]:
-    """Jobs that have saved nothing since a save failed."""
+    """Return jobs that have saved nothing since a save failed."""
     # Each job's events are read from the newest on until one reports a save, or a failed one.
     newest = (
         select(Event.seq)
@@ -91,7 +91,7 @@ class RunTime:
 
 
 async def run_times(session: AsyncSession, job_ids: Iterable[str]) -> dict[str, RunTime]:
-    """By the jobs' ids; one without an attempt has none."""
+    """Return run times by job id; a job without an attempt has none."""
     times = {job_id: RunTime() for job_id in job_ids}
     found = await session.execute(
         select(Attempt.job_id, Attempt.started_at, Attempt.finished_at).where(
@@ -112,7 +112,7 @@ async def run_times(session: AsyncSession, job_ids: Iterable[str]) -> dict[str, 
 async def stragglers(
     session: AsyncSession, rows: Iterable[tuple[Job, JobProgress]]
 ) -> dict[str, Straggler]:
-    """By the id of the job; those of jobs that run alone, and that have one."""
+    """Return stragglers by job id, of jobs that run alone and have one."""
     found = {
         job.id: progress.metrics
         for job, progress in rows
@@ -131,7 +131,7 @@ async def stragglers(
 async def newest_allocations(
     session: AsyncSession, job_ids: Iterable[str]
 ) -> Mapping[str, Allocation]:
-    """`Attempt.allocation` by the id of the job; of those that have had an attempt."""
+    """Return `Attempt.allocation` by job id, of jobs that have had an attempt."""
     newest = select(Job.id, Job.attempt).where(Job.id.in_(list(job_ids)))
     rows = await session.execute(
         select(Attempt.job_id, Attempt.allocation).where(

@@ -185,7 +185,7 @@ class NodeService(Service):
         return node_id
 
     async def list(self, *, limit: int = 50, cursor: str | None = None) -> views.NodePage:
-        """By name."""
+        """List nodes by name."""
         pagination.check_limit(limit)
         query = select(Node).order_by(Node.name).limit(limit + 1)
         if cursor is not None:

@@ -99,7 +99,7 @@ class Applier(Service):
             # or its node went away.
             return False
         if _can_quarantine(decision):
-            # On its own: who reports locks a node before its attempts.
+            # In a transaction of its own: reports lock a node before its attempts.
             async with self._db.transaction() as session:
                 await quarantine_failing_nodes(session, touched.nodes, self._clock.now())
         if touched.job is not None:
@@ -139,7 +139,7 @@ class Applier(Service):
 
     async def _move_node(self, session: AsyncSession, decision: MoveNode) -> None:
         if self._heartbeats.seconds_since(decision.node_id) < decision.after_seconds:
-            raise ConflictError  # it was heard while this was decided
+            raise ConflictError  # it reported while this was decided
         if decision.end is NodeState.DRAINED:
             await session.get(Node, decision.node_id, with_for_update=True)
             if await holds_devices(session, decision.node_id):
@@ -252,8 +252,8 @@ class Applier(Service):
             data={"state": decision.attempt_end.value, "failure": failure},
         )  # fmt: skip
         if decision.attempt_end is not AttemptState.LOST:
-            # Every host told that its last process is gone.
-            # A host that a regrouping left out gives its devices back by itself.
+            # Every host reported that its last process is gone.
+            # A host that a regrouping left out releases its devices on its own.
             hosts = (await _attempt(session, token.job_id, token.attempt)).allocation.node_ids
             await session.execute(
                 delete(Grant).where(
@@ -313,7 +313,7 @@ async def _holding(session: AsyncSession, attempt: Attempt) -> set[str]:
 
 
 def _check(held: bool) -> None:
-    """Go on if the guard of a change held.
+    """Continue if the guard of a change held.
 
     Raises:
         ConflictError: it did not.

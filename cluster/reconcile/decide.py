@@ -27,7 +27,7 @@ from trainhall.cluster.snapshot.model import ClusterFacts, NodeFacts
 
 
 def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[Decision]:
-    """Everything that the present state asks for; empty when nothing is to be done."""
+    """Return every decision that the present state asks for; empty when none is due."""
     decisions: list[Decision] = []
     isolation_seconds = _isolation_seconds(facts)
     for node in facts.nodes:
@@ -145,7 +145,7 @@ def _releases(facts: ClusterFacts) -> Iterator[Release]:
 
 def _removals(facts: ClusterFacts) -> Iterator[RemoveNode]:
     busy = {grant.node_id for grant in facts.grants}
-    # Where a host has told its end, too: until its attempt ends it holds the devices of all hosts.
+    # Even where a host reported its end: until its attempt ends it holds the devices of all hosts.
     in_use = {
         host.node_id
         for attempt in facts.attempts

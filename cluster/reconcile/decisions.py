@@ -1,7 +1,7 @@
 """The decisions about the cluster. `decide` says when, `apply` carries them out.
 
 Each decision is complete in itself and is applied on its own, guarded by what it was decided from;
-if the guard fails, somebody else was first and the next pass decides anew. So the order of
+if the guard fails, another change was first and the next pass decides again. So the order of
 decisions, a crash between two of them, or a decision made twice does no harm.
 """
 
@@ -78,7 +78,7 @@ class StopAttempt(_OfAttempt):
 
 @dataclass(frozen=True)
 class Regroup(_OfAttempt):
-    """The attempt goes on in place, under the next generation and on these devices."""
+    """Attempt that resumes in place, under the next generation and on these devices."""
 
     placed: tuple[PlacedNode, ...]
     """In the order of node ranks."""

@@ -31,7 +31,7 @@ def hang_of(hosts: Iterable[HostFacts], generation: int) -> Failure | None:
         stalls.append((host.node_name, report.stall))
     if not stalls:
         return None
-    # Those that wait for others to come, as a group regroups, hold nobody up.
+    # Ranks that wait for others, as a group regroups, delay none.
     named = [(node, rank) for node, stall in stalls for rank in stall.ranks if not rank.waits]
     if not named:
         return None

@@ -39,7 +39,7 @@ class Reconciler(Service):
         self._wanted.set()
 
     async def run(self) -> None:
-        """Until cancelled. A database that is away for a moment is waited for."""
+        """Run until cancelled; wait for a database that is away for a moment."""
         while True:
             self._wanted.clear()
             try:
@@ -49,7 +49,7 @@ class Reconciler(Service):
                 await asyncio.sleep(self._options.tick_seconds)
                 continue
             try:
-                # A node's jobs wait for the moment in which it is given up: not for a tick later.
+                # A node's jobs wait for the moment it is lost, not for a tick later.
                 async with asyncio.timeout(min(self._options.tick_seconds, self._unreachable_in)):
                     await self._wanted.wait()
             except TimeoutError:

@@ -1,4 +1,4 @@
-"""Applying a regrouping: an attempt goes on under its next generation, in one transaction."""
+"""Applying a regrouping: an attempt resumes under its next generation, in one transaction."""
 
 from dataclasses import replace
 from datetime import datetime

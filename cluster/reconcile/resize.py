@@ -1,6 +1,6 @@
-"""Elastic jobs: how one goes on when ranks fall, nodes go or devices come free. Pure functions.
+"""Elastic jobs: how one resumes when ranks fail, nodes leave or devices come free. Pure functions.
 
-What regroups in place (`AttemptFacts.in_place`) goes on under the next generation of its attempt:
+What regroups in place (`AttemptFacts.in_place`) resumes under the next generation of its attempt:
 processes that live keep their devices and what they have in memory. Everything else changes its
 size in the one way that every job has: it saves, its attempt ends, and the next one starts at the
 size that is free.
@@ -99,7 +99,7 @@ def regroup_after(
     if not _can_regroup(attempt, job):
         return None
     if len(losses.ranks) + sum(len(host.ranks) for host in losses.hosts) == attempt.size:
-        return None  # nobody is left who has the state
+        return None  # no rank left has the state
     restarts = step = None
     if losses.failure is not None:
         before = attempt.failed_before or job.failed_before
@@ -129,14 +129,14 @@ def regroup_after(
 
 
 def _can_regroup(attempt: AttemptFacts, job: JobFacts) -> bool:
-    """Somebody has taken a step and holds the state, and nobody wants it to end."""
+    """Return whether a rank has taken a step and holds the state, and no end is due."""
     return (
         attempt.begun
         and _is_wanted(attempt, job)
         and not any(h.report is not None and h.report.agent_stopped for h in attempt.hosts)
         and not any(h.outcome is Outcome.COMPLETED for h in attempt.hosts)  # the others will
         and _hosts_regroup(attempt)
-        # Its ranks end by themselves where a host is not heard, and those of the others first.
+        # Its ranks end on their own where a host is unreachable, and those of the others first.
         and attempt.isolation_seconds is None
     )
 
@@ -166,7 +166,7 @@ def _fit_after(
     for left in (missing, missing & losses.devices):
         remaining = _without(kept, left)
         if set(devices_of(remaining)) <= losses.devices:
-            continue  # nobody is left who has the state
+            continue  # no rank left has the state
         for sizes in (job, unresized):
             if found := _fit(attempt, sizes, remaining, spare, losses):
                 return found
@@ -185,7 +185,7 @@ def _fit(
     free = {
         node_id: indices
         for node_id, indices in spare.of(job, attempt.device).items()
-        # A host that it is still leaving cannot be joined anew yet.
+        # A host that it is still leaving cannot join again yet.
         if node_id in present
         or (node_id not in gone and not job.one_host and not spare.has_of(job, node_id))
     }
@@ -203,9 +203,9 @@ def _fit(
 def _with_more(
     kept: Sequence[PlacedNode], free: dict[str, list[int]], count: int, spare: SpareCapacity
 ) -> list[PlacedNode]:
-    """Hosts that are there already give first, then those with the most that is free.
+    """Add first from hosts already there, then from those with the most free.
 
-    Hosts keep their order, so that the first goes on to open the ranks' store. A host of which
+    Hosts keep their order, so that the first keeps opening the ranks' store. A host of which
     nothing is left may give others of its devices.
     """
     nodes = {node.node_id: node for node in kept}
@@ -243,7 +243,7 @@ def resize(attempt: AttemptFacts, job: JobFacts, spare: SpareCapacity) -> Decisi
     """Give an attempt that a user resized the largest size that it may have now."""
     if attempt.size in job.sizes:
         return None
-    # A script that tells nothing is one that never begins, and ends by a signal as it does then.
+    # A script that reports nothing never begins, and ends by a signal as it does then.
     ready = attempt if attempt.begun or not attempt.script else replace(attempt, begun=True)
     found = _fit(attempt, job, placed(attempt), spare) if _is_settled(ready, job) else None
     if found is None:

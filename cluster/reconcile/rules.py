@@ -46,7 +46,7 @@ def _stop(
 
 
 def _stop_after_failed_rank(s: Situation) -> StopAttempt:
-    # Its host waits for an answer: what ends by itself elsewhere has to be ended here.
+    # Its host waits for an answer: elsewhere ranks end on their own, here they must be ended.
     failure = s.losses.ranks[0][1].failure
     reason = Reason.of(
         ReasonCode.RANK_FAILED, failure=describe(failure), others="its other ranks stop"

@@ -82,7 +82,7 @@ class Situation:
     def others_end_first(self) -> bool:
         """Ranks of other hosts have to end before lost ones are replaced (`on_isolation: stop`).
 
-        Those of a lost node have ended by themselves (`agent/shim/isolation.py`).
+        Ranks of a lost node have ended on their own (`agent/shim/isolation.py`).
         """
         isolates = self.attempt.isolation_seconds is not None
         return isolates and 0 < len(self.lost) < len(self.unfinished)
@@ -114,7 +114,7 @@ class Situation:
         if attempt.not_understood is not None:
             message = f"this version does not understand its spec: {attempt.not_understood}"
             return Failure(message=message, final=True)
-        # A script that tells nothing gets SIGTERM to pause, and to its shim any way to leave is
+        # A script that reports nothing gets SIGTERM to pause, and to its shim any way to leave is
         # right. On a host where it comes later, ranks fail as their peers go. Where they fail on
         # all hosts there was no SIGTERM, and the reported failure is the reason.
         everywhere = all(host.outcome is Outcome.FAILED for host in attempt.hosts)
@@ -216,7 +216,7 @@ class Situation:
     def late_start(self) -> Failure | None:
         """Failure of an attempt that takes too long to start; it names the missing hosts."""
         attempt, missing = self.attempt, self.not_running
-        # Of a script nobody tells more than that its ranks run.
+        # A script reports no more than that its ranks run.
         if attempt.started_at is None or attempt.begun or (attempt.script and not missing):
             return None
         waited = (self.now - attempt.started_at).total_seconds()
@@ -239,7 +239,7 @@ class Situation:
 
     @property
     def completed_before(self) -> bool:
-        """Ranks of a host that was cut off completed the job before they heard of the present
+        """Ranks of a host that was cut off completed the job before they learned of the present
         generation."""
         attempt = self.attempt
         from_scratch = attempt.generation > 1 and not attempt.stepped and not attempt.script

@@ -58,7 +58,7 @@ class SpareCapacity:
         }
 
     def of(self, job: JobFacts, kind: str) -> dict[str, list[int]]:
-        """Indices of the devices that `job` may take, by node id, in the order of node names."""
+        """Return the indices of the devices for `job`, by node id, in the order of node names."""
         found: dict[str, list[int]] = {}
         for node in self.nodes.values():
             if not _takes_work(node) or not _fits(job, node) or self._is_wanted(node, kind):
@@ -109,7 +109,7 @@ class SpareCapacity:
         return self._wanted[key]
 
     def _can_hold(self, job: JobFacts, kind: str) -> bool:
-        """Cluster and quotas are large enough for it: what is kept free for it will serve it."""
+        """Return whether cluster and quotas are large enough: what is kept free will serve it."""
         capacity = sum(
             sum(1 for d in node.devices if d.kind == kind)
             for node in self.nodes.values()

@@ -107,7 +107,7 @@ def _new_attempt(
         world_size=size,
         allocation=allocation,
         in_place=regroups_in_place(job.spec),
-        # It is kept for the attempt's life, whatever the coordinator is told later.
+        # It is kept for the attempt's life, whatever is reported later.
         isolation_seconds=options.lost_after_seconds if stops_isolated else None,
         generations=(
             GenerationRecord(

@@ -335,7 +335,7 @@ class Agent:
         elif folder.ended is not None:
             self._end(attempt, *folder.ended)
         else:
-            # It died without a word: what it left behind is ended, and that is said in its place.
+            # It died without an outcome: end what it left behind, and report in its place.
             shim.die(with_ranks=True)
             asked = attempt.status.command if attempt.status is not None else Command.RUN
             failed = asked is not Command.STOP
@@ -364,7 +364,7 @@ class Agent:
     def _find(self, home: FencingToken, folder: Folder) -> None:
         """Take up what an earlier agent has left."""
         status = folder.shim.status if folder.shim is not None else None
-        # The shim may not have taken up the newest launch yet: it will be told again.
+        # The shim may not have taken up the newest launch yet: it will be notified again.
         generation = folder.launch.generation if status is None else status.generation
         token = home._replace(generation=generation)
         self._homes[token] = home
@@ -394,7 +394,7 @@ class Agent:
         await self._launch(attempt)
 
     async def _launch(self, attempt: Attempt) -> None:
-        """First it is noted that the token was launched here, and never again is."""
+        """Note first that the token was launched here, and never launch it again."""
         host, home = self.host, self._home(attempt.token)
         self._note_launched(attempt.token)
         await asyncio.sleep(host.chance.uniform(*START_SECONDS))

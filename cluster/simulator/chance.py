@@ -20,5 +20,5 @@ class SeededIds:
         return f"{self._chance.getrandbits(48):012x}"
 
     def secret(self) -> str:
-        # Who may speak as a node must not be guessed, even where no node runs anything.
+        # A node's credential must not be guessable, even where no node runs anything.
         return secrets.token_urlsafe(32)

@@ -40,7 +40,7 @@ class Cluster(Ledger, Generic[H]):
         return Link(name, chance.stream(self.seed, "link", name), self.story)
 
     def _add(self, kind: type[H], name: str, slots: int, clock: WorldClock, **more: Any) -> H:
-        """Add a host; its agent joins by itself."""
+        """Add a host; its agent joins on its own."""
         host = kind(
             name,
             slots,

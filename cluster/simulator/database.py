@@ -156,7 +156,7 @@ def _database() -> tuple[sqlite3.Connection, Connection]:
 
 def _connect(path: str) -> tuple[sqlite3.Connection, Connection]:
     """Return one connection, and the same through SQLAlchemy."""
-    # A transaction begins with what it changes first: nobody else reads or writes meanwhile.
+    # A transaction begins with what it changes first: no one else reads or writes meanwhile.
     connection = sqlite3.connect(
         path, isolation_level="IMMEDIATE", check_same_thread=False, cached_statements=1000
     )

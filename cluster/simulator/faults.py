@@ -282,7 +282,7 @@ class Faults:
             await self._world.remove(host)
 
     async def _stop(self, process: Process | None, who: str) -> None:
-        """SIGSTOP, and SIGCONT later: what comes meanwhile waits in its sockets."""
+        """Send SIGSTOP, and SIGCONT later: what comes meanwhile waits in its sockets."""
         if process is None or process.stopped:
             return
         seconds = self._some((0.2, 3.0), (4.0, 12.0))
@@ -296,7 +296,7 @@ class Faults:
     # -- drawing ---------------------------------------------------------------------------------
 
     def _any_host(self) -> Host:
-        """Rather one on which something runs."""
+        """Choose a host, rather one on which something runs."""
         hosts = self._world.hosts
         busy = [host for host in hosts if host.shims()]
         return self._chance.choice(busy if busy and self._chance.random() < 0.7 else hosts)
@@ -305,7 +305,7 @@ class Faults:
         return self._world.users if self._chance.random() < 0.2 else self._any_host().link
 
     def _some(self, short: tuple[float, float], long: tuple[float, float]) -> float:
-        """Mostly a short time, now and then a long one."""
+        """Draw a time, mostly short, now and then long."""
         return self._chance.uniform(*(short if self._chance.random() < 0.6 else long))
 
     async def _wait_a_moment(self) -> None:

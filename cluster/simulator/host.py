@@ -156,7 +156,7 @@ class Host:
             await agent.process.kill()
 
     async def power_off(self, lost_folders: float = LOST_FOLDERS) -> None:
-        """Everything ends where it stands; the disk keeps what was written through to it."""
+        """Stop everything where it stands; the disk keeps what was written through to it."""
         self.powered = False
         self.power_cuts += 1
         await self.kill_agent()

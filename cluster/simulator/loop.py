@@ -47,7 +47,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.set_task_factory(_make_task)  # type: ignore[arg-type]
 
     def time(self) -> float:
-        """Seconds since the loop was made."""
+        """Return seconds since the loop was made."""
         return self._passing.now
 
     def pending(self) -> list[Later]:
@@ -134,7 +134,7 @@ class Process:
         """Take a task for one of its own."""
         if task not in self.tasks:
             self.tasks[task] = None
-            # Not in the context of whoever begins it, whose process may be stopped by then.
+            # Not in the context of its caller, whose process may be stopped by then.
             task.add_done_callback(lambda done: self.tasks.pop(done, None), context=Context())
 
     def stop(self) -> None:

@@ -188,7 +188,7 @@ class Wire:
             self._to_gateway.put_nowait(text)
             self._on_arrival()
         else:
-            # Nobody listens there any more, and that is told.
+            # No process listens there any more, and the peer is notified.
             self._link.carry(self.break_agent, "down")
 
     def _reach_agent(self, text: str) -> None:
@@ -245,7 +245,7 @@ class Server:
         """Connect an agent.
 
         Raises:
-            OSError: nobody listens, or nobody answers.
+            OSError: no listener, or no answer.
             NodeRemovedError: the node was removed.
             CredentialRefusedError: the coordinator does not know it.
         """

@@ -90,7 +90,7 @@ class Storage:
         spool.writer = recovered_name(earlier)
         for each in sorted(found, key=lambda name: name.step):
             data = dict(self.committed[launch.job_id][each])
-            # By its step: whoever looks again tells the same.
+            # By its step: looking again gives the same.
             sequence = each.step + 1
             event = RankEvent(sequence=sequence, time=time, rank=0, kind="checkpoint", data=data)
             spool.events.append(event)
@@ -233,7 +233,7 @@ class Work(ABC):
     """The steps of ranks that have met, and what they write about them."""
 
     takes_blocks = False
-    """Somebody who looks may find more steps taken, although none was due."""
+    """A reader may find more steps taken, although none was due."""
 
     def __init__(self, group: "Group") -> None:
         self.group = group
@@ -310,7 +310,7 @@ class Group:
     """Their work, since they have met."""
     step: int = 0
     is_fresh: bool = False
-    """None of its ranks had taken a step: they went on from a checkpoint, or from nothing."""
+    """None of its ranks had taken a step: they started from a checkpoint or from scratch."""
     is_broken: bool = False
     _is_silent: bool = False
     """True while it is broken and no member has noticed."""
@@ -325,7 +325,7 @@ class Group:
     def join(self, rank: Rank) -> None:
         self.ranks[rank.number] = rank
         if self.is_broken:
-            # Whom it should meet is gone: it finds out when it tries to connect.
+            # Its peer is gone: it finds out when it tries to connect.
             later(4 * STUCK_SECONDS, rank.leave_group, self)
         elif len(self.ranks) == self.launch.world_size:
             later(self.chance.uniform(*MEET_SECONDS), self._meet)
@@ -342,7 +342,7 @@ class Group:
             self.work.break_off(rank, list(self.ranks.values()))
         self.is_broken, self._is_silent = True, silently
         if silently or not self.launch.in_place:
-            return  # they wait in a collective until they are told
+            return  # they wait in a collective until they are notified
         notice = NOTICE_SECONDS if self.work else (STUCK_SECONDS, 4 * STUCK_SECONDS)
         for other in self.ranks.values():
             later(self.chance.uniform(*notice), other.leave_group, self)
@@ -492,5 +492,5 @@ class Group:
     def record(self, kind: Kind, data: dict[str, Any]) -> None:
         self.ranks[0].spool.event(kind, data, self.now())
         if kind == "started":
-            # Until that is known nobody regroups them.
+            # Until that is known they are not regrouped.
             self.ranks[0].shim.wrote()

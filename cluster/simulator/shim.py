@@ -1,6 +1,6 @@
 """The shim as a model: it supervises the ranks of an attempt on one host, and outlives the agent.
 
-Who takes part, who may be replaced and how all of it ended is the real one's code.
+Which ranks take part, which may be replaced and how all of it ended is the real one's code.
 """
 
 import math
@@ -72,7 +72,7 @@ class Machine(Protocol):
     def monotonic(self) -> float: ...
 
     def ring(self) -> None:
-        """Tell the host's agent, if there is one, to look."""
+        """Notify the host's agent, if there is one."""
 
     def wrote(self) -> None:
         """Note that a rank has reported something, which is rare."""
@@ -195,7 +195,7 @@ class Shim:
                 rank.group.catch_up()
 
     def take_launch(self) -> None:
-        """Go on with the launch in the folder, if it is of a later generation."""
+        """Continue with the launch in the folder, if it is of a later generation."""
         self.catch_up()
         launch, is_active = self.folder.launch, self.alive and self._started
         is_newer = launch.in_place and launch.generation > self.launch.generation

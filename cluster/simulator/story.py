@@ -28,7 +28,7 @@ class Story:
         self.exercised: Counter[str] = Counter()
         """By what happened that could have broken an invariant."""
         self.muted = False
-        """Set while a process is killed: nobody reads its log."""
+        """Set while a process is killed: its log is not read."""
         self.events = 0
         """Number of deliveries, commits, starts, ends and faults."""
 

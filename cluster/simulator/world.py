@@ -60,7 +60,7 @@ OPTIONS = ClusterOptions(
 """Shorter than in production, in the same order: most nodes are lost while jobs run."""
 FAULTY_SECONDS = (8.0, 14.0)
 FATE_SHARE = 0.15
-"""Share of processes that fail by themselves."""
+"""Share of processes that fail on their own."""
 URGENT_SHARE = 0.5
 """Share of the large jobs among small ones that have a higher priority."""
 FINISH_SECONDS = 400.0
@@ -193,7 +193,7 @@ class World(Cluster[Host]):
     # -- users -----------------------------------------------------------------------------------
 
     async def submit_at(self, seconds: float, number: int) -> None:
-        """After a while a user submits a job, and asks again until there is an answer."""
+        """Submit a job as a user, after a while, and retry until there is an answer."""
         key = f"key-{number}"
         slots = sum(len(host.devices) for host in self.hosts)
         job = _spec(self.chance, number, slots)
@@ -222,7 +222,7 @@ class World(Cluster[Host]):
         return None
 
     async def crowd(self, random_: random.Random) -> None:
-        """Small jobs come all the time, and one that needs every device."""
+        """Submit small jobs all the time, and one that needs every device."""
         slots = sum(len(host.devices) for host in self.hosts)
         numbers = itertools.count(100)
         is_urgent = random_.random() < URGENT_SHARE
@@ -249,7 +249,7 @@ class World(Cluster[Host]):
     async def command(self, what: str, job_id: str) -> None:
         """Send a command, which may be refused or lost."""
         slots = sum(len(host.devices) for host in self.hosts)
-        # One that is larger than its quota would wait for ever.
+        # A job larger than its quota would wait forever.
         most = min(slots, LIMITED_DEVICES) if job_id in self.limited else slots
         resources = _resources(self.chance, most) if what == "resize" else {}
         call: dict[str, Callable[[Coordinator], Coroutine[Any, Any, object]]] = {
@@ -312,7 +312,7 @@ class World(Cluster[Host]):
             self.inspector.check_curve(job_id, run.steps.tolist(), run.last.tolist(), self.measured)
 
     async def _resume_all(self) -> None:
-        """Users take back what keeps jobs from their end."""
+        """Undo what users did that keeps jobs from their end."""
         out = self.disk.connection.execute("SELECT id FROM nodes WHERE state LIKE 'drain%'")
         drained = {node_id for (node_id,) in out.fetchall()}
         for host in self.hosts:
@@ -333,7 +333,7 @@ class World(Cluster[Host]):
         await self.kill_agents()
 
     def count(self, table: str) -> int:
-        """Rows of a table of the coordinator's database."""
+        """Count rows of a table of the coordinator's database."""
         (number,) = self.disk.connection.execute(f"SELECT count(*) FROM {table}").fetchone()
         return int(number)
 
@@ -358,7 +358,7 @@ def _spec(random_: random.Random, number: int, slots: int) -> JobSpec:
     steps, priority = random_.randint(3, 25), random_.choice([0, 0, 1, 2, 5])
     document = _document(random_, number, resources, steps, priority)
     if (resources.get("workers") or resources["min_workers"]) <= LIMITED_DEVICES:
-        # One that is larger than its quota would wait for ever.
+        # A job larger than its quota would wait forever.
         document["project"] = LIMITED_PROJECT
     return validate_spec(document)
 
@@ -370,7 +370,7 @@ def _document(
         "name": f"job {number}",
         "task": {"name": "synthetic"},
         "resources": resources,
-        # The one regroups in place, the other goes on by another attempt.
+        # The one regroups in place, the other resumes in another attempt.
         "parallelism": {"strategy": "ddp" if random_.random() < 0.9 else "fsdp"},
         "training": {"steps": steps, "global_batch_size": 60},
         "checkpoint": {"path": "/shared", "every_steps": random_.randint(4, 12)},

@@ -24,5 +24,5 @@ class UndeliverableAttempts:
         return bool(new)
 
     def why(self, token: FencingToken) -> str | None:
-        """None: nothing is known against it."""
+        """Return why it is undeliverable; None: nothing is known against it."""
         return self._why.get(token)

@@ -56,7 +56,7 @@ def check_allowed() -> None:
 
 @contextmanager
 def limited_hosts(count: int, bits_per_second: float) -> Iterator[list[Host]]:
-    """Hosts with a network between them, for as long as the context lasts.
+    """Open hosts with a network between them, for the life of the context.
 
     Args:
         bits_per_second: that each host can send.

@@ -132,7 +132,7 @@ class Ranks:
         fresh = [bucket.flat.clone() for bucket in buckets]
 
         def combine(backward: float) -> float:
-            """Seconds from the end of the backward pass."""
+            """Time in seconds from the end of the backward pass."""
             for bucket, gradient in zip(buckets, fresh, strict=True):
                 bucket.flat.copy_(gradient)
             exchange.seconds = 0.0
@@ -188,7 +188,7 @@ class TimedExchange:
 
 
 def make_buckets(rank: int, world_size: int) -> list[Bucket]:
-    """Buckets of at most 25 MiB, filled with numbers of this rank's own."""
+    """Make buckets of at most 25 MiB, filled with numbers of this rank's own."""
     generator = torch.Generator().manual_seed(rank)
     buckets: list[Bucket] = []
     shapes: list[tuple[int, ...]] = []

@@ -92,7 +92,7 @@ def schedule(method: str, hosts: Hosts) -> Schedule:
 
 
 def predicted(method: str, scenario: Scenario, links: Mapping[LinkClass, Link], size: int) -> float:
-    """Seconds of an all-reduce, by the cost model and the links that were measured."""
+    """Predict seconds of an all-reduce, by the cost model and the measured links."""
     some = next(iter(links.values()))
     cluster = Cluster(
         world_size=scenario.ranks,

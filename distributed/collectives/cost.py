@@ -170,13 +170,13 @@ def _by_kind(kinds: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np
 
 
 def predict(schedule: Schedule, cluster: Cluster, sizes: npt.ArrayLike) -> Seconds:
-    """Seconds for tensors of each of `sizes` bytes, by the formula of the algorithm."""
+    """Predict seconds for tensors of each of `sizes` bytes, by the algorithm's formula."""
     of_sizes = np.asarray(sizes, dtype=np.float64)
     return sum((cluster.leg_seconds(leg, of_sizes) for leg in schedule.legs()), start=of_sizes * 0)
 
 
 def walk(schedule: Schedule, cluster: Cluster, size: int) -> float:
-    """Seconds for a tensor of `size` bytes, cut evenly, by going through every rank's rounds."""
+    """Predict seconds for a tensor of `size` bytes, cut evenly, from every rank's rounds."""
     messages: defaultdict[int, list[tuple[int, int, float]]] = defaultdict(list)
     for rank in range(schedule.world_size):
         for r in schedule.rounds(rank):

@@ -183,7 +183,7 @@ def one(chunk: int) -> range:
 
 
 def named(chunks: range) -> str:
-    """`chunk 3` or `chunks 2-5`."""
+    """Format `chunk 3` or `chunks 2-5`."""
     if len(chunks) == 1:
         return f"chunk {chunks.start}"
     return f"chunks {chunks.start}-{chunks.stop - 1}"

@@ -80,7 +80,7 @@ class Transport(Protocol):
         possible."""
 
     def wrap(self, array: Array) -> Buffer:
-        """`array` as this transport takes it; in the same memory, where that can be."""
+        """Convert `array` for this transport; in the same memory, where that can be."""
 
     def unwrap(self, buffer: Buffer) -> Array:
         """Undo `wrap`."""

@@ -24,7 +24,7 @@ class Residuals:
         """The same memory, bucket by bucket."""
 
     def of(self, bucket: Bucket) -> Tensor:
-        """[elements]: what the bucket's gradients still lack; to be changed in place."""
+        """Return [elements]: what the bucket's gradients still lack; to be changed in place."""
         if bucket.names not in self._flat:
             # Buckets may have been laid out again.
             for names in [old for old in self._flat if not set(old).isdisjoint(bucket.names)]:

@@ -65,7 +65,7 @@ class Exchange(Protocol):
         all of them."""
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """[ranks, elements]: every rank's one-dimensional tensor, of one size and any type."""
+        """Gather [ranks, elements]: every rank's 1-D tensor, of one size and any type."""
 
 
 class Compression(Protocol):

@@ -237,7 +237,7 @@ def share_buffers(model: nn.Module) -> None:
 
 
 def local_gradients(model: nn.Module) -> AbstractContextManager[None]:
-    """Within it backward passes only accumulate; the next one outside averages over the ranks."""
+    """Accumulate only in backward passes within it; the next outside averages over ranks."""
     if isinstance(model, DistributedDataParallel):
         context: AbstractContextManager[None] = model.no_sync()
         return context

@@ -109,7 +109,7 @@ class LogicalShards(Replicas):
         return means
 
     def average_gradients(self) -> None:
-        """Nothing: `backward` sees that all are there, on one rank as on several."""
+        """Do nothing: `backward` sees that all are there, on one rank as on several."""
 
     def _check_reached(self) -> None:
         if len(self._reached) == len(self._parameters):

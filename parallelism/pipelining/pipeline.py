@@ -126,7 +126,7 @@ class Pipeline(Divided):
     def _join_tied(
         self, users: dict[int, list[int]], trained: dict[int, str], mesh: Mesh
     ) -> list[tuple[str, dist.ProcessGroup]]:
-        """Trained weights that several ranks of a pipeline use, with the group of these.
+        """Return trained weights shared by several ranks of a pipeline, with their group.
 
         A collective.
         """
@@ -324,7 +324,7 @@ def _owner(stage: int, size: int, schedule: Schedule) -> int:
 
 
 def _users(stages: list[list[str]], owners: list[int], model: nn.Module) -> dict[int, list[int]]:
-    """By parameter, the ranks of a pipeline that use it."""
+    """Return, by parameter, the ranks of a pipeline that use it."""
     users: dict[int, list[int]] = {}
     for stage, owner in zip(stages, owners, strict=True):
         for name in stage:

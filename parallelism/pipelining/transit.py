@@ -36,7 +36,7 @@ class Transit:
             tools.sending_unmeasured()
 
     def watch(self, sends: list[dist.P2POp]) -> list[dist.P2POp]:
-        """Messages that are about to be sent, to be given to torch instead."""
+        """Wrap messages about to be sent, to be given to torch instead."""
         if self._tools is not None:
             for send in sends:
                 send.op = self._send

@@ -37,7 +37,7 @@ class Copies(Strategy):
         return norm
 
     def clear_gradients(self) -> None:
-        """They stay: the next backward pass writes over them."""
+        """Keep them: the next backward pass writes over them."""
 
     def share_buffers(self) -> None:
         """Do nothing: there is one rank."""

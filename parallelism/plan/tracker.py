@@ -119,7 +119,7 @@ class Tracker(TorchDispatchMode):
                 block.kind = kind
 
     def peaks(self) -> dict[str, dict[str, int]]:
-        """By phase, the most bytes held at once in it, by kind."""
+        """Return, by phase, the most bytes held at once in it, by kind."""
         return {phase: self._peak(phase) for phase in PHASES}
 
     def _peak(self, phase: str) -> dict[str, int]:

@@ -3,7 +3,7 @@
 Every rank holds the whole model. When one is lost, the collectives of the others break; they leave
 the group, wait for the launch of a newer one, and join it. There they exchange their progress. The
 rank that is furthest sends its state to those that lack it, and the step that broke off is taken
-again. Nobody restarts, and no checkpoint is read.
+again. No rank restarts, and no checkpoint is read.
 """
 
 import dataclasses
@@ -240,7 +240,7 @@ class ElasticLoop(Loop):
             "sampler": self.sampler.state(),
             "scaler": self.precision.state(),
             "chain": self.state.link,
-            # Every rank draws again: what some drew in the step that broke off is nobody's loss.
+            # Every rank draws again: draws of the step that broke off are no loss.
             "streams": [],
             "random": [],
         }

@@ -167,7 +167,7 @@ class Membership:
 def _exit_stuck() -> None:
     """End this process, for another to take its place: its step does not end although its group is
     broken off, and what waits in `breakable` has ended. A task of the user's may wait for other
-    ranks by itself, or for anything else."""
+    ranks alone, or for anything else."""
     faulthandler.dump_traceback(all_threads=True)
     sys.stderr.write("a step does not end although its process group was aborted\n")
     sys.stderr.flush()

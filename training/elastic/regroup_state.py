@@ -46,7 +46,7 @@ def ranks_to_update(states: Sequence[RegroupState], source: int) -> list[int]:
 
 
 def unreported_means(states: Sequence[RegroupState], source: int) -> Rows:
-    """Return the job's means of the steps that the source took and nobody reported yet.
+    """Return the job's means of the steps that the source took and no rank reported yet.
 
     [step, column]: of each step the mean over the ranks that have it, in their order; what a lost
     rank had measured since the last pulse is lost with it.
@@ -75,7 +75,7 @@ def is_reported(states: Sequence[RegroupState], source: int) -> bool:
 
 
 def must_save(states: Sequence[RegroupState]) -> bool:
-    """Return whether the last checkpoint may have failed, or nobody is left who knows."""
+    """Return whether the last checkpoint may have failed, or no rank left knows."""
     return any(s.abandoned_save for s in states) or not any(s.was_first for s in states)
 
 

@@ -27,7 +27,7 @@ class StepRollback:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Around a step; an exception leaves it to be taken back."""
+        """Guard a step; an exception leaves it to be taken back."""
         self._position = self._sampler.state()
         if self._copies:
             torch._foreach_copy_(self._copies, self._buffers)

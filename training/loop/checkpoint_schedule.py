@@ -79,12 +79,12 @@ class CheckpointSchedule:
             self._checkpointer.prepare(self._state.tensors())
 
     def due(self, step: int) -> bool:
-        """`step` is one that the spec names."""
+        """Return whether the spec names `step`."""
         every = self._spec.every_steps
         return every is not None and step % every == 0
 
     def save_requested(self) -> bool:
-        """`every_seconds` have passed on rank 0, whose clock decides for all at the next pulse."""
+        """Return whether `every_seconds` have passed on rank 0, which decides at the next pulse."""
         every = self._spec.every_seconds
         if every is None or self._rank != 0:
             return False
@@ -127,7 +127,7 @@ class CheckpointSchedule:
         are none on any rank. A collective.
 
         Raises:
-            NoGoodCheckpointError: none is. Starting over without a word would cost the work.
+            NoGoodCheckpointError: none is. Starting over silently would lose the work.
             StateMismatchError: the first good one is of another model or optimizer.
         """
         lacking = self._plan.lacking

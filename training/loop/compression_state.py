@@ -82,7 +82,7 @@ class CompressionState:
         return sorted({name: form for each in gathered for name, form in each.items()}.items())
 
     def allocate_like(self, manifest: Manifest, index: Index) -> dict[str, Any]:
-        """Tensors to read a checkpoint's into: what this rank has to know of it."""
+        """Allocate tensors for a checkpoint's, as far as this rank has to know it."""
         self._saved_by = manifest.world_size
         self._shared, self._residuals, self._zeros = {}, {}, {}
         allocate_like: dict[str, Any] = {}
@@ -148,7 +148,7 @@ class CompressionState:
         return not residuals.keys() <= self._strategy.sync_state().keys()
 
     def _totals(self) -> _ByName:
-        """By parameter, the sum of what all ranks had not sent; the same on all ranks."""
+        """Return, by parameter, the sum of all ranks' residuals; the same on all ranks."""
         totals = {name: zeros.clone() for name, zeros in sorted(self._zeros.items())}
         for name, total in totals.items():
             for residuals in self._residuals.values():

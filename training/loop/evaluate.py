@@ -25,10 +25,10 @@ def evaluate(
     gather: Callable[[Vector], list[Vector]],
     held: int = 1,
 ) -> dict[str, float]:
-    """`eval_loss` and `eval_<metric>` over every validation sample once.
+    """Compute `eval_loss` and `eval_<metric>` over every validation sample once.
 
     Each batch counts by its samples, so neither a partial batch nor uneven ranks shift the mean.
-    Parts are added one after the other, so that it is the same bits whoever holds them.
+    Parts are added one after the other, for the same bits whichever rank holds them.
 
     Args:
         model: the plain model; a wrapped one would wait for ranks that have fewer batches.

@@ -296,7 +296,7 @@ class Loop:
         loaded = self.saving.load(self.context.launch.checkpoint.resume)
         if loaded is not None:
             started["resumed_from"] = self.state.step
-            # The last ones of a job that ended before it could say so.
+            # The last ones of a job that ended before it could report them.
             self.recorder.last |= loaded.manifest.metrics
             if loaded.notes:
                 started["note"] = "; ".join(map(str, loaded.notes))

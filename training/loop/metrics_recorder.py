@@ -157,7 +157,7 @@ class Recorder:
             self._rank0_log.append_tables([MetricTable(None, [step], [time.time()], columns)])
 
     def finite(self) -> dict[str, float]:
-        """`last` without NaN and infinity, which JSON cannot carry."""
+        """Return `last` without NaN and infinity, which JSON cannot carry."""
         return {name: value for name, value in self.last.items() if math.isfinite(value)}
 
 
@@ -170,7 +170,7 @@ def peak_memory_bytes(device: torch.device) -> float:
 
 
 def _numbers(scalars: Sequence[Tensor]) -> Rows:
-    """Scalar tensors of one device as float64, in one transfer."""
+    """Convert scalar tensors of one device to float64, in one transfer."""
     if not scalars:
         return np.empty(0)
     return torch.stack(list(scalars)).cpu().double().numpy()

@@ -33,7 +33,7 @@ class Utilization:
 
 
 def peak_of(device: torch.device, precision: Precision) -> float | None:
-    """Operations a second that a rank's device can do; None where that is not known."""
+    """Return the operations a second of a rank's device; None where unknown."""
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)

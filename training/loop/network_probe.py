@@ -46,13 +46,13 @@ def examine(
         links = measure_links(_exchanges(group, device), hosts, seconds=SECONDS)
         mine = links, [forecast(name, ratio, gradients, hosts, links) for name in NAMES], ""
     except Exception as error:
-        # A job can do without; any other fault stops it, and is reported, by itself.
+        # A job can do without; any other fault stops it, and is reported, on its own.
         mine = {}, [], f"{type(error).__name__}: {error}"
     gathered = breakable.gather_objects(mine, process_group.cpu_group())
     for rank, (_, _, failure) in enumerate(gathered):
         if failure:
             return {"message": f"links: not measured: rank {rank}: {failure}"}
-    dist.destroy_process_group(group)  # nobody has anything under way in it
+    dist.destroy_process_group(group)  # no rank has anything under way in it
     links = mine[0]
     # A step waits for the slowest rank.
     whole, *others = (

@@ -30,7 +30,7 @@ class OutOfMemoryError(RuntimeError):
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether memory ran out. Torch has a class for its allocator on a GPU, only a message
-    on a CPU or where CUDA or NCCL fails by itself."""
+    on a CPU or where CUDA or NCCL fails on its own."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _TEXTS)
@@ -113,7 +113,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _ways(spec: JobSpec) -> list[str]:
-    """Settings that need less, the cheapest first."""
+    """Return settings that need less, the cheapest first."""
     training, parallelism = spec.training, spec.parallelism
     rounds = training.gradient_accumulation
     parts = training.logical_shards if training.reproducible else spec.degrees.samples

@@ -40,7 +40,7 @@ class Measured:
         self._peak = max(self._peak, peak - self._before)
 
     def as_event(self) -> dict[str, Any] | None:
-        """`measured` of the events `completed` and `paused`; None: there were too few steps."""
+        """Return `measured` of `completed` and `paused` events; None: too few steps."""
         if not self._seconds or self._peak <= 0:
             return None
         return {

@@ -1,6 +1,6 @@
 """Finds the rank that the others wait for, by what ranks exchange at every pulse.
 
-All ranks of a synchronous job take as long for a step: who is slow makes the others wait. So what
+All ranks of a synchronous job take as long for a step: a slow rank makes the others wait. So what
 is compared is a rank's own time: the step without its communication, in which the waiting lies.
 """
 
@@ -31,7 +31,7 @@ def have_equal_work(spec: JobSpec, world_size: int) -> bool:
 class Slowest:
     rank: int
     ratio: float
-    """The ratio of its own time to the median of all ranks'; 1: nobody waits for anybody."""
+    """Ratio of its own time to the median of all ranks'; 1: no rank waits for another."""
 
 
 class Stragglers:

@@ -45,7 +45,7 @@ class TrainingState:
         self._sync = CompressionState(self.strategy, self.group)
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """Weights, buffers and the optimizer's state by name, for saving and for loading into."""
+        """Return weights, buffers and optimizer state by name, for saving and loading."""
         return {
             "model": self.strategy.model.state_dict(),
             "optimizer": named_state(self.optimizer, self.strategy),
@@ -68,7 +68,7 @@ class TrainingState:
         return {**self.tensors(), PART: self._sync.snapshot(), "extra": extra}
 
     def allocate_like(self, manifest: Manifest, index: Index) -> dict[str, Any]:
-        """Tensors for a checkpoint to be read into; `restore` takes over what was read."""
+        """Allocate tensors for a checkpoint to be read into; `restore` adopts them."""
         tensors = self.tensors()
         state = tensors["optimizer"]
         for name in lacking_state(state, _optimizer_names(index)):

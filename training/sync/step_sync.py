@@ -65,7 +65,7 @@ def combine(gathered: Sequence[Rows], steps: int) -> SyncResult:
 
 
 def next_interval(previous: int, step_seconds: float) -> int:
-    """Steps until the next pulse: `TARGET_SECONDS` of them, but at most twice as many as before.
+    """Return steps until the next pulse: `TARGET_SECONDS`, at most twice as many as before.
 
     Doubling from 1 lets the first metrics appear at once, and the first steps, which are slow,
     decide nothing for long.

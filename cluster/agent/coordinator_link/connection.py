@@ -128,7 +128,7 @@ class Connection:
         return self._reported == self._changes
 
     async def run(self) -> None:
-        """Be connected, for ever.
+        """Stay connected until cancelled.
 
         Raises:
             RemovedByCoordinatorError: the node was removed; its credential is void.

@@ -109,7 +109,7 @@ class CoordinatorApi:
         """Exchange a join token for the node's credential.
 
         Raises:
-            UnavailableError: nobody answers; try again.
+            UnavailableError: no answer; try again.
             JoinRefusedError: the token is not accepted.
             ProtocolMismatchError: the coordinator runs another version.
         """
@@ -240,7 +240,7 @@ def failure_of(
 
 
 def _problem(answer: httpx.Response) -> tuple[str, int | None]:
-    """`detail` and `expected` of problem details (RFC 9457), else what there is."""
+    """Return `detail` and `expected` of problem details (RFC 9457), else what there is."""
     try:
         problem = answer.json()
         expected = problem.get("expected")

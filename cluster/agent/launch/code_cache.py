@@ -1,6 +1,6 @@
 """The code of jobs on this host: fetched and unpacked once, copied for every attempt.
 
-    <data-dir>/code/<sha256>/       unpacked; nobody runs in it
+    <data-dir>/code/<sha256>/       unpacked; no process runs in it
 
 An attempt gets a copy of its own, within its folder, and may write there: two attempts of the same
 code never see each other's files, and both are gone with their attempts.
@@ -59,7 +59,7 @@ class CodeCache:
         """
         unpacked = self._folder / sha256
         while True:
-            # Whoever comes second finds what the first one fetched.
+            # The second caller finds what the first one fetched.
             async with self._fetching.setdefault(sha256, asyncio.Lock()):
                 if not await asyncio.to_thread(unpacked.is_dir):
                     await self._fetch(sha256, unpacked)

@@ -35,7 +35,7 @@ class TorchUnavailableError(Exception):
 
 
 class WarmParentError(Exception):
-    """The warm parent is gone; a shim has to be started by itself."""
+    """The warm parent is gone; start the shim without it."""
 
 
 class WarmParent:
@@ -140,7 +140,7 @@ class WarmParent:
             self._writer.close()
 
     async def watch(self) -> None:
-        """Start the parent again whenever it ended; for ever."""
+        """Start the parent again whenever it ends, until cancelled."""
         while True:
             self.start()
             assert self._starting is not None

@@ -45,7 +45,7 @@ def use(pid: int) -> Use | None:
 
 
 def marked(folder: Path) -> set[int]:
-    """Live processes that carry an attempt's mark. Those of other users cannot be looked into."""
+    """Return live processes with an attempt's mark, except unreadable ones of other users."""
     entry = f"{MARK}={folder}"
     return set(_marked_linux(entry) if linux.IS_LINUX else _marked_elsewhere(str(folder)))
 
@@ -69,7 +69,7 @@ def _marked_elsewhere(folder: str) -> Iterable[int]:
 
 
 def descendants() -> set[int]:
-    """Live descendants of this process, adopted ones included."""
+    """Return live descendants of this process, adopted ones included."""
     found = set()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):

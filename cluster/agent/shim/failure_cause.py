@@ -83,7 +83,7 @@ _WORDS: tuple[tuple[Cause, str], ...] = (
     (Cause.OUT_OF_MEMORY, r"\bstd::bad_alloc\b|\bmemoryerror\b"),
     (Cause.STORAGE, r"no space left on device|disk quota exceeded|stale (nfs )?file handle"),
     (Cause.STORAGE, r"input/output error|read-only file system|file too large"),
-    # A rank that did not come to a collective: nobody knows yet whether it hung or was cut off.
+    # A rank that missed a collective: whether it hung or was cut off is unknown yet.
     (Cause.HANG, r"collective operation timeout|watchdog (caught|timeout)"),
     (Cause.HANG, r"timed out waiting \d+ ?ms for (recv|send) operation"),
     (Cause.NETWORK, r"connection (closed|reset|refused|aborted)|broken pipe|reset by peer"),

@@ -57,7 +57,7 @@ def claim(folder: AttemptFolder) -> int:
 
     Raises:
         AlreadyClaimedError: there is, or was, one.
-        FileNotFoundError: the folder is gone: nobody wants the attempt any more.
+        FileNotFoundError: the folder is gone: the attempt is not wanted any more.
     """
     fd = os.open(lock_path(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + CLAIM_SECONDS
@@ -98,7 +98,7 @@ def _lock(fd: int) -> bool:
 def send_command(folder: AttemptFolder, command: Command) -> bool:
     """Give the shim a command; False when none listens (not yet, or not any more).
 
-    Repeating a command is harmless: who wants to be sure repeats it until `status.json` shows it.
+    Repeating a command is harmless: to be sure, repeat it until `status.json` shows it.
     """
     return _write(command_path(folder), str(int(command)).encode())
 
@@ -109,7 +109,7 @@ def notify_launch(folder: AttemptFolder) -> bool:
 
 
 def ring_doorbell(doorbell: Path | None) -> None:
-    """Tell the agent, if one listens, that there is something to read."""
+    """Notify the agent, if one listens, that there is something to read."""
     if doorbell is not None:
         _write(doorbell, b"\n")
 

@@ -75,12 +75,12 @@ def step(at: float, acked: float, bounds: Limits) -> Step:
 
 
 def now() -> float:
-    """Seconds since the host started, its sleep included."""
+    """Return seconds since the host started, its sleep included."""
     return time.clock_gettime(_CLOCK)
 
 
 def write_last_ack(folder: AttemptFolder, sent: float) -> None:
-    """Tell the shim of a folder when the newest acknowledged report was sent."""
+    """Notify the shim of a folder when the newest acknowledged report was sent."""
     with contextlib.suppress(FileNotFoundError):  # the attempt is being removed
         fd = os.open(_path(folder), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -39,7 +39,7 @@ def supervise(
 
 
 def main_forked(folder: str, doorbell: str) -> int:
-    """Entry point of a child of the warm parent, which has torch imported and prints nowhere."""
+    """Run as a child of the warm parent, which has torch imported and prints nowhere."""
     log = os.open(
         folder_ipc.log_path(AttemptFolder(Path(folder))),
         os.O_WRONLY | os.O_CREAT | os.O_APPEND,

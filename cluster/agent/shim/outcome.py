@@ -64,7 +64,7 @@ def failed(rank: RankState, work: AttemptContext) -> bool:
 
 
 def first_failing(ended: Sequence[RankState], work: AttemptContext) -> RankState | None:
-    """Among ranks that were found ended at the same moment, the one to blame.
+    """Return the rank to blame among those found ended at the same moment.
 
     One that a signal ended is the cause rather than the consequence: its peers fail because their
     connections break.

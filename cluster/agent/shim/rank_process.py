@@ -176,7 +176,7 @@ def _identifies_rank(name: str) -> bool:
 
 
 def _redirect(output: tuple[Path, Path]) -> None:
-    """Standard input reads nothing; what is printed goes to files at once, line by line."""
+    """Redirect input from nothing, and output to files at once, line by line."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     for fd, path in zip((1, 2), output, strict=True):

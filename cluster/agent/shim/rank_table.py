@@ -66,7 +66,7 @@ class RankTable:
         return [m for m in (*self.current, *self._leaving) if m.is_alive]
 
     def regroup(self, launch: Launch) -> None:
-        """Go on with a launch of a later generation: live processes keep their devices."""
+        """Continue with a launch of a later generation: live processes keep their devices."""
         alive = {member.device: member for member in self.alive()}
         self._launch = launch
         self.current = []

@@ -122,7 +122,7 @@ def listen(address: str) -> socket.socket:
 
 
 def free_port(address: str) -> int:
-    """Find a port that nobody uses at this moment; rank 0 of a script opens it a little later."""
+    """Find a port that is unused at this moment; rank 0 of a script opens it a little later."""
     try:
         probe = socket.create_server((address, 0))
     except OSError:

@@ -12,7 +12,7 @@ It is one thread around one `select`: children that end, commands that arrive, t
 
 `starting` ends in `stopping` too, where the rendezvous cannot be opened or a command comes first.
 While it is `regrouping` the agent sees `running` with `failed_ranks`. In `stopping` the ranks save
-and leave by themselves, or an `Escalation` of signals ends them.
+and leave on their own, or an `Escalation` of signals ends them.
 """
 
 import math
@@ -221,7 +221,7 @@ class Shim:
         return outcome.first_failing(killed, self._context()) or culprit
 
     def _collect(self) -> list[RankEntry]:
-        """Ranks that have ended since the last call, but for those that were to leave."""
+        """Return ranks that have ended since the last call, except those that were to leave."""
         ended: list[RankEntry] = []
         reaped, store_code = self._group.reap()
         for member in reaped:
@@ -355,7 +355,7 @@ class Shim:
         return {state.rank: state.pid for state in alive if state.pid is not None}
 
     def _check_isolation(self) -> None:
-        """Under `on_isolation: stop`, end the ranks before the job is started elsewhere."""
+        """End the ranks before the job starts elsewhere, under `on_isolation: stop`."""
         if self._isolation is None:
             return
         saves_nothing = self._is_script and not self._agrees()

@@ -197,7 +197,7 @@ def verified(path: Path, job_id: str) -> Manifest:
 
 
 async def _stored_problems(api: Fetching, job_id: str, name: str) -> list[str]:
-    """Return the problems of the coordinator's own copy, which it then offers to nobody."""
+    """Return the problems of the coordinator's own copy, which it then no longer offers."""
     try:
         return await _patiently(partial(api.verify, job_id, name), name)
     except RefusedError as error:  # it was deleted, or the coordinator is of an older version

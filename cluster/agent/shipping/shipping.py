@@ -102,7 +102,7 @@ class AttemptShipper:
             self.spools.append(self._unreported)
 
     def _own_events(self) -> list[EventSpool]:
-        """Event spools of the ranks here: any of them may have been rank 0 for a while."""
+        """Return the ranks' event spools here: any may have been rank 0 for a while."""
         events = [spool for spool in self.spools if isinstance(spool, EventSpool)]
         return [spool for spool in events if not isinstance(spool, UnreportedSpool)]
 
@@ -233,7 +233,7 @@ class AttemptShipper:
 
 
 def _pause_after(spool: Spool, more: bool) -> float:
-    """Seconds until a file is looked at again; `more`: something is sent of it now."""
+    """Return seconds until a file is read again; `more`: some of it is sent now."""
     is_other = spool.source.rank > 0
     if isinstance(spool, MetricSpool):
         return OTHERS_SECONDS if is_other else FIRST_SECONDS if more else 0.0
@@ -337,7 +337,7 @@ class Shipper:
         self.link.worked()
 
     async def run(self) -> None:
-        """Look for what is new, for ever."""
+        """Look for new data until cancelled."""
         while True:
             if not self._attempts:
                 self._some.clear()

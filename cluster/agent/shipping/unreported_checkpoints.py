@@ -30,11 +30,11 @@ from trainhall.training.link.launch import Launch
 logger = EventLogger(__name__)
 
 MAX_STEP = 2**62
-"""A folder that is named for a later step than any job comes to is somebody's joke."""
+"""Largest step of any job: a folder named for a later one is not ours."""
 
 
 def writer_name(launch: Launch) -> str:
-    """Derived from the launch alone: an agent that looks again finds the same."""
+    """Derive it from the launch alone: an agent that looks again finds the same."""
     text = f"{launch.job_id}/{launch.attempt}/{launch.generation}"
     return f"recovered-{zlib.crc32(text.encode()):08x}"
 
@@ -48,7 +48,7 @@ class UnreportedSpool(EventSpool):
         event_files: lists the ranks' event files on this host, as they are at the end.
         after_step: what is not later is known.
         ready: no process of the attempt is left, and all events of rank 0 have arrived. Before that
-            a checkpoint may still be reported; and an upload makes room by removing older copies.
+            a checkpoint may still be reported; and an upload frees space by removing older copies.
     """
 
     name = "recovered"
@@ -105,7 +105,7 @@ def earlier(launch: Launch) -> Launch | None:
 
 
 def find_unrecorded(launch: Launch) -> list[str]:
-    """Names of the earlier attempt's unreported checkpoints, best first; loading verifies them."""
+    """Find the earlier attempt's unreported checkpoints, best first; loading verifies them."""
     before, plan = earlier(launch), launch.checkpoint
     if before is None or plan.unrecorded is None:
         return []
@@ -169,7 +169,7 @@ def _unreported(folder: Path, launch: Launch, reported: set[str], after_step: in
 
 
 def _reported_names(events: Path) -> set[str]:
-    """Names in whole lines; one that was cut short by the kill does not count."""
+    """Return names in whole lines; one that was cut short by the kill does not count."""
     names: set[str] = set()
     try:
         data = events.read_bytes()
@@ -181,7 +181,7 @@ def _reported_names(events: Path) -> set[str]:
             if event["kind"] == "checkpoint":
                 names.add(str(event["data"]["name"]))
         except (ValueError, TypeError, KeyError):
-            continue  # the spool that ships this file says so
+            continue  # the spool that ships this file reports it
     return names
 
 

@@ -385,7 +385,7 @@ class Inspector:
     # -- when the faults are over ----------------------------------------------------------------
 
     def unfinished_jobs(self) -> list[str]:
-        """Jobs that are not over yet, in words."""
+        """Return jobs that are not over yet, in words."""
         rows = self._db.execute("SELECT id, state, reason FROM jobs").fetchall()
         return [
             f"job {job_id} is {state}: {reason}"

@@ -72,7 +72,7 @@ class Lineages:
         self._check_checkpoints()
 
     def _check_progress(self) -> None:
-        """Once the coordinator knows where a generation begins, nobody else says how far it is."""
+        """Check that a generation's start, once known, has no other source of progress."""
         rows = self._db.execute(
             "SELECT j.id, j.attempt, p.step, a.began FROM jobs j "
             "JOIN job_progress p ON p.job_id = j.id "
@@ -100,7 +100,7 @@ class Lineages:
         self._checkpoints = newest or 0
 
     def ended(self) -> None:
-        """Everything is over."""
+        """Count the metric frames that were discarded, once everything is over."""
         ((count,),) = self._db.execute(
             "SELECT count(*) FROM metric_frames f JOIN attempts a "
             "ON a.job_id = f.job_id AND a.number = f.attempt WHERE f.superseded AND NOT a.revoked"

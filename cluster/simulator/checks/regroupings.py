@@ -80,7 +80,7 @@ class Regroupings:
         """Newest generation whose ranks joined, and the newest step that they took, or began
         after. Ranks that were left out may run on."""
         self._begun_at: dict[str, int] = {}
-        """The furthest step of a job from which ranks have gone on by a checkpoint."""
+        """Furthest step of a job from which ranks resumed by a checkpoint."""
         self._leaving: dict[tuple[str, _AttemptKey], _Leaving] = {}
 
     # -- what happens on hosts -------------------------------------------------------------------
@@ -207,7 +207,7 @@ class Regroupings:
     ) -> None:
         """Check an attempt that continues with other devices.
 
-        Some of the ranks with the state must stay, unless nobody has reported yet that those
+        Some of the ranks with the state must stay, unless there is no report yet that those
         have failed.
         """
         self._story.checks[STEPS] += 1

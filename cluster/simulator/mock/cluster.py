@@ -59,7 +59,7 @@ class SimulatedCluster(Cluster[GpuHost]):
         self.server.open(Process("coordinator"), coordinator)
 
     def add_host(self, name: str, *, num_gpus: int = 8) -> GpuHost:
-        """Add a host; its agent joins by itself."""
+        """Add a host; its agent joins on its own."""
         address = f"10.0.0.{11 + len(self.hosts)}"
         host = self._add(GpuHost, name, num_gpus, self.clock, address=address)
         host.link.delay = DELAY_SECONDS
@@ -87,7 +87,7 @@ class SimulatedCluster(Cluster[GpuHost]):
             host.power_on()
 
     def hurry(self) -> None:
-        """Look and ship as often as somebody who watches expects."""
+        """Look and ship as often as a viewer expects."""
         self.look_seconds, self.ship_seconds = LOOK_SECONDS, SHIP_SECONDS
         for host in self.hosts:
             host.look_seconds, host.ship_seconds = LOOK_SECONDS, SHIP_SECONDS

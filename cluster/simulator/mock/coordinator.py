@@ -77,7 +77,7 @@ class Mock:
         self._tasks = BackgroundTasks(on_fatal)
 
     async def start(self) -> None:
-        """Tell the opening, then go on in real time."""
+        """Play the opening, then continue in real time."""
         passed, pending = await asyncio.to_thread(self._report_opening)
         self.clock.go_live(passed)
         for seconds, callback, args in pending:
@@ -108,7 +108,7 @@ class Mock:
         )
 
     def _report_opening(self) -> tuple[float, list[Later]]:
-        """Returns how many seconds passed, and what is to happen later."""
+        """Return how many seconds passed, and what is to happen later."""
         loop = VirtualLoop()
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(self._catch_up())
@@ -131,7 +131,7 @@ class Mock:
         disk.close()
 
     async def _live(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             now = self.clock.now().timestamp()
             await self.scenario.act(now)
@@ -158,7 +158,7 @@ class Mock:
 
 
 def _slowed(options: ClusterOptions) -> ClusterOptions:
-    """Return the options of the opening, of which nobody sees the single moments."""
+    """Return the options of the opening, whose single moments no one sees."""
     suspect = max(options.suspect_after_seconds, options.lost_after_seconds / 3)
     return replace(
         options,

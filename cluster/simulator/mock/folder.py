@@ -1,7 +1,7 @@
 """Data folder of a simulated cluster: a temporary one that goes with its process.
 
 A process that is killed leaves its folder behind. Each folder is locked as long as its process
-lives, so that the next one can tell what nobody uses any more, and removes it.
+lives, so that the next one finds what is unused, and removes it.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from pathlib import Path
 
 PREFIX = "trainhall-mock-"
 FRESH_SECONDS = 60.0
-"""Somebody may be between making a folder and locking it."""
+"""Another process may be between making a folder and locking it."""
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def temporary_folder() -> Iterator[Path]:
 
 def _remove_leftovers(below: Path) -> None:
     for folder in below.glob(f"{PREFIX}*"):
-        # It may be somebody else's, or vanish meanwhile.
+        # It may be another user's, or vanish meanwhile.
         with contextlib.suppress(OSError):
             found = folder.lstat()
             if found.st_uid == os.getuid() and time.time() - found.st_mtime > FRESH_SECONDS:

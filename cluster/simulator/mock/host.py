@@ -21,7 +21,7 @@ class GpuHost(Host):
     def __init__(self, name: str, slots: int, *, address: str, **parts: Any) -> None:
         super().__init__(name, 0, **parts)
         self.address = address
-        # Readings have a stream of their own: how often somebody looks must change nothing else.
+        # Readings have a stream of their own: how often they are read must change nothing else.
         self._noise = random.Random(self.chance.getrandbits(64))
         self._gpus = gpus(slots, self._noise)
         self.devices = [gpu.info for gpu in self._gpus]

@@ -73,7 +73,7 @@ def model(
 
 
 def digits(name: str, workers: int, *, steps: int, rate: float) -> JobSpec:
-    """Handwritten digits: quick, and with an accuracy."""
+    """Return a job on handwritten digits: quick, and with an accuracy."""
     return _spec(
         name,
         workers,

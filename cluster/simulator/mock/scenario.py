@@ -85,7 +85,7 @@ class Scenario:
         heapq.heappush(self._plan, (time, next(self._order), action))
 
     def _before(self, seconds: float, action: Action) -> None:
-        """So long before the present."""
+        """Schedule an action so long before the present."""
         self._at(self._present - seconds, action)
 
     # -- the opening -----------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Scenario:
             await self._submit(order)
 
     async def _join_announced(self) -> None:
-        """Hosts that a user of the page announced, as if somebody had run the command there."""
+        """Join hosts that a user of the page announced, as if they ran the command there."""
         self._at(self._now() + JOIN_SECONDS, self._join_announced)
         page = await self._cluster.coordinator.nodes.list(limit=200)
         for node in page.items:
@@ -154,7 +154,7 @@ class Scenario:
             await self._drain(host)
 
     async def _drain(self, host: Host) -> None:
-        """Somebody takes a host out, and brings it back when it is mended."""
+        """Drain a host, and bring it back when it is mended."""
         await self._cluster.coordinator.nodes.remove(host.node_id)
         self._at(self._now() + self._chance.uniform(120, 300), lambda: self._welcome(host.name))
 
@@ -204,7 +204,7 @@ class Scenario:
         return next((host for host in hosts if host.is_connected), None)
 
     def forget(self, job_ids: Collection[str]) -> None:
-        """Jobs that are gone."""
+        """Forget jobs that are gone."""
         for job_id in job_ids:
             self._fates.forget(job_id)
         self._jobs = {name: job for name, job in self._jobs.items() if job not in job_ids}
@@ -218,7 +218,7 @@ class Scenario:
         return self._cluster.clock.now().timestamp()
 
     def _soon(self, mean: float) -> float:
-        """After a time around the mean, never at once and never for ever."""
+        """Draw a time around the mean, neither zero nor endless."""
         return self._now() + min(max(self._chance.expovariate(1 / mean), mean / 5), 3 * mean)
 
 
@@ -227,7 +227,7 @@ async def _resumed(service: object, job_id: str) -> None:
 
 
 def opening_jobs() -> list[tuple[float, Order]]:
-    """Jobs by how long before the present they are submitted (seconds), and what befalls them."""
+    """Return jobs with their age in seconds at the start, and what happens to them."""
     out_of_memory = {attempt: Fate("out of memory", 1, 5) for attempt in range(1, 10)}
     return [
         (2690, Order(jobs.digits("digits baseline", 2, steps=900, rate=3e-3))),

@@ -40,7 +40,7 @@ class Model:
 
 
 def model_of(spec: JobSpec) -> Model:
-    """Known tasks look like themselves, others like a classifier of middle size."""
+    """Return a known task's model, or a classifier of middle size for others."""
     assert spec.task is not None
     params = spec.task.params
     if spec.task.name == "digits":
@@ -186,7 +186,7 @@ class Curves:
         return np.clip(1.0 - wrong, 0.001, 0.999)
 
     def _seconds(self, steps: Ints) -> Floats:
-        """By step, rank and phase. Ranks are in step: who is quicker waits for the slowest."""
+        """Return seconds by step, rank and phase; all ranks wait for the slowest."""
         ranks = self._workers
         draws = self._chance.standard_normal((len(steps), ranks, 3))
         luck = self._chance.random((len(steps), ranks))

@@ -1,4 +1,4 @@
-"""Gradients of a model that nobody trains: by parameter, adding up to the job's gradient norm."""
+"""Gradients of a model that is not trained: by parameter, adding up to the job's gradient norm."""
 
 import math
 from itertools import pairwise

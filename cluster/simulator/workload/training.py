@@ -176,7 +176,7 @@ class Training(ShownWork):
     # -- what is written -------------------------------------------------------------------------
 
     def _write(self, block: Block, failing: int | None) -> None:
-        """Metric frames of these steps: each rank's timings, and from rank 0 what concerns all."""
+        """Write these steps' metric frames: each rank's timings, and from rank 0 the job's."""
         times = self._finished_at + np.cumsum(block.durations)
         steps, stamps = block.steps.tolist(), times.tolist()
         if self.fate is not None and self.fate[1].kind == "diverges":
@@ -302,7 +302,7 @@ class Training(ShownWork):
         return 1
 
     def _exception(self, rank: Rank, fate: Fate) -> tuple[str, str]:
-        """Type and message."""
+        """Return type and message."""
         match fate.kind:
             case "out of memory":
                 return "OutOfMemoryError", (
@@ -332,7 +332,7 @@ class Training(ShownWork):
 
 
 def _timings(seconds: Floats) -> dict[str, Sequence[float]]:
-    """Columns of `[steps, phases]` seconds."""
+    """Return columns of `[steps, phases]` seconds."""
     phases = {f"{name}_seconds": seconds[:, i].tolist() for i, name in enumerate(PHASES)}
     return {"step_seconds": seconds.sum(axis=1).tolist(), **phases}
 

@@ -43,7 +43,7 @@ def load_of(rank: Rank) -> Load:
 
 
 def killed() -> RankExit:
-    """By the kernel."""
+    """Return the end of a rank that the kernel killed."""
     words = "was ended by SIGKILL (the host ran out of memory)"
     return RankExit(words, signal=9, memory_kills=True)
 

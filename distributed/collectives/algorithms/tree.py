@@ -84,12 +84,12 @@ class TreeBroadcast(Schedule):
 
 
 def depth(world_size: int) -> int:
-    """Rounds from the leaves to the root: ⌈log₂ n⌉."""
+    """Return the rounds from the leaves to the root: ⌈log₂ n⌉."""
     return (world_size - 1).bit_length()
 
 
 def reduce_rounds(rank: int, world_size: int, chunks: range) -> Iterator[Round]:
-    """Sums of `chunks` meet on rank 0, which alone has the whole one, in `depth` rounds."""
+    """Sum `chunks` on rank 0, which alone has the whole one, in `depth` rounds."""
     for number in range(depth(world_size)):
         distance = 1 << number
         if rank & distance:
@@ -113,7 +113,7 @@ def broadcast_rounds(rank: int, world_size: int, chunks: range) -> Iterator[Roun
 
 
 def reduce_legs(world_size: int) -> Iterator[Leg]:
-    """⌈log₂ n⌉ rounds, the k-th between ranks at a distance of 2ᵏ."""
+    """Yield ⌈log₂ n⌉ rounds, the k-th between ranks at a distance of 2ᵏ."""
     for number in range(depth(world_size)):
         distance = 1 << number
         children = np.arange(distance, world_size, 2 * distance)

@@ -105,7 +105,7 @@ def detect_stall(
 def _step_limit(ranks: Sequence[RankObservation], floor: float, *, compiles: bool) -> float | None:
     """Return the time limit of a step; None: nothing can be said of these ranks.
 
-    A script may publish no progress, and somebody may look at a rank with a debugger.
+    A script may publish no progress, and a rank may be held in a debugger.
     """
     if any(rank.state == psutil.STATUS_TRACING_STOP for rank in ranks):
         return None
