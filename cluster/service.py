@@ -1,4 +1,4 @@
-"""What every service of the coordinator works with."""
+"""Common parts of every service of the coordinator."""
 
 from dataclasses import dataclass
 
