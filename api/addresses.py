@@ -10,7 +10,7 @@ from starlette.requests import Request
 from trainhall.api.guard import is_loopback
 from trainhall.api.settings import Settings
 
-# Documentation addresses (RFC 5737, RFC 3849): nobody has them, and nothing is sent to them.
+# Documentation addresses (RFC 5737, RFC 3849): no host has them, and nothing is sent to them.
 _ANYWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 
 

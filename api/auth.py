@@ -26,7 +26,7 @@ class Authenticator(Protocol):
         """Return the principal of a request.
 
         Raises:
-            RefusalError: there is none who may.
+            RefusalError: the caller is not authorized.
         """
         ...
 

@@ -90,7 +90,7 @@ class Guard:
 
 
 def _refused(detail: str) -> RefusalError:
-    # A refused caller of HTTP/1.1 may have a body under way that nobody will read.
+    # A refused caller of HTTP/1.1 may have a body under way that is never read.
     return RefusalError(403, "not-allowed", detail, headers={"Connection": "close"})
 
 

@@ -28,7 +28,7 @@ _OWN = (
     "shared memory segment",
 )
 """Parts of NCCL's error messages that concern this rank alone: two ranks on one GPU, a device
-that fails, a `/dev/shm` that is too small. No other rank is gone, so nobody would coordinate a
+that fails, a `/dev/shm` that is too small. No other rank is gone, so none would coordinate a
 restart."""
 _GLOO = ("gloo/", "pair closure")
 """In the messages of Gloo's errors, which are of no class of their own."""
@@ -67,7 +67,7 @@ def break_off() -> None:
     """End every collective under way in this process, and make those of its peers fail.
 
     Any thread may call it. A group that is left by one rank is of no use to the others, and not all
-    of them notice by themselves that a rank is gone: in a ring they have two neighbours.
+    of them notice on their own that a rank is gone: in a ring they have two neighbours.
     """
     breakable.break_off()
     for group in _groups():

@@ -1,9 +1,9 @@
 """Schedules between processes: messages go point to point over Gloo, between CPU tensors.
 
 Gloo's messages carry a tag and no more. A longer one than its receiver wants ends the process, and
-a shorter one fills a part of the buffer, without a word. So the tag says all that a header does: it
+a shorter one fills a part of the buffer, silently. So the tag holds all that a header does: it
 is a digest of it, of the size, and of the type. A message that is not the one that comes next is
-received by nobody, and both sides time out.
+received by no rank, and both sides time out.
 """
 
 import re
@@ -59,7 +59,7 @@ class Gloo:
     def leave(self, reason: str) -> None:
         """Close the connections, so that peers notice now and not when the process ends.
 
-        Gloo does that when a message times out, so this waits for one that nobody sends.
+        Gloo does that when a message times out, so this waits for one that is never sent.
         """
         for peer in range(self.world_size):
             if peer != self.rank and _times_out(self._backend.recv, peer):

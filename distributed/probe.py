@@ -142,7 +142,7 @@ def _pairs(hosts: Hosts) -> dict[LinkClass, tuple[tuple[int, int], ...]]:
 
 @dataclass(frozen=True)
 class Pairs(Schedule):
-    """Each pair of ranks adds up by itself, and the other ranks do nothing."""
+    """Each pair of ranks adds up alone, and the other ranks do nothing."""
 
     algorithm = "pairs"
 

@@ -22,14 +22,14 @@ JOIN_TIMEOUT = timedelta(minutes=5)
 """The slowest host may need this long to start (a cold import over a network file system)."""
 ROLL_CALL_TIMEOUT = timedelta(minutes=25)
 """Another host may fetch a large checkpoint before its ranks start. It is less than the coordinator
-waits for an attempt to begin: the ranks know better who is missing."""
+waits for an attempt to begin: the ranks know better which are missing."""
 CONNECT_TIMEOUT = timedelta(seconds=20)
 """Between ranks that were there at the roll call a moment ago; for those that can join another
 group if one of them is gone by now, which nothing else would notify the others."""
 _REACH_TIMEOUT = timedelta(seconds=5)
 """One try to reach the store, by ranks that can join another group."""
 _LOOK_SECONDS = (0.005, 0.1)
-"""Between two looks at who is there: at first, and later."""
+"""Seconds between two looks at which ranks are there: at first, and later."""
 _ASK_SECONDS = 0.02
 """Between two looks at whether there is another group to join."""
 _SLOW_SECONDS = 5.0
@@ -57,7 +57,7 @@ def joined(
 
     Args:
         namespace: prefix of the keys in the store, fresh for every generation. A restart that
-            shared the keys of the ranks before it could wait for the dead ones for ever.
+            shared the keys of the ranks before it could wait for the dead ones forever.
 
     Raises:
         JoinError: not every rank came in time.
@@ -86,7 +86,7 @@ def join(
 
     Raises:
         JoinError: not every rank came in time.
-        GroupSupersededError: `superseded` said so.
+        GroupSupersededError: `superseded` returned True.
     """
     choose_interface(environment.master_addr)
     store = _reach_store(environment.master_addr, environment.master_port, superseded)
@@ -161,7 +161,7 @@ def _reach_store(address: str, port: int, superseded: Callable[[], bool] | None)
 def _unless(
     superseded: Callable[[], bool] | None, has_lost: Callable[[], bool], port: int
 ) -> Iterator[None]:
-    """Interrupt the connecting of ranks within, once `superseded` says so.
+    """Interrupt the connecting of ranks within, once `superseded` is True.
 
     A rank that died after the roll call publishes no address, and the others wait for it in the
     store. An interruption may leave others waiting, and live ranks do connect in the end: unless
@@ -171,7 +171,7 @@ def _unless(
         port: of the store.
 
     Raises:
-        GroupSupersededError: `superseded` said so. Whatever was connected is of no use.
+        GroupSupersededError: `superseded` returned True. Whatever was connected is of no use.
     """
     if superseded is None:
         yield
@@ -215,7 +215,7 @@ def _set_timeout(group: dist.ProcessGroup, timeout: timedelta) -> None:
 
 
 def final_barrier() -> None:
-    """See that nobody leaves while another still waits for its numbers."""
+    """Keep every rank until no other waits for its numbers."""
     breakable.barrier(cpu_group())
 
 
@@ -226,11 +226,11 @@ def call_roll(
     timeout: timedelta,
     superseded: Callable[[], bool] | None = None,
 ) -> None:
-    """Wait until every rank is there. The backends would wait too, but not say for whom.
+    """Wait until every rank is there. The backends would wait too, but not name the missing ones.
 
     Raises:
         JoinError: not every rank came in time.
-        GroupSupersededError: `superseded` said so.
+        GroupSupersededError: `superseded` returned True.
     """
     keys = [f"here/{other}" for other in range(world_size)]
     store.set(keys[rank], "")
@@ -293,7 +293,7 @@ def cpu_group() -> dist.ProcessGroup:
 
 
 def choose_interface(address: str) -> None:
-    """Tell Gloo and NCCL which network interface leads to the other hosts, unless the user did.
+    """Set the network interface of Gloo and NCCL to the other hosts, unless the user did.
 
     Without it Gloo takes the interface of the host's own name, which on a laptop may be a VPN that
     is down. `address` is the rendezvous store's.

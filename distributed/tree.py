@@ -1,4 +1,4 @@
-"""One fixed binary tree over logical shards, whoever holds them; no torch.
+"""One fixed binary tree over logical shards, on whichever ranks; no torch.
 
 Floating-point addition is not associative: a sum has the same bits on any number of ranks only if
 the same pairs are added. So the tree is a function of the number of shards alone. The node over

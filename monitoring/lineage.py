@@ -1,7 +1,7 @@
 """Lineage of steps: which rank's reports of a step count, whenever they arrive.
 
 An attempt that was revoked, as its host became unreachable, may have measured more than was
-shipped. The next attempt begins at a checkpoint, so nobody else measures the steps up to the newest
+shipped. The next attempt begins at a checkpoint, so no other measures the steps up to the newest
 one that the revoked attempt had committed; its later steps are superseded.
 
 Ranks regroup under the next generation of their attempt while they run. A rank that is left out may

@@ -21,7 +21,7 @@ class Split:
     column: str
     """A `nn.Linear` whose outputs are divided, a contiguous part for each rank."""
     row: str
-    """The `nn.Linear` that reads them; what lies between acts on each part by itself."""
+    """The `nn.Linear` that reads them; what lies between acts on each part alone."""
     parts: int
     """The number of parts into which the outputs of `column` may be divided: heads, or hidden
     units."""

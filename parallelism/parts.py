@@ -121,7 +121,7 @@ class Divided(Strategy):
         self.parameters = {name: part.memory for name, part in self._parts.items()}
 
     def measure_waits(self, declaration: Declaration, *, sequence_parallel: bool) -> None:
-        """Tell `waits` of what is exchanged within the passes, over Gloo: nothing hides it."""
+        """Report to `waits` what is exchanged within the passes, over Gloo: nothing hides it."""
         watch_shards(self.model, self.waits)
         if self.degrees.tensor > 1:
             watch_splits(self.model, declaration, self.waits, sequence_parallel=sequence_parallel)

@@ -91,7 +91,7 @@ class Strategy(ABC):
     expected_bubble: float | None = None
     held = 1
     accumulated: Callable[[nn.Parameter], None] | None = None
-    """Called, where somebody listens, with each parameter to whose gradient a backward pass has
+    """Called, if set, with each parameter to whose gradient a backward pass has
     added without autograd's hooks."""
 
     @property
@@ -200,7 +200,7 @@ class Strategy(ABC):
         return {}
 
     def load_sync_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027 - most keep none
-        """Go on from what `sync_state` gave, as far as the compression has a use for it."""
+        """Resume from what `sync_state` gave, as far as the compression has a use for it."""
 
     def add_pending_residual(self, gradients: Mapping[str, Tensor]) -> bool:
         """Add these, in place of earlier ones, to the gradients of `parameters` of the next step

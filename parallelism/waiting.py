@@ -25,7 +25,7 @@ _scatter: _Collective = getattr(dist, "reduce_scatter_single", None) or dist.red
 
 
 class Waits:
-    """Tells the clock of a step from when to when a rank has waited.
+    """Reports to a step's clock from when to when a rank has waited.
 
     Attributes:
         tools: those of the present step; None before the first.

@@ -21,7 +21,7 @@ from trainhall.cli.base.errors import UsageError
 DEFAULT_URL = "http://127.0.0.1:8000"
 # Only what is the same from one call to the next belongs in a file.
 SHARED = ("url", "data_dir", "database_url", "host", "port", "insecure", "slots", "output")
-# The coordinator reads these by itself (`trainhall.api.settings`); they have no flag.
+# The coordinator itself reads these (`trainhall.api.settings`); they have no flag.
 SERVER_ONLY = (
     "allowed_hosts", "public_url", "access_log", "log_level", "suspect_after", "lost_after",
     "quotas", "preemption", "priority_ageing", "grow_after", "grow_by_restart_after",

@@ -53,7 +53,7 @@ class Column:
 
 
 def notice(message: str) -> None:
-    """Tell the person something that is not data."""
+    """Print a message that is not data."""
     print(message, file=sys.stderr, flush=True)
 
 

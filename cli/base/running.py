@@ -34,7 +34,7 @@ def data_dir_of(url: str) -> Path | None:
             if folder and port == str(wanted):
                 return Path(os.path.normpath(Path(process.cwd(), folder)))
         except psutil.Error:
-            # It has ended, or is somebody else's.
+            # It has ended, or is another user's.
             continue
     return None
 

@@ -79,7 +79,7 @@ class Progress:
         self._printed = state
 
     def passed(self, state: str, reason: str) -> None:
-        """Tell a state that the job was in, perhaps too shortly for `show` to see it."""
+        """Print a state that the job was in, perhaps too shortly for `show` to see it."""
         self._passed = state
         if state not in FINAL_STATES:
             self._print_state(state, reason)

@@ -65,7 +65,7 @@ def doctor(
     folder = data_dir or data_dir_of(url) or user_data_dir()
     checks = all_checks(
         url=url.rstrip("/"),
-        # Nobody needs a coordinator here unless they say where it is.
+        # No coordinator is needed here unless its address is given.
         needs_coordinator=url != DEFAULT_URL,
         port=port,
         data_dir=folder.absolute(),

@@ -28,7 +28,7 @@ FORCE_SECONDS = 4.0
 
 
 class ChildFailedError(CliError):
-    """A child ended by itself."""
+    """A child ended on its own."""
 
 
 class Child:
@@ -78,7 +78,7 @@ class Child:
         return self._process is not None and self._process.poll() is None
 
     def restart_if_ended(self) -> bool:
-        """Start it again when it ended by itself; True when that happened.
+        """Start it again when it ended on its own; True when that happened.
 
         Raises:
             ChildFailedError: it keeps ending.

@@ -243,9 +243,9 @@ def _who_is_refused(host: str, insecure: bool) -> str | None:
 
 
 def describe_unfinished(client: "Client") -> str | None:
-    """Name the unfinished jobs of earlier that resume by themselves, in a line; None without any.
+    """Name the unfinished jobs of earlier that resume on their own, in a line; None without any.
 
-    Paused jobs wait for somebody to resume them.
+    Paused jobs wait for a user to resume them.
     """
     jobs = list(client.items("/training/jobs", state=UNFINISHED_STATES))
     if not jobs:

@@ -30,7 +30,7 @@ def load(file: str, overrides: list[str] | Mapping[str, str] | None) -> "JobSpec
     the present one when the spec comes from standard input.
 
     Args:
-        overrides: those of `--set`; or YAML values by their fields, where nobody typed an option.
+        overrides: those of `--set`; or YAML values by their fields, where no option was given.
 
     Raises:
         UsageError: the file can't be read, or is not a valid spec; every wrong field is listed.

@@ -4,7 +4,7 @@ The candidates follow the job's lineage: the last attempt's own checkpoints, new
 candidates that it was given itself. So after a restore to an older step, nothing written beyond
 that step is picked up again by accident.
 
-A job that has lost all of them does not start over by itself: it gets the damaged ones. A rank that
+A job that has lost all of them does not start over alone: it gets the damaged ones. A rank that
 loads one verifies it, so the attempt fails and reports why for each, unless a host's own copy is
 good or the files were repaired.
 """
@@ -40,7 +40,7 @@ async def checkpoint_plan(
 
 
 async def _unrecorded(session: AsyncSession, job: Job) -> UnrecordedCheckpoints | None:
-    """Return checkpoints that the last attempt may have committed with nobody left to report them.
+    """Return checkpoints that the last attempt may have committed but not reported.
 
     Those of a revoked attempt do not count: they may have been written after the revocation. Those
     that it was to look for itself do, unless it has saved since.

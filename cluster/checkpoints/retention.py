@@ -1,4 +1,4 @@
-"""Retention: which checkpoints of a job are given up, and who removes their files."""
+"""Retention: which checkpoints of a job are deleted, and where their files go."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,7 +1,7 @@
 """The coordinator's own store of checkpoints, for jobs whose nodes share no storage.
 
     <data folder>/
-        uploads/<job>/<checkpoint>/…        being received; nobody reads it
+        uploads/<job>/<checkpoint>/…        being received; not read yet
         checkpoints/<job>/<checkpoint>/…    committed: complete, verified, made durable
 
 One rename leads from the first to the second, after every file was checked against the manifest; so
@@ -159,7 +159,7 @@ class CheckpointStore:
         return await asyncio.to_thread(self._list_committed)
 
     async def sweep(self, older_than_seconds: float) -> list[str]:
-        """Remove uploads that nobody continued for so long, and what a kill left half removed."""
+        """Remove uploads not continued for so long, and what a kill left half removed."""
         return await asyncio.to_thread(self._sweep, older_than_seconds)
 
     def folder(self, job_id: str, name: str) -> Path:

@@ -82,7 +82,7 @@ class CheckpointUploads:
 
     async def remove_unrecorded(self) -> None:
         """Remove what became a checkpoint of the store while its token was revoked: the record of
-        it was refused, and nobody else would ever remove it."""
+        it was refused, and would never be removed otherwise."""
         found = await self._store.committed()
         self._recorded &= found
         for job_id, name in sorted(found - self._recorded):

@@ -59,7 +59,7 @@ class CodeStore:
         """
         target = self._path(sha256)
         if await self._touch(target):
-            # Read all the same: who sends does not listen until it has sent.
+            # Read all the same: a sender does not read replies until it has sent all.
             async for _ in chunks:
                 pass
             return await self.get(sha256), False
@@ -127,7 +127,7 @@ class CodeStore:
             raise _problem(spec.code, f"no code with this SHA-256 was uploaded; {_HOW}")
 
     async def sweep(self, older_than_seconds: float) -> list[str]:
-        """Remove what no job names and nobody touched for so long; what was removed."""
+        """Remove what no job names and was untouched for so long; return it."""
         stale = await asyncio.to_thread(self._stale, older_than_seconds)
         if not stale:
             return []

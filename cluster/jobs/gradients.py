@@ -36,7 +36,7 @@ KEPT_HISTOGRAMS = 16
 EXPLODING = 10.0
 """So many times its median norm so far, and a gradient explodes."""
 KNOWN_STEPS = 3
-"""Steps before the newest that it takes to say so."""
+"""Steps before the newest after which it is reported."""
 VANISHING = 1e-6
 """So small a share of the largest norm of its step, and a gradient vanishes."""
 
@@ -119,7 +119,7 @@ class GradientService:
         While a request waits for its answer, asking again changes nothing.
 
         Raises:
-            ConflictError: it runs a script, which computes its gradients by itself.
+            ConflictError: it runs a script, which computes its own gradients.
             WrongStateError: it has ended.
         """
         async with self._db.transaction() as session:

@@ -22,7 +22,7 @@ class Failure(View):
 
     rank: int | None = None
     exit_code: int | None = None
-    """Set when the rank left by itself."""
+    """Set when the rank left on its own."""
     signal: int | None = None
     """Set when a signal ended the rank."""
     message: str

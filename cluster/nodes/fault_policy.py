@@ -18,7 +18,7 @@ DEVICE_FAULTS = 2
 FAILED_STARTS = 3
 """In a row. Of one job alone they may be the job's fault, so there have to be two."""
 DEATHS = 4
-"""In a row, of ranks that nobody and nothing in their own code is known to have ended."""
+"""Ends in a row of ranks that no user and no code of theirs is known to have caused."""
 DEATH_JOBS = 3
 """Least number of jobs: failures only here have the node in common."""
 

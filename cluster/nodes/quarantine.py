@@ -39,7 +39,7 @@ async def quarantine_failing_nodes(
     """Drain those of some nodes that have failed too often; their ids.
 
     Call it when an end of a cause that `can_quarantine` was stored. A node that is drained already
-    is left as it is: whoever drained it has a reason.
+    is left as it is: its drain has a reason.
     """
     active = Attempt.state.in_([state.value for state in ACTIVE_ATTEMPT_STATES])
     # An index leads from a state to its newest ends.

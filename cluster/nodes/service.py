@@ -163,7 +163,7 @@ class NodeService(Service):
 
         Raises:
             NodeRemovedError: the node that held it was removed.
-            NotAllowedError: nobody holds it (any more).
+            NotAllowedError: no node holds it (any more).
         """
         digest = _digest(credential)
         known = self._known.get(digest)
@@ -286,7 +286,7 @@ class NodeService(Service):
         return view
 
     async def undrain(self, node_id: str) -> views.Node:
-        """Give a node work again, whoever drained it.
+        """Give a drained node work again.
 
         Raises:
             ConflictError: it is being removed.

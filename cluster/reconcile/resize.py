@@ -159,7 +159,7 @@ def _fit_after(
     """Return the devices with which the job can resume; None: it cannot."""
     kept = [node for node in placed(attempt) if node.node_id not in losses.node_ids]
     missing = {key for key in devices_of(kept) if not spare.exists(key)}
-    # It leaves the devices that its hosts do not have any more; where it could not go on then, at
+    # It leaves the devices that its hosts do not have any more; where it could not resume then, at
     # least those on which nothing lives. One that was resized, and has no room for that yet, may
     # keep the size that it has.
     unresized = replace(job, sizes=(attempt.size,))

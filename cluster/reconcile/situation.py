@@ -90,7 +90,7 @@ class Situation:
     @property
     def may_run_unseen(self) -> bool:
         """Ranks may run of which their node knows nothing any more: its agent's folder was
-        replaced, or the agent itself. Nobody tells them that the node is heard: they will end."""
+        replaced, or the agent itself. They will end, as no report reaches them."""
         if self.attempt.isolation_seconds is None:
             return False
         gone = [

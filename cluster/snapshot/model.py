@@ -77,7 +77,7 @@ class JobFacts:
     project: str | None = None
     user: str | None = None
     preemption: bool = True
-    """True if it may be paused to make room for a job of higher priority."""
+    """Return whether a job of higher priority may preempt it."""
     total_steps: int | None = None
     step_seconds: float | None = None
     """Latest seconds per step, with `workers`, for a waiting job that ran before."""
@@ -133,7 +133,7 @@ class AttemptFacts:
     started_at: datetime | None = None
     """When its devices were granted."""
     isolation_seconds: float | None = None
-    """Seconds without contact before which its ranks end by themselves; None: they keep running."""
+    """Seconds without contact before which its ranks end on their own; None: they keep running."""
     begun: bool = False
     """True if a rank reported that training began; a script without the SDK reports nothing."""
     stepped: bool = True
@@ -171,7 +171,7 @@ class AttemptFacts:
     def saves(self) -> bool:
         """Return whether it saves when asked to pause.
 
-        A script that reports nothing gets SIGTERM; whether it saves by itself is unknown.
+        A script that reports nothing gets SIGTERM; whether it saves then is unknown.
         """
         return not self.script or self.begun
 

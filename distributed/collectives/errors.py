@@ -18,7 +18,7 @@ class CollectiveInputError(ValueError):
 
 
 class CollectiveError(RuntimeError):
-    """The collective broke while it ran; nobody may use its result."""
+    """The collective broke while it ran; its result is invalid."""
 
 
 class ScheduleViolationError(CollectiveError):
@@ -28,7 +28,7 @@ class ScheduleViolationError(CollectiveError):
         super().__init__(f"{name}: {message}")
         self.name = name
         """The field that was violated: `step`, `phase`, `round`, `chunk`, `source`, `segment`,
-        `length`, `checksum`, `missing` (it never came) or `unexpected` (nobody waits for it)."""
+        `length`, `checksum`, `missing` (it never came) or `unexpected` (no rank waits for it)."""
 
 
 class CollectiveTimeoutError(CollectiveError):
@@ -36,4 +36,4 @@ class CollectiveTimeoutError(CollectiveError):
 
 
 class PeerLostError(CollectiveError):
-    """A peer has ended, by itself or since it lost one of its own peers."""
+    """A peer has ended, on its own or since it lost one of its own peers."""

@@ -131,7 +131,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def rounds(self, rank: int) -> Iterator[Round]:
-        """Yield the moves of `rank`, in order. Each rank's list is made by itself and lazily:
+        """Yield the moves of `rank`, in order. Each rank's list is made separately and lazily:
         thousands of ranks together hold millions of rounds."""
 
     @abstractmethod

@@ -47,7 +47,7 @@ class Wires:
         return self._queues[source, destination].popleft()
 
     def left(self) -> Iterator[tuple[int, Message]]:
-        """Yield the messages that nobody received, with their destinations."""
+        """Yield the messages that were not received, with their destinations."""
         for (_, destination), queue in self._queues.items():
             for message in queue:
                 yield destination, message

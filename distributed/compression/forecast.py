@@ -1,7 +1,7 @@
 """Forecasts the time of each compression on measured links, before any step is taken with it.
 
 Sums are taken to go around a ring, and so are the pairs of `topk`; a message costs what
-`collectives.cost` says. What a compression computes by itself is measured on some of the gradients.
+`collectives.cost` says. What a compression itself computes is measured on some of the gradients.
 How much of all that the backward pass hides is not known beforehand.
 """
 

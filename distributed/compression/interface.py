@@ -15,7 +15,7 @@ What all this rests on:
   exchange, with tensors of the same size and type. The first time that the hook sees a layout of
   buckets, it has the ranks compare it.
 - Buckets may be laid out again in another attempt, so state goes by parameter, not by bucket.
-- Since a bucket was divided first, a residual is in units of the mean's gradient: whoever sends
+- Since a bucket was divided first, a residual is in units of the mean's gradient: a rank that sends
   it, the sum over the ranks of what is kept back is what the mean lacks. A change of the world size
   has to keep that sum.
 - Gradients of a loss that is scaled (fp16) come scaled. An overflow comes as infinity or NaN and

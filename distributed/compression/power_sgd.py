@@ -59,7 +59,7 @@ class PowerSGD:
         lefts = [_orthonormal(left) for left in sums[len(whole) :]]
         own = [m.gradient.t() @ left for m, left in zip(matrices, lefts, strict=True)]
         rights = _summed(own, exchange)
-        # An infinity or NaN of any rank is in all sums; it must not stay here for ever.
+        # An infinity or NaN of any rank is in all sums; it must not stay here forever.
         finite = all(bool(right.isfinite().all()) for right in rights)
         for matrix, left, mine, right in zip(matrices, lefts, own, rights, strict=True):
             if finite:

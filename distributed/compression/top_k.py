@@ -30,7 +30,7 @@ class TopK:
         flat.add_(residual)
         places = largest(flat, sent(len(flat), self.ratio))
         values = flat[places]
-        # An infinity or NaN is among the largest, so it is sent; it must not stay here for ever.
+        # An infinity or NaN is among the largest, so it is sent; it must not stay here forever.
         if values.isfinite().all():
             residual.copy_(flat)
             residual[places] = 0

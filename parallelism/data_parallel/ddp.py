@@ -25,7 +25,7 @@ from trainhall.parallelism.strategy import (
     share_weights,
 )
 
-# torch 2.13 warns of the old name of what every rank does by itself.
+# torch 2.13 warns of the old name of what every rank does on its own.
 _NEW_NAME, _OLD_NAME = "forward_sync_buffers", "broadcast_buffers"
 _KNOWN = inspect.signature(DistributedDataParallel).parameters
 _LEAVE_BUFFERS: dict[str, Any] = {_NEW_NAME if _NEW_NAME in _KNOWN else _OLD_NAME: False}
@@ -40,7 +40,7 @@ class Replicas(Strategy):
         """Spread a plain model over the default process group, as `apply` does, if it is joined.
 
         Args:
-            timed: somebody listens to `Tools.sent`.
+            timed: something listens to `Tools.sent`.
         """
         joined = dist.is_initialized()
         self.degrees = Degrees(data=dist.get_world_size() if joined else 1)
@@ -84,7 +84,7 @@ class Replicas(Strategy):
     def _check_average(self) -> None:
         if not isinstance(self.called, DistributedDataParallel):
             return
-        # No public API tells: behind several micro-batches no gradient is None, and hooks on
+        # No public API shows it: after several micro-batches no gradient is None, and hooks on
         # parameters would cost each step more than this one call, which waits for no device.
         try:
             self.called._check_reducer_finalized()

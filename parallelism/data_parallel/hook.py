@@ -131,7 +131,7 @@ class GradientHook:
                 if self._failure is None:
                     self._average(bucket)
             except AbandonedThreadError:
-                return  # nobody waits for it
+                return  # no caller waits for it
             except Exception as error:
                 self._failure = error
             done.set_result(bucket.flat)
@@ -191,7 +191,7 @@ class _Watched:
 
 
 class AbandonedThreadError(Exception):
-    """Nobody waits for this thread any more, and what it keeps of the job belongs to another."""
+    """This thread was abandoned, and what it keeps of the job belongs to another."""
 
 
 class _AmongOthers:
@@ -267,7 +267,7 @@ class HookedReplicas(Replicas):
 
 
 class _Worker:
-    """A thread that does one thing after the other, and ends once nobody has it any more.
+    """A thread that does one thing after the other, and ends once it has no references left.
 
     It is a daemon: a rank that fails while its peers are silent must not wait for them to end.
     """

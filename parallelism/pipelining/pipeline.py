@@ -186,7 +186,7 @@ class Pipeline(Divided):
     def _inputs(self) -> tuple[Any, ...]:
         """Return the model's inputs of all micro-batches.
 
-        It is asked of each by itself, as `_loss` asks: so what it makes of a batch on its way to
+        It is asked of each alone, as `_loss` asks: so what it makes of a batch on its way to
         the model is the same at both ends of the pipeline.
         """
         seen = []
@@ -235,7 +235,7 @@ class Pipeline(Divided):
 
 
 class _Stage(PipelineStage):
-    """Tells the clock what was work and what was waiting."""
+    """Reports work and waiting to the clock."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ FIRST = 1
 
 
 class Transit:
-    """Tells `Tools.sent` of what one rank sends; or, in most steps, that nobody does."""
+    """Reports what one rank sends to `Tools.sent`; or, in most steps, that none does."""
 
     def __init__(self) -> None:
         self._steps = 0

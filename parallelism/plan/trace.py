@@ -277,7 +277,7 @@ def prepared(subject: Subject, strategy: Strategy, tracker: Tracker) -> Optimize
 
 
 def name_gradients(strategy: Strategy, tracker: Tracker) -> None:
-    """Tell the tracker which memory gradients have."""
+    """Show the tracker which memory gradients have."""
     gradients = [p.grad for p in strategy.parameters.values() if p.grad is not None]
     gradients += [p.grad for p in strategy.model.parameters() if p.grad is not None]
     tracker.name(gradients, "gradients", overwrite=True)
@@ -352,7 +352,7 @@ def extrapolated(short: Trace, longer: Trace, a: float, b: float, layers: float)
 def pretended(world_size: int, rank: int = 0) -> Iterator[None]:
     """Open a default process group of so many ranks; all but this one do nothing.
 
-    What torch itself warns of is no concern of who plans: a step that is taken warns again.
+    What torch itself warns of does not concern planning: a step that is taken warns again.
     """
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
     try:

@@ -303,7 +303,7 @@ class ElasticLoop(Loop):
 
     def confirm(self) -> None:
         # A GPU computes behind the host. What a collective that was broken off leaves there looks
-        # like any other gradient, and the host would count the step. Alone nobody breaks one off.
+        # like any other gradient, and the host would count the step. A lone rank never breaks one.
         if self.device.type == "cuda" and self.world_size > 1:
             torch.cuda.current_stream(self.device).synchronize()
         self.membership.confirm()

@@ -1,6 +1,6 @@
 """Linux only: adopting orphans, dying with the parent, and identifying a process.
 
-Elsewhere every function does nothing and its result says so; the shim then relies on process groups
+Elsewhere every function does nothing as its result shows; the shim then relies on process groups
 and on the environment alone.
 """
 

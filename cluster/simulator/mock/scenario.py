@@ -1,7 +1,7 @@
 """Schedule of events: submissions, pauses, cancellations, failures of hosts.
 
-An opening of three quarters of an hour is told in advance, so that the first page has something of
-everything; behind it things happen at random, at a modest rate, for ever. Only jobs of its own are
+An opening of three quarters of an hour runs in advance, so that the first page has something of
+everything; after it events happen at random, at a modest rate. Only jobs of its own are
 touched: what a user submits runs in peace, but for what happens to the hosts.
 """
 
