@@ -230,7 +230,7 @@ class HookedReplicas(Replicas):
         """Hook the replicas.
 
         Raises:
-            CollectiveInputError, ScheduleError, RankEnvironmentError: as for this model's ranks.
+            CollectiveInputError, ScheduleError, RankEnvironmentError: the ranks cannot do so.
         """
         self._options = options
         self.compresses = options.compression != "none"

@@ -83,7 +83,7 @@ class RankTable:
         self._leaving = list(alive.values())
 
     def renew(self, member: RankEntry) -> None:
-        """Replace a process that has ended by another."""
+        """Replace a process that has ended with a new one."""
         assert self._rendezvous is not None  # without one none was started
         self.current[self.current.index(member)] = _new(self._launch, member.place)
         self.start(self._rendezvous)

@@ -77,7 +77,7 @@ class SimulatedCluster(Cluster[GpuHost]):
                 del self._groups[token]
 
     def rejoins(self, host: Host) -> bool:
-        """Return False: a host that a user removes is gone until it is added again."""
+        """Drop a host that a user removes: it is gone until it is added again."""
         self.hosts = [other for other in self.hosts if other is not host]
         return False
 

@@ -42,7 +42,7 @@ def save(folder: AttemptFolder, ranks: Iterable[int]) -> list[int]:
 
 
 def _ask(pipe: Path) -> bool:
-    """Return False if no process listens: a CPU rank, or one that has not begun."""
+    """Ask; return False if none listens: a CPU rank, or one that has not begun."""
     with contextlib.suppress(OSError):
         fd = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
