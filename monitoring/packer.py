@@ -53,6 +53,7 @@ class _Open:
     runs: dict[int, Run]
 
 
+@dataclass
 class Packer:
     """One round at a time per database is enough; two coordinators do each other no harm.
 
@@ -61,25 +62,16 @@ class Packer:
         wake: called with a job's id after a commit that added to its stream.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        now: Callable[[], datetime],
-        wake: Callable[[str], None] = lambda _: None,
-        *,
-        pack_frames: int = PACK_FRAMES,
-        keep_sequences: int = KEEP_SEQUENCES,
-    ) -> None:
-        self._database = database
-        self._now = now
-        self._wake = wake
-        self._pack_frames = pack_frames
-        self._keep_sequences = keep_sequences
+    database: Database
+    now: Callable[[], datetime]
+    wake: Callable[[str], None] = lambda _: None
+    pack_frames: int = PACK_FRAMES
+    keep_sequences: int = KEEP_SEQUENCES
 
     async def pack_once(self) -> int:
         """Run one round over all jobs; return the number of batches that were packed."""
         packed = 0
-        for job_id in await self._database.read(self._jobs_with_much_to_pack):
+        for job_id in await self.database.read(self._jobs_with_much_to_pack):
             while batch := await self._pack_batch(job_id):
                 packed += batch
             await self._trim(job_id)
@@ -95,7 +87,7 @@ class Packer:
             .group_by(MetricFrame.job_id, Job.finished_at)
             .having(
                 or_(
-                    func.count() >= self._pack_frames,
+                    func.count() >= self.pack_frames,
                     size >= PACK_BYTES,
                     Job.finished_at.is_not(None),
                 )
@@ -108,7 +100,7 @@ class Packer:
             frames = _next_frames(connection, job_id)
             return [frame.seq for frame in frames], _points_by_series(frames)
 
-        sequences, points = await self._database.read(read)
+        sequences, points = await self.database.read(read)
         if not sequences:
             return 0
 
@@ -128,15 +120,15 @@ class Packer:
             _append(connection, job_id, points)
             return taken
 
-        return await self._database.write(write)
+        return await self.database.write(write)
 
     async def _trim(self, job_id: str) -> None:
         """Delete packed frames that no viewer needs any more."""
 
         def read(connection: Connection) -> int | None:
-            return _trimmable(connection, job_id, self._keep_sequences)
+            return _trimmable(connection, job_id, self.keep_sequences)
 
-        up_to = await self._database.read(read)
+        up_to = await self.database.read(read)
         if up_to is None:
             return
 
@@ -154,20 +146,20 @@ class Packer:
                 )
             )
 
-        await self._database.write(write)
+        await self.database.write(write)
 
     async def _show_idle_lines(self) -> None:
-        before = self._now() - IDLE_LINE
+        before = self.now() - IDLE_LINE
 
         def read(connection: Connection) -> set[str]:
             # A DISTINCT would have SQLite read all streams in the order of their jobs.
             query = select(LogStream.job_id).where(LogStream.carry_at < before)
             return set(connection.scalars(query))
 
-        for job_id in sorted(await self._database.read(read)):
+        for job_id in sorted(await self.database.read(read)):
             show = functools.partial(self._show_lines, job_id=job_id, before=before)
-            if await self._database.write(show):
-                self._wake(job_id)
+            if await self.database.write(show):
+                self.wake(job_id)
 
     def _show_lines(self, connection: Connection, job_id: str, before: datetime) -> bool:
         # The lock keeps ingestion from finishing a line while it is shown unfinished.
@@ -194,7 +186,7 @@ class Packer:
                 seq + len(chunks),
                 start,
                 row["carry"],
-                self._now(),
+                self.now(),
                 superseded=row["revoked"],
             )
         if not chunks:

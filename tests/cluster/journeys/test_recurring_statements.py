@@ -86,7 +86,7 @@ async def recurring(hall: SimulatedCluster, jobs: dict[str, str]) -> None:
     await hall.report_event(running, "note", {"message": "x"})
     await hall.save_checkpoint(running, 30)
     hall.clock.advance(2.0)
-    coordinator.packer._pack_frames = 1
+    coordinator.packer.pack_frames = 1
     await coordinator.packer.pack_once()
     unused = hall.folder / "code" / ("0" * 64)
     unused.parent.mkdir(parents=True, exist_ok=True)
