@@ -7,7 +7,7 @@ it.
 import copy
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -53,51 +53,40 @@ class Workers:
         return cls(number if prefetch.AVAILABLE else 0, spec.data_prefetch)
 
 
+@dataclass
 class Loader:
     """Batches for training, step by step."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        sampler: Sampler,
-        share: Share,
-        workers: Workers,
-        describe: Callable[[BaseException], str],
-        on_assigned: Callable[[list[Tensor]], None] | None = None,
-    ) -> None:
-        """
-        Args:
-            dealt: called at each step with the samples in this rank's micro-batches.
-        """
-        self._on_assigned = on_assigned
-        self._reader = reader
-        self._sampler = sampler
-        self._share = share
-        self._workers = workers
-        self._describe = describe
-        self._ahead: Prefetcher | None = None
+    reader: Reader
+    sampler: Sampler
+    share: Share
+    workers: Workers
+    describe: Callable[[BaseException], str]
+    on_assigned: Callable[[list[Tensor]], None] | None = None
+    """Called at each step with the samples in this rank's micro-batches."""
+    _ahead: Prefetcher | None = field(default=None, init=False)
 
     def step(self) -> Iterator[Any]:
         """This rank's micro-batches of the next global batch; the sampler moves on by one.
 
         For a rank that reads nothing each of them is None.
         """
-        if self._share.rank is None:
-            yield from (None for _ in _step(self._sampler, self._share))
+        if self.share.rank is None:
+            yield from (None for _ in _step(self.sampler, self.share))
             return
-        if self._workers.number and self._ahead is None:
+        if self.workers.number and self._ahead is None:
             self._ahead = Prefetcher(
-                self._reader.read,
-                _Requests(copy.copy(self._sampler), self._share),
-                workers=self._workers.number,
-                prefetch=self._workers.prefetch,
-                describe=self._describe,
+                self.reader.read,
+                _Requests(copy.copy(self.sampler), self.share),
+                workers=self.workers.number,
+                prefetch=self.workers.prefetch,
+                describe=self.describe,
             )
-        requests = _step(self._sampler, self._share)
-        if self._on_assigned is not None:
-            self._on_assigned([request.indices for request in requests])
+        requests = _step(self.sampler, self.share)
+        if self.on_assigned is not None:
+            self.on_assigned([request.indices for request in requests])
         for request in requests:
-            yield self._reader.read(request) if self._ahead is None else self._ahead.next()
+            yield self.reader.read(request) if self._ahead is None else self._ahead.next()
 
     def close(self) -> None:
         """End the data workers, if there are any."""
