@@ -5,6 +5,7 @@ import resource
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,45 +19,32 @@ from trainhall.training.sync.rank0_log import Rank0Log
 from trainhall.training.sync.step_sync import Rows, SyncResult
 
 
+@dataclass(kw_only=True)
 class Recorder:
     """Holds the steps since the last pulse; losses stay tensors, so no step waits for a GPU."""
 
-    def __init__(
-        self,
-        *,
-        rank: int,
-        device: torch.device,
-        clock: StepClock,
-        spool: MetricSpool,
-        rank0_log: Rank0Log,
-        metric_names: Sequence[str],
-        global_batch_size: int,
-        expected_bubble: float | None = None,
-        utilization: Utilization | None = None,
-        sending: bool = False,
-        compressing: bool = False,
-    ) -> None:
-        """Record a rank's steps.
+    rank: int
+    device: torch.device
+    clock: StepClock
+    spool: MetricSpool
+    """For what is this rank's own."""
+    rank0_log: Rank0Log
+    metric_names: Sequence[str]
+    global_batch_size: int
+    expected_bubble: float | None = None
+    """Of a strategy with a pipeline: what `bubble_fraction` is shown beside."""
+    utilization: Utilization | None = None
+    """Where the devices' peak is known."""
+    sending: bool = False
+    """The clock knows when gradients are on their way."""
+    compressing: bool = False
+    """It also knows when they are compressed."""
 
-        Args:
-            spool: for what is this rank's own.
-            sending: the clock knows when gradients are on their way.
-            compressing: it also knows when they are compressed.
-            expected_bubble: of a strategy with a pipeline: what `bubble_fraction` is shown beside.
-            utilization: where the devices' peak is known.
-        """
-        self._rank = rank
-        self._device = device
-        self._clock = clock
-        self._spool = spool
-        self._rank0_log = rank0_log
-        self._measured = ["loss", *metric_names]
-        self._batch = global_batch_size
-        self._expected_bubble = expected_bubble
-        self._utilization = utilization
+    def __post_init__(self) -> None:
+        self._measured = ["loss", *self.metric_names]
         self._timings = ["step_seconds", *PHASE_NAMES]
-        if sending:
-            self._timings += [HIDDEN, COMPRESSION] if compressing else [HIDDEN]
+        if self.sending:
+            self._timings += [HIDDEN, COMPRESSION] if self.compressing else [HIDDEN]
         self._steps: list[int] = []
         self._times: list[float] = []
         self._rates: list[float] = []
@@ -87,7 +75,7 @@ class Recorder:
         Columns: measured means, step seconds, seconds by phase, hidden communication, and the time
         of compression, if any. Here the host waits for the GPU.
         """
-        phases, *parts = self._clock.take()
+        phases, *parts = self.clock.take()
         measured = _numbers(self._values).reshape(len(self._steps), len(self._measured))
         seconds = [phases.sum(axis=1, keepdims=True), phases, np.stack(parts, axis=1)]
         self._taken.append(np.hstack(seconds)[:, : len(self._timings)])
@@ -96,12 +84,12 @@ class Recorder:
 
     def write(self, result: SyncResult) -> dict[str, Sequence[float]]:
         """Write the steps whose `rows` were exchanged in `result`; returns the job-wide columns."""
-        writes = self._rank == 0
+        writes = self.rank == 0
         if not self._steps:
             return {}
         tables = self.flush_rows(result.means, result.peak_memory_bytes, for_all=writes)
         if not writes:
-            self._rank0_log.append_tables(tables)
+            self.rank0_log.append_tables(tables)
         return tables[0].columns
 
     def flush_rows(self, means: Rows, peak_memory: float, *, for_all: bool) -> list[MetricTable]:
@@ -113,26 +101,27 @@ class Recorder:
             for_all: write the job-wide tables as well, in one frame.
         """
         own = dict(zip(self._timings, self._rows[:, self.seconds_column :].T.tolist(), strict=True))
-        own["peak_memory_bytes"] = [peak_memory_bytes(self._device)] * len(self._steps)
-        tables = self._tables(self._rank, own)
+        own["peak_memory_bytes"] = [peak_memory_bytes(self.device)] * len(self._steps)
+        tables = self._tables(self.rank, own)
         columns = dict(zip([*self._measured, *self._timings], means.T.tolist(), strict=True))
         columns["learning_rate"] = self._rates
         columns["gradient_norm"] = _numbers(self._norms).tolist()
         columns["samples_per_second"] = [
-            self._batch / seconds if seconds > 0 else 0.0 for seconds in columns["step_seconds"]
+            self.global_batch_size / seconds if seconds > 0 else 0.0
+            for seconds in columns["step_seconds"]
         ]
         columns["peak_memory_bytes"] = [peak_memory] * len(self._steps)
-        if self._expected_bubble is not None:
+        if self.expected_bubble is not None:
             columns["bubble_fraction"] = _bubble_fraction(columns)
-            columns["bubble_fraction_expected"] = [self._expected_bubble] * len(self._steps)
-        if self._utilization is not None:
+            columns["bubble_fraction_expected"] = [self.expected_bubble] * len(self._steps)
+        if self.utilization is not None:
             columns["model_flops_utilization"] = [
-                self._utilization.percent(seconds) for seconds in columns["step_seconds"]
+                self.utilization.percent(seconds) for seconds in columns["step_seconds"]
             ]
         rank0_log = self._tables(None, columns)
         for table in rank0_log:
             self.last |= {name: values[-1] for name, values in table.columns.items()}
-        self._spool.append([*tables, *rank0_log] if for_all else tables)
+        self.spool.append([*tables, *rank0_log] if for_all else tables)
         self._steps, self._times, self._rates = [], [], []
         self._norms, self._values, self._taken = [], [], []
         return rank0_log
@@ -154,7 +143,7 @@ class Recorder:
         self.last |= metrics
         if metrics:
             columns: dict[str, Sequence[float]] = {n: [v] for n, v in metrics.items()}
-            self._rank0_log.append_tables([MetricTable(None, [step], [time.time()], columns)])
+            self.rank0_log.append_tables([MetricTable(None, [step], [time.time()], columns)])
 
     def finite(self) -> dict[str, float]:
         """Return `last` without NaN and infinity, which JSON cannot carry."""

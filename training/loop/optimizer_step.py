@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from trainhall.training.optim.optimizers import set_learning_rate
 from trainhall.training.optim.precision import MixedPrecision
 
 
+@dataclass
 class OptimizerStep:
     """Forward and backward passes over micro-batches, then one step of the optimizer.
 
@@ -28,37 +30,31 @@ class OptimizerStep:
         update_begins: called when the gradients are averaged and no weight has changed yet.
     """
 
-    def __init__(
-        self,
-        strategy: Strategy,
-        optimizer: Optimizer,
-        precision: MixedPrecision,
-        clock: StepClock,
-        *,
-        gradient_clip: float | None,
-        measures: int = 0,
-        shard_begins: Callable[[int], None] = lambda _: None,
-        update_begins: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._strategy = strategy
-        self._optimizer = optimizer
-        self._precision = precision
-        self._clock = clock
-        self._gradient_clip = gradient_clip
-        self._update_begins = update_begins
+    strategy: Strategy
+    optimizer: Optimizer
+    precision: MixedPrecision
+    clock: StepClock
+    _: KW_ONLY
+    gradient_clip: float | None
+    measures: int = 0
+    shard_begins: Callable[[int], None] = lambda _: None
+    update_begins: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        clock = self.clock
         self._tools = Tools(
-            autocast=precision.autocast,
-            scale=precision.scale,
+            autocast=self.precision.autocast,
+            scale=self.precision.scale,
             forward_ended=partial(clock.mark, Phase.FORWARD),
             backward_ended=partial(clock.mark, Phase.BACKWARD),
             communication_ended=partial(clock.mark, Phase.COMMUNICATION),
-            measures=measures,
+            measures=self.measures,
             now=clock.now,
             sent=clock.sent,
             sending_unmeasured=clock.sending_unmeasured,
             waited=clock.waited,
             compressed=clock.compressed,
-            shard_begins=shard_begins,
+            shard_begins=self.shard_begins,
         )
 
     def run(
@@ -78,21 +74,21 @@ class OptimizerStep:
             The means of the loss and the other measures over this rank's batch, and the global L2
             norm of the gradient before it was clipped: scalars on the device.
         """
-        scale = self._precision.loss_scale
-        with nullcontext() if watch is None else watching(self._strategy, watch, scale):
-            means = self._strategy.gradients(batches, loss_of, self._tools, rounds=rounds)
+        scale = self.precision.loss_scale
+        with nullcontext() if watch is None else watching(self.strategy, watch, scale):
+            means = self.strategy.gradients(batches, loss_of, self._tools, rounds=rounds)
         if rate is not None:
-            set_learning_rate(self._optimizer, rate)
-        self._precision.unscale(self._optimizer)
+            set_learning_rate(self.optimizer, rate)
+        self.precision.unscale(self.optimizer)
         if watch is not None:
-            watch.averaged(self._strategy)
-        norm = self._strategy.clip(self._gradient_clip)
-        self._update_begins()
-        if not self._strategy.pending_residual():
-            self._precision.step(self._optimizer)
-        elif self._precision.take(self._optimizer):  # for which the host waits, and so seldom
-            self._strategy.clear_pending_residual()
-        self._strategy.clear_gradients()
-        self._clock.mark(Phase.OPTIMIZER)
-        self._strategy.finish_step(self._tools)
+            watch.averaged(self.strategy)
+        norm = self.strategy.clip(self.gradient_clip)
+        self.update_begins()
+        if not self.strategy.pending_residual():
+            self.precision.step(self.optimizer)
+        elif self.precision.take(self.optimizer):  # for which the host waits, and so seldom
+            self.strategy.clear_pending_residual()
+        self.strategy.clear_gradients()
+        self.clock.mark(Phase.OPTIMIZER)
+        self.strategy.finish_step(self._tools)
         return means, norm
