@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from trainhall.cli.base.client import Client
@@ -14,25 +15,20 @@ PAGE = 1000
 POLL_SECONDS = 0.4
 
 
+@dataclass
 class LogPrinter:
     """Prints a job's lines once each, in the order in which the coordinator received them."""
 
-    def __init__(
-        self,
-        client: Client,
-        job_id: str,
-        *,
-        rank: int | None,
-        stream: str | None,
-        attempt: int | None,
-        prefixed: bool,
-        as_json: bool = False,
-    ) -> None:
-        self._client = client
-        self._job_id = job_id
-        self._filter = {"rank": rank, "stream": stream, "attempt": attempt}
-        self._prefixed = prefixed
-        self._as_json = as_json
+    client: Client
+    job_id: str
+    _: KW_ONLY
+    rank: int | None
+    stream: str | None
+    attempt: int | None
+    prefixed: bool
+    as_json: bool = False
+
+    def __post_init__(self) -> None:
         self._cursor: str | None = None
         self._harmless = sys.stdout.isatty()
         self._attempt: int | None = None
@@ -53,7 +49,7 @@ class LogPrinter:
             while True:
                 try:
                     # Asked first: what a job wrote before it was final is on the next page.
-                    state = self._client.get(f"/training/jobs/{self._job_id}")["state"]
+                    state = self.client.get(f"/training/jobs/{self.job_id}")["state"]
                     found = self._page(tail if self._cursor is None else None)
                     lost_at = None
                 except UnreachableError:
@@ -71,14 +67,15 @@ class LogPrinter:
                     time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
             return 0
-        notice(f"{self._job_id} is {state}")
+        notice(f"{self.job_id} is {state}")
         return 0
 
     def _page(self, tail: int | None) -> int:
         """Print the next page; how many lines it had."""
-        page = self._client.get(
-            f"/training/jobs/{self._job_id}/logs",
-            after=self._cursor, tail=tail, limit=max(PAGE, tail or 0), **self._filter,
+        page = self.client.get(
+            f"/training/jobs/{self.job_id}/logs",
+            after=self._cursor, tail=tail, limit=max(PAGE, tail or 0),
+            rank=self.rank, stream=self.stream, attempt=self.attempt,
         )  # fmt: skip
         for line in page["items"]:
             self._print(line)
@@ -87,7 +84,7 @@ class LogPrinter:
         return len(page["items"])
 
     def _print(self, line: Any) -> None:
-        if self._as_json:
+        if self.as_json:
             print(json.dumps(line, ensure_ascii=False))
             return
         if self._attempt not in (None, line["attempt"]):
@@ -95,7 +92,7 @@ class LogPrinter:
             notice(f"-- attempt {line['attempt']} --")
         self._attempt = line["attempt"]
         text = harmless(line["text"]) if self._harmless else line["text"]
-        prefix = f"[{line['rank']}] " if self._prefixed else ""
+        prefix = f"[{line['rank']}] " if self.prefixed else ""
         # A lone surrogate can't be written; anything else goes out as it came.
         out = f"{prefix}{text}\n".encode(errors="replace")
         sys.stdout.flush()
