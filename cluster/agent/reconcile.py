@@ -89,66 +89,58 @@ class DesiredAttempt:
 
 
 @dataclass(frozen=True)
-class Plan:
+class _OnAttempt:
     token: FencingToken
 
 
-@dataclass(frozen=True)
-class Prepare:
-    token: FencingToken
+class Plan(_OnAttempt):
+    pass
 
 
-@dataclass(frozen=True)
-class Start:
+class Prepare(_OnAttempt):
+    pass
+
+
+class Start(_OnAttempt):
     """Start a shim in the attempt's folder. Two of them do no harm: the first takes the folder."""
 
-    token: FencingToken
-
 
 @dataclass(frozen=True)
-class SendCommand:
-    token: FencingToken
+class SendCommand(_OnAttempt):
     command: Command
 
 
 @dataclass(frozen=True)
-class RequestGradients:
+class RequestGradients(_OnAttempt):
     """Have its ranks report the gradients of a step."""
 
-    token: FencingToken
     gradients: int
 
 
 @dataclass(frozen=True)
-class ReportNotStarted:
+class ReportNotStarted(_OnAttempt):
     """Nothing was started, and nothing will be: say how that ends."""
 
-    token: FencingToken
     outcome: Outcome
     reason: str = ""
 
 
 @dataclass(frozen=True)
-class Regroup:
+class Regroup(_OnAttempt):
     """Have running processes continue as a later generation of their attempt."""
 
-    token: FencingToken
     onto: FencingToken
 
 
 @dataclass(frozen=True)
-class EndAsGeneration:
+class EndAsGeneration(_OnAttempt):
     """Count an end before the later generation was taken up as the end of that generation."""
 
-    token: FencingToken
     onto: FencingToken
 
 
-@dataclass(frozen=True)
-class CleanUp:
+class CleanUp(_OnAttempt):
     """Remove all traces."""
-
-    token: FencingToken
 
 
 Action = (
