@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from functools import cached_property
 
-from trainhall.cluster.lifecycle.states import WAITING_STATES, NodeState
+from trainhall.cluster.lifecycle.states import WAITING_STATES
 from trainhall.cluster.quotas import Quota, Quotas
 from trainhall.cluster.scheduling.placement import DeviceKey, PlacedNode, devices_of
 from trainhall.cluster.scheduling.quota_use import QuotaUse
+from trainhall.cluster.scheduling.supply import count_of, may_serve, takes_work
 from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts, NodeFacts
 
 
@@ -61,7 +62,7 @@ class SpareCapacity:
         """Return the indices of the devices for `job`, by node id, in the order of node names."""
         found: dict[str, list[int]] = {}
         for node in self.nodes.values():
-            if not _takes_work(node) or not _fits(job, node) or self._is_wanted(node, kind):
+            if not takes_work(node) or not _fits(job, node) or self._is_wanted(node, kind):
                 continue
             free = [
                 d.index
@@ -111,17 +112,11 @@ class SpareCapacity:
     def _can_hold(self, job: JobFacts, kind: str) -> bool:
         """Return whether cluster and quotas are large enough: what is kept free will serve it."""
         capacity = sum(
-            sum(1 for d in node.devices if d.kind == kind)
+            count_of(node, kind)
             for node in self.nodes.values()
-            if node.state in (NodeState.READY, NodeState.SUSPECT)
-            and not node.removing
-            and _fits(job, node)
+            if may_serve(node) and _fits(job, node)
         )
         return job.sizes[0] <= capacity and self._quota_use.too_small(job) is None
-
-
-def _takes_work(node: NodeFacts) -> bool:
-    return node.state is NodeState.READY and not node.removing
 
 
 def _fits(job: JobFacts, node: NodeFacts) -> bool:
