@@ -26,7 +26,7 @@ from trainhall.cluster.simulator.checks import lineages, regroupings, room
 from trainhall.cluster.simulator.checks.lineages import Lineages
 from trainhall.cluster.simulator.checks.regroupings import Regroupings, places_of
 from trainhall.cluster.simulator.checks.room import RoomInspector
-from trainhall.cluster.simulator.checks.violation import InvariantViolationError
+from trainhall.cluster.simulator.checks.violation import Inspected, InvariantViolationError
 from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.shim import Shim, name
 from trainhall.cluster.simulator.story import Story
@@ -120,9 +120,10 @@ class Inspector:
         self.reported_at: dict[str, float] = {}
         """When the coordinator last took a node's report, by node id."""
         self.violation: InvariantViolationError | None = None
-        self.regroupings = Regroupings(connection, hosts, story, now, self.violated)
-        self.lineages = Lineages(connection, story, self.violated)
-        self.room = RoomInspector(connection, story, now, self.violated)
+        inspected = Inspected(connection, story, now, self.violated)
+        self.regroupings = Regroupings(inspected, hosts)
+        self.lineages = Lineages(inspected)
+        self.room = RoomInspector(inspected)
         self._jobs: dict[str, str] = {}
         self._attempts: dict[_AttemptKey, str] = {}
         self._generations: dict[_AttemptKey, tuple[int, frozenset[tuple[str, int]]]] = {}

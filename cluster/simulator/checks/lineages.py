@@ -5,13 +5,11 @@ reports are searched for where they would show: in the job's step, its checkpoin
 """
 
 import json
-import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from trainhall.cluster.simulator.checks.violation import InvariantViolationError
+from trainhall.cluster.simulator.checks.violation import Check, Inspected
 from trainhall.cluster.simulator.counting import value_of
 from trainhall.cluster.simulator.ranks import Group
-from trainhall.cluster.simulator.story import Story
 
 VOID = "4 superseded ranks"
 
@@ -23,22 +21,11 @@ _Token = tuple[int, int]
 """Attempt and generation."""
 
 
-class Lineages:
-    """Check which steps count.
+class Lineages(Check):
+    """Check which steps count."""
 
-    Args:
-        fail: called with each violation.
-    """
-
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        story: Story,
-        fail: Callable[[InvariantViolationError], None],
-    ) -> None:
-        self._db = connection
-        self._story = story
-        self._fail = fail
+    def __init__(self, inspected: Inspected) -> None:
+        super().__init__(inspected)
         self._newest: dict[str, _Token] = {}
         """FencingToken whose ranks joined last, by job."""
         self._reached: dict[str, int] = {}
@@ -84,7 +71,7 @@ class Lineages:
                 continue
             if step > self._reached[job_id]:
                 what = f"job {job_id} is shown at step {step}, and its ranks have come to"
-                self._violated(f"{what} {self._reached[job_id]}")
+                self._violated(VOID, f"{what} {self._reached[job_id]}")
 
     def _check_checkpoints(self) -> None:
         """Check that a new checkpoint is of its attempt's generation."""
@@ -95,7 +82,7 @@ class Lineages:
             (self._checkpoints,),
         )
         for _, job_id, name, generation in rows.fetchall():
-            self._violated(f"{name} of job {job_id} is recorded in generation {generation}")
+            self._violated(VOID, f"{name} of job {job_id} is recorded in generation {generation}")
         ((newest,),) = self._db.execute("SELECT max(rowid) FROM checkpoints").fetchall()
         self._checkpoints = newest or 0
 
@@ -120,10 +107,7 @@ class Lineages:
             taken = self._taken[job_id].get(step)
             if taken is not None and found < value_of(*taken):
                 what = f"step {step} of job {job_id} was taken by {taken}"
-                self._violated(f"{what}, and the curve shows what {found:g} measured")
-
-    def _violated(self, what: str) -> None:
-        self._fail(InvariantViolationError(VOID, what))
+                self._violated(VOID, f"{what}, and the curve shows what {found:g} measured")
 
 
 def _token(group: Group) -> _Token:

@@ -6,18 +6,16 @@ after each commit that raises a generation.
 
 import functools
 import json
-import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from trainhall.cluster.agent.shim.supervisor import LEAVE_SECONDS
 from trainhall.cluster.lifecycle.states import NodeState
-from trainhall.cluster.simulator.checks.violation import InvariantViolationError
+from trainhall.cluster.simulator.checks.violation import Check, Inspected
 from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.ranks import Group, Rank
 from trainhall.cluster.simulator.shim import Shim, name
-from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.wire.protocol import Desired
 from trainhall.training.checkpoint.format.names import parse_name
 
@@ -53,26 +51,12 @@ class _Leaving:
     until: float
 
 
-class Regroupings:
-    """Check regroupings.
+class Regroupings(Check):
+    """Check regroupings."""
 
-    Args:
-        fail: called with each violation.
-    """
-
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        hosts: list[Host],
-        story: Story,
-        now: Callable[[], float],
-        fail: Callable[[InvariantViolationError], None],
-    ) -> None:
-        self._db = connection
+    def __init__(self, inspected: Inspected, hosts: list[Host]) -> None:
+        super().__init__(inspected)
         self._hosts = hosts
-        self._story = story
-        self._now = now
-        self._fail = fail
         self._new: list[Rank] = []
         """Processes that have begun since the last look."""
         self._writers: set[tuple[str, int, str]] = set()
@@ -277,9 +261,6 @@ class Regroupings:
         self._story.checks[LEFT_BEHIND] += 1
 
     # --------------------------------------------------------------------------------------------
-
-    def _violated(self, invariant: str, what: str) -> None:
-        self._fail(InvariantViolationError(invariant, what))
 
 
 def _token(shim: Shim) -> tuple[str, int, int]:

@@ -4,13 +4,10 @@ While things fail, a job may lose again and again the devices that others releas
 everything that takes time is checked once the last fault is over.
 """
 
-import sqlite3
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
-from trainhall.cluster.simulator.checks.violation import InvariantViolationError
-from trainhall.cluster.simulator.story import Story
+from trainhall.cluster.simulator.checks.violation import Check, Inspected
 
 ROOM = "preemption"
 TURNS = "reservations"
@@ -38,24 +35,11 @@ class _Promise:
     """Jobs that pause for it."""
 
 
-class RoomInspector:
-    """Check preemption.
+class RoomInspector(Check):
+    """Check preemption."""
 
-    Args:
-        fail: called with each violation.
-    """
-
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        story: Story,
-        now: Callable[[], float],
-        fail: Callable[[InvariantViolationError], None],
-    ) -> None:
-        self._db = connection
-        self._story = story
-        self._now = now
-        self._fail = fail
+    def __init__(self, inspected: Inspected) -> None:
+        super().__init__(inspected)
         self.is_calm = False
         """The last fault is over."""
         self._seen = 0
@@ -124,6 +108,3 @@ class RoomInspector:
                 what = f"job {helper} paused twice for job {job_id}, which has not started"
                 self._violated(ROOM, what)
             promise.paused.add(helper)
-
-    def _violated(self, invariant: str, what: str) -> None:
-        self._fail(InvariantViolationError(invariant, what))
