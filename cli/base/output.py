@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from trainhall.cli.base.options import Format
 
@@ -131,46 +131,54 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    def widest(column: Column) -> int:
-        return max([cell_len(column.title), *(cell_len(_cell(column, item)) for item in items)])
-
+    titles = [column.title for column in columns]
+    rows = [[one_line(column.cell(item)) or BLANK for column in columns] for item in items]
+    widths = [max(map(cell_len, cells)) for cells in zip(titles, *rows, strict=True)]
+    kept = list(range(len(columns)))
     if fits is not None:
-        columns = _fitting(columns, widest, fits)
-    *others, last = columns
+        kept = _fitting(columns, widths, fits)
+        last = kept[-1]
+        left = fits - sum(widths[i] + 2 for i in kept[:-1])
+        widths[last] = min(widths[last], max(left, cell_len(titles[last])))
+        for row in rows:
+            row[last] = _cut(row[last], widths[last])
     drawn = Table(box=None, pad_edge=False, header_style="")
-    for column in columns:
-        side: Literal["left", "right"] = "right" if column.right else "left"
-        drawn.add_column(Text(column.title), justify=side, no_wrap=column is not last)
-    for item in items:
-        cells = [Text(_cell(c, item), overflow="ellipsis", no_wrap=True) for c in columns]
-        for column, cell in zip(columns, cells, strict=True):
-            if column.title == "STATE":
-                cell.stylize(STATE_COLORS.get(cell.plain, ""))
-        drawn.add_row(*cells)
-    needed = sum(widest(column) + 2 for column in others)
-    width = needed + (widest(last) if fits is None else max(fits - needed, cell_len(last.title)))
+    for i in kept:
+        drawn.add_column(
+            Text(titles[i]), justify="right" if columns[i].right else "left", no_wrap=True
+        )
+    for row in rows:
+        drawn.add_row(
+            *(Text(row[i], STATE_COLORS.get(row[i], "") if titles[i] == "STATE" else "")
+              for i in kept)
+        )  # fmt: skip
     console = Console(
-        file=io.StringIO(), width=width, color_system="standard" if color else None,
-        force_terminal=color,
+        file=io.StringIO(), color_system="standard" if color else None, force_terminal=color,
+        # A height too, else Rich measures a terminal that it takes for a dumb one.
+        width=sum(widths[i] + 2 for i in kept), height=len(rows) + 1,
     )  # fmt: skip
     with console.capture() as shown:
         console.print(drawn)
     return "\n".join(line.rstrip() for line in shown.get().rstrip("\n").split("\n"))
 
 
-def _cell(column: Column, item: Json) -> str:
-    return one_line(column.cell(item)) or BLANK
-
-
-def _fitting(columns: Sequence[Column], widest: Callable[[Column], int], fits: int) -> list[Column]:
-    """Return the columns without those that have to give way to the last."""
-    kept = list(columns)
-    wanted = min(MIN_WIDTH, widest(columns[-1]))
-    for spared in sorted((c for c in columns[:-1] if c.spare), key=lambda c: c.spare):
-        if fits - sum(widest(column) + 2 for column in kept[:-1]) >= wanted:
+def _fitting(columns: Sequence[Column], widths: Sequence[int], fits: int) -> list[int]:
+    """Return the numbers of the columns that stay; others give way to the last."""
+    kept = list(range(len(columns)))
+    wanted = min(MIN_WIDTH, widths[-1])
+    for spared in sorted(
+        (i for i in kept[:-1] if columns[i].spare), key=lambda i: columns[i].spare
+    ):
+        if fits - sum(widths[i] + 2 for i in kept[:-1]) >= wanted:
             break
         kept.remove(spared)
     return kept
+
+
+def _cut(text: str, width: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 
 def pairs(entries: Sequence[tuple[str, str]]) -> str:
