@@ -1,5 +1,6 @@
 """The job spec as a whole: a spec that could not be launched is refused here, field by field."""
 
+import hashlib
 import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Self, cast
@@ -44,8 +45,10 @@ class NotPlannedError(RuntimeError):
 
 
 KEPT_SPECS = 256
-_VALIDATED: dict[str, Any] = {}
-"""The specs that this process validated last, by document. A spec does not change."""
+KEPT_BYTES = 64 * 1024
+"""Longer documents are validated each time, so that the kept specs take few megabytes."""
+_VALIDATED: dict[bytes, Any] = {}
+"""The specs that this process validated last, by their documents' SHA-256. Nobody changes one."""
 
 
 class JobSpec(SpecModel):
@@ -100,9 +103,12 @@ class JobSpec(SpecModel):
         # The last of the validators, since each is around those before it.
         if isinstance(data, cls):
             return data
-        document = repr(data)  # unlike JSON it tells 1 from "1" as a key
-        spec = _VALIDATED.pop(document, None) or validate(data)
-        _VALIDATED[document] = spec
+        document = repr(data).encode()  # unlike JSON it tells 1 from "1" as a key
+        if len(document) > KEPT_BYTES:
+            return validate(data)
+        digest = hashlib.sha256(document).digest()
+        spec = _VALIDATED.pop(digest, None) or validate(data)
+        _VALIDATED[digest] = spec
         if len(_VALIDATED) > KEPT_SPECS:
             _VALIDATED.pop(next(iter(_VALIDATED)), None)
         return cast(Self, spec)

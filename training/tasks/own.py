@@ -1,5 +1,6 @@
 """A user's own task: found by name, its parameters checked, and what it returns looked at."""
 
+import copy
 import importlib
 import inspect
 import sys
@@ -111,7 +112,7 @@ def checked_params(kind: type[Task], params: dict[str, Any]) -> Any:
     """
     model = kind.Params
     if model is None:
-        return params
+        return copy.deepcopy(params)  # a class may change its own
     known = {field.alias or name for name, field in model.model_fields.items()}
     problems = []
     if model.model_config.get("extra") != "allow":

@@ -87,3 +87,6 @@ def test_memory_of_specs_is_bounded(validated: list[JobSpec]) -> None:
     for number in range(job.KEPT_SPECS + 5):
         validate_spec({"name": "n", "script": {"path": "/n.py"}, "priority": number})
     assert len(job._VALIDATED) == job.KEPT_SPECS
+    large = {"name": "n", "script": {"path": "/n.py", "args": ["x" * 4096] * 17}}
+    assert len(repr(large)) > job.KEPT_BYTES
+    assert validate_spec(large) not in job._VALIDATED.values()
