@@ -103,7 +103,7 @@ def main() -> int:
                 "message": message,
                 "traceback": text,
                 "final": isinstance(error, FINAL),
-                "worker_signal": getattr(error, "ended_by", None),
+                "worker_signal": error.ended_by if isinstance(error, DataWorkerDiedError) else None,
             },
         )
         # The message explains what the user gave, unless code of theirs raised it.

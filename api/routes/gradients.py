@@ -1,7 +1,7 @@
 """/training/jobs/{id}/gradients: ask for the gradients of a step, and read what was captured."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Annotated
 
@@ -97,7 +97,10 @@ async def read_gradients_of_step(
 ) -> Gradients:
     """The norms of one captured step, and the histograms of one that was asked for."""
     record, histograms = await hall.gradients.one(job_id, step)
-    each: Iterable[object] = repeat(None) if histograms is None else histograms
-    columns = zip(record.names, record.norms, record.largest, each, strict=False)
-    entries = [dict(zip(GradientEntry.model_fields, row, strict=True)) for row in columns]
+    each = histograms if histograms is not None else repeat(None, len(record.names))
+    columns = zip(record.names, record.norms, record.largest, each, strict=True)
+    entries = [
+        GradientEntry(name=name, norm=norm, largest=largest, histogram=histogram)
+        for name, norm, largest, histogram in columns
+    ]
     return Gradients.of(record, lowest_exponent=LOWEST_EXPONENT, entries=entries)

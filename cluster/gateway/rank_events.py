@@ -240,7 +240,7 @@ class RankEvents(Service):
             await self._note(context, event, incident.summary(), why, kind="recovered")
         elif whole is not None:  # viewers read the job again after a notification
             why = {"generation": generation}
-            await self._note(context, event, f"{whole}", why, kind="attempt")
+            await self._note(context, event, whole, why, kind="attempt")
 
     async def _mark_damaged(self, context: EventContext, passed_over: dict[str, Any]) -> None:
         """Mark a checkpoint damaged that all hosts read: no attempt starts from it any more."""

@@ -57,7 +57,7 @@ class ReasonCode(StrEnum):
     START_TIMEOUT = ("start_timeout", "{failure}")
     AGENT_STOPPED = ("agent_stopped", "{agents}; the other hosts stop too")
     PEERS_NEVER_JOINED = (
-        "peers_never_met",
+        "peers_never_joined",
         "{outcome} before the ranks of all hosts had joined; the others stop too",
     )
     NODE_DRAINED = ("node_drained", "node {node} is being drained: {how}")
