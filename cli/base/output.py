@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 BLANK = "-"
 STATE_COLORS = {
-    **dict.fromkeys(("completed", "ready", "committed"), "green"),
+    **dict.fromkeys(("completed", "ready", "saved"), "green"),
     **dict.fromkeys(("running", "starting"), "cyan"),
     **dict.fromkeys(("failed", "lost", "corrupt"), "red"),
     **dict.fromkeys(("recovering", "suspect", "pausing", "paused", "cancelling"), "yellow"),

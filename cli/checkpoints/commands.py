@@ -63,7 +63,7 @@ def list_checkpoints(job: JobId, output: Output = Format.TABLE, url: Url = DEFAU
         out.Column("ID", lambda c: c["id"]),
         out.Column("STEP", lambda c: str(c["step"]), right=True),
         out.Column("ATTEMPT", lambda c: str(c["attempt"]), right=True),
-        out.Column("STATE", lambda c: c["state"]),
+        out.Column("STATE", shown_state),
         out.Column("SIZE", lambda c: out.size(c["size"]), right=True),
         out.Column("PINNED", lambda c: "yes" if c["pinned"] else "no"),
         out.Column("METRIC", lambda c: out.metric(name, c["metrics"].get(name))),
@@ -356,13 +356,19 @@ def _set_pinned(url: str, reference: str, output: Format, *, pinned: bool) -> No
     out.print_item(found, output, lambda: f"{found['id']} is {status}")
 
 
+def shown_state(checkpoint: out.Json) -> str:
+    """Return the state as the dashboard and the events call it."""
+    state = str(checkpoint["state"])
+    return "saved" if state == "committed" else state
+
+
 def _page(checkpoint: out.Json) -> str:
     entries = [
         ("id", checkpoint["id"]),
         ("job", checkpoint["job_id"]),
         ("step", str(checkpoint["step"])),
         ("attempt", str(checkpoint["attempt"])),
-        ("state", checkpoint["state"]),
+        ("state", shown_state(checkpoint)),
         ("pinned", "yes" if checkpoint["pinned"] else "no"),
         ("size", out.size(checkpoint["size"])),
         ("created", checkpoint["created_at"]),

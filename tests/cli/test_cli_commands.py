@@ -379,6 +379,7 @@ def test_a_node_with_jobs_is_not_removed_unasked(cli: Cli, running: str) -> None
 def test_checkpoints(cli: Cli, finished: str) -> None:
     table = cli("ckpt", "ls", finished).out.splitlines()
     assert [line.split()[1] for line in table[1:]] == ["20", "10"]
+    assert all(" saved " in line for line in table[1:])
     newest, oldest = cli("ckpt", "ls", finished, "-o", "name").out.split()
     assert "step     20" in re.sub(r"step +", "step     ", cli("ckpt", "show", newest[:8]).out)
     (folder,) = cli.cluster.folder.glob(f"coordinator/checkpoints/{finished}/step-00000020-*")

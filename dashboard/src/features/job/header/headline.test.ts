@@ -40,7 +40,7 @@ describe("headlines", () => {
       "Validation accuracy: 0.9 (best, at step 3)",
     ]);
     expect(tiles({}, store({ eval_accuracy: [0.5, 0.9, 0.9] }))).toEqual([
-      "Validation accuracy: 0.9 (best, at step 3)",
+      "Validation accuracy: 0.9 (best, at step 2, latest 0.9)",
     ]);
   });
 

@@ -102,15 +102,14 @@ function latest(series: CurveSeries): Summary | null {
   return value === null ? null : { value, of: `latest, at step ${count(step)}` };
 }
 
-/** The best point, and the latest one if it is another. */
+/** The best point, the first of equal ones, and the latest one if it is another. */
 export function bestOf(series: CurveSeries, goal: "min" | "max"): Summary | null {
   let at = -1;
   series.values.forEach((value, i) => {
     const before = series.values[at];
     if (value === null) return;
     if (before === null || before === undefined) at = i;
-    // The newest of equal ones.
-    else if (goal === "min" ? value <= before : value >= before) at = i;
+    else if (goal === "min" ? value < before : value > before) at = i;
   });
   const value = series.values[at];
   if (value === null || value === undefined) return null;
