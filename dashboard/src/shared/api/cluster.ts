@@ -9,7 +9,8 @@ import {
 import { ApiError } from "./problem";
 
 const SUMMARY_MS = 3000;
-const PATIENCE_MS = 10_000;
+/** A coordinator that is frozen accepts a request and never answers. */
+export const PATIENCE_MS = 10_000;
 const QUEUE_MS = 3000;
 /** The coordinator stores a reading of every device this often. */
 const READING_MS = 30_000;
@@ -27,7 +28,6 @@ export function useHealth() {
 export function useSummary() {
   return useQuery({
     ...readSummaryOptions(),
-    // A coordinator that is frozen accepts the request and never answers.
     queryFn: () => readSummary({ signal: AbortSignal.timeout(PATIENCE_MS) }),
     retry: false,
     refetchInterval: SUMMARY_MS,

@@ -1,7 +1,8 @@
 import { type QueryKey, queryOptions, useQuery, useQueryClient } from "@tanstack/react-query";
-import { listEvents, type ReadMetricsData, readLogs, readMetrics } from "@/client";
+import { getJob, listEvents, type ReadMetricsData, readLogs, readMetrics } from "@/client";
 import { getJobOptions, getJobQueryKey } from "@/client/@tanstack/react-query.gen";
 import { notifyProblem } from "../ui/notify";
+import { PATIENCE_MS } from "./cluster";
 import { everyPage } from "./pages";
 import { isActive, type Job, type JobEvent, type LogLine, type Series } from "./types";
 
@@ -22,7 +23,11 @@ export function jobKey(id: string) {
 }
 
 export function jobOptions(id: string) {
-  return getJobOptions({ path: { job_id: id } });
+  const job = { path: { job_id: id } };
+  return {
+    ...getJobOptions(job),
+    queryFn: () => getJob({ ...job, signal: AbortSignal.timeout(PATIENCE_MS) }),
+  };
 }
 
 export function useJob(id: string) {

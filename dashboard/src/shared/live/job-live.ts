@@ -73,7 +73,7 @@ export class JobLive {
       reload: () => this.reload(),
       deliver: (frames) => this.deliver(frames),
       onStatus: (status) => this.onStatus(status),
-      probe: () => this.probe(),
+      probe: (signal) => this.probe(signal),
     });
   }
 
@@ -197,12 +197,18 @@ export class JobLive {
   }
 
   /** Reads the job through REST, which also updates the page. */
-  private async probe(): Promise<Probe> {
+  private async probe(signal: AbortSignal): Promise<Probe> {
+    // `fetchQuery` joins a request under way, so one without a response must end here.
+    signal.addEventListener("abort", () => {
+      void this.queries.cancelQueries({ queryKey: jobKey(this.jobId), exact: true });
+    });
     const job = await this.queries.fetchQuery({
       ...jobOptions(this.jobId),
       staleTime: 0,
       retry: 0,
     });
+    // A cancelled query returns its old data.
+    signal.throwIfAborted();
     const last = this.curves.stepwise()?.last;
     return last !== undefined && last !== null && job.step > last.step ? "behind" : "current";
   }

@@ -38,7 +38,7 @@ const delivered: Frame[] = [];
 const statuses: StreamStatus[] = [];
 let reload: () => Promise<void>;
 let loads = 0;
-let probe: () => Promise<Probe>;
+let probe: (signal: AbortSignal) => Promise<Probe>;
 let stream: JobStream;
 
 function start(): void {
@@ -48,7 +48,7 @@ function start(): void {
       loads += 1;
       return reload();
     },
-    probe: () => probe(),
+    probe: (signal) => probe(signal),
     deliver: (frames) => delivered.push(...frames),
     onStatus: (status) => statuses.push(status),
     connect: (url) => {
@@ -307,6 +307,27 @@ describe("staleness", () => {
     expect(phase()).toBe("live");
     await pass(3000);
     expect(phase()).toBe("stale");
+  });
+
+  it("aborts a probe without a response, and is live again after the next", async () => {
+    const signals: AbortSignal[] = [];
+    probe = (signal) => {
+      signals.push(signal);
+      return signals.length === 1 ? new Promise(() => undefined) : Promise.resolve("current");
+    };
+    await pass(10_500);
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true]);
+    expect(phase()).toBe("stale");
+    socket().open();
+    await pass(12_000);
+    expect(phase()).toBe("live");
+    expect(signals.slice(1).some(({ aborted }) => aborted)).toBe(false);
+  });
+
+  it("leaves no timer after a response", async () => {
+    const before = vi.getTimerCount();
+    await pass(6000);
+    expect(vi.getTimerCount()).toBe(before);
   });
 
   it("is stale when it can't reconnect for some seconds", async () => {

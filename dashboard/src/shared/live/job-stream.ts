@@ -50,8 +50,11 @@ export interface StreamOptions {
   reload: () => Promise<void>;
   deliver: (frames: Frame[]) => void;
   onStatus: (status: StreamStatus) => void;
-  /** Called when the stream has been silent for a while; a rejection or `SILENCE_MS` mean no response. */
-  probe: () => Promise<Probe>;
+  /**
+   * Called when the stream has been silent for a while. A rejection means no response, and so does
+   * `SILENCE_MS`, after which the signal aborts.
+   */
+  probe: (signal: AbortSignal) => Promise<Probe>;
   connect?: (url: string) => SocketLike;
   random?: () => number;
 }
@@ -221,11 +224,17 @@ export class JobStream {
     this.probing = true;
     const probed = this.socket;
     // A coordinator that is frozen accepts the request and never answers.
-    const timeout = new Promise<never>((_, reject) => setTimeout(reject, SILENCE_MS));
-    Promise.race([this.options.probe(), timeout]).then(
-      (result) => this.onProbe(probed, result),
-      () => this.onProbe(probed, "silent"),
+    const patience = new AbortController();
+    const timer = setTimeout(() => patience.abort(), SILENCE_MS);
+    const timeout = new Promise<never>((_, reject) =>
+      patience.signal.addEventListener("abort", reject),
     );
+    Promise.race([this.options.probe(patience.signal), timeout])
+      .then(
+        (result) => this.onProbe(probed, result),
+        () => this.onProbe(probed, "silent"),
+      )
+      .finally(() => clearTimeout(timer));
   }
 
   private onProbe(probed: SocketLike, result: Probe | "silent"): void {
