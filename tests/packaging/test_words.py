@@ -108,6 +108,23 @@ def test_names_use_the_words_of_the_field() -> None:
     assert not found, f"see `BANNED` for what to write instead: {found}"
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "try: pass\nexcept OSError as told: pass",
+        "match a:\n case int() as told: pass",
+        "match a:\n case [*told]: pass",
+        "match a:\n case {**told}: pass",
+        "import a as told",
+        "from a import b as told",
+        "f(told=1)",
+        "a.told = 1",
+    ],
+)
+def test_every_name_that_python_code_binds_is_seen(code: str) -> None:
+    assert "told" in _names(code)
+
+
 @pytest.mark.parametrize("code", ["const wasToldLast = 1;", "class TrustedFrom {}", "f(setAside)"])
 def test_words_of_typescript_identifiers_are_split(code: str) -> None:
     assert any(_WORD.search(_snake(name)) for name in _typescript_identifiers(code))
@@ -130,9 +147,12 @@ def test_strings_use_the_phrases_of_the_field() -> None:
             texts = _strings(path)
         elif path.suffix in (".ts", ".tsx") and file.startswith("dashboard/src/"):
             texts = _page_texts(path.read_text(encoding="utf-8"))
+        elif path.suffix == ".md":
+            texts = path.read_text(encoding="utf-8").split("\n\n")
         else:
             continue
-        found += [f"{file}: {text}" for text in texts if PHRASES.search(text)]
+        lines = (" ".join(text.split()) for text in texts)
+        found += [f"{file}: {text}" for text in lines if PHRASES.search(text)]
     assert not found, f"say it as the field does: {found}"
 
 
@@ -142,6 +162,9 @@ def test_strings_use_the_phrases_of_the_field() -> None:
         "const a = <p>Nobody waits</p>;",
         'const b = "made room";',
         "const c = `goes on from ${step}`;",
+        "const d = <p>Nobody waits for {name}</p>;",
+        "const e = <p>{name} goes on</p>;",
+        "const f = <p>{name} tells {other} about it</p>;",
     ],
 )
 def test_page_texts_hold_what_users_read(code: str) -> None:
@@ -211,7 +234,8 @@ def _page_texts(code: str) -> list[str]:
     """Return strings, template strings and the text between tags of a TSX file."""
     code = re.sub(r"/\*.*?\*/|(?<!:)//[^\n]*", " ", code, flags=re.DOTALL)
     strings = [m.group(0)[1:-1] for m in _NO_CODE.finditer(code) if m.group(0)[0] in '"`']
-    return strings + re.findall(r">([^<>{}]*[^\s<>{}][^<>{}]*)<", code)
+    # The lookahead leaves the delimiter to the next text, as between two interpolations.
+    return strings + re.findall(r"[>}]([^<>{}]*[^\s<>{}][^<>{}]*)(?=[<{])", code)
 
 
 def _identifiers(path: Path, file: str) -> set[str]:
@@ -225,8 +249,12 @@ def _typescript_identifiers(code: str) -> set[str]:
 
 
 def _python_identifiers(path: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    return _names(path.read_text(encoding="utf-8"))
+
+
+def _names(code: str) -> set[str]:
+    names: set[str | None] = set()
+    for node in ast.walk(ast.parse(code)):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 names.add(name)
@@ -234,7 +262,11 @@ def _python_identifiers(path: Path) -> set[str]:
                 names.add(name)
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 names.add(name)
-    return names
+            case ast.ExceptHandler(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name):
+                names.add(name)
+            case ast.MatchMapping(rest=name) | ast.alias(asname=name) | ast.keyword(arg=name):
+                names.add(name)
+    return {name for name in names if name}
 
 
 def _snake(name: str) -> str:
