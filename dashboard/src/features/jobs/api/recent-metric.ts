@@ -22,6 +22,6 @@ export function recentMetricOptions(job: Pick<Job, "id" | "main_metric" | "runni
     enabled: (job.main_metric?.value ?? null) !== null,
     staleTime: active ? POLL_MS : Number.POSITIVE_INFINITY,
     refetchInterval: active ? POLL_MS : false,
-    placeholderData: (before) => before,
+    placeholderData: (before, query) => (query?.queryKey[0]?.name === name ? before : undefined),
   });
 }
