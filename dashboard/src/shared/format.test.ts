@@ -87,7 +87,18 @@ describe("format", () => {
 });
 
 describe("times", () => {
-  afterEach(() => vi.useRealTimers());
+  afterEach(() => {
+    vi.useRealTimers();
+    vi.unstubAllEnvs();
+  });
+
+  it("name their zone unless it is the one that the list names", () => {
+    vi.stubEnv("TZ", "Europe/Berlin");
+    const winter = "2026-10-25T01:30:00Z";
+    const summer = "2026-10-25T00:30:00Z";
+    expect(moment(winter, "minutes", "UTC+1")).toBe("2026-10-25 02:30");
+    expect(moment(summer, "minutes", "UTC+1")).toBe("2026-10-25 02:30 UTC+2");
+  });
 
   it("have 24 hours and a time zone, and a date on another day", () => {
     vi.useFakeTimers({ now: new Date(2026, 10, 24, 12), toFake: ["Date"] });

@@ -93,12 +93,16 @@ export function age(seconds: number): string {
 
 type Precision = "seconds" | "minutes";
 
-/** A moment in local time: "16:25:54 UTC+1" today, "2026-11-23 16:25:54 UTC+1" on another day. */
-export function moment(value: string | number, precision?: Precision): string {
-  return `${clock(value, precision)} ${timeZone(value)}`;
+/**
+ * A moment in local time: "16:25:54 UTC+1" today, "2026-11-23 16:25:54 UTC+1" on another day.
+ * `named` is the zone that a list names once, and leaves out where it applies.
+ */
+export function moment(value: string | number, precision?: Precision, named?: string): string {
+  const zone = timeZone(value);
+  return zone === named ? clock(value, precision) : `${clock(value, precision)} ${zone}`;
 }
 
-/** The same without the time zone, for lists that name it once. */
+/** The same without the time zone. */
 export function clock(value: string | number, precision: Precision = "seconds"): string {
   const text = dateAndTime(value).slice(0, precision === "seconds" ? undefined : -3);
   const today = dateAndTime(Date.now()).slice(0, 11);

@@ -7,11 +7,11 @@ import { Moment } from "@/shared/ui/time";
 import { useNodeEvents } from "./api/nodes";
 import classes from "./nodes.module.css";
 
-const COLUMNS: Column<NodeEvent>[] = [
+const columns = (zone: string): Column<NodeEvent>[] => [
   {
     id: "time",
-    header: `Time (${timeZone()})`,
-    cell: (event) => <Moment value={event.time} bare />,
+    header: `Time (${zone})`,
+    cell: (event) => <Moment value={event.time} zone={zone} />,
   },
   { id: "state", header: "State", cell: (event) => <StateBadge state={event.state} /> },
   { id: "reason", header: "Reason", cell: (event) => event.reason },
@@ -27,7 +27,7 @@ export function NodeEvents({ id, name }: { id: string; name: string }) {
     <section className={classes.events} aria-label={`History of ${name}`} tabIndex={0}>
       <Table
         label={`Events of ${name}`}
-        columns={COLUMNS}
+        columns={columns(timeZone())}
         rows={items.toReversed()}
         // Two events may be equal, and none is ever removed.
         bare

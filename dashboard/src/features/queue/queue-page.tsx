@@ -1,4 +1,5 @@
 import { Button, Code, Group, Stack, Text, Title } from "@mantine/core";
+import { useMemo } from "react";
 import type { QueueEntry } from "@/shared/api/types";
 import { count, plural, timeZone } from "@/shared/format";
 import { useTitle } from "@/shared/title";
@@ -60,7 +61,7 @@ function unique(entries: QueueEntry[]): QueueEntry[] {
   return [...new Map(entries.map((entry) => [entry.job_id, entry])).values()];
 }
 
-const COLUMNS: Column<QueueEntry>[] = [
+const columnsIn = (zone: string): Column<QueueEntry>[] => [
   {
     id: "position",
     header: "#",
@@ -87,9 +88,9 @@ const COLUMNS: Column<QueueEntry>[] = [
   { id: "reason", header: "Waiting for", cell: ({ reason }) => <LinkedText text={reason} /> },
   {
     id: "start",
-    header: `Expected start (${timeZone()})`,
+    header: `Expected start (${zone})`,
     className: classes.start,
-    cell: (entry) => <ExpectedStart entry={entry} />,
+    cell: (entry) => <ExpectedStart entry={entry} zone={zone} />,
   },
   {
     id: "queued",
@@ -100,10 +101,12 @@ const COLUMNS: Column<QueueEntry>[] = [
 ];
 
 function QueueTable({ entries }: { entries: QueueEntry[] }) {
+  const zone = timeZone();
+  const columns = useMemo(() => columnsIn(zone), [zone]);
   return (
     <Table
       label="Queue"
-      columns={COLUMNS}
+      columns={columns}
       rows={entries}
       rowKey={(entry) => entry.job_id}
       className={classes.table}
@@ -113,7 +116,8 @@ function QueueTable({ entries }: { entries: QueueEntry[] }) {
   );
 }
 
-function ExpectedStart({ entry: { can_start, earliest_start } }: { entry: QueueEntry }) {
+function ExpectedStart({ entry, zone }: { entry: QueueEntry; zone: string }) {
+  const { can_start, earliest_start } = entry;
   if (!can_start) {
     return (
       <Text span inherit c="red">
@@ -121,5 +125,9 @@ function ExpectedStart({ entry: { can_start, earliest_start } }: { entry: QueueE
       </Text>
     );
   }
-  return earliest_start ? <Moment value={earliest_start} bare precision="minutes" /> : "unknown";
+  return earliest_start ? (
+    <Moment value={earliest_start} zone={zone} precision="minutes" />
+  ) : (
+    "unknown"
+  );
 }

@@ -1,5 +1,5 @@
 import { Tooltip } from "@mantine/core";
-import { age, clock, dateAndTime, moment, NOTHING, timeZone } from "../format";
+import { age, dateAndTime, moment, NOTHING, timeZone } from "../format";
 import { useDerivedNow } from "../now";
 
 interface Props {
@@ -14,15 +14,15 @@ export function Ago({ value }: Props) {
 }
 
 interface MomentProps extends Props {
-  /** Leaves out the time zone: the list names it. */
-  bare?: boolean;
+  /** The time zone that the list names; it is left out where it applies. */
+  zone?: string;
   precision?: "seconds" | "minutes";
 }
 
 /** A moment in local time, with the universal time in a tooltip. */
-export function Moment({ value, bare, precision }: MomentProps) {
+export function Moment({ value, zone, precision }: MomentProps) {
   if (!value) return <>{NOTHING}</>;
-  return <Stamped value={value}>{(bare ? clock : moment)(value, precision)}</Stamped>;
+  return <Stamped value={value}>{moment(value, precision, zone)}</Stamped>;
 }
 
 function Stamped({ value, children }: { value: string; children: React.ReactNode }) {

@@ -40,7 +40,7 @@ export function CheckpointsTab({ job }: { job: Job }) {
     );
   }
   const columns: Column<Checkpoint>[] = [
-    ...COLUMNS,
+    ...columnsIn(timeZone()),
     {
       id: "commands",
       header: "Commands",
@@ -83,12 +83,12 @@ export function CheckpointsTab({ job }: { job: Job }) {
   );
 }
 
-const COLUMNS: Column<Checkpoint>[] = [
+const columnsIn = (zone: string): Column<Checkpoint>[] => [
   { id: "step", header: "Step", right: true, cell: ({ step }) => count(step) },
   {
     id: "saved",
-    header: `Saved (${timeZone()})`,
-    cell: ({ created_at }) => <Moment value={created_at} bare />,
+    header: `Saved (${zone})`,
+    cell: ({ created_at }) => <Moment value={created_at} zone={zone} />,
   },
   {
     id: "state",

@@ -5,7 +5,7 @@ import {
   RouterContextProvider,
 } from "@tanstack/react-router";
 import { screen } from "@testing-library/react";
-import { expect, it } from "vitest";
+import { afterEach, expect, it, vi } from "vitest";
 import type { Job, JobEvent } from "@/shared/api/types";
 import type { JobLive } from "@/shared/live/job-live";
 import { Signal } from "@/shared/live/signal";
@@ -43,7 +43,12 @@ const EVENT: JobEvent = {
   data: { state: "queued" },
 };
 
-it("a node within the facts of an attempt is an underlined link", async () => {
+afterEach(() => {
+  vi.useRealTimers();
+  vi.unstubAllEnvs();
+});
+
+function showTimeline(): void {
   const router = createRouter({ routeTree: createRootRoute(), history: createMemoryHistory() });
   const live = { events: new Signal([EVENT]) } as unknown as JobLive;
   shown(
@@ -52,7 +57,20 @@ it("a node within the facts of an attempt is an underlined link", async () => {
     </RouterContextProvider>,
     { "GET /training/jobs/3f2a9c51d07b/attempts": { items: [ATTEMPT], next_cursor: null } },
   );
+}
+
+it("a node within the facts of an attempt is an underlined link", async () => {
+  showTimeline();
   const link = await screen.findByRole("link", { name: "gpu-07" });
   expect(link).toHaveAttribute("data-underline", "always");
   expect(link.parentElement).toHaveTextContent("1 worker · rank 0 on gpu-07 (GPU 3)");
+});
+
+it("names the zone once, and an event of another names its own", async () => {
+  vi.stubEnv("TZ", "Europe/Berlin");
+  vi.useFakeTimers({ now: new Date("2026-07-01T12:00:00Z"), toFake: ["Date"] });
+  showTimeline();
+  expect(await screen.findByText("Times in UTC+2")).toBeVisible();
+  const item = screen.getByText("2026-01-01 01:00:00 UTC+1", { selector: "li time" });
+  expect(item).toHaveAttribute("datetime", EVENT.time);
 });

@@ -1,7 +1,7 @@
 import { Group, Skeleton, Stack, Text } from "@mantine/core";
 import { useAttempts } from "@/features/job/api/attempts";
 import { type Attempt, isFinished, type Job, type JobEvent } from "@/shared/api/types";
-import { duration } from "@/shared/format";
+import { duration, timeZone } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
 import { useNow } from "@/shared/now";
@@ -32,6 +32,7 @@ export function TimelineTab({ job, live }: { job: Job; live: JobLive }) {
   const last = events.at(-1);
   if (!attempts.data) return <Pending query={attempts} what="the attempts" />;
   if (last === undefined) return <Skeleton height={160} />;
+  const zone = timeZone();
   const ended = job.finished_at ? Date.parse(job.finished_at) : Date.parse(last.time);
   return (
     <Stack gap="md">
@@ -40,14 +41,24 @@ export function TimelineTab({ job, live }: { job: Job; live: JobLive }) {
         failures={failuresOf(attempts.data)}
         checkpoints={savedCheckpoints(events)}
       />
+      <Text size="xs" c="dimmed">
+        Times in {zone}
+      </Text>
       {attemptSections(events, attempts.data).map((section) => (
-        <SectionCard key={section.number} job={job} section={section} />
+        <SectionCard key={section.number} job={job} section={section} zone={zone} />
       ))}
     </Stack>
   );
 }
 
-function SectionCard({ job, section }: { job: Job; section: AttemptSection }) {
+interface SectionProps {
+  job: Job;
+  section: AttemptSection;
+  /** The time zone that the tab names. */
+  zone: string;
+}
+
+function SectionCard({ job, section, zone }: SectionProps) {
   const { number, attempt, groups } = section;
   const title = number === 0 ? "Before the first attempt" : `Attempt ${number}`;
   return (
@@ -74,7 +85,7 @@ function SectionCard({ job, section }: { job: Job; section: AttemptSection }) {
       ))}
       <ol className={classes.events}>
         {groups.map((group) => (
-          <GroupRow key={group[0]?.seq} group={group} />
+          <GroupRow key={group[0]?.seq} group={group} zone={zone} />
         ))}
       </ol>
     </section>
@@ -96,23 +107,23 @@ function Facts({ attempt }: { attempt: Attempt }) {
   );
 }
 
-function GroupRow({ group }: { group: EventGroup }) {
+function GroupRow({ group, zone }: { group: EventGroup; zone: string }) {
   const [newest] = group;
   const oldest = group.at(-1);
   if (newest === undefined || oldest === undefined) return null;
-  if (group.length === 1) return <EventRow event={newest} />;
+  if (group.length === 1) return <EventRow event={newest} zone={zone} />;
   return (
     <li className={classes.event} data-kind="checkpoint">
       <span className={classes.time}>
-        <Moment value={newest.time} bare />
+        <Moment value={newest.time} zone={zone} />
       </span>
       <details>
         <summary>
-          checkpoints: {checkpointSummary(group)} since <Moment value={oldest.time} bare />
+          checkpoints: {checkpointSummary(group)} since <Moment value={oldest.time} zone={zone} />
         </summary>
         <ol className={classes.events}>
           {group.map((event) => (
-            <EventRow key={event.seq} event={event} />
+            <EventRow key={event.seq} event={event} zone={zone} />
           ))}
         </ol>
       </details>
@@ -120,7 +131,7 @@ function GroupRow({ group }: { group: EventGroup }) {
   );
 }
 
-function EventRow({ event }: { event: JobEvent }) {
+function EventRow({ event, zone }: { event: JobEvent; zone: string }) {
   const state = event.kind === "state" ? event.data.state : undefined;
   const failed = event.kind === "attempt" && event.data.state === "failed";
   const bad = failed || event.kind === "not_saved";
@@ -132,7 +143,7 @@ function EventRow({ event }: { event: JobEvent }) {
       data-bad={bad || undefined}
     >
       <span className={classes.time}>
-        <Moment value={event.time} bare />
+        <Moment value={event.time} zone={zone} />
       </span>
       <span className={classes.kind}>
         {typeof state === "string" ? <StateBadge state={state} /> : event.kind.replace("_", " ")}
