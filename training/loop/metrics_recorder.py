@@ -32,13 +32,13 @@ class Recorder:
     metric_names: Sequence[str]
     global_batch_size: int
     expected_bubble: float | None = None
-    """Of a strategy with a pipeline: what `bubble_fraction` is shown beside."""
+    """The value that `bubble_fraction` is compared with; set by strategies with a pipeline."""
     utilization: Utilization | None = None
-    """Where the devices' peak is known."""
+    """Set if the peak of the devices is known."""
     sending: bool = False
     """The clock knows when gradients are on their way."""
     compressing: bool = False
-    """It also knows when they are compressed."""
+    """The clock also knows when they are compressed."""
 
     def __post_init__(self) -> None:
         self._measured = ["loss", *self.metric_names]
