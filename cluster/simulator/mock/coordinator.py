@@ -4,8 +4,9 @@ out the API. Everything lies in a temporary folder that goes with the process.""
 import asyncio
 import logging
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -46,8 +47,6 @@ class Mock:
         db: a file of SQLite that has its tables.
     """
 
-    coordinator: Coordinator
-
     def __init__(
         self,
         db: Database,
@@ -74,15 +73,22 @@ class Mock:
             ship_seconds=SHIP_SECONDS,
         )
         self.scenario = Scenario(self.cluster, fates, seed)
+        self.coordinator = self._make_coordinator(db, self._options)
         self._tasks = BackgroundTasks(on_fatal)
+        self._cancelled = threading.Event()
+        """Set when the opening is to end early: a thread cannot be cancelled."""
 
     async def start(self) -> None:
-        """Play the opening, then continue in real time."""
-        passed, pending = await asyncio.to_thread(self._report_opening)
+        """Run the opening in virtual time, then continue in real time."""
+        opening = asyncio.ensure_future(asyncio.to_thread(self._run_opening))
+        try:
+            passed, pending = await asyncio.shield(opening)
+        finally:
+            self._cancelled.set()
+            await asyncio.wait([opening])
         self.clock.go_live(passed)
         for seconds, callback, args in pending:
             later(seconds, callback, *args)
-        self.coordinator = self._make_coordinator(self._db, self._options)
         await self.coordinator.start()
         self.cluster.serve(self.coordinator)
         self.cluster.hurry()
@@ -107,7 +113,7 @@ class Mock:
             on_fatal=self._on_fatal,
         )
 
-    def _report_opening(self) -> tuple[float, list[Later]]:
+    def _run_opening(self) -> tuple[float, list[Later]]:
         """Return how many seconds passed, and what is to happen later."""
         loop = VirtualLoop()
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -115,20 +121,27 @@ class Mock:
             return loop.time(), loop.pending()
 
     async def _catch_up(self) -> None:
-        disk = Disk(chance.stream(self._seed, "disk"), path=self._db.url.database)
-        coordinator = self._make_coordinator(
-            SimulatedDatabase(disk, Process("opening")), _slowed(self._options)
-        )
-        await coordinator.start()
-        self.cluster.serve(coordinator)
-        while (left := (datetime.now(UTC) - self.clock.now()).total_seconds()) > PRESENT_SECONDS:
-            now = self.clock.now().timestamp()
-            await self.scenario.act(now)
-            await asyncio.sleep(min(max(0.0, self.scenario.due - now), left))
-        await self.cluster.kill_agents()
-        await coordinator.stop()
-        await self.cluster.server.answered()
-        disk.close()
+        with closing(Disk(chance.stream(self._seed, "disk"), path=self._db.url.database)) as disk:
+            coordinator = self._make_coordinator(
+                SimulatedDatabase(disk, Process("opening")), _slowed(self._options)
+            )
+            self.cluster.serve(coordinator)
+            try:
+                await coordinator.start()
+                await self._reach_present()
+            finally:
+                await self.cluster.kill_agents()
+                await coordinator.stop()
+                await self.cluster.server.answered()
+
+    async def _reach_present(self) -> None:
+        while not self._cancelled.is_set():
+            now = self.clock.now()
+            left = (datetime.now(UTC) - now).total_seconds()
+            if left <= PRESENT_SECONDS:
+                return
+            await self.scenario.act(now.timestamp())
+            await asyncio.sleep(min(max(0.0, self.scenario.due - now.timestamp()), left))
 
     async def _live(self) -> None:
         """Run until cancelled."""
