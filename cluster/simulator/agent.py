@@ -168,6 +168,7 @@ class Agent:
         for location in desired.remove:
             self.host.storage.remove(location)
         self._removed = desired.remove
+        self._seen_running &= {assignment.launch.token for assignment in desired.assignments}
         for assignment in desired.assignments:
             token = assignment.launch.token
             if assignment.goal == "run" and token not in self._seen_running:

@@ -1,7 +1,7 @@
 """A cluster without faults of its own: its hosts, its coordinator, and what befalls its jobs."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.simulator.clock import WorldClock
@@ -74,6 +74,16 @@ class SimulatedCluster(Cluster[GpuHost]):
         launch = folder.launch
         for token, group in list(self._groups.items()):
             if token[:2] == (launch.job_id, launch.attempt) and not group.ranks:
+                del self._groups[token]
+
+    def forget(self, job_ids: Collection[str]) -> None:
+        """Drop what is kept of jobs that are gone, so that no memory fills up."""
+        for job_id in job_ids:
+            self.storage.committed.pop(job_id, None)
+            for host in self.hosts:
+                host.disk.launched.pop(job_id, None)
+        for token, group in list(self._groups.items()):
+            if token.job_id in job_ids and not group.ranks:
                 del self._groups[token]
 
     def rejoins(self, host: Host) -> bool:

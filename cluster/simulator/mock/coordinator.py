@@ -168,6 +168,7 @@ class Mock:
                 folder = self.folder / kind / job_id
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         self.scenario.forget(old)
+        self.cluster.forget(old)
 
 
 def _slowed(options: ClusterOptions) -> ClusterOptions:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainhall.cluster.simulator import chance
+from trainhall.cluster.simulator.agent import Agent
 from trainhall.cluster.simulator.mock import jobs
 from trainhall.cluster.simulator.mock.coordinator import Mock
 from trainhall.cluster.simulator.mock.scenario import ARRIVAL_SECONDS, OPENING_SECONDS
@@ -65,7 +66,22 @@ async def test_scenario_shows_every_state_and_advances(mock: Mock) -> None:
     assert len([job for job in left if job.state in ended]) == 2
     assert mine.id in {job.id for job in left}, "the newest stay"
     stored = {folder.name for folder in (mock.folder / "checkpoints").iterdir()}
-    assert stored <= {job.id for job in left}
+    kept = {job.id for job in left}
+    assert stored <= kept
+    assert set(mock.cluster.storage.committed) <= kept
+    assert {token.job_id for token in mock.cluster._groups} <= kept
+    assert {job for host in mock.cluster.hosts for job in host.disk.launched} <= kept
+    await ended_everywhere(mock, mine.id)
+
+
+async def ended_everywhere(mock: Mock, job_id: str) -> None:
+    """Until no agent remembers the attempts of a job that ended."""
+    agents = [host.agent for host in mock.cluster.hosts if isinstance(host.agent, Agent)]
+    assert job_id in {token.job_id for agent in agents for token in agent._seen_running}
+    async with asyncio.timeout(60):
+        for agent in agents:
+            while any(token.job_id == job_id for token in agent._seen_running):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
 
 
 async def ran(mock: Mock, job_id: str) -> None:
