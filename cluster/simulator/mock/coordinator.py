@@ -2,11 +2,12 @@
 out the API. Everything lies in a temporary folder that goes with the process."""
 
 import asyncio
+import contextlib
 import logging
 import shutil
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,6 +36,8 @@ PRESENT_SECONDS = 0.05
 FORGET_SECONDS = 600.0
 KEPT_JOBS = 300
 """So many ended jobs are remembered: some 50 MB, and what happened in eight hours."""
+CONNECT_SECONDS = 10.0
+"""A host that takes longer to connect does so while the coordinator answers already."""
 LOOK_SECONDS, SHIP_SECONDS = 30.0, (200.0, 300.0)
 """As in `cluster`, but of the opening."""
 
@@ -93,7 +96,9 @@ class Mock:
         self.cluster.serve(self.coordinator)
         self.cluster.hurry()
         self.cluster.start_agents()
-        await self.cluster.connected()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self.cluster.connected()
         self._tasks.start("simulation", self._live())
         self._tasks.start("forgetting", self._forget_regularly())
 
@@ -121,7 +126,9 @@ class Mock:
             return loop.time(), loop.pending()
 
     async def _catch_up(self) -> None:
-        with closing(Disk(chance.stream(self._seed, "disk"), path=self._db.url.database)) as disk:
+        with contextlib.closing(
+            Disk(chance.stream(self._seed, "disk"), path=self._db.url.database)
+        ) as disk:
             coordinator = self._make_coordinator(
                 SimulatedDatabase(disk, Process("opening")), _slowed(self._options)
             )

@@ -11,6 +11,8 @@ import pytest
 
 from trainhall.cluster.agent.coordinator_link import connection
 from trainhall.cluster.simulator.database import Disk
+from trainhall.cluster.simulator.mock import coordinator
+from trainhall.cluster.simulator.mock.cluster import SimulatedCluster
 from trainhall.cluster.simulator.mock.coordinator import mock_coordinator
 from trainhall.cluster.simulator.mock.scenario import Scenario
 
@@ -83,3 +85,17 @@ async def test_cancelled_start_leaves_no_thread_folder_or_database(
     counted = acts
     await asyncio.sleep(0.2)
     assert acts == counted
+
+
+async def test_host_that_cannot_connect_does_not_hold_the_start_up(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start_all_but_one(self: SimulatedCluster) -> None:
+        for host in self.hosts[1:]:
+            host.start_agent()
+
+    monkeypatch.setattr(coordinator, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(SimulatedCluster, "start_agents", start_all_but_one)
+    async with asyncio.timeout(60), mock_coordinator(None, lambda name, error: None) as running:
+        nodes = (await running.nodes.list()).items
+    assert sorted(node.name for node in nodes) == ["gpu-01", "gpu-02", "gpu-03", "gpu-04"]
