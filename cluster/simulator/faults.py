@@ -291,7 +291,7 @@ class Faults:
         await asyncio.sleep(seconds)
         if process.alive:
             self._world.story.log(who, "continues")
-            process.inject()
+            process.resume()
 
     # -- drawing ---------------------------------------------------------------------------------
 

@@ -140,7 +140,7 @@ class Process:
     def stop(self) -> None:
         self.stopped = True
 
-    def inject(self) -> None:
+    def resume(self) -> None:
         """Run the callbacks that became due meanwhile, in their order."""
         self.stopped = False
         due, self.due = self.due, []
@@ -152,7 +152,7 @@ class Process:
         """End every task where it stands. What they would still do to the world the world refuses,
         by asking whether their process is alive."""
         self.alive = False
-        self.inject()
+        self.resume()
         while self.tasks:
             for task in list(self.tasks):
                 task.cancel()

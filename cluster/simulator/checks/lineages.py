@@ -27,11 +27,11 @@ class Lineages(Check):
     def __init__(self, inspected: Inspected) -> None:
         super().__init__(inspected)
         self._newest: dict[str, _Token] = {}
-        """FencingToken whose ranks joined last, by job."""
+        """Token of the ranks that joined last, by job."""
         self._reached: dict[str, int] = {}
         """The step that they have come to."""
         self._taken: dict[str, dict[int, _Token]] = {}
-        """FencingToken that took each step of a job, of those that count."""
+        """Token that took each step of a job, of those that count."""
         self._checkpoints = 0
         """Up to this row they have been looked at."""
 
