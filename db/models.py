@@ -132,7 +132,7 @@ class Attempt(Base):
     goal: Mapped[str] = mapped_column(String(8), default="run")
     """Command to its agents: run, pause or stop."""
     revoked: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Fenced off: it may change nothing any more, and what it writes is void."""
+    """Fenced off: it may change nothing any more, and what it writes is not counted."""
     world_size: Mapped[int]
     allocation: Mapped[Allocation] = mapped_column(Document(Allocation))
     checkpoint_plan: Mapped[CheckpointPlan] = mapped_column(
@@ -387,7 +387,7 @@ class Series(Base):
     rank: Mapped[int]
     name: Mapped[str] = mapped_column(String(128))
     superseded: Mapped[bool] = mapped_column(Boolean)
-    """True if its points are those of void frames."""
+    """True if its points are those of superseded frames."""
     points: Mapped[int] = mapped_column(BigInt, default=0)
     """Number of packed points."""
     last_step: Mapped[int] = mapped_column(BigInt, default=0)

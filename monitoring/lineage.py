@@ -50,7 +50,7 @@ class Generations(Protocol):
 def superseded_from(
     attempt: Generations, origin: Origin, saved_step: int | None = None
 ) -> int | None:
-    """Return the first step whose reports from these ranks are void; 0: all are, None: none.
+    """Return the first step whose reports from these ranks are superseded; 0: all are, None: none.
 
     Before a later generation has reported its first step, it is unknown, and nothing is superseded.
 

@@ -68,9 +68,9 @@ async def read_metrics(
     """Return a job's curves, job-wide ones first, each with at most `max_points` entries.
 
     Without names all curves but those of digests (`codec.DIGESTS`).
-    A curve that has no more points than that comes point by point. Void points are left out. Where
-    attempts overlap, the newest that took the step wins; within an attempt, the point that came
-    last. An unknown job has no curves.
+    A curve that has no more points than that comes point by point. Superseded points are left
+    out. Where attempts overlap, the newest that took the step wins; within an attempt, the point
+    that came last. An unknown job has no curves.
 
     Raises:
         ValueError: when `max_points` is below 1.

@@ -25,7 +25,7 @@ from trainhall.monitoring.codec import decode_frames
 from trainhall.monitoring.store import log_chunks, upsert
 
 SeriesKey = tuple[int, bool, int, str]
-"""Attempt, void, rank (-1: job-wide), name."""
+"""Attempt, superseded, rank (-1: job-wide), name."""
 
 PACK_FRAMES = 64
 """So many unpacked batches of a job are worth a packing."""

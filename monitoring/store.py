@@ -340,7 +340,7 @@ def _frame_row(
 def _divided(
     item: Metrics, skip: int, whole: bytes, first_superseded: int | None
 ) -> list[tuple[bytes, list[Table], bool]]:
-    """Return an item's new data as it is stored: payload, its tables, and whether they are void.
+    """Return an item's new data as it is stored: payload, its tables, and if superseded.
 
     Args:
         skip: so many of its frames are stored already.

@@ -16,7 +16,7 @@ class CloseCode(IntEnum):
     INVALID = 4400
     """A message that is not understood."""
     REMOVED = 4403
-    """The node was removed; its credential is void."""
+    """The node was removed; its credential is revoked."""
     NO_REPORT = 4408
     """Nothing was received for too long; connect again."""
     REPLACED = 4409

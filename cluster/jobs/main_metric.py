@@ -1,4 +1,4 @@
-"""The metric that a job is judged by."""
+"""The main metric of a job: the one that rates its result."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _VALIDATION = re.compile(r"(eval|val|valid|validation)[_/.-]", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class MainMetric:
-    """Metric that a job is judged by."""
+    """Metric that rates the result of a job."""
 
     __pydantic_config__ = VALUE
     name: str

@@ -76,7 +76,7 @@ def note_first_step(
 
 def note_restart_point(attempt: Attempt, generation: int, step: int, since: int) -> None:
     """Note that a generation resumed from a checkpoint, at `step`: the ranks that had the state of
-    the one before are gone, and what they write from there on is void.
+    the one before are gone, and what they write from there on is superseded.
 
     Args:
         since: the earliest generation in which one of its processes began.

@@ -117,7 +117,7 @@ class NodeService(Service):
         """Trade a join token for the node's own credential.
 
         The answer may be lost on its way. So a node that has never reported may join with the same
-        token again, and the credential of before is void; its first report voids the token.
+        token again, and its earlier credential is revoked; its first report ends the token.
 
         Raises:
             NotAllowedError: the token is unknown, used or expired.

@@ -1,9 +1,8 @@
 """Ranks as models: processes that join, step, save and end together, and that regroup in place.
 
 What `training` does with tensors is only numbers here: how many steps a process has in memory, and
-which of them were told; what is measured and written is the affair of a `Work`. A process outlives
-its agent and its shim, and ends with its host. What it writes lies on its host's disk until an
-agent has sent it.
+which of them were reported; a `Work` measures and writes. A process outlives its agent and its
+shim, and ends with its host. What it writes lies on its host's disk until an agent has sent it.
 """
 
 import math

@@ -166,7 +166,7 @@ class Shim:
             self._kill_ranks()
         later(isolation.CHECK_SECONDS, self._heed_isolation, lost_after)
 
-    # -- what it is told -------------------------------------------------------------------------
+    # -- commands --------------------------------------------------------------------------------
 
     def send_command(self, command: Command) -> None:
         self.catch_up()

@@ -20,8 +20,8 @@ several a second, share the messages of a second websocket. Below `/api/v1/agent
 All but `join` carry `Authorization: Bearer <node credential>`. A writer is named
 `"<rank>-<8 hex digits>"` by the shim that starts it; `Acked.sequence` is the newest sequence that
 is committed, and the agent resumes from there. `generation` is the one in which the writer began,
-or the first that wrote a log; with the node it says what of it is void (`monitoring.lineage`). A
-refused (revoked) attempt still ships logs and metrics.
+or the first that wrote a log; with the node it says what of it is superseded
+(`monitoring.lineage`). A refused (revoked) attempt still ships logs and metrics.
 """
 
 from typing import Annotated, Literal

@@ -109,7 +109,7 @@ class RecoverySpec(SpecModel):
 
 
 class MetricSpec(SpecModel):
-    """The metric by which the job is judged."""
+    """The metric that rates the result of the job."""
 
     name: Annotated[Text, Field(min_length=1)]
     """A metric that the job reports, such as `eval_accuracy` or `val/f1`."""

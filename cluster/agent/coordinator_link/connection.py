@@ -131,7 +131,7 @@ class Connection:
         """Stay connected until cancelled.
 
         Raises:
-            RemovedByCoordinatorError: the node was removed; its credential is void.
+            RemovedByCoordinatorError: the node was removed; its credential is revoked.
             ProtocolMismatchError: the coordinator runs another version.
             CredentialRefusedError: it does not know this node, and `raise_if_refused` is set.
         """

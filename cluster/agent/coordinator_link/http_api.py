@@ -32,7 +32,7 @@ _KEEPALIVE = [
 file is sent, TCP itself retransmits for about 15 minutes."""
 
 _LATER = {401, 403, 408, 425, 429}
-"""With 5xx: the request is right, its time is not. A credential that is void ends the connection,
+"""With 5xx: the request is right, its time is not. A revoked credential ends the connection,
 which is dealt with there."""
 
 

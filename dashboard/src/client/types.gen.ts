@@ -1438,7 +1438,7 @@ export type LogPage = {
 /**
  * MainMetric
  *
- * Metric that a job is judged by.
+ * Metric that rates the result of a job.
  */
 export type MainMetric = {
     /**
@@ -1465,7 +1465,7 @@ export type MetricMode = 'min' | 'max';
 /**
  * MetricSpec
  *
- * The metric by which the job is judged.
+ * The metric that rates the result of the job.
  */
 export type MetricSpec = {
     /**
