@@ -638,7 +638,7 @@ export type Failure = {
     /**
      * Exit Code
      *
-     * Set when the rank left by itself.
+     * Set when the rank left on its own.
      */
     exit_code?: number | null;
     /**
