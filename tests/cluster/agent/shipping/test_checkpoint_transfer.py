@@ -280,7 +280,7 @@ async def test_fetch_asks_store_to_verify_damaged_checkpoint(
     assert joins.names == []
     assert joins.lacking[NAME].startswith("damaged in the coordinator's store: ")
     assert str(found.value) == (
-        f"no checkpoint to start from is whole: {NAME}: damaged in the coordinator's store: "
+        f"no checkpoint to start from is intact: {NAME}: damaged in the coordinator's store: "
         "rank-0.safetensors: expected 7000 bytes, found 6"
     )
     assert store.verified == [NAME, NAME, NAME]
