@@ -32,6 +32,7 @@ def main() -> None:
         if dist.get_rank() == 0 and step % 50 == 0:
             print(f"step {step}: loss {loss.item():.4f}", flush=True)
 
+    dist.barrier()  # Gloo may abort a rank whose peer leaves during its last step
     dist.destroy_process_group()
 
 

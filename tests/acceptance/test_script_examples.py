@@ -22,7 +22,10 @@ NAMES = ["plain", "with_sdk", "hugging_face", "with_trainer", "fabric"]
 EXAMPLE = pytest.mark.parametrize(
     "name", [*NAMES[:-1], pytest.param("fabric", marks=pytest.mark.integration)]
 )
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+TORCHRUN = [
+    sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+]  # fmt: skip
+"""`--standalone` takes a free port; torchrun's default is the same for all that run at once."""
 
 
 @pytest.fixture(scope="module")

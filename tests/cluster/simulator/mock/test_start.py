@@ -87,7 +87,7 @@ async def test_cancelled_start_leaves_no_thread_folder_or_database(
     assert acts == counted
 
 
-async def test_host_that_cannot_connect_does_not_hold_the_start_up(
+async def test_start_does_not_await_an_unreachable_host(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start_all_but_one(self: SimulatedCluster) -> None:
