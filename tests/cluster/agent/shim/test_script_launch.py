@@ -14,6 +14,7 @@ import pytest
 from support.cluster.agent_process import script
 from support.cluster.attempts import read_tables
 from support.cluster.shims import Run
+from support.ports import reserve
 from support.waiting import eventually
 
 from trainhall.training.link.launch import CheckpointPlan, Command
@@ -43,7 +44,7 @@ def test_the_environment_is_that_of_torchrun(run: Any, tmp_path: Path) -> None:
     base = {k: v for k, v in os.environ.items() if not k.startswith("OMP_")}
     subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-         "--max-restarts", "3", str(path), str(folders[0])],
+         "--max-restarts", "3", "--master-port", str(reserve(run)), str(path), str(folders[0])],
         check=True, capture_output=True, env=base,
     )  # fmt: skip
     spec = {"script": {"path": str(path), "args": [str(folders[1])]}, "resources": {"workers": 2}}
