@@ -26,7 +26,7 @@ def digits(workers: int = 2, sync: dict[str, Any] | None = None, **training: Any
         "task": {"name": "digits", "params": {"hidden": [32, 16]}},
         "resources": {"workers": workers},
         "parallelism": {"gradient_sync": sync or {}},
-        "training": {"steps": 12, "global_batch_size": 48, "seed": 7, **training},
+        "training": {"steps": 5, "global_batch_size": 48, "seed": 7, **training},
     }
 
 

@@ -19,11 +19,11 @@ def digits(workers: int = 2, **training: Any) -> dict[str, Any]:
         "task": {"name": "digits", "params": {"hidden": [32, 16], "dropout": 0.2}},
         "resources": {"workers": workers},
         "training": {
-            "steps": 40,
+            "steps": 10,
             "global_batch_size": 48,
             "seed": 7,
             "gradient_clip": 1.0,
-            "evaluate_every_steps": 15,
+            "evaluate_every_steps": 4,
             "learning_rate_schedule": {"kind": "cosine", "warmup_steps": 5},
             **training,
         },
@@ -72,11 +72,11 @@ def test_paused_and_resumed_is_uninterrupted_bit_for_bit(
     for name in CURVES:
         joined = [point for piece in pieces for point in piece.curve(name)]
         assert joined == whole.curve(name)
-        assert [step for step, _ in joined] == list(range(1, 41))
+        assert [step for step, _ in joined] == list(range(1, 11))
     assert pieces[-1].curve("eval_loss") == whole.curve("eval_loss")
     done, expected = pieces[-1].event("completed"), whole.event("completed")
     assert done["weights_sha256"] == expected["weights_sha256"]
-    assert done["steps"] == 40
+    assert done["steps"] == 10
     # Both are only known within an attempt.
     assert done["metrics"]["eval_accuracy"] == expected["metrics"]["eval_accuracy"]
 
@@ -118,7 +118,7 @@ def test_run_resumes_with_more_ranks(ranks: RankServer, tmp_path: Path) -> None:
     second = ranks.run(tmp_path, digits(3), attempt=2, resume=names(first))
     assert second.codes == [0, 0, 0], second.stderr()
     assert second.event("started")["resumed_from"] == 1
-    assert [s for s, _ in second.curve("loss")] == list(range(2, 41))
+    assert [s for s, _ in second.curve("loss")] == list(range(2, 11))
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ def digits(workers: int, parallelism: dict[str, Any], **training: Any) -> dict[s
         "resources": {"workers": workers},
         "parallelism": parallelism,
         "training": {
-            "steps": 12,
+            "steps": 5,
             "global_batch_size": 48,
             "seed": 7,
             "gradient_clip": 1.0,
-            "evaluate_every_steps": 5,
+            "evaluate_every_steps": 2,
             **training,
         },
     }
@@ -83,7 +83,7 @@ def test_fsdp_trains_as_ddp_does_in_every_precision(
     ranks: RankServer, tmp_path: Path, precision: str
 ) -> None:
     task = {"name": "digits", "params": {"hidden": [30]}}
-    options = {"precision": precision, "optimizer": "sgd", "steps": 20}
+    options = {"precision": precision, "optimizer": "sgd", "steps": 8}
     runs = []
     for strategy in ("ddp", "fsdp"):
         spec = {**digits(3, {"strategy": strategy}, **options), "task": task}
@@ -93,8 +93,8 @@ def test_fsdp_trains_as_ddp_does_in_every_precision(
         (ddp, fsdp) = ([value for _, value in run.curve(name)] for run in runs)
         assert fsdp == pytest.approx(ddp, rel=1e-5 if precision == "fp32" else 1e-3), name
     for name in ("communication_seconds", "peak_memory_bytes", "samples_per_second"):
-        assert len(runs[1].curve(name)) == 20
-    assert [seconds for _, seconds in runs[1].curve("communication_hidden_seconds")] == [0.0] * 20
+        assert len(runs[1].curve(name)) == 8
+    assert [seconds for _, seconds in runs[1].curve("communication_hidden_seconds")] == [0.0] * 8
 
 
 SPREAD: dict[str, tuple[int, dict[str, Any]]] = {
@@ -124,7 +124,7 @@ def in_precision(
     precision: str, workers: int, parallelism: dict[str, Any], text: Path
 ) -> dict[str, Any]:
     params = {"size": "tiny", "context": 16, "files": [str(text)]}
-    options = {"precision": precision, "optimizer": "sgd", "learning_rate": 0.1}
+    options = {"precision": precision, "optimizer": "sgd", "learning_rate": 0.1, "steps": 12}
     return {
         **digits(workers, parallelism, **options),
         "task": {"name": "language_model", "params": params},
@@ -196,7 +196,7 @@ def test_pipeline_reports_waiting_time(ranks: RankServer, tmp_path: Path) -> Non
     attempt = ranks.run(tmp_path, digits(2, options, evaluate_every_steps=None))
     assert attempt.codes == [0, 0], attempt.stderr()
     measured = [value for _, value in attempt.curve("bubble_fraction")]
-    assert len(measured) == 12
+    assert len(measured) == 5
     assert all(0 <= value < 1 for value in measured)
     assert {v for _, v in attempt.curve("bubble_fraction_expected")} == {1 / 5}
     ((step, hidden),) = attempt.curve("communication_hidden_seconds")

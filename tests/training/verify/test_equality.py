@@ -14,7 +14,8 @@ from trainhall.training.verify.compare import NotComparableError, RunComparator
 from trainhall.training.verify.snapshot import Snapshot
 from trainhall.training.verify.tolerance import TOLERANCES
 
-STEPS = 10
+STEPS = 3
+"""The third is taken with an optimizer state that two steps made."""
 JOBS: dict[str, dict[str, Any]] = {
     "mlp": {"task": {"name": "digits", "params": {"hidden": [18, 12]}}},
     "gpt": {
@@ -89,10 +90,8 @@ def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
         ("gpt", 2, {"strategy": "fsdp"}, {}),
         ("gpt", 2, {"strategy": "fsdp", "reshard_after_forward": False}, {}),
         ("gpt", 2, {"strategy": "tensor"}, {"gradient_accumulation": 2}),
-        ("gpt", 2, {"strategy": "tensor", "sequence_parallel": True}, {}),
         ("gpt", 4, {"strategy": "tensor", "data": 2, "sequence_parallel": True}, {}),
         ("mlp", 3, {"strategy": "tensor"}, {}),
-        ("gpt", 4, {"strategy": "fsdp", "tensor": 2}, {}),
         ("gpt", 4, {"strategy": "fsdp", "tensor": 2, "sequence_parallel": True}, {}),
         ("mlp", 4, {"strategy": "fsdp", "data": 2, "shard": 1, "tensor": 2}, {}),
         ("gpt", 2, {"strategy": "pipeline", "schedule": "gpipe"}, {}),

@@ -21,7 +21,7 @@ def spec(workers: int, parallelism: dict[str, Any]) -> dict[str, Any]:
         "task": MODEL,
         "resources": {"workers": workers},
         "parallelism": parallelism,
-        "training": {"steps": 3, "global_batch_size": 24, "gradient_clip": 1.0, "seed": 5},
+        "training": {"steps": 2, "global_batch_size": 24, "gradient_clip": 1.0, "seed": 5},
     }
 
 
@@ -54,13 +54,13 @@ HYBRID = (4, {"strategy": "fsdp", "data": 2})
 @pytest.mark.parametrize(
     ("saved", "others"),
     [
-        pytest.param(DDP, [FSDP2, FSDP3, HYBRID, TENSOR, ZBV], id="ddp to others"),
-        pytest.param(FSDP3, [FSDP2, DDP, BOTH], id="fsdp to others"),
-        pytest.param(BOTH, [FSDP3, TENSOR], id="fsdp × tensor to others"),
+        pytest.param(DDP, [FSDP3, HYBRID, TENSOR], id="ddp to others"),
+        pytest.param(FSDP3, [FSDP2, BOTH], id="fsdp to others"),
+        pytest.param(BOTH, [FSDP3], id="fsdp × tensor to others"),
         pytest.param(TENSOR, [DDP, PIPELINE], id="tensor to others"),
-        pytest.param(ZBV, [PIPELINE, FSDP2, SERVERS], id="pipeline to others"),
+        pytest.param(ZBV, [PIPELINE, SERVERS], id="pipeline to others"),
         pytest.param(PIPELINE_TENSOR, [FSDP3, ZBV], id="pipeline × tensor to others"),
-        pytest.param(SERVERS, [DDP, PIPELINE_TENSOR], id="parameter_server to others"),
+        pytest.param(SERVERS, [PIPELINE_TENSOR], id="parameter_server to others"),
     ],
 )
 def test_checkpoint_reshards_bit_exactly(
@@ -74,7 +74,7 @@ def test_checkpoint_reshards_bit_exactly(
     name = run.event("checkpoint")["name"]
     # One rank alone reads it without any sharding.
     tensors, facts, _ = load(ranks, tmp_path, 2, name, spec(1, {"strategy": "ddp"}))
-    assert facts["step"] == 3
+    assert facts["step"] == 2
     assert facts["sha256"] == run.event("completed")["weights_sha256"]
     assert any(name.startswith("optimizer/") and t.abs().max() > 0 for name, t in tensors.items())
     _, _, random = load(ranks, tmp_path, 3, name, spec(*saved))
