@@ -68,7 +68,7 @@ class ReasonCode(StrEnum):
     FAILED = ("failed", "{failure}")
     FAILED_REPEATEDLY = (
         "failed_repeatedly",
-        "failed twice with the same error before {step}; not retrying: {failure}",
+        "{failure}; not retried: it failed twice with the same error before {step}",
     )
     RESTARTS_EXHAUSTED = ("restarts_exhausted", "{failure}; no restarts left ({limit})")
     FAILED_WHILE_PAUSING = ("failed_while_pausing", "{failure} while it was being paused; it {how}")

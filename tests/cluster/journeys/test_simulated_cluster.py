@@ -55,8 +55,8 @@ async def test_repeated_failure_without_progress_is_final(hall: SimulatedCluster
         await hall.finish(job_id, Outcome.FAILED, failure(2))
     job = await hall.job(job_id)
     assert (job.state, job.attempt) == ("failed", 2)
-    assert job.reason.startswith(
-        "failed twice with the same error before its first step; not retrying: "
+    assert job.reason.endswith(
+        "; not retried: it failed twice with the same error before its first step"
     )
 
 

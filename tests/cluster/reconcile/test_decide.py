@@ -210,12 +210,12 @@ def test_decide_ends_job_after_repeated_failure() -> None:
     why = "rank 1 raised ValueError: bad luck (exit code 3)"
     assert (
         end.reason.text
-        == f"failed twice with the same error before its first step; not retrying: {why}"
+        == f"{why}; not retried: it failed twice with the same error before its first step"
     )
     later = the_end(failed, replace(again, step=9, restarts_step=9))
     assert (
         later.reason.text
-        == f"failed twice with the same error before a new step; not retrying: {why}"
+        == f"{why}; not retried: it failed twice with the same error before a new step"
     )
 
 

@@ -160,7 +160,7 @@ async def test_simulated_job_that_never_fits_fails(hall: WorkingCluster) -> None
     job_id = await hall.submit(name="large", recovery={"max_restarts": 3})
     job = await hall.until(job_id, "failed")
     assert "CUDA out of memory" in job.reason
-    assert "failed twice with the same error before a new step; not retrying" in job.reason
+    assert "; not retried: it failed twice with the same error before a new step" in job.reason
     page = await read_logs(hall.coordinator.db, job_id, stream="stderr")
     assert any("OutOfMemoryError" in line.text for line in page.items)
     causes = [a.failure and a.failure.cause for a in await hall.coordinator.jobs.attempts(job_id)]
