@@ -36,6 +36,8 @@ _DUMP_BYTES = 256 * 1024
 _CRASHES = {signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL}
 """Signals at which it does. What another rank of the same number wrote may come before."""
 _CRASHED_IN = re.compile(r'^Current thread .*\n  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+_SYNTAX_ERRORS = {"SyntaxError", "IndentationError", "TabError"}
+"""Exceptions of code that Python cannot compile, on another attempt either."""
 _AGREED = {EXIT_COMPLETED, EXIT_PAUSED, EXIT_STOPPED}
 
 
@@ -106,12 +108,14 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
     if rank.signal in _CRASHES:
         stderr_tail, location = before_crash(folder.stderr(began_as))
     final, exception, without_message = False, None, False
+    not_compiled = False
     worker_signal: int | None = None
     if event := last_failure(folder.events(began_as, generation)):
         exception = str(event.get("type") or "") or None
         text = f"{event.get('type', 'error')}: {event.get('message', '')}"
         message = f"rank {rank.rank} failed: {' '.join(text.split())[:_MAX_EXCEPTION_CHARS]}"
         final = event.get("final") is True
+        not_compiled = exception in _SYNTAX_ERRORS
         if isinstance(event.get("worker_signal"), int):
             worker_signal = event["worker_signal"]
     else:
@@ -119,6 +123,7 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
         # What a rank wrote last has nothing to do with a SIGKILL, which leaves it no word.
         if rank.signal != signal.SIGKILL and (words := last_message(stderr_tail)):
             message += f": {words}"
+            not_compiled = rank.exit_code == 1 and words.partition(":")[0] in _SYNTAX_ERRORS
         else:
             without_message = True
     classified = failure_cause.classify_failure(
@@ -139,7 +144,7 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
         signal=rank.signal,
         message=message,
         without_message=without_message,
-        final=final,
+        final=final or not_compiled,
         log_tail=tail,
         cause=classified.cause,
         evidence=f"{classified.evidence} in {location}" if location else classified.evidence,
