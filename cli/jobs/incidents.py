@@ -5,9 +5,11 @@ from typing import Any
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import CliError
 from trainhall.cli.base.output import age, duration, harmless, indented
+from trainhall.training.link.failure_cause import Cause
 
 SHOWN = 3
 """Newest incidents that are shown in full."""
+_MOVES = {cause.value for cause in Cause if cause.is_move}
 _PARTS = {
     "detect_seconds": "detected in",
     "regroup_seconds": "regrouped in",
@@ -28,7 +30,7 @@ def incidents(client: Client, job: Any) -> str | None:
         (attempt["attempt"], incident)
         for attempt in reversed(attempts)
         for incident in reversed(attempt["timeline"])
-        if incident["failure"]["cause"] != "preempted"  # it only made room, or moved
+        if incident["failure"]["cause"] not in _MOVES
     ]
     if not found:
         return None

@@ -147,7 +147,7 @@ def _at_the_end(attempt: Attempt, following: Attempt | None) -> Incident:
     else:
         done = f"attempt {following.number} replaced it"
     # One that made room for others then waits in the queue: that is no part of a way back.
-    moved = failure.cause is Cause.PREEMPTED
+    moved = failure.cause.is_move
     return _incident(
         generation=attempt.generation,
         failure=failure,

@@ -16,7 +16,6 @@ from trainhall.cluster.nodes.fault_policy import WINDOW, Ended, quarantine_reaso
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Node
 from trainhall.training.link.failure import Failure
-from trainhall.training.link.failure_cause import Cause
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +83,7 @@ def _ends_on(node: Node, attempt: Row[Any]) -> Iterator[Ended]:
     failure = parse_failure(attempt.failure)
     if attempt.state in _STOPPED_STATES:
         # That it was failing while a user cancelled it is neither a fault nor a good end.
-        if failure is None or failure.cause is Cause.PREEMPTED:
+        if failure is None or failure.cause.is_move:
             yield Ended(attempt.finished_at, attempt.job_id, None)
     elif failure is not None and _is_of(node, failure, attempt.allocation):
         yield Ended(attempt.finished_at, attempt.job_id, failure.cause, failure.message)

@@ -157,7 +157,9 @@ def _end_with_agents(s: Situation) -> EndAttempt:
 
 def _end_moved(s: Situation) -> EndAttempt:
     why = Reason.stored(s.attempt.reason_code, s.attempt.reason)
-    moved = Failure(message=why.text, cause=Cause.PREEMPTED, step=s.job.step or None)
+    resized = why.code in {ReasonCode.RESIZED, ReasonCode.GREW}
+    cause = Cause.RESIZED if resized else Cause.PREEMPTED
+    moved = Failure(message=why.text, cause=cause, step=s.job.step or None)
     return _end(s, AttemptState.PAUSED, JobState.RECOVERING, why, moved)
 
 

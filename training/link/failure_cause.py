@@ -30,7 +30,14 @@ class Cause(StrEnum):
     """The host could not start the ranks, or not in time."""
     PREEMPTED = "preempted"
     """The attempt was taken off its devices: for another job, for a drain, with its agent."""
+    RESIZED = "resized"
+    """The attempt saved, and the next one has another size: a user resized it, or it grew."""
     UNKNOWN = "unknown"
+
+    @property
+    def is_move(self) -> bool:
+        """True if nothing failed: the attempt left its devices as decided."""
+        return self in {Cause.PREEMPTED, Cause.RESIZED}
 
     @property
     def label(self) -> str:

@@ -126,7 +126,7 @@ export type AttemptState = 'starting' | 'running' | 'stopping' | 'completed' | '
  *
  * Why an attempt failed, as far as its evidence goes (`cluster.agent.shim.failure_cause`).
  */
-export type Cause = 'user_error' | 'out_of_memory' | 'device_fault' | 'node_lost' | 'network' | 'storage' | 'hang' | 'crash' | 'killed' | 'bad_checkpoint' | 'not_started' | 'preempted' | 'unknown';
+export type Cause = 'user_error' | 'out_of_memory' | 'device_fault' | 'node_lost' | 'network' | 'storage' | 'hang' | 'crash' | 'killed' | 'bad_checkpoint' | 'not_started' | 'preempted' | 'resized' | 'unknown';
 
 /**
  * Changes

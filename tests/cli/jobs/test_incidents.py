@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from trainhall.cli.jobs.incidents import incidents
 
 JOB = {"id": "j", "attempt": 2}
@@ -65,7 +67,8 @@ def test_job_without_failures_shows_no_incidents() -> None:
     assert printed_incidents(job={"id": "j", "attempt": 0}) is None
 
 
-def test_preemption_and_moves_are_no_incidents() -> None:
+@pytest.mark.parametrize("cause", ["preempted", "resized"])
+def test_preemption_and_moves_are_no_incidents(cause: str) -> None:
     moved = incident()
-    moved["failure"] = {**moved["failure"], "cause": "preempted"}
+    moved["failure"] = {**moved["failure"], "cause": cause}
     assert printed_incidents([moved]) is None

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from trainhall.cluster.jobs.incidents import incidents_of, newest_incident
 from trainhall.cluster.lifecycle.generations import note_first_step
 from trainhall.db.documents import Allocation, GenerationRecord, NodeAllocation
@@ -91,8 +93,9 @@ def test_incident_ignores_reports_of_left_out_host() -> None:
     assert incident.detect_seconds == 0.5
 
 
-def test_incident_of_moved_job_excludes_queue_time() -> None:
-    moved = failed(10, cause=Cause.PREEMPTED, step=40, time=None)
+@pytest.mark.parametrize("cause", [Cause.PREEMPTED, Cause.RESIZED])
+def test_incident_of_moved_job_excludes_queue_time(cause: Cause) -> None:
+    moved = failed(10, cause=cause, step=40, time=None)
     first = attempt(1, 0, state="paused", failure=moved, finished_at=at(11))
     second = attempt(2, 3600, state="running")
     note_first_step(second, 1, at(3601).timestamp(), at(3602).timestamp(), 41)

@@ -64,7 +64,8 @@ def test_fault_policy_counts_deaths_of_different_jobs() -> None:
 
 def test_fault_policy_ignores_faults_of_jobs_and_networks() -> None:
     causes = (
-        Cause.USER_ERROR, Cause.OUT_OF_MEMORY, Cause.NETWORK, Cause.PREEMPTED, Cause.BAD_CHECKPOINT,
+        Cause.USER_ERROR, Cause.OUT_OF_MEMORY, Cause.NETWORK, Cause.PREEMPTED, Cause.RESIZED,
+        Cause.BAD_CHECKPOINT,
     )  # fmt: skip
     ended = [at(n, cause, job=f"{n}") for n in range(50) for cause in causes]
     assert quarantine_reason(NOW, ended) is None

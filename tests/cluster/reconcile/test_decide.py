@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.cluster.facts import NOW, attempt_facts, host_facts, job_facts
 from support.cluster.facts import node_facts as node
 
-from trainhall.cluster.lifecycle.reasons import describe
+from trainhall.cluster.lifecycle.reasons import ReasonCode, describe
 from trainhall.cluster.lifecycle.states import (
     ATTEMPT_EDGES,
     JOB_EDGES,
@@ -43,6 +43,7 @@ from trainhall.cluster.snapshot.model import (
     NodeFacts,
 )
 from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.status import Outcome
 
 OPTIONS = ClusterOptions()
@@ -104,6 +105,22 @@ def test_how_an_attempt_ends(
 ) -> None:
     end = the_end(attempt(ended(outcome), goal=goal), job(state))
     assert (end.job_path[-1], end.attempt_end) == (job_end, attempt_end)
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (ReasonCode.RESIZED, Cause.RESIZED),
+        (ReasonCode.GREW, Cause.RESIZED),
+        (ReasonCode.PREEMPTED, Cause.PREEMPTED),
+        (ReasonCode.NODE_DRAINED, Cause.PREEMPTED),
+    ],
+)
+def test_moved_attempt_has_a_cause(code: ReasonCode, cause: Cause) -> None:
+    moved = attempt(ended(Outcome.PAUSED), goal="pause", reason_code=code.value)
+    failure = the_end(moved, job()).failure
+    assert failure is not None
+    assert failure.cause is cause
 
 
 def test_decide_accepts_any_exit_of_paused_script() -> None:

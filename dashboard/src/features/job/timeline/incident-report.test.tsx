@@ -46,7 +46,8 @@ it("a failure is reported with its cause and recovery", () => {
   expect(report.queryByRole("link")).toBeNull();
 });
 
-it("a preempted attempt has not failed", () => {
-  show({ ...lost, failure: { ...lost.failure, cause: "preempted" } });
+it.each(["preempted", "resized"] as const)("a %s attempt has not failed", (cause) => {
+  show({ ...lost, failure: { ...lost.failure, cause } });
+  expect(screen.getByText(cause)).toBeVisible();
   expect(screen.getByText(/stopped after step 120/)).toBeVisible();
 });

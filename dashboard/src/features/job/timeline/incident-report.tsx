@@ -4,7 +4,7 @@ import type { Job } from "@/shared/api/types";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
 import { Moment } from "@/shared/ui/time";
-import { causeOf, type Incident, stagesOf } from "./incident";
+import { causeOf, type Incident, isMove, stagesOf } from "./incident";
 import classes from "./incident-report.module.css";
 import { exitText } from "./timeline";
 
@@ -18,17 +18,17 @@ interface Props {
 export function IncidentReport({ job, attempt, incident }: Props) {
   const { failure } = incident;
   const stages = stagesOf(incident);
-  const preempted = failure.cause === "preempted";
+  const moved = isMove(failure);
   const tail = (failure.log_tail ?? "").trimEnd();
   return (
     <section
       className={classes.report}
-      data-preempted={preempted || undefined}
-      aria-label={`Failure of attempt ${attempt}, generation ${incident.generation}: ${causeOf(failure)}`}
+      data-moved={moved || undefined}
+      aria-label={`${moved ? "End" : "Failure"} of attempt ${attempt}, generation ${incident.generation}: ${causeOf(failure)}`}
     >
       <Group justify="space-between" gap="xs">
         <Group gap="xs">
-          <Badge color={preempted ? "gray" : "red"} variant="light" radius="sm">
+          <Badge color={moved ? "gray" : "red"} variant="light" radius="sm">
             {causeOf(failure)}
           </Badge>
           <Text size="xs" c="dimmed">
@@ -59,7 +59,7 @@ export function IncidentReport({ job, attempt, incident }: Props) {
       <Text size="xs" c="dimmed">
         {incident.done}
         {typeof failure.step === "number"
-          ? ` · ${preempted ? "stopped" : "failed"} after step ${failure.step}`
+          ? ` · ${moved ? "stopped" : "failed"} after step ${failure.step}`
           : ""}
       </Text>
       {stages.length > 0 ? (

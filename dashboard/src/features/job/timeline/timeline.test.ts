@@ -53,12 +53,17 @@ describe("statePeriods", () => {
 });
 
 describe("failuresOf", () => {
-  it("includes failures answered in place, but no preemption", () => {
+  it("includes failures answered in place, but no preemption or resize", () => {
     const incident = (second: number | null, cause: string) => ({
       failure: { cause, message: `${cause}!` },
       detected_at: second === null ? null : new Date(second * 1000).toISOString(),
     });
-    const timeline = [incident(1, "node_lost"), incident(2, "killed"), incident(null, "preempted")];
+    const timeline = [
+      incident(1, "node_lost"),
+      incident(2, "killed"),
+      incident(null, "preempted"),
+      incident(3, "resized"),
+    ];
     expect(failuresOf([{ timeline: timeline as unknown as Attempt["timeline"] }])).toEqual([
       { time: 1000, message: "node_lost!" },
       { time: 2000, message: "killed!" },

@@ -1,5 +1,6 @@
 import type { Attempt, JobEvent } from "@/shared/api/types";
 import { count, plural } from "@/shared/format";
+import { isMove } from "./incident";
 
 /** A period that a job spent in one state; times in milliseconds since the epoch. */
 export interface StatePeriod {
@@ -72,7 +73,7 @@ export function failuresOf(attempts: readonly Pick<Attempt, "timeline">[]): Fail
   return attempts
     .flatMap(({ timeline }) => timeline)
     .flatMap(({ failure, detected_at }) =>
-      detected_at !== null && failure.cause !== "preempted"
+      detected_at !== null && !isMove(failure)
         ? [{ time: Date.parse(detected_at), message: failure.message }]
         : [],
     );
