@@ -296,12 +296,15 @@ class JobService(Service):
                 assert attempt is not None
                 attempt.spec = attempt.spec or job.spec
                 if state is not JobState.PAUSING:
-                    if job.world_size in sizes:
-                        change += f"; it continues with {job.world_size}"
-                    else:
+                    if job.world_size not in sizes:
                         change += f"; it keeps {job.world_size} until it can change"
-                    reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
-                    job.reason, job.reason_code = reason.text, reason.code.value
+                        reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
+                        job.reason, job.reason_code = reason.text, reason.code.value
+                    else:
+                        change += f"; it continues with {job.world_size}"
+                        if job.reason_code == ReasonCode.RESIZE_REQUESTED:
+                            # An earlier resize that it still waited for is withdrawn.
+                            job.reason, job.reason_code = attempt.reason, attempt.reason_code
             else:
                 job.world_size = spec.resources.workers
             job.spec, job.sizes = document, sizes

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from trainhall.cluster.lifecycle.reasons import running
+from trainhall.cluster.lifecycle.reasons import ReasonCode, running
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
 from trainhall.db.documents import Allocation, GenerationStart
 from trainhall.db.models import Attempt, Job
@@ -44,7 +44,8 @@ def holds(allocation: Allocation, node_id: str, device_indices: Iterable[int]) -
 
 def note_full_size(job: Job, attempt: Attempt) -> str | None:
     """The current generation has taken a step: what it was regrouped for is past, and stays in its
-    history. One that has fewer workers than before is not whole, and keeps its reason.
+    history. One that has fewer workers than before, and not by a user, is not whole, and keeps its
+    reason.
 
     Returns:
         The attempt's new reason; None: it keeps the one that it has.
@@ -56,7 +57,8 @@ def note_full_size(job: Job, attempt: Attempt) -> str | None:
     ):
         return None
     before, current = attempt.generations[-2:]
-    if current.world_size < before.world_size:
+    resized = current.reason_code == ReasonCode.RESIZED
+    if current.world_size < before.world_size and not resized:
         return None
     reason = running(current.world_size, current.allocation.node_names)
     if job.reason_code == current.reason_code:  # else a user has asked for something since

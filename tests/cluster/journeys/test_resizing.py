@@ -63,6 +63,8 @@ async def test_resize_changes_data_parallel_job_in_place(
     await hall.heartbeat()
     await resize(hall, job_id, workers=1)
     await run_at(hall, job_id, 1)
+    await hall.heartbeat()
+    assert (await hall.job(job_id)).reason == "1 rank on alpha", "as many as asked for"
     await resize(hall, job_id, min_workers=2, max_workers=3)
     await run_at(hall, job_id, 3)
     assert await sizes(hall, job_id) == [[2, 4, 1, 3]]
@@ -101,14 +103,20 @@ async def test_resize_waits_for_free_devices(hall: SimulatedCluster, strategy: s
     assert (await hall.job(job_id)).state == "running"
     assert await sizes(hall, job_id) == [[2]]
     back = await resize(hall, job_id, workers=2)
-    assert (
-        back.reason
-        == "resize requested by a user: 2 workers instead of 4 workers; it continues with 2"
-    )
+    assert back.reason == "2 ranks on alpha", "nothing is left to wait for"
     await resize(hall, job_id, workers=4)
     await hall.finish(other)
     await run_at(hall, job_id, 4)
     await hall.check()
+
+
+async def test_resize_keeps_reason_if_size_stays(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha", slots=2)
+    job_id = await running(hall, workers=2)
+    job = await resize(hall, job_id, min_workers=1, max_workers=2)
+    assert job.reason == "2 ranks on alpha"
+    events = (await hall.coordinator.jobs.events(job_id)).items
+    assert "1 to 2 workers instead of 2 workers" in events[-1].reason, "its history has it"
 
 
 async def test_resize_survives_rank_failure_while_waiting(
