@@ -290,7 +290,7 @@ def resize(
     with connect(url) as client:
         job_id = client.job_id(job)
         done = client.request("PUT", f"/training/jobs/{job_id}/resize", json=given)
-    out.print_item(done, output, partial(_commanded, done))
+    out.print_item(done, output, partial(_resized, done))
 
 
 def cancel(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
@@ -365,6 +365,20 @@ def _command(
 
 def _commanded(job: out.Json) -> str:
     return f"{job['name']} ({job['id']})  {out.state_and_reason(job['state'], job['reason'])}"
+
+
+def _resized(job: out.Json) -> str:
+    """Format a resized job: when it gets its new size, where no reason says that."""
+    when = {
+        "queued": "starts", "recovering": "starts", "paused": "is resumed", "pausing": "is resumed",
+    }.get(job["state"])  # fmt: skip
+    if when is None:
+        return _commanded(job)
+    resources = job["spec"]["resources"]
+    asked = [resources[name] for name in ("min_workers", "max_workers") if name in resources]
+    asked = asked or [resources["workers"]]
+    workers = f"{' to '.join(map(str, asked))} worker{'s' if asked != [1] else ''}"
+    return f"{job['name']} ({job['id']})  {job['state']}; runs with {workers} when it {when}"
 
 
 def _reason(job: out.Json) -> str:

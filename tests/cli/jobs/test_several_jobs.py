@@ -1,4 +1,4 @@
-"""A command for several jobs: what is told where one refuses, or nobody answers any more."""
+"""Commands to jobs: what they print, also where one refuses, or no answer comes any more."""
 
 import contextlib
 from collections.abc import Iterator
@@ -56,3 +56,39 @@ def test_several_jobs_report_progress_when_disconnected(
     assert pause(monkeypatch, client, "a", "b", "c").exit_code == UnreachableError.exit_code
     assert capsys.readouterr().out == "a\n"
     assert client.asked == ["a", "b"], "the others would only wait in vain"
+
+
+@pytest.mark.parametrize(
+    ("state", "resources", "printed"),
+    [
+        ("paused", {"workers": 4}, "paused; runs with 4 workers when it is resumed"),
+        ("queued", {"workers": 1}, "queued; runs with 1 worker when it starts"),
+        (
+            "recovering",
+            {"min_workers": 2, "max_workers": 8},
+            "recovering; runs with 2 to 8 workers when it starts",
+        ),
+        ("pausing", {"workers": 4}, "pausing; runs with 4 workers when it is resumed"),
+        ("running", {"workers": 4}, "running: 2 ranks on gpu-07"),
+    ],
+)
+def test_resize_prints_what_happens(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    state: str,
+    resources: dict[str, int],
+    printed: str,
+) -> None:
+    class Resized(Refusing):
+        def request(self, method: str, path: str, json: object) -> Any:
+            spec = {"resources": resources}
+            reason = "2 ranks on gpu-07"
+            return {"id": "a1", "name": "net", "state": state, "reason": reason, "spec": spec}
+
+    @contextlib.contextmanager
+    def connect(url: str) -> Iterator[Refusing]:
+        yield Resized()
+
+    monkeypatch.setattr(jobs, "connect", connect)
+    jobs.resize("a1", workers=4, output=Format.TABLE, url="http://lab:8000")
+    assert capsys.readouterr().out == f"net (a1)  {printed}\n"
