@@ -8,7 +8,7 @@ import typer
 
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
-from trainhall.cli.base.errors import MISSING, CliError, NotFoundError, UnreachableError, UsageError
+from trainhall.cli.base.errors import CliError, UnreachableError, UsageError
 from trainhall.cli.base.options import (
     DEFAULT_URL,
     Format,
@@ -304,12 +304,15 @@ def cancel(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) 
     _command(url, jobs, output, "DELETE", "")
 
 
-def wait(job: JobId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
-    """Wait until a job has ended; the exit code says how.
+def wait(jobs: JobIds, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
+    """Wait until jobs have ended; the exit code says how.
+
+    Of several jobs the worst end counts: failed, cancelled, not found, still unfinished, completed.
 
     \b
     Examples:
       trainhall wait 3f2a
+      trainhall wait 3f2a 91bc
       trainhall wait 3f2a --timeout 1h || echo "not completed"
 
     \b
@@ -318,12 +321,7 @@ def wait(job: JobId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
     from trainhall.cli.jobs import follow as following
 
     with connect(url) as client:
-        try:
-            code = following.wait(client, job, timeout)
-        except NotFoundError as error:
-            out.notice(f"trainhall: {error}")
-            raise typer.Exit(MISSING) from None
-    raise typer.Exit(code)
+        raise typer.Exit(following.wait_all(client, jobs, timeout))
 
 
 def _command(

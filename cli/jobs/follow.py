@@ -8,7 +8,7 @@ The coordinator may be restarted meanwhile; the job continues without it, and so
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from trainhall.cli.base.client import Client
@@ -26,6 +26,7 @@ from trainhall.cli.jobs.failures import last_words
 from trainhall.cli.jobs.progress import Progress
 
 FINAL = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
+_WORST_LAST = (COMPLETED, UNFINISHED, MISSING, CANCELLED, FAILED)
 POLL_SECONDS = 0.5
 WATCH_SECONDS = 0.25
 PAGE = 1000
@@ -65,14 +66,36 @@ def until_final(client: Client, job_id: str) -> int:
     return FINAL[job["state"]]
 
 
+def wait_all(client: Client, references: Sequence[str], timeout: float | None) -> int:
+    """Wait in silence until all jobs have ended or `timeout` seconds passed.
+
+    Returns:
+        The worst exit code: failed, cancelled, not found, unfinished, completed.
+    """
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    codes = []
+    for reference in references:
+        left = None if timeout is None else max(deadline - time.monotonic(), 0.0)
+        try:
+            codes.append(wait(client, reference, left))
+        except KeyboardInterrupt:
+            codes.append(UNFINISHED)
+            break
+        except NotFoundError as error:
+            notice(f"trainhall: {error}")
+            codes.append(MISSING)
+    return max(codes, key=_WORST_LAST.index)
+
+
 def wait(client: Client, reference: str, timeout: float | None) -> int:
-    """Wait in silence until a job has ended or `timeout` seconds passed."""
-    try:
-        job = ended(client, reference, timeout)
-    except KeyboardInterrupt:
-        return UNFINISHED
+    """Wait in silence until a job has ended or `timeout` seconds passed.
+
+    Raises:
+        NotFoundError: there is no such job, or no longer.
+    """
+    job = ended(client, reference, timeout)
     if job["state"] not in FINAL:
-        notice(f"{job['id']} is still {job['state']} after {timeout:g} s")
+        notice(f"{job['id']} is still {job['state']}")
         return UNFINISHED
     _print_end(client, job)
     return FINAL[job["state"]]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainhall.cli.base.errors import UnreachableError
+from trainhall.cli.base.errors import NotFoundError, UnreachableError
 from trainhall.cli.jobs import follow
 
 JOB = {
@@ -176,3 +176,59 @@ def test_follow_sanitizes_the_final_reason(
     assert follow.wait(client, "j", None) == 100
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "x failed at step 3: rank 0 failed: bad value"
+
+
+class Ended:
+    """Jobs by the state that each look sees next; the last one stays."""
+
+    def __init__(self, **states: list[str]) -> None:
+        self._states = states
+
+    def job_id(self, reference: str, deadline: float) -> str:
+        if reference not in self._states:
+            raise NotFoundError(f"there is no job {reference!r}")
+        return reference
+
+    def request(self, method: str, path: str, *, deadline: float) -> Any:
+        job_id = path.rpartition("/")[2]
+        left = self._states[job_id]
+        if left[0] == "interrupted":
+            raise KeyboardInterrupt
+        state = left.pop(0) if len(left) > 1 else left[0]
+        return {**JOB, "id": job_id, "name": job_id, "state": state, "reason": state}
+
+    def items(self, path: str, **asked: Any) -> list[Any]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("states", "code", "printed"),
+    [
+        ({"a": ["running", "completed"], "b": ["completed"]}, 0, ["a completed", "b completed"]),
+        ({"a": ["failed"], "b": ["running", "cancelled"]}, 100, ["a failed", "b cancelled"]),
+        ({"a": ["cancelled"], "b": ["completed"]}, 103, ["a cancelled", "b completed"]),
+        ({"b": ["completed"]}, 102, ["trainhall: there is no job 'a'", "b completed"]),
+        ({"a": ["interrupted"], "b": ["failed"]}, 101, []),
+    ],
+)
+def test_wait_returns_the_worst_of_several(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    states: dict[str, list[str]],
+    code: int,
+    printed: list[str],
+) -> None:
+    monkeypatch.setattr(follow, "POLL_SECONDS", 0)
+    client: Any = Ended(**states)
+    assert follow.wait_all(client, ["a", "b"], None) == code
+    lines = capsys.readouterr().err.splitlines()
+    ends = [line.split(" at step")[0] for line in lines if not line.startswith("View all logs")]
+    assert ends == printed
+
+
+def test_wait_shares_its_timeout_among_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = Away(100, monkeypatch)
+    monkeypatch.setitem(JOB, "id", "j")
+    client.job_id = lambda reference, deadline: reference
+    assert follow.wait_all(client, ["j", "j"], 1.0) == 101
+    assert client.now == pytest.approx(101.0)
