@@ -27,7 +27,6 @@ check: ## The inner loop: style, types, boundaries, and the tests that start no 
 
 test: ## Every check and every test
 	$(setup) test
-	@$(MAKE) --no-print-directory lint
 	$(BIN)/python scripts/test.py
 
 slow: ## The tests that take eight ranks, a compiler or many runs

@@ -35,6 +35,9 @@ export default defineConfig({
   test: {
     restoreMocks: true,
     css: false,
+    // Files of one worker share their modules, which take two thirds of the time to load anew. So
+    // no test may mock a module: what a coordinator answers is faked (src/test/fake-api.ts).
+    isolate: false,
     // A bound for a loaded machine, not an expectation.
     testTimeout: 30_000,
     projects: [

@@ -1,10 +1,11 @@
-"""Running checks one after another, each to its end, with a summary that can't be missed."""
+"""Running checks, each to its end, with a summary that can't be missed."""
 
 import argparse
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,23 +33,46 @@ class Step:
     folder: str = "."
 
 
-def run_all(steps: Sequence[Step]) -> int:
-    """Run every step, also after a failure; the number of those that failed."""
+def run_all(steps: Sequence[Step], *, at_once: int = 1) -> int:
+    """Run every step, also after a failure; the number of those that failed.
+
+    Args:
+        at_once: how many run side by side; of more than one, each shows its output at its end.
+    """
     failed = []
-    for step in steps:
-        print(f"==> {step.name}", flush=True)
-        began = time.monotonic()
-        done = subprocess.run(list(step.command), cwd=ROOT / step.folder, check=False)
-        took = time.monotonic() - began
-        if done.returncode != 0:
-            failed.append(step.name)
-            print(f"==> {step.name} FAILED after {took:.1f} s", flush=True)
+    with ThreadPoolExecutor(at_once) as pool:
+        run = _run if at_once == 1 else _run_quietly
+        for step, code in zip(steps, pool.map(run, steps), strict=True):
+            if code != 0:
+                failed.append(step.name)
     if failed:
         print(f"\n{len(failed)} of {len(steps)} failed: {', '.join(failed)}", file=sys.stderr)
     return len(failed)
 
 
-def main(description: str, steps: Sequence[Step]) -> int:
+def _run(step: Step) -> int:
+    print(f"==> {step.name}", flush=True)
+    began = time.monotonic()
+    code = subprocess.run(list(step.command), cwd=ROOT / step.folder, check=False).returncode
+    if code != 0:
+        print(f"==> {step.name} FAILED after {time.monotonic() - began:.1f} s", flush=True)
+    return code
+
+
+def _run_quietly(step: Step) -> int:
+    began = time.monotonic()
+    done = subprocess.run(
+        list(step.command), cwd=ROOT / step.folder, check=False, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    result = "passed" if done.returncode == 0 else "FAILED"
+    took = time.monotonic() - began
+    # In one piece, so that the lines of two steps do not mix.
+    print(f"==> {step.name}: {result} after {took:.1f} s\n{done.stdout}", end="", flush=True)
+    return done.returncode
+
+
+def main(description: str, steps: Sequence[Step], *, at_once: int = 1) -> int:
     """Run every step as a program without arguments; returns its exit code."""
     argparse.ArgumentParser(description=description).parse_args()
-    return 1 if run_all(steps) else 0
+    return 1 if run_all(steps, at_once=at_once) else 0

@@ -2,18 +2,15 @@ import { MantineProvider } from "@mantine/core";
 import { render, screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { useState } from "react";
-import { expect, it, vi } from "vitest";
+import { expect, it } from "vitest";
 import type { LogLine } from "@/shared/api/types";
 import type { JobLive } from "@/shared/live/job-live";
+import { fakeApi } from "@/test/fake-api";
 import { LogFind } from "./log-find";
 
 const LINES = [0, 40, 80].map(
   (offset) => ({ attempt: 1, rank: 0, stream: "stdout", offset, text: "saved" }) as LogLine,
 );
-
-vi.mock("@/features/job/api/logs", () => ({
-  searchLogs: async () => ({ items: LINES, more: false, next_cursor: "3", previous_cursor: null }),
-}));
 
 const live = { logVersion: { subscribe: () => () => undefined } } as unknown as JobLive;
 const ALL = {};
@@ -40,6 +37,14 @@ function Finding({ onChoose }: { onChoose: (line: string) => void }) {
 }
 
 it("steps through the matches by Enter, even when pressed at once", async () => {
+  fakeApi({
+    "GET /training/jobs/job/logs": {
+      items: LINES,
+      more: false,
+      next_cursor: "3",
+      previous_cursor: null,
+    },
+  });
   const chosen: string[] = [];
   render(<Finding onChoose={(line) => chosen.push(line)} />);
   await userEvent.type(screen.getByLabelText("Find in the logs"), "saved{Enter}");
