@@ -114,7 +114,7 @@ class Agent:
         doorbell = folder_ipc.make_pipe(self._data_dir.doorbell)
         loop = asyncio.get_running_loop()
         loop.add_reader(doorbell, self._on_ring, doorbell)
-        self._attempts.find()
+        self._attempts.observed.find()
         work = asyncio.create_task(self._work(), name="work")
         stopped = asyncio.create_task(stop.wait(), name="stop")
         try:
@@ -224,7 +224,7 @@ class Agent:
             devices=self._devices.infos,
             device_use=device_use,
             host=host,
-            assignments=self._attempts.reports(),
+            assignments=self._attempts.observed.reports(),
             removed=list(self._removed),
             revision=revision,
             stopping=self._stopping,
@@ -273,7 +273,7 @@ class Agent:
 
     async def _measure(self) -> None:
         while True:
-            ranks = self._attempts.pids_by_slot()
+            ranks = self._attempts.observed.pids_by_slot()
             self._use = await asyncio.to_thread(self._measure_once, ranks)
             await asyncio.sleep(self._options.heartbeat_seconds)
 
@@ -287,19 +287,19 @@ class Agent:
         without. What the coordinator does not learn now, the next agent reports.
         """
         self._stopping = True
-        attempts = self._attempts
+        attempts, observed = self._attempts, self._attempts.observed
         attempts.leave()
-        live = attempts.live()
+        live = observed.live()
         if live:
             logger.info("ending_ranks", attempts=len(live))
         scripts_end = time.monotonic() + _longest_grace(live)
-        await self._until(lambda: not attempts.live_tasks(), self._options.save_seconds, force)
+        await self._until(lambda: not observed.live_tasks(), self._options.save_seconds, force)
         attempts.leave_at_once()
         if force.is_set():
-            await self._until(lambda: not attempts.live_tasks(), STOP_MARGIN_SECONDS)
+            await self._until(lambda: not observed.live_tasks(), STOP_MARGIN_SECONDS)
             return
         left = max(0.0, scripts_end - time.monotonic()) + STOP_MARGIN_SECONDS
-        await self._until(lambda: not attempts.live(), left, force)
+        await self._until(lambda: not observed.live(), left, force)
         if self._connection is not None and self._connection.is_open:
             await self._until(attempts.all_reported, LAST_SHIPPING_SECONDS, force)
             self._connection.changed()
@@ -307,10 +307,10 @@ class Agent:
 
     async def _stop_ranks(self) -> None:
         """End every rank of this host and forget it, with the last of what it wrote."""
-        attempts = self._attempts
-        grace = _longest_grace(attempts.live())
+        attempts, observed = self._attempts, self._attempts.observed
+        grace = _longest_grace(observed.live())
         attempts.stop_all()
-        await self._until(lambda: not attempts.live(), grace + STOP_MARGIN_SECONDS)
+        await self._until(lambda: not observed.live(), grace + STOP_MARGIN_SECONDS)
         await self._until(attempts.empty, LAST_SHIPPING_SECONDS)
 
     async def _until(

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from support.cluster.agent_process import launch_of, until
 
-from trainhall.cluster.agent import attempts as module
+from trainhall.cluster.agent import observed
 from trainhall.cluster.agent.attempts import Attempts
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.launch import code_cache
@@ -60,7 +60,7 @@ async def test_cancelled_attempt_leaves_no_code(
     await asyncio.to_thread(begun.wait)
     attempts.desire([Assignment(launch=coded(), goal="stop")])
     attempts.reconcile()
-    (report,) = attempts.reports()
+    (report,) = attempts.observed.reports()
     assert (report.phase, report.outcome) == ("exited", "stopped")
     release.set()
     await until("it to be removed", lambda: list((tmp_path / "attempts").glob("*/*")) == [])
@@ -87,13 +87,13 @@ async def test_agent_stays_responsive_during_file_removal(
     folder.path.mkdir(parents=True)
     replace_json(folder.launch, coded())
     attempts = made(tmp_path)
-    attempts.find()
-    monkeypatch.setattr(module.shutil, "rmtree", slow)
+    attempts.observed.find()
+    monkeypatch.setattr(observed.shutil, "rmtree", slow)
     attempts.desire([Assignment(launch=coded(), goal="stop")])
     attempts.reconcile()
     # A shim that is on its way finds nothing, long before the last file is gone.
     assert not folder.path.exists()
-    (report,) = attempts.reports()
+    (report,) = attempts.observed.reports()
     assert report.outcome == "stopped"
     await until("the removal to begin", lambda: removed_by)
     assert threading.get_ident() not in removed_by
@@ -122,14 +122,14 @@ async def late(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> AttemptFo
     launch = launch.model_copy(update={"checkpoint": plan})
     attempts.desire([Assignment(launch=launch, goal="run")])
     attempts.reconcile()
-    (attempt,) = attempts._attempts.values()
-    for starts in range(1, module.MAX_STARTS + 1):
+    (attempt,) = attempts.observed.by_token.values()
+    for starts in range(1, observed.MAX_STARTS + 1):
         await until(
             f"start {starts}", partial(lambda n: attempt.starts == n and not attempt.task, starts)
         )
         assert attempt.started_at is not None
-        attempt.started_at -= module.START_SECONDS
-        if starts < module.MAX_STARTS:
+        attempt.started_at -= observed.START_SECONDS
+        if starts < observed.MAX_STARTS:
             attempts.refresh()
             attempts.reconcile()
     return attempt.folder
@@ -140,14 +140,14 @@ async def test_late_shim_starts_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     folder = await late(attempts, monkeypatch)
     folder_ipc.log_path(folder).write_text("no processor for you")
     attempts.refresh()
-    (report,) = attempts.reports()
+    (report,) = attempts.observed.reports()
     assert report.outcome == "failed"
     assert report.failure is not None
     assert "cannot be started on this host" in report.failure.message
     assert report.failure.log_tail == "no processor for you"
     with pytest.raises(FileNotFoundError):
         folder_ipc.claim(folder)
-    await until("all to be shipped", lambda: attempts.reports()[0].shipped)
+    await until("all to be shipped", lambda: attempts.observed.reports()[0].shipped)
     attempts.desire([])
     attempts.reconcile()
     await until("it to be forgotten", attempts.empty)
@@ -163,10 +163,10 @@ async def test_shim_that_claims_at_last_moment_is_kept(
     looks = [folder_ipc.Claim.NONE, folder_ipc.Claim.HELD, folder_ipc.Claim.HELD]
     monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: looks.pop(0))
     attempts.refresh()
-    (report,) = attempts.reports()
+    (report,) = attempts.observed.reports()
     assert (report.phase, report.outcome) == ("starting", None)
     assert folder.launch.exists()
-    assert [attempt.folder for attempt in attempts.live()] == [folder]
+    assert [attempt.folder for attempt in attempts.observed.live()] == [folder]
     attempts.refresh()
     assert looks == []
     await attempts.close()
@@ -213,7 +213,7 @@ async def test_process_started_within_generation_is_shipped(
     folder = supervised(tmp_path, in_place(1))
     write_status(folder, 1, began_in=1)
     attempts = made(tmp_path)
-    attempts.find()
+    attempts.observed.find()
     replace_json(folder.launch, in_place(2))
     write_status(folder, 2, began_in=1)
     attempts.refresh()
@@ -225,7 +225,7 @@ async def test_process_started_within_generation_is_shipped(
     write_status(folder, 2, began_in=2, phase="exited", outcome="stopped")
     monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: folder_ipc.Claim.RELEASED)
     attempts.refresh()
-    (report,) = attempts.reports()
+    (report,) = attempts.observed.reports()
     assert report.outcome == "stopped"
     assert not report.shipped, "there is something to ship yet"
     await attempts.close()
@@ -240,7 +240,7 @@ async def test_full_disk_puts_off_a_regrouping(
     folder = supervised(tmp_path, in_place(1))
     write_status(folder, 1, began_in=1)
     attempts = made(tmp_path)
-    attempts.find()
+    attempts.observed.find()
     attempts.desire([Assignment(launch=in_place(2), goal="run")])
 
     def full(self: DataDir, name: str, data: object) -> None:
@@ -268,7 +268,7 @@ async def test_restarted_ranks_resume_from_their_attempts_save(
     folder = supervised(tmp_path, in_place(1, "step-00000010-a1-g1"))
     write_status(folder, 1, began_in=1)
     attempts = made(tmp_path)
-    attempts.find()
+    attempts.observed.find()
     later = in_place(2, "step-00000040-a1-g1", "step-00000010-a1-g1")
     attempts.desire([Assignment(launch=later, goal="run")])
     attempts.reconcile()
