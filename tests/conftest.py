@@ -21,8 +21,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from psycopg import sql
 from support.cluster.attempts import RankServer, rank_server
-from support.forked import ForkServer
-from support.forked import fork_server as forking
 from support.holds import Gate
 
 from trainhall.db.database import Database
@@ -61,13 +59,6 @@ def pytest_collection_finish() -> None:
 def ranks() -> Iterator[RankServer]:
     """Starts attempts of real ranks; one process serves all tests."""
     with rank_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
-    """Starts `trainhall` with torch imported; one process serves all tests."""
-    with forking() as server:
         yield server
 
 

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from support.forked import ForkedProcess, ForkServer
+from support.cluster import forks
 from support.holds import STEPS, TESTS, Gate, free_task
 from support.waiting import eventually
 
@@ -44,7 +45,7 @@ checkpoint: {{every_steps: {every_steps}}}
 class Run:
     """`trainhall run` in a process of its own."""
 
-    def __init__(self, output: Path, process: "ForkedProcess | subprocess.Popen[str]") -> None:
+    def __init__(self, output: Path, process: forks.Fork | subprocess.Popen[str]) -> None:
         self.output = output
         self.process = process
 
@@ -65,7 +66,7 @@ Start = Callable[..., Run]
 
 
 @pytest.fixture
-def start(fork_server: ForkServer, tmp_path: Path) -> Iterator[Start]:
+def start(tmp_path: Path) -> Iterator[Start]:
     """Starts runs of a spec in a folder; none outlives the test."""
     runs: list[Run] = []
 
@@ -73,15 +74,16 @@ def start(fork_server: ForkServer, tmp_path: Path) -> Iterator[Start]:
         spec = tmp_path / "job.yaml"
         spec.write_text(text)
         output = tmp_path / name
-        run = fork_server.start(["run", str(spec), "-o", str(output), *arguments])
+        run = forks.start(files, forks.COMMAND, ["run", str(spec), "-o", str(output), *arguments])
         runs.append(Run(output, run))
         return runs[-1]
 
-    yield starter
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.communicate()
+    with ExitStack() as files:
+        yield starter
+        for run in runs:
+            if run.process.poll() is None:
+                run.process.kill()
+                run.process.communicate()
     eventually("the ranks to end", lambda: not ranks_in(tmp_path))
 
 

@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from support.forked import ForkedProcess, ForkServer
+from support.cluster import forks
 from support.storage.data_files import write_images, write_mnist, write_text
 from support.waiting import eventually
 
@@ -140,7 +141,7 @@ code: .
 training: {global_batch_size: 8, optimizer: sgd, learning_rate: 0.1, gradient_clip: 0.1}
 """
 
-Process = ForkedProcess | subprocess.Popen[str]
+Process = forks.Fork | subprocess.Popen[str]
 Start = Callable[..., Process]
 
 
@@ -152,7 +153,7 @@ DDP_ON_TWO = [
 
 
 @pytest.fixture
-def start(fork_server: ForkServer, tmp_path: Path) -> Iterator[Start]:
+def start(tmp_path: Path) -> Iterator[Start]:
     """Starts `trainhall verify` on a spec in `tmp_path`; nothing of it may be left behind.
 
     With `forked=False` as a user's shell does.
@@ -166,15 +167,20 @@ def start(fork_server: ForkServer, tmp_path: Path) -> Iterator[Start]:
         spec.write_text(text)
         asked = ["verify", str(spec), *arguments]
         env = {**os.environ, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
-        process = fork_server.start(asked, env) if forked else executed(asked, env)
+        process: Process
+        if forked:
+            process = forks.start(files, forks.COMMAND, asked, env=env)
+        else:
+            process = executed(asked, env)
         started.append(process)
         return process
 
-    yield starter
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+    with ExitStack() as files:
+        yield starter
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
     eventually("every process to end", lambda: not processes_in(temporary))
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 import pytest
 import torch
-from support.cluster.attempts import rank_server
+from support.cluster.attempts import RankServer
 from support.groups import collective as collective_ranks
 from support.groups.gloo import gloo_ranks
 
@@ -167,10 +167,8 @@ def test_gloo_peers_notice_a_leaving_rank() -> None:
         )
 
 
-@pytest.mark.processes
-def test_gloo_collective_ends_when_rank_is_killed(tmp_path: Path) -> None:
-    with rank_server() as ranks:
-        codes = ranks.call("support.groups.collective:lose_one", 4, tmp_path)
+def test_gloo_collective_ends_when_rank_is_killed(ranks: RankServer, tmp_path: Path) -> None:
+    codes = ranks.call("support.groups.collective:lose_one", 4, tmp_path)
     assert codes == [0, -9, 0, 0]
     messages = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.txt")}
     assert set(messages) == {str(rank) for rank in range(4) if rank != collective_ranks.DIES}

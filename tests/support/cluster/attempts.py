@@ -1,8 +1,7 @@
 """Running attempts of built-in tasks with real ranks, without a cluster around them."""
 
 import json
-import subprocess
-import sys
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from support.cluster import forks
+from support.holds import with_tests
 
 from trainhall.training.link.control import Control
 from trainhall.training.link.folder import AttemptFolder, replace_json
@@ -84,12 +85,11 @@ class RankServer:
     """Starts attempts in a process of its own; see `support.groups.rank_server`."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.groups.rank_server"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=Path(__file__).parents[2],
-        )
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            self._link = ours.makefile("rwb")
+            files = [theirs.fileno(), theirs.fileno(), 2]
+            self._process = forks.fork(forks.RANKS, files=files, env=with_tests())
 
     def start(
         self,
@@ -149,23 +149,18 @@ class RankServer:
 
     def _ask(self, function: str, world_size: int, folder: Path) -> None:
         request = {"function": function, "world_size": world_size, "folder": str(folder)}
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        self._process.stdin.flush()
+        self._link.write(json.dumps(request).encode() + b"\n")
+        self._link.flush()
 
     def _answer(self) -> list[int]:
-        assert self._process.stdout is not None
-        codes: list[int] = json.loads(self._process.stdout.readline())["codes"]
+        codes: list[int] = json.loads(self._link.readline())["codes"]
         return codes
 
     def run(self, folder: Path, spec: Mapping[str, Any], **options: Any) -> Attempt:
         return self.wait(self.start(folder, spec, **options))
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
+        self._link.close()
         self._process.wait(timeout=30)
 
 

@@ -13,7 +13,6 @@ import gc
 import importlib
 import json
 import os
-import random
 import select
 import selectors
 import signal
@@ -31,9 +30,14 @@ from support.holds import with_tests
 
 from trainhall.cluster.agent.launch.warm_client import RANK_MODULE, SHIM_MODULE
 from trainhall.cluster.agent.os_support import linux
+from trainhall.training.process.forked import close_files, reseed
 from trainhall.training.process.warm_parent import warm_up
+from trainhall.training.spec.plan import PLANNER
 
 TRAINHALL = "trainhall.cli.main:main"
+COMMAND = "support.cluster.forked_command:main"
+"""`trainhall`, with what it starts by `python -m` forked in turn."""
+RANKS = "support.groups.rank_server:main"
 AGENT = "support.cluster.forked_agent:main"
 """`trainhall agent`."""
 SMALL_AGENT = "support.cluster.forked_agent:small"
@@ -55,6 +59,8 @@ PROGRAMS = (
 """What the coordinator, the agent, shims of scripts and the commands import sooner or later."""
 TORCH = "torch"
 _MESSAGE_BYTES = 1 << 17
+_PADDING = {linux.PADDING_VARIABLE: "." * 32768}
+"""Room to show the variables of a program, and of what it forks in turn."""
 _READY = b"ready\n"
 
 
@@ -64,13 +70,12 @@ class Fork:
     def __init__(self, link: socket.socket, arguments: Sequence[str]) -> None:
         self._link = link
         self.args = arguments
-        self.returncode: int | None = None
+        self.returncode: Any = None
         self.stdin: IO[Any] | None = None
-        self.stdout: IO[Any] | None = None
-        self.stderr: IO[Any] | None = None
+        self.output: Sequence[IO[bytes]] = ()
         self.pid = int(link.recv(_MESSAGE_BYTES))
 
-    def poll(self) -> int | None:
+    def poll(self) -> Any:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
@@ -81,7 +86,16 @@ class Fork:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
             self.returncode = int(self._link.recv(_MESSAGE_BYTES))
             self._link.close()
-        return self.returncode
+        return int(self.returncode)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What it wrote, when it has ended."""
+        self.wait(timeout)
+        texts = []
+        for file in self.output:
+            file.seek(0)
+            texts.append(file.read().decode())
+        return texts[0], texts[1]
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -109,10 +123,12 @@ def fork(
 
     Args:
         files: its standard input, output and errors.
-        parent: the address of the process to fork; that of `programs` if it is left out.
+        parent: the address of the process to fork; left out, the one that has what is needed.
     """
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    link.connect(parent or programs().address)
+    if not parent:
+        parent = (warm_parents if target in (COMMAND, RANKS) else programs)().address
+    link.connect(parent)
     request = {
         "target": target,
         "arguments": list(arguments),
@@ -124,29 +140,40 @@ def fork(
     return Fork(link, arguments)
 
 
-def run(
+def start(
+    files: contextlib.ExitStack,
     target: str,
-    arguments: Sequence[str] = (),
+    arguments: Sequence[str],
     *,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     given: str | None = None,
-    timeout: float = 90,
+) -> Fork:
+    """Start a program that can be communicated with; `given` is its standard input.
+
+    Args:
+        files: closes those that hold its input and output.
+    """
+    temporary = tempfile.TemporaryFile
+    opened = [files.enter_context(temporary()) for _ in range(3)]
+    opened[0].write((given or "").encode())
+    opened[0].seek(0)
+    process = fork(target, arguments, files=opened, env=env, cwd=cwd)
+    process.output = opened[1:]
+    return process
+
+
+def run(
+    target: str, arguments: Sequence[str] = (), *, timeout: float = 90, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """The program's output and exit code; `given` is its standard input."""
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
-        files[0].write((given or "").encode())
-        files[0].seek(0)
-        forked = fork(target, arguments, files=files, env=env, cwd=cwd)
+    """The program's output and exit code; the options are those of `start`."""
+    with contextlib.ExitStack() as files:
+        process = start(files, target, arguments, **options)
         try:
-            code = forked.wait(timeout)
+            out, err = process.communicate(timeout)
         finally:
-            forked.kill()
-            forked.wait()
-        for file in files:
-            file.seek(0)
-        out, err = (file.read().decode() for file in files[1:])
+            process.kill()
+            code = process.wait()
     return subprocess.CompletedProcess(arguments, code, out, err)
 
 
@@ -184,7 +211,7 @@ def _parent(*modules: str) -> Parent:
             [sys.executable, "-m", "support.cluster.forks", str(listener.fileno()), *modules],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[listener.fileno()],
             # Threads of ranks that wait for each other crawl; OpenMP reads it when torch does.
-            env=with_tests() | linux.environment_padding() | {"OMP_NUM_THREADS": "1"},
+            env=with_tests() | _PADDING | {"OMP_NUM_THREADS": "1"},
             start_new_session=True,
         )  # fmt: skip
     assert process.stdout is not None
@@ -236,20 +263,23 @@ def _report_end(pidfd: int, pid: int, link: socket.socket) -> None:
         link.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
-def _become(request: dict[str, Any], fds: Sequence[int]) -> Callable[[], Any]:
+def become(
+    target: str, arguments: Sequence[str], fds: Sequence[int], env: Mapping[str, str]
+) -> Callable[[], Any]:
     """Leave all of the parent behind but its modules; the program's function."""
-    os.setsid()
     for number, fd in enumerate(fds):
-        os.dup2(fd, number)
-    os.closerange(3, 1 + max(int(name) for name in os.listdir("/proc/self/fd")))
-    env: dict[str, str] = request["env"]
-    linux.show_environment({k: v for k, v in env.items() if os.environ.get(k) != v})
+        if fd not in (-1, number):
+            os.dup2(fd, number)
+    close_files()
+    shown = {k: v for k, v in env.items() if os.environ.get(k) != v}
+    shown.pop(linux.PADDING_VARIABLE, None)
+    assert linux.show_environment(shown), "no room for the variables"
     os.environ.clear()
     os.environ.update(env)
-    os.chdir(request["cwd"])
-    random.seed()
-    module, _, function = request["target"].partition(":")
-    sys.argv = [module, *request["arguments"]]
+    tempfile.tempdir = None  # as that environment has it
+    reseed()
+    module, _, function = target.partition(":")
+    sys.argv = [module, *arguments]
     found: Callable[[], Any] = getattr(importlib.import_module(module), function)
     return found
 
@@ -258,7 +288,7 @@ def main() -> None:
     """Import the modules and be forked; a fork ends as the interpreter does."""
     listener = socket.socket(fileno=int(sys.argv[1]))
     if sys.argv[2:] == [TORCH]:
-        warm_up([SHIM_MODULE, RANK_MODULE])
+        warm_up([SHIM_MODULE, RANK_MODULE, PLANNER, TRAINHALL.partition(":")[0]])
     else:
         for name in sys.argv[2:]:
             importlib.import_module(name)
@@ -266,9 +296,11 @@ def main() -> None:
         gc.freeze()
     os.environ.pop(linux.PADDING_VARIABLE, None)
     os.write(1, _READY)
-    program = _become(*_serve(listener))
+    request, fds = _serve(listener)
     listener.detach()
-    sys.exit(program())
+    os.setsid()
+    os.chdir(request["cwd"])
+    sys.exit(become(request["target"], request["arguments"], fds, request["env"])())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A process with torch imported that forks groups of ranks, as a warm shim does.
+"""A process, forked with torch imported, that forks groups of ranks, as a warm shim does.
 
 It reads one JSON object a line, `{"function": "module:name", "world_size": …, "folder": …}`, runs
 `function(folder)` in that many ranks with a rendezvous store beside them, and answers
@@ -15,7 +15,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch._dynamo  # noqa: F401 - a warm parent has it; else the first optimizer imports it
 import torch.distributed as dist
 
 from trainhall.training import rank
@@ -93,7 +92,3 @@ def main() -> None:
     for line in sys.stdin:
         answers.write(json.dumps({"codes": run_group(json.loads(line))}) + "\n")
         answers.flush()
-
-
-if __name__ == "__main__":
-    main()
