@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import forks
 from support.cluster.cluster import Cluster, running_cluster
+from support.forking import forks
 
 from trainhall.cluster.wire.code_archive import inspect
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from support.cluster import forks
 from support.cluster.cluster import FINAL, TRAINHALL, Cluster, Program
+from support.forking import forks
 from support.waiting import eventually
 
 from chaos import coordinator, guard

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from support.cluster import forks
 from support.cluster.cluster import TRAINHALL, Cluster, running_cluster
+from support.forking import forks
 from support.holds import STEPS, Gate
 from support.waiting import eventually
 from typer.main import get_command

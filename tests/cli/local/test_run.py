@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from support.cluster import forks
+from support.forking import forks
 from support.holds import STEPS, TESTS, Gate, free_task
 from support.waiting import eventually
 

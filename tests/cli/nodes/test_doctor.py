@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import forks
+from support.forking import forks
 
 from trainhall import __version__
 from trainhall.cli.base.running import data_dir_of, server_options

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from support.cluster import forks
+from support.forking import forks
 from support.storage.data_files import write_images, write_mnist, write_text
 from support.waiting import eventually
 

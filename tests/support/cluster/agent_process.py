@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
-from support.cluster import forks
+from support.forking import forks
 from support.holds import with_tests
 from support.waiting import Pauses
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from support.cluster import forks
+from support.forking import forks
 from support.holds import with_tests
 
 from trainhall.training.link.control import Control

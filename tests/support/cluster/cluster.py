@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import psutil
-from support.cluster import forks
+from support.forking import forks
 from support.holds import with_tests
 from support.ports import reserve
 from support.waiting import eventually

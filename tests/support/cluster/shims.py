@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from support.cluster import forks
 from support.cluster.agent_process import launch_of
-from support.cluster.forks import Fork
+from support.forking import forks
+from support.forking.forks import Fork
 from support.waiting import eventually
 
 from trainhall.cluster.agent.os_support import processes

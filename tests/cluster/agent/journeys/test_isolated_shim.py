@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from support.cluster.agent_process import launch_of, script
-from support.cluster.forks import Fork
 from support.cluster.shims import Run
+from support.forking.forks import Fork
 from support.waiting import eventually
 
 from trainhall.cluster.agent.shim import isolation

@@ -35,12 +35,12 @@ from trainhall.training.process.warm_parent import warm_up
 from trainhall.training.spec.plan import PLANNER
 
 TRAINHALL = "trainhall.cli.main:main"
-COMMAND = "support.cluster.forked_command:main"
+COMMAND = "support.forking.command:main"
 """`trainhall`, with what it starts by `python -m` forked in turn."""
 RANKS = "support.groups.rank_server:main"
-AGENT = "support.cluster.forked_agent:main"
+AGENT = "support.forking.agent:main"
 """`trainhall agent`."""
-SMALL_AGENT = "support.cluster.forked_agent:small"
+SMALL_AGENT = "support.forking.agent:small"
 """The agent of `AgentProcess`."""
 WARM_PARENTS = "TRAINHALL_TESTS_WARM_PARENTS"
 """The variable that tells a forked agent where its warm parents are forked."""
@@ -208,7 +208,7 @@ def _parent(*modules: str) -> Parent:
         listener.bind(address)
         listener.listen(64)
         process = subprocess.Popen(
-            [sys.executable, "-m", "support.cluster.forks", str(listener.fileno()), *modules],
+            [sys.executable, "-m", "support.forking.forks", str(listener.fileno()), *modules],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[listener.fileno()],
             # Threads of ranks that wait for each other crawl; OpenMP reads it when torch does.
             env=with_tests() | _PADDING | {"OMP_NUM_THREADS": "1"},

@@ -13,7 +13,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from support.cluster.forks import become
+from support.forking.forks import become
 
 from trainhall.cli.main import main as trainhall
 from trainhall.cluster.agent.launch.warm_client import SHIM_MODULE, WARM_MODULE

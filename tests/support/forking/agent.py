@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from support.cluster import forks
+from support.forking import forks
 
 from trainhall.cli.main import main as trainhall
 from trainhall.cluster.agent.daemon import run_agent
