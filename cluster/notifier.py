@@ -31,6 +31,6 @@ class Notifier:
         self.notify_reconciler()
 
     def notify_hosts(self, allocation: Iterable[NodeAllocation]) -> None:
-        """The assignments of an attempt's hosts changed."""
+        """Note that the assignments of an attempt's hosts changed."""
         for host in allocation:
             self.notify_node(host.node_id)

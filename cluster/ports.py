@@ -12,7 +12,7 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The time of day, aware, in UTC. It may jump."""
+        """Return the time of day, aware, in UTC. It may jump."""
         ...
 
     def monotonic(self) -> float:
@@ -22,11 +22,11 @@ class Clock(Protocol):
 
 class Ids(Protocol):
     def new(self) -> str:
-        """A fresh id of 12 lower-case hexadecimal digits, unique by its first few."""
+        """Return a fresh id of 12 lower-case hexadecimal digits, unique by its first few."""
         ...
 
     def secret(self) -> str:
-        """A fresh secret of 32 random bytes in URL-safe text."""
+        """Return a fresh secret of 32 random bytes in URL-safe text."""
         ...
 
 

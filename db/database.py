@@ -91,14 +91,14 @@ class Database:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
-        """A session for reading, from one snapshot. What it changes is lost."""
+        """Open a session for reading, from one snapshot. What it changes is lost."""
         with _report_busy_pool_as_refusal():
             async with self._readers() as session:
                 yield session
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
-        """A session that commits at the end, or rolls back on an exception."""
+        """Open a session that commits at the end, or rolls back on an exception."""
         with _report_busy_pool_as_refusal():
             async with self._turn, self._writers.begin() as session:
                 yield session
@@ -233,8 +233,8 @@ class Database:
 
 @contextlib.contextmanager
 def _report_busy_pool_as_refusal() -> Iterator[None]:
-    """A database that answers nobody keeps every connection busy. To whoever waits for one that is
-    the same as one that is away, and has the same error."""
+    """Raise the error of a database that is away where one keeps every connection busy: to whoever
+    waits for a connection, both are the same."""
     try:
         yield
     except PoolTimeout as error:
@@ -302,7 +302,8 @@ def _set_up_file(url: URL) -> None:
 
 
 def _revision(connection: Connection) -> str | None:
-    """The revision of the tables, or None where there are none; without Alembic's slow import."""
+    """Return the revision of the tables, or None where there are none; without Alembic's slow
+    import."""
     if not connection.dialect.has_table(connection, "alembic_version"):
         return None
     try:

@@ -42,7 +42,7 @@ def sanitize_json(value: Any, _depth: int = 0) -> Any:
 
 
 def number_or_text(value: float) -> float | str:
-    """The value itself, or "NaN", "Infinity" or "-Infinity"."""
+    """Return the value itself, or "NaN", "Infinity" or "-Infinity"."""
     if math.isfinite(value):
         return value
     if math.isnan(value):

@@ -16,7 +16,7 @@ _ALLOCATE = (
 
 
 async def allocate(session: AsyncSession, job_id: str, count: int = 1) -> int:
-    """The first of `count` fresh sequences, to be stored in the same transaction.
+    """Allocate `count` fresh sequences, to be stored in the same transaction; the first of them.
 
     It locks the job's progress row until the commit, so sequences become visible in their order:
     a reader that has seen n finds no smaller one later.

@@ -129,14 +129,14 @@ def _typed(error: BaseException) -> str:
 
 
 def read_launch(folder: AttemptFolder, generation: int) -> Launch:
-    """The launch that this rank was started for; there may be a newer one by now."""
+    """Read the launch that this rank was started for; there may be a newer one by now."""
     group = folder.group(generation)
     path = group if group.exists() else folder.launch
     return Launch.model_validate_json(path.read_bytes())
 
 
 def choose_device(launch: Launch, environment: RankEnvironment) -> torch.device:
-    """The rank's device: the CPU, or its GPU among those that CUDA_VISIBLE_DEVICES shows it."""
+    """Choose the rank's device: the CPU, or its GPU among those that CUDA_VISIBLE_DEVICES shows it."""
     context = next(p for p in launch.ranks if p.rank == environment.rank)
     if context.device_kind == "cpu":
         return torch.device("cpu")

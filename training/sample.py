@@ -36,7 +36,7 @@ class NoLanguageModelError(ValueError):
 
 
 def read_model(folder: Path) -> GPT:
-    """The decoder of a checkpoint, with its weights, in evaluation mode.
+    """Read the decoder of a checkpoint, with its weights, in evaluation mode.
 
     Raises:
         CheckpointError: the folder is no checkpoint, is damaged, or does not fit the model.

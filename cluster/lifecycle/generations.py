@@ -19,8 +19,8 @@ def regroups_in_place(spec: Mapping[str, Any]) -> bool:
 
 
 def member_since(attempt: Attempt, node_id: str) -> int:
-    """The generation from which on a host has been part of the attempt without a break; of one that
-    a regrouping left out, of its last stay."""
+    """Return the generation from which on a host has been part of the attempt without a break; of
+    one that a regrouping left out, of its last stay."""
     first = attempt.generation
     is_member = False
     for record in reversed(attempt.generations):
@@ -32,7 +32,7 @@ def member_since(attempt: Attempt, node_id: str) -> int:
 
 
 def newest_broken_generation(attempt: Attempt) -> int:
-    """The newest generation of the attempt that has lost a rank; 0: none has."""
+    """Return the newest generation of the attempt that has lost a rank; 0: none has."""
     lost = [record.generation for record in attempt.generations if record.failure is not None]
     return max(lost, default=1) - 1
 
@@ -43,9 +43,9 @@ def holds(allocation: Allocation, node_id: str, device_indices: Iterable[int]) -
 
 
 def note_full_size(job: Job, attempt: Attempt) -> str | None:
-    """The current generation has taken a step: what it was regrouped for is past, and stays in its
-    history. One that has fewer workers than before, and not by a user, is not whole, and keeps its
-    reason.
+    """Note that the current generation has taken a step: what it was regrouped for is past, and
+    stays in its history. One that has fewer workers than before, and not by a user, is not whole,
+    and keeps its reason.
 
     Returns:
         The attempt's new reason; None: it keeps the one that it has.

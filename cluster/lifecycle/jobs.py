@@ -60,12 +60,12 @@ class IllegalTransitionError(Exception):
 
 
 def columns_of_reason(reason: Reason) -> dict[str, str]:
-    """The columns of a job, an attempt or a node that say why."""
+    """Return the columns of a job, an attempt or a node that say why."""
     return {"reason": reason.text, "reason_code": reason.code.value}
 
 
 def has_token(token: FencingToken) -> tuple[ColumnElement[bool], ...]:
-    """The conditions under which an attempt may be changed in the name of a token."""
+    """Return the conditions under which an attempt may be changed in the name of a token."""
     return (
         Attempt.job_id == token.job_id,
         Attempt.number == token.attempt,

@@ -80,7 +80,7 @@ def state_when_reachable(
 
 
 def reason_to_drain(state: NodeState, why: str) -> Reason:
-    """The reason of a node that drains."""
+    """Return the reason of a node that drains."""
     code = ReasonCode.DRAINED if state is NodeState.DRAINED else ReasonCode.DRAINING
     return Reason.of(code, why=why)
 

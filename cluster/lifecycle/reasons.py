@@ -118,7 +118,7 @@ class Reason:
 
     @classmethod
     def stored(cls, code: str, text: str) -> Self:
-        """A reason that is repeated as it was stored with another row."""
+        """Return a reason that is repeated as it was stored with another row."""
         known = code in set(ReasonCode)
         return cls(ReasonCode(code) if known else ReasonCode.FAILED, {"stored": text})
 
@@ -139,23 +139,23 @@ REMOVED_BY_USER = "removed by a user"
 
 
 def event_data(reason: Reason) -> dict[str, Any]:
-    """The part of an event's data that says which job something was done for."""
+    """Return the part of an event's data that says which job something was done for."""
     return {name: reason.params[name] for name in ("for_job",) if name in reason.params}
 
 
 def running(count: int, nodes: Iterable[str]) -> Reason:
-    """The reason of what runs, and nothing is the matter with it."""
+    """Return the reason of what runs, and nothing is the matter with it."""
     ranks = f"{count} rank{'s' if count != 1 else ''}"
     return Reason.of(ReasonCode.RUNNING, ranks=ranks, nodes=", ".join(nodes))
 
 
 def job_label(job_id: str, name: str | None) -> str:
-    """A job in a sentence: its name, with the id behind it."""
+    """Return a job in a sentence: its name, with the id behind it."""
     return f"“{name}” ({job_id})" if name else f"job {job_id}"
 
 
 def describe(failure: Failure) -> str:
-    """A failure in one line: its message, with the exit code or signal if that is not in it."""
+    """Return a failure in one line: its message, with the exit code or signal if not in it."""
     message = failure.message.strip() or "failed without a message"
     if failure.signal is not None:
         try:

@@ -31,7 +31,7 @@ DeviceKey = tuple[str, int]
 
 
 def devices_of(placed: Iterable[PlacedNode]) -> list[DeviceKey]:
-    """The devices of a placement, in the order of the ranks on them."""
+    """Return the devices of a placement, in the order of the ranks on them."""
     return [(node.node_id, index) for node in placed for index in node.device_indices]
 
 
@@ -63,7 +63,7 @@ class FreePool:
         return self._whole.place(count, one_host=one_host)
 
     def take_first(self, node_id: str, count: int) -> tuple[int, ...]:
-        """The first of a node's free devices, at most so many, which are free no more."""
+        """Take the first of a node's free devices, at most so many, which are free no more."""
         before = self.free[node_id]
         after = self.free[node_id] = before[count:]
         for part in self._parts_of[node_id]:
@@ -124,7 +124,7 @@ class PoolPart:
         return sorted(chosen, key=lambda n: (-len(n.device_indices), n.node_name))
 
     def most(self, *, one_host: bool = False) -> int:
-        """The largest count that could be placed."""
+        """Return the largest count that could be placed."""
         return max(self._counts(), default=0) if one_host else self.left
 
     def changed(self, node_id: str, before: int, after: int) -> None:
@@ -155,7 +155,7 @@ def place(
 
 
 def allocation_of(placed: Sequence[PlacedNode], kind: str) -> Allocation:
-    """The allocation of a placement: ranks numbered host by host."""
+    """Return the allocation of a placement: ranks numbered host by host."""
     ranks = itertools.count()
     return Allocation(
         NodeAllocation(

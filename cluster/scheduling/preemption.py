@@ -47,7 +47,7 @@ class Candidate:
         return sum(len(host.devices) for host in self.attempt.hosts)
 
     def shrunk(self, size: int) -> "Candidate":
-        """The same, going on with its first `size` ranks."""
+        """Return the same, going on with its first `size` ranks."""
         devices = dict(self.devices)
         left = size
         for host in self.attempt.hosts:
@@ -125,7 +125,7 @@ def _irreducible(
 
 
 def _least(freed: "_FreedDevices", candidate: Candidate, given: Candidate) -> Candidate | None:
-    """The least that one must give while the others give what they do; None: nothing at all."""
+    """Return the least that one must give while the others give what they do; None: nothing at all."""
     if candidate.stops_job and freed.is_exact:
         return given
     freed.change(given, None)

@@ -36,7 +36,8 @@ class QueueService(Service):
     async def list(
         self, *, limit: int = 50, cursor: str | None = None, job_id: str | None = None
     ) -> views.QueuePage:
-        """The jobs that wait, in the order in which they will be started, each with its reason.
+        """List the jobs that wait, in the order in which they will be started, each with its
+        reason.
 
         A cursor stands between two places of that order: what starts between two pages moves
         nobody from one to the other.
@@ -90,8 +91,8 @@ class QueueService(Service):
         return shortage(self._clock.now(), facts, self._options, self._as_submitted(spec, ()))
 
     async def _settled_facts(self) -> ClusterFacts:
-        """The facts of one who submits and asks but once. What is stored of a node is of before
-        this coordinator began until the node has reported, which follows within seconds."""
+        """Return the facts of one who submits and asks but once. What is stored of a node is of
+        before this coordinator began until the node has reported, which follows within seconds."""
         patience = _JUST_STARTED_SECONDS - self._heartbeats.listening_seconds
         # A host that stays away is reported as unreachable.
         for _ in range(math.ceil(patience / _ASK_SECONDS)):
@@ -157,7 +158,7 @@ def _view(entry: QueueEntry, name: str) -> views.QueueEntry:
 
 
 def _place_of(cursor: str) -> tuple[float, int, int]:
-    """The key of `queue_order` in a cursor.
+    """Return the key of `queue_order` in a cursor.
 
     Raises:
         InvalidCursorError: this list did not hand it out.

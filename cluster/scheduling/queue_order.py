@@ -11,7 +11,7 @@ from trainhall.cluster.snapshot.model import JobFacts
 
 
 def queue_order(job: JobFacts, options: ClusterOptions) -> tuple[float, int, int]:
-    """A key to sort waiting jobs by; the first starts first.
+    """Return a key to sort waiting jobs by; the first starts first.
 
     It is the time at which a job of priority 0 would have to be queued to stand beside this one.
     """

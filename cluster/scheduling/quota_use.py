@@ -69,7 +69,7 @@ class QuotaUse:
             self._held[account][job.id] += count
 
     def too_small(self, job: JobFacts) -> Quota | None:
-        """A quota that the job could not keep to if it were alone."""
+        """Return a quota that the job could not keep to if it were alone."""
         return next((q for q in self._of(job) if q.devices < job.sizes[0]), None)
 
     def reason(self, job: JobFacts) -> str:
@@ -102,7 +102,7 @@ def devices_held(facts: ClusterFacts) -> Counter[str]:
 
 
 def quota_table(quotas: Quotas, facts: ClusterFacts) -> views.QuotaPage:
-    """Every project and user that holds devices, waits for some or has a quota of its own."""
+    """List every project and user that holds devices, waits for some or has a quota of its own."""
     used: Counter[Account] = Counter()
     waiting: Counter[Account] = Counter()
     held = devices_held(facts)

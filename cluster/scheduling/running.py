@@ -14,7 +14,7 @@ Place = tuple[str, int]
 
 
 def active_attempts(facts: ClusterFacts) -> Mapping[str, AttemptFacts]:
-    """The active attempt of each job that has one."""
+    """Return the active attempt of each job that has one."""
     return {a.job_id: a for a in facts.attempts if a.state in ACTIVE_ATTEMPT_STATES}
 
 

@@ -61,7 +61,8 @@ class QueueEntry(NamedTuple):
 
 
 def schedule(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[QueueEntry]:
-    """The queue in order; those entries that are placed use up the free devices, in that order."""
+    """Return the queue in order; those entries that are placed use up the free devices, in that
+    order."""
     return Pass(now, facts, options).run()
 
 

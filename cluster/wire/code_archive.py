@@ -121,7 +121,7 @@ def unpack(archive: Path, folder: Path) -> Contents:
 
 
 def check_name(name: str) -> PurePosixPath:
-    """A member's name as a path within the folder; `.` is the folder itself.
+    """Return a member's name as a path within the folder; `.` is the folder itself.
 
     Raises:
         ArchiveError: it could leave the folder, or cannot be named or written everywhere.
@@ -176,7 +176,7 @@ def check_link(name: str, target: str) -> None:
 
 
 def _checked(tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
-    """The members and their paths, each found harmless beside those before it."""
+    """Yield the members and their paths, each found harmless beside those before it."""
     entries: set[PurePosixPath] = set()
     leaves: set[PurePosixPath] = set()
     """Files and links: nothing lies below them."""
@@ -242,7 +242,7 @@ def _write_members(archive: Path, folder: Path) -> None:
 
 @contextmanager
 def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
-    """A tar, plain or compressed with gzip, to be read from the beginning to the end."""
+    """Open a tar, plain or compressed with gzip, to be read from the beginning to the end."""
     with archive.open("rb") as raw:
         compressed = raw.read(2) == _GZIP
         raw.seek(0)

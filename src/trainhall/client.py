@@ -110,7 +110,7 @@ class Client:
         return found
 
     def jobs(self, *, state: str | None = None, limit: int | None = None) -> Iterator[Json]:
-        """The jobs, the newest first."""
+        """Yield the jobs, the newest first."""
         return self._rest.items("/training/jobs", limit=limit, state=state)
 
     def wait(self, job_id: str, timeout: float | None = None) -> Json:
@@ -138,7 +138,7 @@ class Client:
         return job
 
     def pause(self, job_id: str) -> Json:
-        """Have it save and leave at a step that its ranks agree on."""
+        """Ask it to save and leave at a step that its ranks agree on."""
         return self._command("PUT", job_id, "/pause")
 
     def resume(
@@ -174,12 +174,12 @@ class Client:
     # -- what they leave -------------------------------------------------------------------------
 
     def metrics(self, job_id: str) -> list[str]:
-        """The names of what it has measured so far."""
+        """Return the names of what it has measured so far."""
         return sorted(self.job(job_id)["metrics"])
 
     def curve(self, job_id: str, name: str, rank: int | None = None) -> list[tuple[int, float]]:
-        """The steps and values of a metric; empty as long as it has none (`metrics` names those
-        that do).
+        """Return the steps and values of a metric; empty as long as it has none (`metrics` names
+        those that do).
 
         Args:
             rank: of one rank; None: of the whole job.
@@ -241,7 +241,7 @@ class Client:
         return self._rest.items("/cluster/nodes")
 
     def queue(self) -> Iterator[Json]:
-        """The jobs that wait, the next one first, each with what it waits for."""
+        """Yield the jobs that wait, the next one first, each with what it waits for."""
         return self._rest.items("/cluster/queue")
 
 

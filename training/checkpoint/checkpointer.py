@@ -272,7 +272,7 @@ class Checkpointer:
         self._thread.start()
 
     def _run(self, save: _Save) -> None:
-        """The background thread of one save."""
+        """Run the background thread of one save."""
         try:
             committed = self._write(save)
         except Exception as error:

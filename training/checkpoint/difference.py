@@ -10,7 +10,7 @@ from trainhall.training.checkpoint.state import FlatState
 def first_difference(
     flat: FlatState, index: Index, rank: int, elsewhere: Set[str] = frozenset()
 ) -> str | None:
-    """The first name, in order, at which a checkpoint and the state to fill differ.
+    """Return the first name, in order, at which a checkpoint and the state to fill differ.
 
     Args:
         elsewhere: names that other ranks have, or nobody needs.

@@ -117,13 +117,13 @@ def _weights(reader: SafetensorsReader) -> Entries:
 
 
 def _plain(name: str) -> str:
-    """A key as it was before names were joined; dots in it show a state of nested dicts."""
+    """Return a key as it was before names were joined; dots in it show a state of nested dicts."""
     parts = (part.replace("~1", "/").replace("~0", "~") for part in name.split("/"))
     return ".".join(parts)
 
 
 def _encoded(reader: SafetensorsReader, entries: Entries) -> Iterator[Any]:
-    """The bytes of the file."""
+    """Yield the bytes of the file."""
     manifest = reader.manifest
     about = {"format": "pt", "job_id": manifest.job_id, "step": str(manifest.step)}
     forms = {name: (e.properties.dtype, e.size) for name, (_, e) in entries.items()}

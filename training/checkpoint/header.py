@@ -20,7 +20,7 @@ Form = tuple[torch.dtype, Sequence[int]]
 def encode_header(
     forms: Mapping[str, Form], about: Mapping[str, str] | None = None
 ) -> tuple[list[str], bytes]:
-    """The order in which tensors follow, and what precedes them: length and header.
+    """Return the order in which tensors follow, and what precedes them: length and header.
 
     Large elements come first, so that every tensor is aligned.
 

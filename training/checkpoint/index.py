@@ -55,7 +55,7 @@ DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def dtype_name(dtype: torch.dtype, tensor: str) -> str:
-    """The name in safetensors.
+    """Return the name in safetensors.
 
     Raises:
         TypeError: safetensors has none.
@@ -84,7 +84,7 @@ class Index:
     rank_values: dict[int, dict[str, Plain]] = field(default_factory=dict)
 
     def values_of(self, rank: int) -> dict[str, Plain]:
-        """The values of one rank; of one that did not exist then, the common ones."""
+        """Return the values of one rank; of one that did not exist then, the common ones."""
         return {**self.values, **self.rank_values.get(rank, {})}
 
 
@@ -110,7 +110,7 @@ class _Document(BaseModel):
 
 
 def encode_index(index: Index) -> bytes:
-    """The bytes of `state.json`."""
+    """Encode the bytes of `state.json`."""
     tensors: dict[str, Any] = {}
     for name, entry in sorted(index.metadata.state_dict_metadata.items()):
         if isinstance(entry, BytesStorageMetadata):

@@ -171,7 +171,7 @@ class CheckpointLoader:
         return Loaded(manifest.step, name, from_json(manifest.extra), [], manifest)
 
     def _open(self, name: str) -> "tuple[Manifest, SafetensorsReader] | _Failure":
-        """A candidate that is good on all ranks, or what is wrong with it."""
+        """Return a candidate that is good on all ranks, or what is wrong with it."""
         folder = self._folder / name
         seen: list[Manifest] = []
         opened: list[SafetensorsReader] = []
@@ -255,7 +255,8 @@ def _reason_of(error: CheckpointError | SafetensorError) -> Reason:
 
 
 def _merged(lists: Sequence[list[str]]) -> list[str]:
-    """Every rank's candidates, each once, best first; where ranks differ, rank 0's order holds."""
+    """Return every rank's candidates, each once, best first; where ranks differ, rank 0's order
+    holds."""
     merged = list(lists[0])
     for names in lists[1:]:
         before = len(merged)

@@ -71,7 +71,8 @@ class Group:
 
 
 def clone_group(group: dist.ProcessGroup, timeout: timedelta) -> Group:
-    """The same ranks with connections of their own, for a background thread. A collective."""
+    """Make a group of the same ranks with connections of their own, for a background thread. A
+    collective."""
     made = dist.new_group(dist.get_process_group_ranks(group), timeout=timeout, backend="gloo")
     return Group(made)
 

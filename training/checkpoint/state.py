@@ -105,12 +105,12 @@ def from_json(value: Any) -> Any:
 
 
 def escaped(key: str | int) -> str:
-    """A key as part of a name."""
+    """Return a key as part of a name."""
     return str(key).replace("~", "~0").replace("/", "~1")
 
 
 def unescaped(part: str) -> str:
-    """A key as it was, of a part of a name."""
+    """Return a key as it was, of a part of a name."""
     return part.replace("~1", "/").replace("~0", "~")
 
 

@@ -92,10 +92,10 @@ class SafetensorsWriter(StorageWriter):
         self.max_file_bytes = max_file_bytes
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """A writer serves one draft."""
+        """Do nothing: a writer serves one draft."""
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """The draft is set up already."""
+        """Do nothing: the draft is set up already."""
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         return plan
@@ -179,7 +179,7 @@ class SafetensorsReader(StorageReader):
         self._check()
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """A reader serves one folder."""
+        """Do nothing: a reader serves one folder."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         return self.index.metadata
@@ -285,7 +285,8 @@ def _bytes_in_order(tensor: Tensor) -> Tensor:
 
 
 def _key(item: WriteItem) -> str:
-    """The tensor's own name for a whole one, so that other tools find it; else with its offsets."""
+    """Return the tensor's own name for a whole one, so that other tools find it; else with its
+    offsets."""
     data = item.tensor_data
     if data is None:
         raise TypeError(f"{item.index.fqn} is not a tensor")
@@ -308,7 +309,7 @@ def _split(parts: list[_Part], limit: int) -> Iterator[list[_Part]]:
 
 
 def _encode_file(parts: list[_Part]) -> Iterator[Any]:
-    """The bytes of one file."""
+    """Yield the bytes of one file."""
     by_key: dict[str, _Part] = {}
     for part in parts:
         if by_key.setdefault(part.key, part) is not part:

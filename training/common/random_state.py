@@ -12,7 +12,8 @@ import torch
 
 
 def derive_seed(seed: int, *path: int | str) -> int:
-    """A seed below 2^63 for one use of the job's seed; uses with different paths are unrelated."""
+    """Return a seed below 2^63 for one use of the job's seed; uses with different paths are
+    unrelated."""
     text = ":".join(str(part) for part in (seed, *path))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
 
@@ -44,7 +45,7 @@ def kept() -> Iterator[None]:
 
 
 def capture(device: torch.device) -> dict[str, Any]:
-    """The state of this rank's generators as plain JSON data, about 10 KB."""
+    """Return the state of this rank's generators as plain JSON data, about 10 KB."""
     version, words, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     state = {

@@ -35,7 +35,8 @@ class SamplePositionError(ValueError):
 
 
 def epoch_order(size: int, seed: int, epoch: int, start: int, stop: int) -> Indices:
-    """The samples at positions `start` to `stop` of an epoch's random order of `size` samples.
+    """Return the samples at positions `start` to `stop` of an epoch's random order of `size`
+    samples.
 
     A keyed permutation computed where it is asked for: a Feistel network over the next power of
     two, walked until it falls below `size` (Black & Rogaway, "Ciphers with Arbitrary Finite
@@ -70,7 +71,7 @@ def epoch_order(size: int, seed: int, epoch: int, start: int, stop: int) -> Indi
 
 
 def mix(words: _Words) -> _Words:
-    """The finaliser of SplitMix64 (Steele, Lea & Flood, 2014); products wrap around at 2^64."""
+    """Return the finaliser of SplitMix64 (Steele, Lea & Flood, 2014); products wrap around at 2^64."""
     words = (words ^ (words >> _SHIFTS[0])) * _FACTORS[0]
     words = (words ^ (words >> _SHIFTS[1])) * _FACTORS[1]
     return words ^ (words >> _SHIFTS[2])
@@ -142,7 +143,7 @@ class Sampler:
         return [indices] if pieces == 1 else list(indices.chunk(pieces))
 
     def _at(self, start: int, stop: int) -> Tensor:
-        """A part of the epoch's order, from blocks that are computed once."""
+        """Return a part of the epoch's order, from blocks that are computed once."""
         first = start - start % _BLOCK
         last = min(max(stop, first + _BLOCK), self.size)
         if self._block_at != (self.epoch, first) or stop > first + len(self._block):

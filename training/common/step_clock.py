@@ -48,7 +48,7 @@ class Times(NamedTuple):
 
 class StepClock(Protocol):
     def start(self) -> None:
-        """A step begins."""
+        """Note that a step begins."""
 
     def mark(self, phase: Phase) -> None:
         """Count the time since the last mark as `phase`; a phase may be marked several times."""
@@ -67,17 +67,17 @@ class StepClock(Protocol):
         communication, whatever phase is marked next."""
 
     def compressed(self, begun: Any, ended: Any) -> None:
-        """A compression has computed between two moments of this step. From any thread."""
+        """Add what a compression has computed between two moments of this step. From any thread."""
 
     def finish(self) -> None:
-        """The step has ended."""
+        """Note that the step has ended."""
 
     def take(self) -> Times:
         """Return and forget the times of the steps since the last call."""
 
 
 def _ignore(part: int) -> None:
-    """A clock that reports no marks."""
+    """Ignore the mark, as a clock that reports none."""
 
 
 class HostClock:

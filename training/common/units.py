@@ -2,7 +2,7 @@
 
 
 def brief(seconds: float) -> str:
-    """A measured time in three digits, as 40 µs or 1.25 s."""
+    """Return a measured time in three digits, as 40 µs or 1.25 s."""
     for unit, factor in (("µs", 1e-6), ("ms", 1e-3)):
         if seconds < 999.5 * factor:
             return f"{seconds / factor:.3g} {unit}"

@@ -47,7 +47,7 @@ class Reader:
         return self._whole is not None
 
     def read(self, request: Request) -> Any:
-        """The batch; the rank's own random generators are left as they were."""
+        """Read the batch; the rank's own random generators are left as they were."""
         if self._set_epoch is not None:
             self._set_epoch(request.epoch)
         if self._whole is not None and not self._draws:

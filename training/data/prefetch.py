@@ -126,7 +126,7 @@ class Prefetcher:
                 worker.ask()
 
     def next(self) -> Any:
-        """The next batch.
+        """Return the next batch.
 
         Raises:
             DataReadError, BadDataError, TaskUnavailableError: it could not be read.
@@ -160,7 +160,7 @@ class _Worker:
     """Slots that nothing uses any more; any thread may add to it."""
 
     def ask(self) -> None:
-        """Have one more batch read, and say which slots are free."""
+        """Ask for one more batch, and say which slots are free."""
         free = [self.released.popleft() for _ in range(len(self.released))]
         # A worker that is gone is noticed where its batch is missed.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -183,7 +183,7 @@ class _Worker:
         return self._restored(reply)
 
     def _restored(self, reply: _Read) -> Any:
-        """The batch with its tensors on the slot."""
+        """Return the batch with its tensors on the slot."""
         if reply.slot < 0:
             return reply.batch
         memory = np.frombuffer(self.slots[reply.slot], dtype=np.uint8)
@@ -234,7 +234,7 @@ def _work(
     workers: int,
     describe: Callable[[BaseException], str],
 ) -> None:
-    """A worker's life: a batch for each message that asks for one."""
+    """Serve a worker's life long: a batch for each message that asks for one."""
     _die_with(parent)
     # One thread each: the workers share the cores, and a fork loses the threads of a pool.
     torch.set_num_threads(1)
@@ -315,7 +315,8 @@ class _Slots:
 
 
 def _fits_a_slot(leaf: Any) -> bool:
-    """A plain tensor in host memory that has elements; anything else is pickled."""
+    """Return whether it is a plain tensor in host memory that has elements; anything else is
+    pickled."""
     return (
         type(leaf) is Tensor
         and leaf.device.type == "cpu"
@@ -331,7 +332,7 @@ def _aligned(size: int) -> int:
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel kill this process when the rank ends in any way.
+    """Ask the kernel to kill this process when the rank ends in any way.
 
     `ps` shows it under a name of its own.
     """

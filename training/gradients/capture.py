@@ -54,13 +54,15 @@ class GradientWatch:
         self.step = step
 
     def accumulated(self, gradient: Gradient) -> None:
-        """A gradient was added to: at each micro-batch, the last time of a step with all of them.
+        """Note that a gradient was added to: at each micro-batch, the last time of a step with all
+        of them.
 
         Parameters come in the order in which the backward pass reaches them.
         """
 
     def averaged(self, strategy: Strategy) -> None:
-        """The gradients of `strategy.parameters` are the mean over the ranks, not yet clipped.
+        """Note that the gradients of `strategy.parameters` are the mean over the ranks, not yet
+        clipped.
 
         All ranks get here, so that it may begin collectives.
         """

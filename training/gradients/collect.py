@@ -114,7 +114,7 @@ class GradientCapture:
         )
 
     def _by_entry(self, values: dict[str, Tensor]) -> Tensor:
-        """The sums of named scalars by entry of the record, in host memory; 0 where none is."""
+        """Return the sums of named scalars by entry of the record, in host memory; 0 where none is."""
         sums = torch.zeros(len(self._names), dtype=torch.float64)
         if values:
             entries = [self._groups[self._places[name]] for name in values]
@@ -132,7 +132,8 @@ class GradientCapture:
 
 
 def folded(names: Sequence[str], limit: int) -> tuple[list[int], list[str]]:
-    """The entry of each name, and the entries' names: at most `limit`, in the order of `names`.
+    """Return the entry of each name, and the entries' names: at most `limit`, in the order of
+    `names`.
 
     Names that are too many are cut to those of the modules around them, as deep as is possible.
     """

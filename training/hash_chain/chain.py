@@ -32,7 +32,7 @@ _STEP = struct.Struct("<qQdd")
 
 
 def next_link(link: str, step: int, samples: int, loss: float, norm: float) -> str:
-    """The link of a step, in hexadecimal, from the one before.
+    """Compute the link of a step, in hexadecimal, from the one before.
 
     Args:
         samples: digest of the samples, below 2^64.
@@ -44,7 +44,7 @@ def next_link(link: str, step: int, samples: int, loss: float, norm: float) -> s
 
 
 def as_number(digest: str) -> float:
-    """The first 52 bits of a digest in hexadecimal, as a series has them."""
+    """Return the first 52 bits of a digest in hexadecimal, as a series has them."""
     return float(int(digest[:_DIGITS], 16))
 
 
@@ -72,7 +72,7 @@ class Chain(Protocol):
     def entry(self, step: int) -> Entry: ...
 
     def weights(self) -> Mapping[int, str]:
-        """The weights of steps whose checkpoint was saved."""
+        """Return the weights of steps whose checkpoint was saved."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ Write = Callable[[Sequence[MetricTable]], None]
 
 
 def samples_digest(indices: Indices, first: int) -> int:
-    """A digest of which samples stand where in a global batch, below 2^64.
+    """Return a digest of which samples stand where in a global batch, below 2^64.
 
     Digests of parts of a batch add up, modulo 2^64, to that of the whole, however it is divided.
 
@@ -59,7 +59,8 @@ class ChainWriter:
         self._digests.append(digest % 2**64)
 
     def gather(self) -> list[int]:
-        """The digests of what all ranks have read since the last call, by step. A collective."""
+        """Gather the digests of what all ranks have read since the last call, by step. A
+        collective."""
         mine: _Words = np.asarray(self._digests, dtype=np.uint64)
         self._digests = []
         # The exchange is one of bytes, whatever they stand for.

@@ -55,7 +55,7 @@ class Control:
         return int(_GENERATION.unpack_from(self._page, _GENERATION_AT)[0])
 
     def regroup(self, generation: int) -> None:
-        """Have the ranks continue in a group of this generation."""
+        """Ask the ranks to continue in a group of this generation."""
         _GENERATION.pack_into(self._page, _GENERATION_AT, generation)
 
     @property
@@ -78,7 +78,8 @@ class Control:
 
     @staticmethod
     def is_listened(path: Path) -> bool:
-        """A rank of a script takes part in agreed stops: it need not be signalled to pause."""
+        """Return whether a rank of a script takes part in agreed stops: it need not be signalled to
+        pause."""
         try:
             return path.read_bytes()[1] != 0
         except FileNotFoundError:

@@ -30,7 +30,7 @@ class AttemptFolder:
         return self.path / "comparison.jsonl"
 
     def group(self, generation: int) -> Path:
-        """An `in_place` launch whose ranks can meet: its rendezvous is known."""
+        """Return an `in_place` launch whose ranks can meet: its rendezvous is known."""
         return self.path / f"group-{generation}.json"
 
     def rank(self, rank: int) -> Path:

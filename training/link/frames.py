@@ -24,7 +24,7 @@ class MetricTable:
 
 
 def encode_tables(tables: Sequence[MetricTable]) -> bytes:
-    """The payload of one frame."""
+    """Encode the payload of one frame."""
     parts = [U16.pack(len(tables))]
     for table in tables:
         rows = len(table.steps)

@@ -112,7 +112,7 @@ def read(attempt: Path, pid: int) -> RankProgress | None:
 
 
 def newest_step(attempt: Path) -> int | None:
-    """The newest step that any process of the attempt on this host has finished."""
+    """Return the newest step that any process of the attempt on this host has finished."""
     pages = folder_of(attempt).glob("*.bin")
     pages_read = [read(attempt, int(page.stem)) for page in pages if page.stem.isdigit()]
     return max((each.step for each in pages_read if each is not None), default=None)

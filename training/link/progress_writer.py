@@ -85,23 +85,23 @@ class Progress:
         self._slots[ACTIVITY] = Activity.FIRST_STEP
 
     def passed(self, part: int) -> None:
-        """A part of the step has ended; `part` is its number in `clock.Phase`."""
+        """Note that a part of the step has ended; `part` is its number in `clock.Phase`."""
         self._passed += COUNT
         # The part after it has the next number.
         self._slots[PASSED] = self._passed + part + 1
 
     def reading(self) -> None:
-        """The rank waits for a batch."""
+        """Note that the rank waits for a batch."""
         if self._had_first:
             self._slots[ACTIVITY] = _READING
 
     def read(self) -> None:
-        """The batch is there."""
+        """Note that the batch is there."""
         if self._had_first:
             self._slots[ACTIVITY] = _STEPPING
 
     def step(self, step: int) -> None:
-        """A step is finished."""
+        """Note that a step is finished."""
         now = monotonic()
         elapsed = now - self._last
         self._last = now
@@ -132,7 +132,7 @@ class Progress:
         self._slots[PASSED] = self._passed
 
     def usual(self) -> float | None:
-        """The most seconds that what the rank does has taken it so far; None: it is the first time.
+        """Return the most seconds that what the rank does has taken it so far; None the first time.
         That of a first step is left out. Any thread may ask."""
         activity = int(self._slots[ACTIVITY])
         steps = activity in (_STEPPING, _READING, _FIRST_STEP)

@@ -13,7 +13,7 @@ from trainhall.training.spec import LearningRateSchedule, TrainingSpec
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], spec: TrainingSpec) -> Optimizer:
-    """The optimizer of the spec; fused, so that a step is one call and fp16 needs no wait.
+    """Build the optimizer of the spec; fused, so that a step is one call and fp16 needs no wait.
 
     It has its state from the start, of all parameters: zeros.
     """
@@ -37,7 +37,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], spec: TrainingSpec) -> O
 
 
 def learning_rate(step: int, *, peak: float, total: int, schedule: LearningRateSchedule) -> float:
-    """The rate of step `step` (from 1) of `total`.
+    """Return the rate of step `step` (from 1) of `total`.
 
     With w warm-up steps: `peak · step / w` up to step w, then `constant`; or `cosine`, from `peak`
     behind step w down to `peak · final_ratio` at step `total`; or `step`, which multiplies by
@@ -65,7 +65,7 @@ def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
 
 
 def named_state(optimizer: Optimizer, strategy: Strategy) -> dict[str, Tensor]:
-    """The optimizer's tensors as `<parameter name>.<state name>`, by reference.
+    """Return the optimizer's tensors as `<parameter name>.<state name>`, by reference.
 
     What is not here (rates, betas) comes from the spec, so a checkpoint fits another strategy.
     """
@@ -78,7 +78,8 @@ def named_state(optimizer: Optimizer, strategy: Strategy) -> dict[str, Tensor]:
 
 
 def lacking_state(state: Iterable[str], saved: Iterable[str]) -> set[str]:
-    """The names in `state` of parameters of which `saved` has nothing, though it has of others.
+    """Return the names in `state` of parameters of which `saved` has nothing, though it has of
+    others.
 
     Once a parameter that had not had a gradient yet had no state, and its checkpoints have none:
     it is zeros.

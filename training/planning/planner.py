@@ -168,7 +168,7 @@ def _untraced(error: TraceError, spec: JobSpec) -> str:
 
 
 def _at_user_code(error: TraceError, spec: JobSpec) -> str:
-    """The line of a task's own code from which it came, as ` at FILE, line N, in FUNCTION`."""
+    """Return the line of a task's own code from which it came, as ` at FILE, line N, in FUNCTION`."""
     assert spec.task is not None, "only a task has a model that can be planned"
     where = (
         UserTraceback(spec.task.name).location(error.__cause__ or error)
@@ -184,7 +184,8 @@ def _calibrated(prediction: Prediction, calibration: PlanCalibration) -> Predict
 
 
 def predicted_memory(spec: JobSpec) -> dict[str, int]:
-    """The peak memory of the rank that needs most, by kind, of a job with the strategy it names."""
+    """Return the peak memory of the rank that needs most, by kind, of a job with the strategy it
+    names."""
     rates = Rates("", 1.0, 1.0, 1.0, 0.0, "")
     with pretended(spec.resources.workers):
         return predict(Tracing(subject_of(spec)), traced_of(spec), rates).memory
@@ -197,7 +198,7 @@ def traced_of(spec: JobSpec) -> Asked:
 
 
 def subject_of(spec: JobSpec) -> Subject:
-    """The model of a job and how it is trained; its data give the shapes of a batch."""
+    """Return the model of a job and how it is trained; its data give the shapes of a batch."""
     task = build_task(spec)
     training = spec.training
     data = task.train_data
@@ -230,7 +231,7 @@ def subject_of(spec: JobSpec) -> Subject:
 
 
 def document(made: Plan, spec: JobSpec) -> dict[str, Any]:
-    """A plan as JSON."""
+    """Return a plan as JSON."""
     limit = made.memory
     return {
         "choice": None if made.choice is None else parallelism_of(made.choice),
@@ -322,7 +323,7 @@ def parallelism_of(prediction: Prediction) -> dict[str, Any]:
 
 
 def mesh_of(asked: Asked) -> dict[str, int]:
-    """The degrees that the strategy has, and its servers."""
+    """Return the degrees that the strategy has, and its servers."""
     mesh = {name: asked.degrees.sizes[name] for name in DEGREES[asked.strategy]}
     if asked.strategy == "parameter_server":
         mesh["servers"] = asked.degrees.servers

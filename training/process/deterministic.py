@@ -6,7 +6,7 @@ import torch
 
 
 def choose_kernels(device: torch.device) -> None:
-    """Have this process compute with kernels whose bits depend on nothing but their operands.
+    """Choose kernels whose bits depend on nothing but their operands, in this process.
 
     A host's share of its cores depends on how many ranks it has, and some kernels add in an order
     that depends on the number of threads: so there is one. On a GPU an operator that has no

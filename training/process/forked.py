@@ -16,7 +16,7 @@ def close_files(keep: tuple[int, ...] = ()) -> None:
 
 
 def reseed() -> None:
-    """Have random numbers of its own."""
+    """Seed random numbers of its own."""
     random.seed()
     numpy = sys.modules.get("numpy")
     if numpy is not None:

@@ -20,7 +20,7 @@ class UserTraceback:
         self._names = (package, f"{package}.py")
 
     def location(self, error: BaseException) -> str | None:
-        """The innermost line of the user's own code, as `FILE, line N, in FUNCTION`."""
+        """Return the innermost line of the user's own code, as `FILE, line N, in FUNCTION`."""
         if isinstance(error, SyntaxError) and error.filename and self._is_own(error.filename):
             return f"{error.filename}, line {error.lineno}"
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -29,12 +29,12 @@ class UserTraceback:
         return None
 
     def message(self, error: BaseException) -> str:
-        """The exception's message and where it came from, without its type."""
+        """Return the exception's message and where it came from, without its type."""
         message = error.msg if isinstance(error, SyntaxError) else str(error)
         return f"{self.location(error) or f'task {self._task}'}: {message}"
 
     def typed_message(self, error: BaseException) -> str:
-        """The same with its type, as a traceback ends."""
+        """Return the same with its type, as a traceback ends."""
         message = error.msg if isinstance(error, SyntaxError) else str(error)
         return f"{self.location(error) or f'task {self._task}'}: {type(error).__name__}: {message}"
 

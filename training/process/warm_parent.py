@@ -141,7 +141,7 @@ def serve(link: socket.socket) -> None:
 
 
 def _request(line: bytes) -> tuple[str, list[str]]:
-    """The target and the arguments of a request.
+    """Read the target and the arguments of a request.
 
     Raises:
         ValueError: it is none.

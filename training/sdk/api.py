@@ -89,7 +89,7 @@ def leave() -> NoReturn:
 
 
 def on_resize(callback: Callable[[int, int], None]) -> None:
-    """Have `callback(before, now)` called when the number of ranks is not that of the checkpoint.
+    """Call `callback(before, now)` when the number of ranks is not that of the checkpoint.
 
     Today a job is resized by a restart: the call comes within `checkpoint.load()`, or at once if
     that was before.
@@ -122,7 +122,7 @@ class Checkpoint:
             _warn_once("nothing is saved outside Trainhall; give init(checkpoints=FOLDER) for that")
 
     def load(self) -> dict[str, Any] | None:
-        """The newest good state, its tensors on the CPU; None if the job starts from nothing.
+        """Load the newest good state, its tensors on the CPU; None if the job starts from nothing.
 
         Every rank calls it and gets the same. Every file is verified, and a damaged checkpoint is
         passed over with a note on the job.
@@ -138,7 +138,8 @@ _warned: set[str] = set()
 
 
 def _opened() -> Session:
-    """The session, for what waits for no other rank: one alone may call it, or a data worker."""
+    """Return the session, for what waits for no other rank: one alone may call it, or a data
+    worker."""
     global _session
     if _session is None:
         _session = open_session()
@@ -146,7 +147,7 @@ def _opened() -> Session:
 
 
 def _begun() -> Session:
-    """The session for what all ranks do together, begun with the defaults if they did not."""
+    """Return the session for what all ranks do together, begun with the defaults if they did not."""
     session = _opened()
     session.check_mine()
     init()

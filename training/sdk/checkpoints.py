@@ -87,7 +87,7 @@ class Checkpoints:
         settle(self._group)
 
     def load(self) -> tuple[dict[str, Any], Loaded] | None:
-        """The state of the first good checkpoint, on the CPU; None when there is none to load.
+        """Load the state of the first good checkpoint, on the CPU; None when there is none to load.
 
         Raises:
             NoGoodCheckpointError: none of them is good.
@@ -122,7 +122,7 @@ def _shape(node: Any) -> Any:
 
 
 def _empty(manifest: Manifest, index: Index) -> Any:
-    """A state of the saved shape, its tensors allocated and its values not yet filled in."""
+    """Return a state of the saved shape, its tensors allocated and its values not yet filled in."""
     shape = manifest.extra.get(_SHAPE)
     if shape is None:
         raise StateMismatchError(

@@ -74,7 +74,7 @@ class Reporter:
         self._output.take(at, checked)
 
     def finite(self) -> dict[str, float]:
-        """The newest values as a checkpoint keeps them. Waits for the GPU if one is there."""
+        """Return the newest values as a checkpoint keeps them. Waits for the GPU if one is there."""
         numbers_ = {name: float(value) for name, value in self.last.items()}
         return {name: value for name, value in numbers_.items() if math.isfinite(value)}
 
@@ -199,7 +199,7 @@ def _checked_name(name: str) -> str:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """A float, or a copy of a scalar tensor that still lies on a GPU."""
+    """Return a float, or a copy of a scalar tensor that still lies on a GPU."""
     if isinstance(value, numbers.Real):
         return float(value)
     shape = getattr(value, "shape", None)

@@ -252,7 +252,7 @@ class Session:
             importlib.import_module(_TORCH_PART).end_with_groups()
 
     def failed(self, error: BaseException, trace: TracebackType | None) -> None:
-        """An exception ends the process."""
+        """Note that an exception ends the process."""
         if self._events is not None and self.is_mine:
             text = "".join(traceback.format_exception(type(error), error, trace))
             data = {"type": type(error).__name__, "message": str(error), "traceback": text}
@@ -307,8 +307,8 @@ def open_session() -> Session:
 
 
 def _own_folder(environ: Mapping[str, str]) -> tuple[AttemptFolder | None, bool]:
-    """The folder of the attempt of whose rank this process is the first to speak, else None; and
-    whether it has the place among several ranks that another process took before."""
+    """Return the folder of the attempt of whose rank this process is the first to speak, else None;
+    and whether it has the place among several ranks that another process took before."""
     path, writer, rank = (
         environ.get(name, "") for name in ("TRAINHALL_ATTEMPT_FOLDER", "TRAINHALL_WRITER", "RANK")
     )
@@ -359,7 +359,7 @@ def _context(environ: Mapping[str, str], launch: Launch | None) -> Context:
 
 
 def _metric_spool(folder: AttemptFolder, rank: int) -> MetricSpool:
-    """The rank's spool, behind what an earlier process of the rank wrote whole."""
+    """Return the rank's spool, behind what an earlier process of the rank wrote whole."""
     path = folder.metrics(rank)
     last = end = 0
     if path.exists():

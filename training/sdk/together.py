@@ -56,13 +56,13 @@ def end_with_groups() -> None:
 
 
 def _groups() -> set[dist.ProcessGroup]:
-    """Every group of this process. torch has no public list of those that scripts made."""
+    """Return every group of this process. torch has no public list of those that scripts made."""
     known = getattr(getattr(dist.distributed_c10d, "_world", None), "pg_map", ())
     return {dist.group.WORLD, *known}
 
 
 def host_group(world_size: int) -> Any:
-    """A group of all ranks for tensors in host memory; None for one rank. A collective.
+    """Return a group of all ranks for tensors in host memory; None for one rank. A collective.
 
     Raises:
         RuntimeError: there are several ranks, and they have not joined.

@@ -73,7 +73,7 @@ class ResourcesSpec(SpecModel):
         return range(least, most + 1)
 
     def at(self, workers: int) -> Self:
-        """The same with a fixed number of ranks."""
+        """Return the same with a fixed number of ranks."""
         fixed = {"workers": workers, "min_workers": None, "max_workers": None}
         return self.model_copy(update=fixed)
 

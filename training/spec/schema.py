@@ -83,5 +83,5 @@ def _exclude(model: Schema, first: str, second: str) -> None:
 
 
 def _present() -> Schema:
-    """A key may be there and hold nothing, which means the same as its absence."""
+    """Allow a key to be there and hold nothing, which means the same as its absence."""
     return {"not": {"type": "null"}}

@@ -22,7 +22,7 @@ _CLASSES = {
 
 
 def build_task(spec: JobSpec) -> Task:
-    """The spec's task, with its data loaded.
+    """Build the spec's task, with its data loaded.
 
     Raises:
         ValueError: the spec runs a script.

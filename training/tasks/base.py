@@ -32,8 +32,8 @@ class Data(Protocol):
     def __len__(self) -> int: ...
 
     def batch(self, indices: Tensor) -> Any:
-        """The samples at `indices` (int64 [B]) as one batch: a tensor, or a tuple, list or dict of
-        them, whose first dimension is B.
+        """Read the samples at `indices` (int64 [B]) as one batch: a tensor, or a tuple, list or
+        dict of them, whose first dimension is B.
 
         What is drawn within it from Python's, numpy's or torch's random generators depends on the
         job's seed, the epoch and the first index alone."""
@@ -103,11 +103,12 @@ class Task(ABC):
 
     @abstractmethod
     def build_model(self) -> nn.Module:
-        """A plain model in host memory, its weights drawn from the seeded generator."""
+        """Build a plain model in host memory, its weights drawn from the seeded generator."""
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The mean loss over a batch, and the means of `metric_names` over it, as scalar tensors.
+        """Compute the mean loss over a batch, and the means of `metric_names` over it, as scalar
+        tensors.
 
         Called for training and, in evaluation mode and without gradients, for validation data.
         """

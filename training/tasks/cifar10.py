@@ -58,7 +58,7 @@ def _download(root: str) -> None:
 
 
 def _read(root: Path, *, train: bool, border: int = 0, seed: int = 0) -> ImageData:
-    """The training or the test images.
+    """Read the training or the test images.
 
     Raises:
         BadDataError: they are not there, or not as they were published.

@@ -6,7 +6,7 @@ from trainhall.training.tasks.base import BadDataError
 
 
 def readable_folder(root: str, param: str = "task.params.root") -> Path:
-    """The folder that a parameter names.
+    """Return the folder that a parameter names.
 
     Raises:
         BadDataError: it is missing on this host, is a file, is empty, or may not be read.

@@ -51,7 +51,7 @@ class ImageData:
         return normal_BCHW, self.labels_N[indices]
 
     def _moved(self, images_BCHW: Tensor, indices: Tensor) -> Tensor:
-        """Each image cut out of itself with a black border, at a place of its own."""
+        """Return each image cut out of itself with a black border, at a place of its own."""
         batch, channels, height, width = images_BCHW.shape
         words_B3 = sample_words(self._seed, self._epoch, indices.numpy(), 3)
         places = torch.from_numpy((words_B3[:, :2] % np.uint64(2 * self._border + 1)).astype(int))

@@ -39,7 +39,7 @@ class BadTaskError(TypeError):
 
 
 def build_own_task(spec: JobSpec) -> Task:
-    """The user's task that the spec names, wrapped in checks of what it returns.
+    """Wrap the user's task that the spec names in checks of what it returns.
 
     Raises:
         BadTaskError: it cannot be imported, is no `Task`, or has not what a task must have.
@@ -54,7 +54,7 @@ def build_own_task(spec: JobSpec) -> Task:
 
 
 def load_class(name: str) -> type[Task]:
-    """The class `package.module:Class`.
+    """Load the class `package.module:Class`.
 
     Raises:
         BadTaskError: there is none, or its module fails while it is imported.
@@ -286,7 +286,7 @@ class CheckedBatches:
 
 
 def _existing_names(model: nn.Module, name: str) -> str:
-    """The modules of the model that stand where one of that name would."""
+    """Return the modules of the model that stand where one of that name would."""
     inside, prefix = model, ""
     for part in name.split("."):
         child = dict(inside.named_children()).get(part)

@@ -50,7 +50,8 @@ class Windows:
 
 
 def read_texts(files: Sequence[str] | None) -> Tensor:
-    """The bytes of all files in order, as uint8 [N]; by default the standard library's sources.
+    """Read the bytes of all files in order, as uint8 [N]; by default the standard library's
+    sources.
 
     One large file stays where it is and is read as it is needed. Anything else is copied, so that
     it may change meanwhile.
@@ -75,7 +76,7 @@ def read_texts(files: Sequence[str] | None) -> Tensor:
 
 
 def _texts_of(name: str) -> list[Path]:
-    """The file, the text files of the folder, or those that fit the pattern."""
+    """Return the file, the text files of the folder, or those that fit the pattern."""
     path = Path(name)
     if path.is_dir():
         found = [file for file in _files_below(path) if _is_text(file)]

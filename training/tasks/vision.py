@@ -21,7 +21,7 @@ _kept: list[torch.library.Library] = []
 
 
 def torchvision(module: str) -> Any:
-    """The module `torchvision.<module>`.
+    """Import the module `torchvision.<module>`.
 
     Data sets, transforms and classification models need none of torchvision's compiled operators.
     Its wheel from a package index is built for CUDA and does not load beside a CPU build of torch;

@@ -53,7 +53,7 @@ class Candidate:
 
 
 def comparable(spec: JobSpec, steps: int) -> dict[str, Any]:
-    """The document of a job whose steps do not depend on how it is spread, but for a bug.
+    """Return the document of a job whose steps do not depend on how it is spread, but for a bug.
 
     It takes `steps` steps without dropout, whose random numbers differ from mesh to mesh.
     """
@@ -72,7 +72,7 @@ def comparable(spec: JobSpec, steps: int) -> dict[str, Any]:
 
 
 def serial(document: dict[str, Any], partition: Partition) -> JobSpec:
-    """The job on one worker, which takes the parts of a partition one after the other."""
+    """Return the job on one worker, which takes the parts of a partition one after the other."""
     training = dict(document["training"])
     rounds = training.get("gradient_accumulation", 1)
     training["gradient_accumulation"] = rounds * partition.samples * partition.microbatches
@@ -85,7 +85,7 @@ def candidates(
     strategies: Sequence[StrategyName],
     own: dict[str, Any],
 ) -> list[Candidate]:
-    """Every mesh of so many workers under each strategy, with what does not fit.
+    """Return every mesh of so many workers under each strategy, with what does not fit.
 
     Args:
         document: from `comparable`.
@@ -113,7 +113,7 @@ def candidates(
 
 
 def _whole(gradient_sync: dict[str, Any]) -> dict[str, Any]:
-    """The same, with nothing left out of a step: what is sent later cannot be compared."""
+    """Return the same, with nothing left out of a step: what is sent later cannot be compared."""
     if gradient_sync.get("compression") in FEEDS_BACK:
         return gradient_sync | {"ratio": 1.0}
     return gradient_sync
@@ -157,7 +157,7 @@ def _options(spec: JobSpec) -> Iterator[dict[str, Any]]:
 def _candidate(
     document: dict[str, Any], workers: int, plain: dict[str, Any], option: dict[str, Any]
 ) -> Candidate | None:
-    """A mesh as the spec judges it; None where it is another strategy's."""
+    """Return a mesh as the spec judges it; None where it is another strategy's."""
     parallelism = plain | option
     shown = {key: plain[key] for key in ("gradient_sync",) if key in plain} | option
     strategy: StrategyName = parallelism["strategy"]

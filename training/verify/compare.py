@@ -48,7 +48,8 @@ class RunComparator:
         self._largest: defaultdict[str, float] = defaultdict(float)
 
     def compare(self, reference: Snapshot, found: Snapshot) -> dict[str, Any]:
-        """The largest deviation of each kind, how many are `beyond` the tolerance, and the `first`.
+        """Return the largest deviation of each kind, how many are `beyond` the tolerance, and the
+        `first`.
 
         Raises:
             NotComparableError: the parameters are others.

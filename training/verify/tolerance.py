@@ -23,7 +23,7 @@ class Tolerance:
     """Later steps are reported, and judged by being numbers alone."""
 
     def of(self, kind: Kind, step: int) -> float:
-        """The largest that is allowed to a kind of number at a step."""
+        """Return the largest that is allowed to a kind of number at a step."""
         if step > self.steps:
             return inf
         return {

@@ -90,7 +90,7 @@ class TracedLoop(Loop):
                     weight.mul_(1 + plan.perturbed * changes.to(weight.device))
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """The steps, as all ranks take them; the tensors are rank 0's alone."""
+        """Yield the steps, as all ranks take them; the tensors are rank 0's alone."""
         while self.state.step < self.total_steps:
             self.train_step()
             result = self.step_sync.exchange(
@@ -153,7 +153,7 @@ class _Gradients(GradientWatch):
 
 
 def _copies(whole: Iterator[tuple[str, Tensor]], *, keeps: bool) -> dict[str, Tensor]:
-    """The tensors in host memory, on the rank that keeps them."""
+    """Return the tensors in host memory, on the rank that keeps them."""
     kept = {}
     for name, tensor in whole:  # on every rank: it is a collective
         if keeps and tensor.is_floating_point():
@@ -163,5 +163,5 @@ def _copies(whole: Iterator[tuple[str, Tensor]], *, keeps: bool) -> dict[str, Te
 
 
 def _buffers(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
-    """The buffers with copies of what they hold."""
+    """Return the buffers with copies of what they hold."""
     return [(buffer, buffer.clone()) for buffer in model.buffers()]

@@ -50,7 +50,7 @@ class Committed:
     path: Path
 
     def event(self) -> dict[str, Any]:
-        """The data of a rank event of kind `checkpoint`."""
+        """Return the data of a rank event of kind `checkpoint`."""
         return {
             "name": self.name,
             "step": self.step,
@@ -92,7 +92,7 @@ class Draft:
 
     @classmethod
     def join(cls, folder: Path, token: FencingToken, step: int) -> Self:
-        """The draft that rank 0 created, for another rank to write its files into."""
+        """Join the draft that rank 0 created, for another rank to write its files into."""
         partial = PartialName.of(token, step)
         return cls(folder / str(partial), partial.name)
 

@@ -41,7 +41,7 @@ _HEAD = re.compile(rb'\{"sha256":"([0-9a-f]{64})",\n')
 
 
 def safe_path(value: str) -> str:
-    """A file's path within a checkpoint, unchanged.
+    """Return a file's path within a checkpoint, unchanged.
 
     Raises:
         ValueError: it is absolute, leaves the folder, or is not written in the one plain way.
@@ -102,7 +102,7 @@ class Manifest(_Part):
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The bytes of `manifest.json`.
+    """Encode the bytes of `manifest.json`.
 
     Raises:
         ValueError: `extra` or `metrics` hold what JSON cannot (NaN, infinity).
@@ -146,7 +146,7 @@ def decode_manifest(data: bytes) -> Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a checkpoint's folder; the other files are not looked at.
+    """Read the manifest of a checkpoint's folder; the other files are not looked at.
 
     Raises:
         BadCheckpointError: there is none, it is damaged, or it belongs to another checkpoint.
@@ -208,7 +208,8 @@ def verify_files(folder: Path, files: list[FileRecord]) -> list[Problem]:
 
 
 def divide(files: Sequence[FileRecord], parts: int) -> list[list[FileRecord]]:
-    """The files in so many parts of similar size: each one, largest first, to the smallest part."""
+    """Divide the files into so many parts of similar size: each one, largest first, to the smallest
+    part."""
     divided: list[list[FileRecord]] = [[] for _ in range(parts)]
     sizes = [0] * parts
     for file in sorted(files, key=lambda f: (-f.size, f.path)):
@@ -219,7 +220,7 @@ def divide(files: Sequence[FileRecord], parts: int) -> list[list[FileRecord]]:
 
 
 def file_within(folder: Path, path: str) -> Path:
-    """A regular file of a checkpoint; no part of its path may be a link.
+    """Return a regular file of a checkpoint; no part of its path may be a link.
 
     Raises:
         OSError: as `open_within`.
@@ -253,7 +254,7 @@ def open_within(folder: Path, path: str) -> io.FileIO:
 
 
 def describe(error: OSError) -> str:
-    """An operating system's error in plain words, without the path."""
+    """Return an operating system's error in plain words, without the path."""
     match error.errno:
         case errno.ENOENT:
             return "no such file"

@@ -49,7 +49,7 @@ class CheckpointName:
 
 
 def parse_name(name: str) -> CheckpointName | None:
-    """The parts of a checkpoint's folder name; None for any other name."""
+    """Return the parts of a checkpoint's folder name; None for any other name."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -75,7 +75,7 @@ class PartialName:
 
 
 def parse_partial(name: str) -> PartialName | None:
-    """The parts of a temporary folder's name; None for any other name."""
+    """Return the parts of a temporary folder's name; None for any other name."""
     match = _PARTIAL.fullmatch(name)
     if match is None:
         return None
@@ -107,7 +107,7 @@ class Found:
 
 
 def scan(folder: Path, *, revoked: Collection[tuple[int, int]] = ()) -> list[Found]:
-    """The checkpoints in `folder`, newest first; none if there is no such folder.
+    """Return the checkpoints in `folder`, newest first; none if there is no such folder.
 
     Temporary folders, folders being deleted, links and files are passed over.
 
