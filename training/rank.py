@@ -136,7 +136,7 @@ def read_launch(folder: AttemptFolder, generation: int) -> Launch:
 
 
 def choose_device(launch: Launch, environment: RankEnvironment) -> torch.device:
-    """Choose the rank's device: the CPU, or its GPU among those that CUDA_VISIBLE_DEVICES shows it."""
+    """Choose the rank's device: the CPU, or its GPU among those in CUDA_VISIBLE_DEVICES."""
     context = next(p for p in launch.ranks if p.rank == environment.rank)
     if context.device_kind == "cpu":
         return torch.device("cpu")

@@ -1,4 +1,4 @@
-"""What is found of the attempts of this host: their folders, their shims, how they end."""
+"""Attempts of this host as their folders and shims show them, and how each ends."""
 
 import asyncio
 import contextlib

@@ -20,7 +20,7 @@ _FORESEEN = 200
 
 
 def foresee(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[QueueEntry]:
-    """Return the queue as `schedule` gives it, with the times at which jobs are expected to start."""
+    """Return the queue of `schedule`, with the times at which jobs are expected to start."""
     scheduling = Pass(now, facts, options)
     entries = scheduling.run()
     forecast = _Forecast(scheduling, entries)

@@ -125,7 +125,7 @@ def _irreducible(
 
 
 def _least(freed: "_FreedDevices", candidate: Candidate, given: Candidate) -> Candidate | None:
-    """Return the least that one must give while the others give what they do; None: nothing at all."""
+    """Return the least that one must give while the others give what they do; None: nothing."""
     if candidate.stops_job and freed.is_exact:
         return given
     freed.change(given, None)

@@ -77,7 +77,7 @@ def _plan(planner: DefaultSavePlanner, ranks: Ranks, shape: list[tuple[str, Any,
 def pieces_of(
     tensors: Mapping[MetadataIndex, Tensor],
 ) -> tuple[list[Tensor], dict[MetadataIndex, int]]:
-    """Take each piece of memory once (tied weights are copied and written once), and who is where."""
+    """Take each piece of memory once (tied weights are written once), and who is where."""
     pieces: dict[Any, Tensor] = {}
     order: dict[Any, int] = {}
     places: dict[MetadataIndex, int] = {}

@@ -71,7 +71,7 @@ def epoch_order(size: int, seed: int, epoch: int, start: int, stop: int) -> Indi
 
 
 def mix(words: _Words) -> _Words:
-    """Return the finaliser of SplitMix64 (Steele, Lea & Flood, 2014); products wrap around at 2^64."""
+    """Finalise as SplitMix64 does (Steele, Lea & Flood, 2014); products wrap around at 2^64."""
     words = (words ^ (words >> _SHIFTS[0])) * _FACTORS[0]
     words = (words ^ (words >> _SHIFTS[1])) * _FACTORS[1]
     return words ^ (words >> _SHIFTS[2])

@@ -114,7 +114,7 @@ class GradientCapture:
         )
 
     def _by_entry(self, values: dict[str, Tensor]) -> Tensor:
-        """Return the sums of named scalars by entry of the record, in host memory; 0 where none is."""
+        """Return the sums of named scalars by entry of the record, in host memory; 0 if none is."""
         sums = torch.zeros(len(self._names), dtype=torch.float64)
         if values:
             entries = [self._groups[self._places[name]] for name in values]

@@ -168,7 +168,7 @@ def _untraced(error: TraceError, spec: JobSpec) -> str:
 
 
 def _at_user_code(error: TraceError, spec: JobSpec) -> str:
-    """Return the line of a task's own code from which it came, as ` at FILE, line N, in FUNCTION`."""
+    """Return the line of a task's own code where it arose, as ` at FILE, line N, in FUNCTION`."""
     assert spec.task is not None, "only a task has a model that can be planned"
     where = (
         UserTraceback(spec.task.name).location(error.__cause__ or error)

@@ -147,7 +147,7 @@ def _opened() -> Session:
 
 
 def _begun() -> Session:
-    """Return the session for what all ranks do together, begun with the defaults if they did not."""
+    """Return the session for what all ranks do together, begun with the defaults if need be."""
     session = _opened()
     session.check_mine()
     init()

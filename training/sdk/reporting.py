@@ -74,7 +74,7 @@ class Reporter:
         self._output.take(at, checked)
 
     def finite(self) -> dict[str, float]:
-        """Return the newest values as a checkpoint keeps them. Waits for the GPU if one is there."""
+        """Return the newest values as a checkpoint keeps them. Waits for a GPU."""
         numbers_ = {name: float(value) for name, value in self.last.items()}
         return {name: value for name, value in numbers_.items() if math.isfinite(value)}
 

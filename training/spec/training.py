@@ -47,7 +47,7 @@ class GradientSync(SpecModel):
     needs `ddp`."""
 
     def options(self, servers: int | None = None) -> SyncOptions:
-        """Return the same without torch's part, and with the `servers` that belong to an algorithm."""
+        """Return the same without torch's part, with the `servers` that belong to an algorithm."""
         theirs = servers if self.algorithm == "parameter_server" else None
         return SyncOptions(self.algorithm, self.compression, self.ratio, theirs)
 
