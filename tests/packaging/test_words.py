@@ -65,6 +65,7 @@ PRODUCT = (
     "training",
     "src",
 )
+ARTICLE = re.compile(r"(The|An?|Every|Each|Have)\b")
 OPENING = re.compile(
     r"\s*(What|Of|Those|It|Which|Who|Whom|Whose|Whoever|Whether|Whatever|Where|How)\b"
 )
@@ -194,6 +195,14 @@ def test_docstrings_begin_with_verb_or_noun() -> None:
         for line, text in _docstrings(path)
         if OPENING.match(text)
     ]
+    found += [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in _python()
+        # The REST reference shows the docstrings of routes below their titles.
+        if path.relative_to(ROOT).parts[0] in PRODUCT and "routes" not in path.parts
+        for line, text in _docstrings_of_functions(path)
+        if ARTICLE.match(text)
+    ]
     assert not found, f"begin functions with a verb, classes and fields with the noun: {found}"
 
 
@@ -207,6 +216,14 @@ def _docstrings(path: Path) -> Iterator[tuple[int, str]]:
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):
                 yield node.lineno, text
+
+
+def _docstrings_of_functions(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            properties = [d for d in node.decorator_list if "property" in ast.unparse(d)]
+            if not properties and (text := ast.get_docstring(node)) is not None:
+                yield node.body[0].lineno, text
 
 
 def _strings(path: Path) -> list[str]:
