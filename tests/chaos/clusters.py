@@ -22,9 +22,9 @@ from chaos import coordinator, guard
 from chaos.network import ClientInside, Network, network, why_not_root
 
 _GROUPS = Path("/sys/fs/cgroup")
-LOST_SECONDS = 6.0
+LOST_SECONDS = 4.0
 QUICK = (
-    ("heartbeat_seconds", 0.3), ("suspect_after_seconds", 2.0),
+    ("heartbeat_seconds", 0.3), ("suspect_after_seconds", 1.5),
     ("lost_after_seconds", LOST_SECONDS),
 )  # fmt: skip
 """Times of a cluster that gives a silent node up while one can watch."""
@@ -53,13 +53,18 @@ class Host:
     """An agent and all that runs because of it."""
 
     def __init__(
-        self, name: str, folder: Path, command: list[str] | str, arguments: list[str]
+        self,
+        name: str,
+        folder: Path,
+        command: list[str] | str,
+        arguments: list[str],
+        env: dict[str, str],
     ) -> None:
         self.name = name
         self.data = folder / name
         self.runtime = folder / f"run-{name}"
         self.runtime.mkdir()
-        env = {"TRAINHALL_RUNTIME_DIR": f"{self.runtime}/"}
+        env = {**env, "TRAINHALL_RUNTIME_DIR": f"{self.runtime}/"}
         arguments = [*arguments, "--data-dir", str(self.data)]
         self.agent = Program(name, arguments, folder, env, command)
 
@@ -98,9 +103,11 @@ class ChaosCluster(Cluster):
         self.shape = shape
         self.net = net
         place: list[str] = []
-        self.forked = forked and net is None
+        env = {"TRAINHALL_RUNTIME_DIR": f"{self.runtime}/"}
+        self.forked = forked
         if net is not None:
             place = net.coordinator.prefix
+            env[forks.NETWORK] = net.coordinator.space
             self.http.close()
             self.http = ClientInside(net.coordinator.space, timeout=10)
         address = "127.0.0.1" if net is None else net.coordinator.address
@@ -109,7 +116,7 @@ class ChaosCluster(Cluster):
             "coordinator",
             [json.dumps(dict(shape.times)), *self._server_arguments()[1:], "--host", address],
             folder,
-            {"TRAINHALL_RUNTIME_DIR": f"{self.runtime}/"},
+            env,
             f"{coordinator.__name__}:main"
             if self.forked
             else [*place, sys.executable, "-P", coordinator.__file__],
@@ -129,15 +136,16 @@ class ChaosCluster(Cluster):
         name = host_name(number)
         token = self.post("/cluster/nodes", json={"name": name})["join_token"]
         address = f"127.0.0.{number + 2}"
-        command: list[str] | str = forks.TRAINHALL if self.forked else list(TRAINHALL)
+        command, env = list(TRAINHALL), {}
         if self.net is not None:
             place = self.net.hosts[number]
             address, command = place.address, [*place.prefix, *TRAINHALL]
+            env = {forks.NETWORK: place.space}
         arguments = [
             "agent", "--coordinator", self.agents_url, "--token", token,
             "--slots", str(self.slots), "--address", address,
         ]  # fmt: skip
-        host = Host(name, self.folder, command, arguments)
+        host = Host(name, self.folder, forks.TRAINHALL if self.forked else command, arguments, env)
         self.hosts.append(host)
         host.power_on()
 

@@ -1,7 +1,5 @@
 """Hosts with addresses of their own: network namespaces on a bridge. It takes root."""
 
-import ctypes
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from support.forking.forks import enter_network
 
 from trainhall.distributed.bench.hosts import Host as Place
 from trainhall.distributed.bench.hosts import NetworkNotAllowedError, limited_hosts
 
 _FORWARDING, _DISABLED = "3", "0"
-_NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 _BITS_PER_SECOND = 1e10
 
 
@@ -79,15 +77,8 @@ class ClientInside(httpx.Client):
 def _inside(space: str) -> Iterator[None]:
     """What this thread opens meanwhile is of the namespace."""
     with Path("/proc/thread-self/ns/net").open() as home, Path("/run/netns", space).open() as there:
-        _enter(there.fileno())
+        enter_network(there.fileno())
         try:
             yield
         finally:
-            _enter(home.fileno())
-
-
-def _enter(namespace: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(namespace, _NEW_NETWORK):
-        number = ctypes.get_errno()
-        raise OSError(number, f"setns: {os.strerror(number)}")
+            enter_network(home.fileno())

@@ -37,7 +37,7 @@ def small() -> int | str:
 
 def _use_forks() -> None:
     """Have this process ask for its warm parents instead of executing them."""
-    parent = "\0" + os.environ.pop(forks.WARM_PARENTS)
+    parent = os.environ.pop(forks.WARM_PARENTS)
 
     def execute(self: WarmParent) -> socket.socket:
         ours, theirs = socket.socketpair()

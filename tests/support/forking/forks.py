@@ -8,6 +8,7 @@ nothing is shown by those tests that execute them: of `up`, of `server` and of t
 
 import atexit
 import contextlib
+import ctypes
 import functools
 import gc
 import importlib
@@ -44,6 +45,8 @@ SMALL_AGENT = "support.forking.agent:small"
 """The agent of `AgentProcess`."""
 WARM_PARENTS = "TRAINHALL_TESTS_WARM_PARENTS"
 """The variable that tells a forked agent where its warm parents are forked."""
+NETWORK = "TRAINHALL_TESTS_NETWORK"
+"""The variable that names the network namespace of a program, and of what it forks in turn."""
 PROGRAMS = (
     "trainhall.cli.main",
     "trainhall.cli.base.client",
@@ -62,6 +65,7 @@ _MESSAGE_BYTES = 1 << 17
 _PADDING = {linux.PADDING_VARIABLE: "." * 32768}
 """Room to show the variables of a program, and of what it forks in turn."""
 _READY = b"ready\n"
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 
 
 class Fork:
@@ -197,13 +201,14 @@ def warm_parents() -> Parent:
 
 def agent_environment() -> dict[str, str]:
     """What a forked agent needs."""
-    return {WARM_PARENTS: warm_parents().address[1:]}
+    return {WARM_PARENTS: warm_parents().address}
 
 
 @functools.cache
 def _parent(*modules: str) -> Parent:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    address = f"\0trainhall-tests-{os.getpid()}-{modules[0]}"
+    # Not an abstract address: that would be of one network namespace.
+    address = f"{tempfile.mkdtemp(prefix='trainhall-tests-')}/forks"
     with listener:
         listener.bind(address)
         listener.listen(64)
@@ -236,6 +241,9 @@ def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]]:
         while True:
             for key, _ in selector.select():
                 if key.fd == 0:
+                    address = Path(listener.getsockname())
+                    address.unlink()
+                    address.parent.rmdir()
                     os._exit(0)
                 if key.fileobj is not listener:
                     selector.unregister(key.fileobj)
@@ -271,6 +279,9 @@ def become(
         if fd not in (-1, number):
             os.dup2(fd, number)
     close_files()
+    if space := env.get(NETWORK):
+        with Path("/run/netns", space).open() as file:
+            enter_network(file.fileno())
     shown = {k: v for k, v in env.items() if os.environ.get(k) != v}
     shown.pop(linux.PADDING_VARIABLE, None)
     assert linux.show_environment(shown), "no room for the variables"
@@ -282,6 +293,14 @@ def become(
     sys.argv = [module, *arguments]
     found: Callable[[], Any] = getattr(importlib.import_module(module), function)
     return found
+
+
+def enter_network(namespace: int) -> None:
+    """What this thread opens from now on is of the namespace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(namespace, _NEW_NETWORK):
+        number = ctypes.get_errno()
+        raise OSError(number, f"setns: {os.strerror(number)}")
 
 
 def main() -> None:
