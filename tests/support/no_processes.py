@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 _MARKS = ("acceptance", "browser", "processes", "gpu")
-_FIXTURES = {"postgres_server", "ranks", "run", "coordinator", "cluster", "cli"}
+_FIXTURES = {"postgres_server", "ranks", "run", "run_warm", "coordinator", "cluster", "cli"}
 _EVENTS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty"}
 _running: list[str] = []
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,13 @@ class Run:
 
     def start(self, *arguments: str) -> Fork:
         parent = forks.warm_parents() if "--preload" in arguments else forks.programs()
+        return self._fork("trainhall.cluster.agent.shim.main:main", parent, arguments)
+
+    def _fork(self, target: str, parent: forks.Parent, arguments: Sequence[str]) -> Fork:
         theirs, ours = os.pipe()
         with open(theirs, "rb") as file:
             process = forks.fork(
-                "trainhall.cluster.agent.shim.main:main", [str(self.folder.path), *arguments],
+                target, [str(self.folder.path), *arguments],
                 files=[file, 1, 2], parent=parent.address,
             )  # fmt: skip
         process.stdin = open(ours, "wb")  # noqa: SIM115
@@ -68,14 +71,21 @@ class Run:
         processes.send(processes.marked(self.folder.path), signal.SIGKILL)
 
 
+class WarmRun(Run):
+    """A shim whose Python scripts have torch imported when they begin."""
+
+    def start(self, *arguments: str) -> Fork:
+        return self._fork(forks.SHIM_OF_FORKED_SCRIPTS, forks.warm_parents(), arguments)
+
+
 @contextlib.contextmanager
-def shims(folder: Path) -> Iterator[Any]:
+def shims(folder: Path, kind: type[Run] = Run) -> Iterator[Any]:
     """Starts shims from specs, each in a folder of its own; whatever is left is ended."""
     started: list[Run] = []
 
     def start(spec: dict[str, Any], *arguments: str, **changes: Any) -> Run:
         path = folder / f"attempt-{len(started)}"
-        started.append(Run(path, launch_of(spec, **changes), *arguments))
+        started.append(kind(path, launch_of(spec, **changes), *arguments))
         return started[-1]
 
     try:

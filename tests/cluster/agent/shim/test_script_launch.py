@@ -208,10 +208,10 @@ def events(one: Run, rank: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_script_pauses_at_one_step_and_resumes(run: Any, tmp_path: Path, workers: int) -> None:
+def test_script_pauses_at_one_step_and_resumes(run_warm: Any, tmp_path: Path, workers: int) -> None:
     folder = str(tmp_path / "checkpoints")
     plan = CheckpointPlan(folder=folder, upload=False)
-    one = run(script(tmp_path, SDK, "1000000", workers=workers), checkpoint=plan)
+    one = run_warm(script(tmp_path, SDK, "1000000", workers=workers), checkpoint=plan)
     one.wait_for_output(b"going")
     one.send_command(Command.PAUSE)
     status = one.wait()
@@ -225,7 +225,7 @@ def test_script_pauses_at_one_step_and_resumes(run: Any, tmp_path: Path, workers
 
     # One rank goes on from what any number saved.
     plan = CheckpointPlan(folder=folder, upload=False, resume=[name])
-    again = run(script(tmp_path, SDK, str(step + 3)), checkpoint=plan, attempt=2)
+    again = run_warm(script(tmp_path, SDK, str(step + 3)), checkpoint=plan, attempt=2)
     assert again.wait().outcome is Outcome.COMPLETED
     assert events(again)["started"]["resumed_from"] == step
     output = again.folder.stdout(0).read_text()
@@ -234,8 +234,8 @@ def test_script_pauses_at_one_step_and_resumes(run: Any, tmp_path: Path, workers
     assert ("resized 2 1" in output) == (workers == 2)
 
 
-def test_script_reports_reach_the_spool(run: Any, tmp_path: Path) -> None:
-    one = run(script(tmp_path, SDK, "30", workers=2))
+def test_script_reports_reach_the_spool(run_warm: Any, tmp_path: Path) -> None:
+    one = run_warm(script(tmp_path, SDK, "30", workers=2))
     assert one.wait().outcome is Outcome.COMPLETED
     for rank in range(2):
         tables = list(read_tables(one.folder.metrics(rank).read_bytes()))
@@ -252,7 +252,7 @@ def test_script_with_own_checkpoints_reports_no_start_step(run: Any, tmp_path: P
     assert events(one)["started"] == {"total_steps": 9}
 
 
-def test_script_reports_start_step_when_loading_late(run: Any, tmp_path: Path) -> None:
+def test_script_reports_start_step_when_loading_late(run_warm: Any, tmp_path: Path) -> None:
     text = """
 import trainhall as th
 th.report(loss=1, step=0)
@@ -264,10 +264,10 @@ th.report(loss=1)
     folder = str(tmp_path / "checkpoints")
     plan = CheckpointPlan(folder=folder, upload=False)
     save = "import trainhall as th\nth.checkpoint.save({'a': 1}, step=4)\nth.leave()\n"
-    assert run(script(tmp_path, save), checkpoint=plan).wait().outcome is Outcome.COMPLETED
+    assert run_warm(script(tmp_path, save), checkpoint=plan).wait().outcome is Outcome.COMPLETED
     names = ["step-00000009-a1-g1", "step-00000004-a1-g1"]
     plan = CheckpointPlan(folder=folder, upload=False, resume=names)
-    one = run(script(tmp_path, text), checkpoint=plan, attempt=2)
+    one = run_warm(script(tmp_path, text), checkpoint=plan, attempt=2)
     assert one.wait().outcome is Outcome.COMPLETED
     lines = map(json.loads, one.folder.events(0).read_text().splitlines())
     first, second = [event["data"] for event in lines if event["kind"] == "started"]
@@ -309,7 +309,7 @@ if sys.argv[1:] == ["first"]:
     assert one.folder.stderr(0).read_text().count("step 1  loss 2") == 2
 
 
-def test_process_spawned_by_rank_does_not_replace_it(run: Any, tmp_path: Path) -> None:
+def test_process_spawned_by_rank_does_not_replace_it(run_warm: Any, tmp_path: Path) -> None:
     """It has the rank's environment, and the other rank would wait for it as for the rank."""
     text = """
 import multiprocessing
@@ -332,7 +332,7 @@ if __name__ == "__main__":
     th.report(loss=1)
     assert not th.should_stop()
 """
-    one = run({**script(tmp_path, text), "resources": {"workers": 2}})
+    one = run_warm({**script(tmp_path, text), "resources": {"workers": 2}})
     assert one.wait().outcome is Outcome.COMPLETED, one.folder.stderr(0).read_text()
     lines = one.folder.stdout(0).read_text().splitlines()
     assert len(lines) == 4
@@ -441,7 +441,7 @@ except SystemExit:
         assert one.folder.stdout(rank).read_text().endswith("bye\n")
 
 
-def test_script_pause_without_save_is_reported(run: Any, tmp_path: Path) -> None:
+def test_script_pause_without_save_is_reported(run_warm: Any, tmp_path: Path) -> None:
     text = """
 import time
 import trainhall as th
@@ -450,7 +450,7 @@ while not th.should_stop():
     time.sleep(0.01)
 th.leave()
 """
-    one = run(script(tmp_path, text))
+    one = run_warm(script(tmp_path, text))
     one.wait_for_output(b"going")
     one.send_command(Command.PAUSE)
     assert one.wait().outcome is Outcome.PAUSED
@@ -458,11 +458,11 @@ th.leave()
     assert "starts again from its beginning" in events(one)["note"]["message"]
 
 
-def test_script_pause_with_failed_save_is_reported(run: Any, tmp_path: Path) -> None:
+def test_script_pause_with_failed_save_is_reported(run_warm: Any, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     plan = CheckpointPlan(folder=str(blocked / "checkpoints"), upload=False)
-    one = run(script(tmp_path, SDK, "1000000", workers=2), checkpoint=plan)
+    one = run_warm(script(tmp_path, SDK, "1000000", workers=2), checkpoint=plan)
     one.wait_for_output(b"going")
     one.send_command(Command.PAUSE)
     status = one.wait()
