@@ -273,6 +273,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
 
 
+def moment(time: str) -> str:
+    """Format an RFC 3339 time to the second, in UTC as reasons and events are."""
+    return f"{datetime.fromisoformat(time).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def age(time: str | None) -> str:
     """Return the time since an RFC 3339 time."""
     if time is None:

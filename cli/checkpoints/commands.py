@@ -371,7 +371,7 @@ def _page(checkpoint: out.Json) -> str:
         ("state", shown_state(checkpoint)),
         ("pinned", "yes" if checkpoint["pinned"] else "no"),
         ("size", out.size(checkpoint["size"])),
-        ("created", checkpoint["created_at"]),
+        ("created", out.moment(checkpoint["created_at"])),
         ("location", _location(checkpoint["location"])),
     ]
     parts = [out.pairs(entries)]

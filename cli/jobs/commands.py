@@ -441,7 +441,7 @@ def _job_page(
         *([("plan", job["plan"]["summary"])] if job.get("plan") else []),
         *(("warning", text) for text in out.warnings(job)),
         ("priority", str(job["priority"])),
-        ("created", job["created_at"]),
+        ("created", out.moment(job["created_at"])),
         ("ran", out.ran(job)),
         *((name, text) for name, text in more.items() if text is not None),
         ("page", page),

@@ -261,7 +261,7 @@ def _page(node: out.Json) -> str:
         ("name", node["name"]),
         ("state", node["state"]),
         ("reason", node["reason"]),
-        ("since", f"{node['state_at']} ({out.age(node['state_at'])})"),
+        ("since", f"{out.moment(node['state_at'])} ({out.age(node['state_at'])})"),
         ("seen", out.age(node["last_seen_at"])),
         ("labels", _shown(node["labels"])),
         ("address", node["address"]),
@@ -276,7 +276,7 @@ def _page(node: out.Json) -> str:
         out.Column("JOB", lambda d: d["job_id"] or ""),
     ]
     events = [
-        out.Column("TIME", lambda e: e["time"]),
+        out.Column("TIME", lambda e: out.moment(e["time"])),
         out.Column("STATE", lambda e: e["state"]),
         out.Column("REASON", lambda e: e["reason"]),
     ]

@@ -109,6 +109,14 @@ def test_durations_and_sizes() -> None:
     assert output.ran({"attempt": 0, "ran_seconds": 0.0, "running_since": None}) == "-"
 
 
+@pytest.mark.parametrize(
+    "time",
+    ["2026-01-01T12:00:05Z", "2026-01-01T12:00:05.987654Z", "2026-01-01T14:00:05.5+02:00"],
+)
+def test_moment_ends_at_the_second(time: str) -> None:
+    assert output.moment(time) == "2026-01-01 12:00:05 UTC"
+
+
 COMMANDS = get_command(app)
 
 
