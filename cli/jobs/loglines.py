@@ -1,6 +1,7 @@
 """Printing log lines, page by page."""
 
 import json
+import re
 import sys
 import time
 from dataclasses import KW_ONLY, dataclass
@@ -92,7 +93,11 @@ class LogPrinter:
             notice(f"-- attempt {line['attempt']} --")
         self._attempt = line["attempt"]
         text = harmless(line["text"]) if self._harmless else line["text"]
-        prefix = f"[{line['rank']}] " if self.prefixed else ""
+        prefix = ""
+        if self.prefixed:
+            # torch begins each line of an exception with the same.
+            text = re.sub(rf"^\[rank{line['rank']}\]: ?", "", text)
+            prefix = f"[{line['rank']}] "
         # A lone surrogate can't be written; anything else goes out as it came.
         out = f"{prefix}{text}\n".encode(errors="replace")
         sys.stdout.flush()

@@ -71,6 +71,29 @@ def test_attempt_change_is_marked_between_lines(
     assert printed.err == "-- attempt 2 --\n"
 
 
+@pytest.mark.parametrize(
+    ("rank", "text", "prefixed", "shown"),
+    [
+        (0, "[rank0]: ValueError: bad luck", True, "[0] ValueError: bad luck"),
+        (12, "[rank12]:", True, "[12] "),
+        (0, "[rank0]:     raise ValueError", True, "[0]     raise ValueError"),
+        (0, "[rank1]: of another one", True, "[0] [rank1]: of another one"),
+        (0, "see [rank0]: within", True, "[0] see [rank0]: within"),
+        (0, "[rank0]: alone", False, "[rank0]: alone"),
+    ],
+)
+def test_line_has_one_rank_prefix(
+    capfd: pytest.CaptureFixture[str], rank: int, text: str, prefixed: bool, shown: str
+) -> None:
+    class Page:
+        def get(self, path: str, **asked: object) -> Any:
+            return {"items": [{"attempt": 1, "rank": rank, "text": text}], "next_cursor": None}
+
+    client: Any = Page()
+    LogPrinter(client, "j", rank=None, stream=None, attempt=None, prefixed=prefixed).print_all(1)
+    assert capfd.readouterr().out == f"{shown}\n"
+
+
 def split_colours(text: str) -> list[str]:
     import re
 

@@ -7,6 +7,7 @@ import { useRestOfWindow } from "@/shared/ui/rest-of-window";
 import { lineId } from "./line-id";
 import type { LogState } from "./log-feed";
 import classes from "./log-view.module.css";
+import { withoutRank } from "./rank-prefix";
 
 /** A line to scroll to, once per object. */
 export interface ScrollTarget {
@@ -172,7 +173,7 @@ export function LogView(props: Props) {
                   {line.rank}
                 </span>
               ) : null}
-              <LineText text={line.text} find={props.find} />
+              <LineText text={props.showRank ? withoutRank(line) : line.text} find={props.find} />
             </div>
           );
         })}
