@@ -186,12 +186,12 @@ class _Written:
             page = self._client.get(self._path, after=self._cursor, rank=0, limit=PAGE)
         except UnreachableError:
             return False
-        for line in page["items"]:
-            self._progress.line(harmless(line["text"]))
-        self._cursor = page["next_cursor"] or self._cursor
         if page["items"] and ranks > 1 and self._more:
             self._progress.line(self._more)
             self._more = ""
+        for line in page["items"]:
+            self._progress.line(harmless(line["text"]))
+        self._cursor = page["next_cursor"] or self._cursor
         return len(page["items"]) == PAGE
 
 
