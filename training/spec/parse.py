@@ -24,6 +24,12 @@ MAX_DEPTH = 32
 _SHOWN_VALUE = 80
 _MAIN_KEYS: dict[tuple[str | int, ...], str] = {("task",): "name", ("script",): "path"}
 """Main key of each part that users often write as a plain string: `task: digits`."""
+_EXAMPLES: dict[tuple[str | int, ...], str] = {
+    ("metric",): "{name: eval_accuracy, goal: max}",
+    ("script", "args"): '["--lr", "0.1"]',
+    ("script", "env"): "{NCCL_DEBUG: INFO}",
+}
+"""Correct forms of other parts that users often write as a string."""
 _PLAIN_TEXT = re.compile(r"[\w.:/-]{1,80}")
 """Strings that YAML reads unquoted inside braces."""
 
@@ -331,6 +337,9 @@ def problems_of(error: ValidationError, data: object) -> list[SpecProblem]:
             problems.append(SpecProblem(_dotted(loc), unknown_key_message(loc, data)))
         elif isinstance(value, str) and loc in _MAIN_KEYS:
             advice = f"{message}; write {_as_object(str(loc[0]), value)}"
+            problems.append(SpecProblem(_dotted(loc), advice, _shown(value)))
+        elif isinstance(value, str) and loc in _EXAMPLES:
+            advice = f"{message}, such as {_EXAMPLES[loc]}"
             problems.append(SpecProblem(_dotted(loc), advice, _shown(value)))
         else:
             problems.append(SpecProblem(_dotted(loc), message, _shown(value)))

@@ -74,3 +74,27 @@ def test_task_as_text_shows_correct_form() -> None:
         "script", "must be an object; write script: {path: train.py}"
     )  # fmt: skip
     assert errors({"task": "a {b"}) == [("task", "must be an object; write task: {name: …}")]
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "message"),
+    [
+        (
+            {"metric": "eval_loss"},
+            "metric",
+            "must be an object, such as {name: eval_accuracy, goal: max}",
+        ),
+        (
+            {"task": None, "script": {"path": "/a.py", "args": "--lr 0.1"}},
+            "script.args",
+            'must be a list, such as ["--lr", "0.1"]',
+        ),
+        (
+            {"task": None, "script": {"path": "/a.py", "env": "NCCL_DEBUG=INFO"}},
+            "script.env",
+            "must be an object, such as {NCCL_DEBUG: INFO}",
+        ),
+    ],
+)
+def test_part_as_text_shows_an_example(document: dict[str, Any], field: str, message: str) -> None:
+    assert errors(document) == [(field, message)]
