@@ -44,8 +44,12 @@ JobIds = Annotated[
         autocompletion=complete.jobs,
     ),
 ]
+SPEC_FILE_HELP = (
+    "A job spec in YAML or JSON; - reads standard input, with paths relative to the current folder."
+)
 SpecFile = Annotated[
-    str, typer.Argument(metavar="FILE", help="A job spec in YAML or JSON; - reads standard input.")
+    str,
+    typer.Argument(metavar="FILE", help=SPEC_FILE_HELP),
 ]
 Overrides = Annotated[
     list[str] | None,

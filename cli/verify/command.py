@@ -13,7 +13,7 @@ import typer
 
 from trainhall.cli.base.errors import UsageError
 from trainhall.cli.base.extra import check_installed
-from trainhall.cli.base.options import DEFAULT_URL, Overrides, Url
+from trainhall.cli.base.options import DEFAULT_URL, SPEC_FILE_HELP, Overrides, Url
 from trainhall.cli.base.output import Column, notice, table
 from trainhall.cli.base.plots import check_plot
 from trainhall.cli.spec import specs
@@ -43,7 +43,7 @@ class Form(StrEnum):
 def verify(
     file: Annotated[
         str | None,
-        typer.Argument(metavar="FILE", help="A job spec in YAML or JSON; - reads standard input."),
+        typer.Argument(metavar="FILE", help=SPEC_FILE_HELP),
     ] = None,
     compare: Annotated[
         tuple[str, str] | None,

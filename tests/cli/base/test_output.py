@@ -284,6 +284,14 @@ def test_relative_script_becomes_absolute(folder: Path, monkeypatch: pytest.Monk
     assert spec.script.path == str(folder / "other.py")
 
 
+def test_code_of_standard_input_is_in_current_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = io.TextIOWrapper(io.BytesIO(b"name: x\ncode: .\nscript: {path: train.py}\n"))
+    monkeypatch.setattr("sys.stdin", text)
+    assert specs.load("-", None).code == str(folder)
+
+
 @pytest.mark.parametrize(
     ("metric", "named", "alone"),
     [
