@@ -34,7 +34,8 @@ async def read_metrics(
         list[str] | None,
         Query(
             max_length=MAX_NAMES,
-            description="Only these series, comma-separated or repeated. Default: all.",
+            description="Only these series, comma-separated or repeated; one without points, or "
+            "an unknown one, is left out. Default: all.",
             examples=[["loss", "accuracy"]],
         ),
     ] = None,

@@ -4396,7 +4396,7 @@ export type ReadMetricsData = {
         /**
          * Names
          *
-         * Only these series, comma-separated or repeated. Default: all.
+         * Only these series, comma-separated or repeated; one without points, or an unknown one, is left out. Default: all.
          */
         names?: Array<string> | null;
         /**
