@@ -9,6 +9,7 @@ import { useTitle } from "@/shared/title";
 import { CheckIcon } from "@/shared/ui/icons";
 import { Pending, Problem } from "@/shared/ui/problem";
 import { randomKey, useCheckSpec, useSubmitJob } from "./api/submit-job";
+import { copiedFrom } from "./copied-from";
 import { clearDraft, readDraft, writeDraft } from "./draft";
 import { Editor, type EditorHandle } from "./editor";
 import { EXAMPLES, type ExampleName } from "./examples";
@@ -28,11 +29,11 @@ export default function SubmitPage() {
 /** The spec of a job that is to be submitted again. */
 function FromJob({ id }: { id: string }) {
   const job = useJob(id);
-  if (job.data) return <SpecForm initial={specText(job.data.spec)} source={job.data.name} />;
+  if (job.data) return <SpecForm initial={specText(job.data.spec)} origin={copiedFrom(job.data)} />;
   return <Pending query={job} what="the job to copy" height={420} />;
 }
 
-function SpecForm({ initial, source }: { initial: string; source?: string }) {
+function SpecForm({ initial, origin }: { initial: string; origin?: string }) {
   const [text, setText] = useState(initial);
   // The text of the latest answer: its marks are shown only while the text is unchanged.
   const [asked, setAsked] = useState("");
@@ -83,9 +84,7 @@ function SpecForm({ initial, source }: { initial: string; source?: string }) {
             New job
           </Title>
           <Text size="sm" c="dimmed">
-            {source
-              ? `Copied from ${source}, with all defaults filled in.`
-              : "Describe the job in YAML."}
+            {origin ?? "Describe the job in YAML."}
           </Text>
         </div>
         <Select
