@@ -116,6 +116,17 @@ describe("the queue", () => {
   });
 });
 
+describe("the comparison", () => {
+  it("labels each job's main metric as its latest value", async () => {
+    await open("/compare?jobs=3f2a9c51d07b", {
+      "GET /training/jobs/3f2a9c51d07b": job({ state: "completed" }),
+      "GET /metrics/jobs/3f2a9c51d07b": { series: [] },
+    });
+    const jobs = await screen.findByRole("list", { name: "Compared jobs" });
+    expect(await within(jobs).findByText("step 120 · latest loss 0.5")).toBeVisible();
+  });
+});
+
 describe("the jobs", () => {
   const paused = job({ id: "b2", name: "tiny", state: "paused", reason: "paused by a user" });
 
@@ -125,7 +136,7 @@ describe("the jobs", () => {
     expect(row).toHaveTextContent("running");
     expect(row).toHaveTextContent("2 ranks on here");
     expect(row).toHaveTextContent("120 / 600");
-    expect(row).toHaveTextContent("0.5loss");
+    expect(row).toHaveTextContent("0.5latest loss");
     expect(document.title).toBe("Jobs · Trainhall");
   });
 

@@ -231,7 +231,7 @@ function JobKey({ job, slot, onRemove }: { job: Job; slot: number; onRemove: () 
       <StateBadge state={job.state} reason={job.reason} />
       <span className={classes.facts}>
         step {count(job.step)}
-        {main === null ? "" : ` · ${main.name} ${metric(main.value)}`}
+        {main === null ? "" : ` · latest ${main.name} ${metric(main.value)}`}
       </span>
       <Remove name={job.name} onRemove={onRemove} />
     </li>

@@ -195,7 +195,7 @@ function MainMetric({ job }: { job: Job }) {
               {metric(main.value)}
             </Text>
             <Text size="xs" c="dimmed" truncate>
-              {main.name}
+              latest {main.name}
             </Text>
           </div>
         </>
