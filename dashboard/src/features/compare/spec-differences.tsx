@@ -1,4 +1,5 @@
 import { Text } from "@mantine/core";
+import { Fragment } from "react";
 import type { Job } from "@/shared/api/types";
 import { NOTHING, plural } from "@/shared/format";
 import { type Column, Table } from "@/shared/ui/table";
@@ -45,11 +46,30 @@ function columnOf(job: Job, i: number): Column<Difference> {
   return {
     id: job.id,
     header: job.name,
-    cell: ({ values }) =>
-      values[i] ?? (
-        <Text span c="dimmed">
-          {NOTHING}
-        </Text>
-      ),
+    cell: ({ values }) => <Value value={values[i] ?? null} />,
   };
+}
+
+function Value({ value }: { value: Difference["values"][number] }) {
+  if (value === null) {
+    return (
+      <Text span c="dimmed">
+        {NOTHING}
+      </Text>
+    );
+  }
+  if (typeof value === "string") return value;
+  return (
+    <span>
+      [
+      {value.map(({ text, differs }, i) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the elements of a spec never change
+        <Fragment key={i}>
+          {i > 0 ? ", " : null}
+          {differs ? <mark>{text}</mark> : text}
+        </Fragment>
+      ))}
+      ]
+    </span>
+  );
 }
