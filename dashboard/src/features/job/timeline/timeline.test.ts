@@ -97,6 +97,21 @@ describe("attemptSections", () => {
     expect(section?.groups.map((group) => group.length)).toEqual([1, 5]);
     expect(attemptSections(saved.slice(0, 2), [attempt(1)])[0]?.groups).toHaveLength(2);
   });
+
+  it("groups deletions in a row, however few", () => {
+    const of = (second: number, state: string): JobEvent => ({
+      ...event(second, "checkpoint", 1),
+      data: { id: "a", step: second, state },
+    });
+    const events = [of(1, "committed"), of(2, "deleting"), of(3, "deleting"), event(4, "note", 1)];
+    const [section] = attemptSections([...events, of(5, "deleting")], [attempt(1)]);
+    expect(section?.groups.map((group) => group.map(({ data }) => data.step))).toEqual([
+      [5],
+      [undefined],
+      [3, 2],
+      [1],
+    ]);
+  });
 });
 
 describe("workersOf", () => {

@@ -133,9 +133,22 @@ function grouped(events: readonly JobEvent[]): EventGroup[] {
     if (last?.[0]?.kind === "checkpoint" && event.kind === "checkpoint") last.push(event);
     else runs.push([event]);
   }
-  return runs.flatMap((run) =>
-    run.length > MAX_UNGROUPED ? [run.toReversed()] : run.map((event) => [event]),
-  );
+  return runs.flatMap((run) => (run.length > MAX_UNGROUPED ? [run.toReversed()] : short(run)));
+}
+
+/** A short run event by event; only what the retention deletes at once stays together. */
+function short(run: readonly JobEvent[]): EventGroup[] {
+  const groups: EventGroup[] = [];
+  for (const event of run) {
+    const last = groups.at(-1);
+    if (last?.[0] && isDeletion(last[0]) && isDeletion(event)) last.unshift(event);
+    else groups.push([event]);
+  }
+  return groups;
+}
+
+function isDeletion({ kind, data }: JobEvent): boolean {
+  return kind === "checkpoint" && data.state === "deleting";
 }
 
 const MAX_SIZES = 6;
