@@ -70,10 +70,12 @@ class Warm:
         self.socket.close()
 
 
-@pytest.fixture
-def warm(tmp_path: Path) -> Iterator[Warm]:
-    (tmp_path / "probe_module.py").write_text(PROBE)
-    parent = Warm(tmp_path)
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    folder = tmp_path_factory.mktemp("warm")
+    (folder / "probe_module.py").write_text(PROBE)
+    parent = Warm(folder)
+    assert parent.read() == {"ready": True}
     yield parent
     parent.close()
     parent.process.kill()
@@ -81,7 +83,6 @@ def warm(tmp_path: Path) -> Iterator[Warm]:
 
 
 def test_its_forks_are_as_good_as_new(warm: Warm, tmp_path: Path) -> None:
-    assert warm.read() == {"ready": True}
     answers = []
     for i in range(2):
         path = tmp_path / f"told-{i}"
@@ -102,7 +103,6 @@ def test_its_forks_are_as_good_as_new(warm: Warm, tmp_path: Path) -> None:
 
 
 def test_warm_parent_survives_a_bad_request(warm: Warm, tmp_path: Path) -> None:
-    assert warm.read() == {"ready": True}
     for line in (
         b"nonsense", b"7", b'"text"', b"null", b"[]", b"{}", b"[" * 100_000, b"\xff",
         b'{"target": 1, "arguments": []}', b'{"target": "a:b", "arguments": "c"}',
@@ -116,10 +116,16 @@ def test_warm_parent_survives_a_bad_request(warm: Warm, tmp_path: Path) -> None:
     eventually("the next fork's word", path.exists)
 
 
-def test_warm_parent_ends_with_the_agent(warm: Warm) -> None:
-    assert warm.read() == {"ready": True}
-    warm.close()
-    assert warm.process.wait(timeout=20) == 0
+@pytest.mark.processes
+def test_warm_parent_ends_with_the_agent(tmp_path: Path) -> None:
+    parent = Warm(tmp_path)
+    try:
+        assert parent.read() == {"ready": True}
+        parent.close()
+        assert parent.process.wait(timeout=20) == 0
+    finally:
+        parent.process.kill()
+        parent.process.wait()
 
 
 @pytest.mark.processes

@@ -228,7 +228,7 @@ def dense_accuracy(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) 
 
 def accuracy(ranks: RankServer, folder: Path, sync: dict[str, Any]) -> float:
     """On validation digits, after epochs enough for all of them to be learned."""
-    spec = digits(2, sync, steps=None, epochs=30, optimizer="sgd", learning_rate=0.05)
+    spec = digits(2, sync, steps=None, epochs=12, optimizer="sgd", learning_rate=0.1)
     spec["task"]["params"] = {"hidden": [64]}
     attempt = ranks.run(folder, spec)
     assert attempt.codes == [0, 0], attempt.stderr()
