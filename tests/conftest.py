@@ -5,6 +5,7 @@ finds them empty.
 """
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import os
@@ -16,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
@@ -91,7 +93,8 @@ def postgres_server() -> Iterator[Any]:
         pid = server.get_pid()
         assert pid is not None
         os.kill(pid, signal.SIGQUIT)  # at once, without writing anything down
-        server.cleanup()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ends while it is looked at
+            server.cleanup()
 
 
 @pytest.fixture(scope="session")

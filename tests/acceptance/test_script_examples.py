@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,9 +21,7 @@ NAMES = ["plain", "with_sdk", "hugging_face", "with_trainer", "fabric"]
 EXAMPLE = pytest.mark.parametrize(
     "name", [*NAMES[:-1], pytest.param("fabric", marks=pytest.mark.integration)]
 )
-TORCHRUN = [
-    sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-]  # fmt: skip
+TORCHRUN = ["--standalone", "--nproc-per-node", "2"]
 """`--standalone` takes a free port; torchrun's default is the same for all that run at once."""
 
 
@@ -53,9 +50,17 @@ def test_every_example_is_tried() -> None:
         assert sorted(p.stem for p in EXAMPLES.glob(f"*.{suffix}")) == sorted(NAMES)
 
 
-@EXAMPLE
-def test_an_example_runs_under_trainhall(cluster: Cluster, name: str) -> None:
-    workers = 1 if name == "hugging_face" else 2  # each costs an import of torch
+# `with_sdk` runs, and is paused on the way, below. Each worker costs an import of torch.
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [
+        ("plain", 2),
+        ("hugging_face", 1),
+        ("with_trainer", 2),
+        pytest.param("fabric", 2, marks=pytest.mark.integration),
+    ],
+)
+def test_an_example_runs_under_trainhall(cluster: Cluster, name: str, workers: int) -> None:
     job = submit(
         cluster, str(EXAMPLES / f"{name}.yaml"),
         "--set", "script.args=[--steps, '120']", "--set", f"resources.workers={workers}",
@@ -79,12 +84,11 @@ def test_an_example_runs_under_trainhall(cluster: Cluster, name: str) -> None:
 
 @EXAMPLE
 def test_an_example_runs_outside(name: str, tmp_path: Path) -> None:
-    command = TORCHRUN if name == "plain" else [sys.executable]
-    done = subprocess.run(
-        [*command, str(EXAMPLES / f"{name}.py"), "--steps", "60"],
-        capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    """The ranks of torchrun are executed; it and the others have torch imported already."""
+    script = [str(EXAMPLES / f"{name}.py"), "--steps", "60"]
+    target, arguments = (forks.TORCHRUN, TORCHRUN) if name == "plain" else (forks.SCRIPT, [])
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = forks.run(target, [*arguments, *script], env=env, cwd=tmp_path, timeout=120)
     assert done.returncode == 0, done.stderr
     output = done.stdout if name == "plain" else done.stderr
     assert ("step 50: loss" if name == "plain" else "step 60  loss") in output
@@ -115,6 +119,7 @@ def test_script_pauses_and_resumes_from_its_step(cluster: Cluster, tmp_path: Pat
         "--set", "script.args=[--steps, '300', --pace, '0.02']",
         "--set", f"script.env={{PYTHONPATH: '{path}'}}",
     )  # fmt: skip
+    assert len(cluster.job(job)["spec"]["code"]) == 64
     cluster.wait_for_step(job, 5)
     cluster.put(f"/training/jobs/{job}/pause")
     paused = cluster.wait_for(job, "paused")
@@ -126,7 +131,11 @@ def test_script_pauses_and_resumes_from_its_step(cluster: Cluster, tmp_path: Pat
     cluster.put(f"/training/jobs/{job}/resume")
     done = cluster.wait_for(job, "completed")
     assert (done["attempt"], done["step"]) == (2, 300)
-    assert [step for step, _ in cluster.points(job, "loss")] == list(range(1, 301))
+    for rank in (None, 1):
+        assert [step for step, _ in cluster.points(job, "loss", rank)] == list(range(1, 301))
+    newest, *_ = cluster.get(f"/checkpoints/jobs/{job}")["items"]
+    assert (newest["step"], newest["state"]) == (300, "committed")
+    assert newest["metrics"].keys() == done["metrics"].keys()
     reasons = [e["reason"] for e in cluster.get(f"/training/jobs/{job}/events")["items"]]
     assert f"resumed from step {saved}" in reasons
 

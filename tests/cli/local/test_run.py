@@ -111,7 +111,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of the synthetic task that nothing was done to."""
-    return completed(synthetic(free_task("synthetic")), tmp_path_factory.mktemp("whole"))
+    folder = tmp_path_factory.mktemp("whole")
+    spec, output = folder / "job.yaml", folder / "out"
+    spec.write_text(synthetic(free_task("synthetic")))
+    with ExitStack() as files:
+        run = Run(output, forks.start(files, forks.COMMAND, ["run", str(spec), "-o", str(output)]))
+        code, printed = run.finish()
+    assert code == 0, printed
+    return run
 
 
 @pytest.fixture

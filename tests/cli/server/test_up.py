@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from support.forking import forks
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
@@ -36,20 +37,31 @@ recovery: {max_restarts: 0}
 
 
 class Up:
-    """`trainhall up` in a process of its own, with its sockets below the test's folder."""
+    """`trainhall up` in a process of its own, with its sockets below the test's folder.
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    It and what it starts are forks unless it is executed: importing all that costs more than what
+    most tests are about.
+    """
+
+    def __init__(self, folder: Path, *arguments: str, forked: bool) -> None:
         self.folder = folder
         self.runtime = folder / "run"
         self.runtime.mkdir(exist_ok=True)
         self.log = folder / "up.log"
-        command = [sys.executable, "-m", "trainhall.cli.main", "up", "--port", "0", "--slots", "2"]
+        command = ["up", "--port", "0", "--slots", "2", "--data-dir", str(folder / "data")]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINHALL_", "DATABASE"))}
-        with self.log.open("wb") as output:
+        env["TRAINHALL_RUNTIME_DIR"] = str(self.runtime)
+        self.process: forks.Fork | subprocess.Popen[bytes]
+        with self.log.open("wb") as output, open(os.devnull, "rb") as nothing:
+            if forked:
+                files = [nothing, output, output]
+                self.process = forks.fork(
+                    forks.COMMAND, [*command, *arguments], files=files, env=env
+                )
+                return
             self.process = subprocess.Popen(
-                [*command, "--data-dir", str(folder / "data"), *arguments],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env=env | {"TRAINHALL_RUNTIME_DIR": str(self.runtime)}, start_new_session=True,
+                [sys.executable, "-m", "trainhall.cli.main", *command, *arguments],
+                stdin=nothing, stdout=output, stderr=output, env=env, start_new_session=True,
             )  # fmt: skip
 
     @property
@@ -86,10 +98,12 @@ class Up:
         return job
 
     def child(self, name: str) -> psutil.Process:
-        """The coordinator (`server`) or the `agent`."""
+        """The `coordinator` or the `agent`: the one whose output its log is."""
+        log = self.folder / "data" / "logs" / f"{name}.log"
         for process in psutil.Process(self.process.pid).children():
-            if name in process.cmdline():
-                return process
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{process.pid}/fd/1").readlink() == log:
+                    return process
         raise AssertionError(f"no {name}")
 
     def left(self) -> list[psutil.Process]:
@@ -108,10 +122,11 @@ Start = Callable[..., Up]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts it; with `forked=False` as a user's shell does."""
     started: list[Up] = []
 
-    def starter(*arguments: str) -> Up:
-        started.append(Up(tmp_path, *arguments))
+    def starter(*arguments: str, forked: bool = True) -> Up:
+        started.append(Up(tmp_path, *arguments, forked=forked))
         return started[-1]
 
     yield starter
@@ -135,7 +150,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     ],
 )
 def test_a_signal_ends_everything(start: Start, number: signal.Signals) -> None:
-    up = start()
+    up = start(forked=False)
     up.running_job()
     assert len(up.left()) >= 5  # coordinator, agent, warm parent, shim, two ranks
     up.process.send_signal(number)
@@ -145,9 +160,9 @@ def test_a_signal_ends_everything(start: Start, number: signal.Signals) -> None:
 
 
 def test_a_signal_while_it_starts_ends_everything(start: Start) -> None:
-    up = start()
+    up = start(forked=False)
     eventually("its children", lambda: up.left())
-    up.process.terminate()
+    up.process.send_signal(signal.SIGTERM)
     assert up.process.wait(PATIENCE) == 0, up.printed
     assert up.left() == []
 
@@ -161,7 +176,7 @@ def test_up_resumes_and_dies_as_one(start: Start, message: str) -> None:
     if message == "to the next one":
         # Nobody starts it again, and the agent finds nobody to tell.
         up.process.send_signal(signal.SIGSTOP)
-        up.child("server").kill()
+        up.child("coordinator").kill()
     up.process.send_signal(signal.SIGINT)
     up.process.send_signal(signal.SIGCONT)
     assert up.process.wait(PATIENCE) == 0, up.printed
@@ -202,19 +217,19 @@ def test_up_resumes_and_dies_as_one(start: Start, message: str) -> None:
 def test_up_restarts_dead_processes(start: Start) -> None:
     up = start()
     job = up.running_job()
-    old = up.child("server")
+    old = up.child("coordinator")
     old.kill()
     base = up.url() + "/api/v1/training/jobs/"
     # The socket outlives the coordinator: the request waits for the new one.
     before = httpx.get(base + job, timeout=30).json()["step"]
-    assert up.child("server").pid != old.pid
+    assert up.child("coordinator").pid != old.pid
     eventually("more steps", lambda: httpx.get(base + job).json()["step"] > before + 5)
     up.child("agent").kill()
     before = httpx.get(base + job).json()["step"]
     eventually("more steps", lambda: httpx.get(base + job).json()["step"] > before + 20)
     # It has found its ranks.
     assert httpx.get(base + job).json()["attempt"] == 1
-    up.process.terminate()
+    up.process.send_signal(signal.SIGTERM)
     assert up.process.wait(PATIENCE) == 0, up.printed
     assert up.left() == [], up.printed
     assert "killed" not in up.printed

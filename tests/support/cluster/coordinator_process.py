@@ -1,21 +1,53 @@
 """A coordinator as a process of its own."""
 
 import os
-import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
-PROGRAM = """
-import sys
-from pathlib import Path
+from support.forking import forks
+
 from trainhall.api import startup
 from trainhall.api.server import serve
-startup.LOCK_SECONDS = float(sys.argv[5])
-sys.exit(serve(host=sys.argv[1], port=int(sys.argv[2]), data_dir=Path(sys.argv[3]),
-               database_url=sys.argv[4] or None))
-"""
+
+
+class CoordinatorProcess:
+    """To be used as a `subprocess.Popen` with pipes for its output, as text."""
+
+    def __init__(self, folder: Path, arguments: list[str]) -> None:
+        reader, writer = os.pipe()
+        self.stdout: IO[str] = os.fdopen(reader)
+        reader, other = os.pipe()
+        self.stderr: IO[str] = os.fdopen(reader)
+        with open(os.devnull) as nothing:
+            self._fork = forks.fork(
+                "support.cluster.coordinator_process:main", arguments,
+                files=[nothing, writer, other], cwd=folder,
+            )  # fmt: skip
+        os.close(writer)
+        os.close(other)
+        self.pid = self._fork.pid
+        self.send_signal = self._fork.send_signal
+        self.kill = self._fork.kill
+        self.wait = self._fork.wait
+
+    @property
+    def returncode(self) -> Any:
+        return self._fork.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        self.wait(timeout)
+        # It writes less than a pipe holds.
+        return self.stdout.read(), self.stderr.read()
+
+    def close(self) -> None:
+        self.kill()
+        self.wait()
+        self.stdout.close()
+        self.stderr.close()
 
 
 @contextmanager
@@ -25,28 +57,29 @@ def coordinator(
     port: int = 0,
     database: str = "",
     lock_seconds: float = 10.0,
-) -> Iterator[subprocess.Popen[str]]:
+) -> Iterator[CoordinatorProcess]:
     """It keeps its data in `folder`/data; it is killed where it has not ended.
 
     Args:
         lock_seconds: how long it waits for another one on the same data.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, host, str(port), str(folder / "data"), database,
-         str(lock_seconds)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
-        env={**os.environ, "PYTHONWARNINGS": "error::RuntimeWarning"},
-    )  # fmt: skip
+    data = str(folder / "data")
+    process = CoordinatorProcess(folder, [host, str(port), data, database, str(lock_seconds)])
     try:
         yield process
     finally:
-        process.kill()
-        process.communicate()
+        process.close()
 
 
-def url_of(process: subprocess.Popen[str]) -> str:
+def main() -> int:
+    host, port, data, database, lock_seconds = sys.argv[1:]
+    warnings.simplefilter("error", RuntimeWarning)
+    startup.LOCK_SECONDS = float(lock_seconds)
+    return serve(host=host, port=int(port), data_dir=Path(data), database_url=database or None)
+
+
+def url_of(process: CoordinatorProcess) -> str:
     """Where it is, once it listens."""
-    assert process.stdout is not None
     line = process.stdout.readline()
     assert line.startswith("Trainhall is at http://127.0.0.1:"), line
     return line.split()[-1]

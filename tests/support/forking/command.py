@@ -19,7 +19,7 @@ from trainhall.cli.main import main as trainhall
 from trainhall.cluster.agent.launch.warm_client import SHIM_MODULE, WARM_MODULE
 from trainhall.training.spec.plan import PLANNER
 
-_FORKED = (WARM_MODULE, SHIM_MODULE, PLANNER)
+_FORKED = (WARM_MODULE, SHIM_MODULE, PLANNER, "trainhall.cli.main")
 _popen_executes = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 _parameters = inspect.signature(_popen_executes)
 
@@ -52,12 +52,12 @@ def _run(module: str, arguments: list[str], asked: dict[str, Any]) -> NoReturn:
         if asked["start_new_session"]:
             os.setsid()
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
+        for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         fds = asked["p2cread"], asked["c2pwrite"], asked["errwrite"]
         env = os.environ if asked["env"] is None else asked["env"]
-        code = become(f"{module}:main", arguments, fds, dict(env))()
+        code = become(f"{module}:main", arguments, fds, dict(env), asked["pass_fds"])()
     except SystemExit as end:
         code = end.code
     except KeyboardInterrupt:

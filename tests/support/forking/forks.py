@@ -21,11 +21,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import IOBase
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from support.holds import with_tests
 
@@ -39,6 +41,9 @@ TRAINHALL = "trainhall.cli.main:main"
 COMMAND = "support.forking.command:main"
 """`trainhall`, with what it starts by `python -m` forked in turn."""
 RANKS = "support.groups.rank_server:main"
+TORCHRUN = "torch.distributed.run:main"
+SCRIPT = "support.forking.script:main"
+"""`python SCRIPT`."""
 AGENT = "support.forking.agent:main"
 """`trainhall agent`."""
 SMALL_AGENT = "support.forking.agent:small"
@@ -51,17 +56,23 @@ NETWORK = "TRAINHALL_TESTS_NETWORK"
 PROGRAMS = (
     "trainhall.cli.main",
     "trainhall.cli.base.client",
+    "trainhall.cli.jobs.follow",
     "trainhall.cli.spec.specs",
     "trainhall.api.server",
     "trainhall.cluster.agent.daemon",
     "trainhall.cluster.agent.shim.main",
     "sqlalchemy.dialects.sqlite.aiosqlite",
     "sqlalchemy.dialects.postgresql.psycopg",
+    "certifi",
+    "encodings.idna",
+    "httpcore",
+    "pathspec",
     "uvloop",
     "yaml",
 )
 """What the coordinator, the agent, shims of scripts and the commands import sooner or later."""
 TORCH = "torch"
+_WITH_TORCH = (COMMAND, RANKS, TORCHRUN, SCRIPT)
 _MESSAGE_BYTES = 1 << 17
 _PADDING = {linux.PADDING_VARIABLE: "." * 32768}
 """Room to show the variables of a program, and of what it forks in turn."""
@@ -132,7 +143,7 @@ def fork(
     """
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if not parent:
-        parent = (warm_parents if target in (COMMAND, RANKS) else programs)().address
+        parent = (warm_parents if target in _WITH_TORCH else programs)().address
     link.connect(parent)
     request = {
         "target": target,
@@ -273,13 +284,17 @@ def _report_end(pidfd: int, pid: int, link: socket.socket) -> None:
 
 
 def become(
-    target: str, arguments: Sequence[str], fds: Sequence[int], env: Mapping[str, str]
+    target: str,
+    arguments: Sequence[str],
+    fds: Sequence[int],
+    env: Mapping[str, str],
+    keep: tuple[int, ...] = (),
 ) -> Callable[[], Any]:
-    """Leave all of the parent behind but its modules; the program's function."""
+    """Leave all of the parent behind but its modules, and files to keep; the program's function."""
     for number, fd in enumerate(fds):
         if fd not in (-1, number):
             os.dup2(fd, number)
-    close_files()
+    close_files(keep)
     if space := env.get(NETWORK):
         with Path("/run/netns", space).open() as file:
             enter_network(file.fileno())
@@ -304,11 +319,33 @@ def enter_network(namespace: int) -> None:
         raise OSError(number, f"setns: {os.strerror(number)}")
 
 
+def _end_with(program: Callable[[], Any]) -> NoReturn:
+    """End as the interpreter does, but for taking the modules apart: that would copy the memory
+    which is shared with the parent, page by page."""
+    code: Any = None
+    try:
+        code = program()
+    except SystemExit as end:
+        code = end.code
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")  # as the interpreter does
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    with contextlib.suppress(OSError):  # a reader that left
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code or 0)
+
+
 def main() -> None:
-    """Import the modules and be forked; a fork ends as the interpreter does."""
+    """Import the modules and be forked."""
     listener = socket.socket(fileno=int(sys.argv[1]))
     if sys.argv[2:] == [TORCH]:
-        warm_up([SHIM_MODULE, RANK_MODULE, PLANNER, TRAINHALL.partition(":")[0]])
+        warm_up([SHIM_MODULE, RANK_MODULE, PLANNER, *PROGRAMS])
     else:
         for name in sys.argv[2:]:
             importlib.import_module(name)
@@ -320,7 +357,7 @@ def main() -> None:
     listener.detach()
     os.setsid()
     os.chdir(request["cwd"])
-    sys.exit(become(request["target"], request["arguments"], fds, request["env"])())
+    _end_with(become(request["target"], request["arguments"], fds, request["env"]))
 
 
 if __name__ == "__main__":
