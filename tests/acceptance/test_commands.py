@@ -22,6 +22,14 @@ def digits_job(**training: object) -> dict[str, object]:
     }
 
 
+# What is shown is what processes do, which is the same on each database: each has one long job.
+ON_SQLITE, ON_POSTGRES = (
+    pytest.mark.parametrize("module_cluster", [name], indirect=True)
+    for name in ("sqlite", "postgres")
+)
+
+
+@ON_SQLITE
 def test_submitted_job_learns_to_read_digits(shared_cluster: Cluster) -> None:
     cluster = shared_cluster
     job = cluster.submit({**digits_job(steps=600), "task": {"name": "digits"}})
@@ -32,6 +40,7 @@ def test_submitted_job_learns_to_read_digits(shared_cluster: Cluster) -> None:
     assert max(c["step"] for c in checkpoints) == 600
 
 
+@ON_POSTGRES
 def test_pause_and_resume_keep_the_curve_bit_exact(shared_cluster: Cluster, gate: Gate) -> None:
     cluster = shared_cluster
     untouched = cluster.submit({**digits_job(), "task": free_task("digits", dropout=0.1)})
@@ -50,11 +59,7 @@ def test_pause_and_resume_keep_the_curve_bit_exact(shared_cluster: Cluster, gate
         assert cluster.points(paused, name) == cluster.points(untouched, name)
 
 
-ON_THE_HOST = pytest.mark.parametrize("module_cluster", ["sqlite"], indirect=True)
-"""What is shown is how processes end, which is the same on each database."""
-
-
-@ON_THE_HOST
+@ON_SQLITE
 @pytest.mark.parametrize("task", ["stepping", "sleeping"])
 def test_cancel_ends_a_task_within_two_seconds(shared_cluster: Cluster, task: str) -> None:
     cluster = shared_cluster
@@ -96,7 +101,7 @@ time.sleep(600)
 """
 
 
-@ON_THE_HOST
+@ON_SQLITE
 def test_cancel_ends_the_tree_of_stubborn_script(shared_cluster: Cluster, tmp_path: Path) -> None:
     cluster = shared_cluster
     script, note = tmp_path / "stubborn.py", tmp_path / "grandchild"
@@ -125,7 +130,7 @@ time.sleep(600)
 """
 
 
-@ON_THE_HOST
+@ON_SQLITE
 def test_script_gets_its_grace(shared_cluster: Cluster, tmp_path: Path) -> None:
     cluster = shared_cluster
     script = tmp_path / "graceful.py"

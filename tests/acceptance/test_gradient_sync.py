@@ -34,22 +34,16 @@ def native_losses(three_slots: Cluster) -> list[float]:
     return completed(three_slots)
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    ["ring", "tree", "halving_doubling", "hierarchical", "parameter_server", "naive"],
-)
-def test_job_learns_the_same_by_every_algorithm(
-    three_slots: Cluster, native_losses: list[float], algorithm: str
+# Runs by each algorithm and under each compression are in tests/training/runs.
+def test_job_learns_the_same_by_another_algorithm(
+    three_slots: Cluster, native_losses: list[float]
 ) -> None:
-    losses = completed(three_slots, algorithm=algorithm, bucket_mb=0.01)
+    losses = completed(three_slots, algorithm="hierarchical", bucket_mb=0.01)
     assert losses == pytest.approx(native_losses, rel=1e-3)
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("compression", ["fp16", "bf16", "topk", "powersgd"])
-def test_job_learns_under_every_compression(
-    three_slots: Cluster, native_losses: list[float], compression: str
-) -> None:
-    losses = completed(three_slots, compression=compression, bucket_mb=0.01)
+def test_job_learns_under_compression(three_slots: Cluster, native_losses: list[float]) -> None:
+    losses = completed(three_slots, compression="powersgd", bucket_mb=0.01)
     assert losses[0] == pytest.approx(native_losses[0], rel=1e-6)
     assert losses[-1] < losses[0]

@@ -9,6 +9,8 @@ from support.waiting import eventually
 pytestmark = pytest.mark.acceptance
 
 
+# Of an agent's end the coordinator's database sees nothing.
+@pytest.mark.parametrize("killed_cluster", ["sqlite"], indirect=True)
 def test_asked_for_while_the_agent_is_killed(cluster: Cluster) -> None:
     job_id = cluster.submit(
         {

@@ -1,7 +1,6 @@
 """Jobs of strategy `auto`, through a real coordinator and agent."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -19,9 +18,9 @@ JOB = {
 }
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with running_cluster(tmp_path / "cluster", slots=2) as running:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), slots=2) as running:
         yield running
 
 
@@ -34,9 +33,7 @@ def planners(cluster: Cluster) -> list[psutil.Process]:
     ]
 
 
-def test_auto_plan_survives_a_killed_agent(
-    cluster: Cluster,
-) -> None:
+def test_auto_plan_survives_a_killed_agent(cluster: Cluster) -> None:
     job = cluster.submit(JOB)
     (planner,) = eventually("the planner to run", lambda: planners(cluster))
     assert cluster.job(job)["reason"].startswith("planning its strategy on node here")

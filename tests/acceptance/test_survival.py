@@ -73,25 +73,27 @@ def shut_both_down_for_an_upgrade(cluster: Cluster) -> None:
     cluster.agent.start()
 
 
-@pytest.mark.parametrize("kill", [kill_coordinator, kill_both, shut_both_down_for_an_upgrade])
-def test_ranks_metrics_and_lines_outlive_a_kill(
-    cluster: Cluster, kill: Callable[[Cluster], None], gate: Gate
-) -> None:
-    all_outlives(cluster, kill, gate)
-
-
-# Of an agent's end the coordinator's database sees nothing.
-@pytest.mark.parametrize("killed_cluster", ["sqlite"], indirect=True)
-def test_ranks_metrics_and_lines_outlive_a_killed_agent(cluster: Cluster, gate: Gate) -> None:
-    all_outlives(cluster, kill_agent, gate)
-
-
 def lines_as(cluster: Cluster, job: str, rank: int, expected: list[str]) -> list[str] | None:
     lines = cluster.log_text(job, rank).splitlines()
     return lines if lines == expected else None
 
 
-def all_outlives(cluster: Cluster, kill: Callable[[Cluster], None], gate: Gate) -> None:
+# What becomes of the data is the database's affair where it is killed; beside that, of an agent's
+# end and of an orderly one it sees nothing.
+@pytest.mark.parametrize(
+    ("killed_cluster", "kill"),
+    [
+        ("sqlite", kill_coordinator),
+        ("sqlite", kill_agent),
+        ("sqlite", shut_both_down_for_an_upgrade),
+        ("postgres", kill_coordinator),
+        ("postgres", kill_both),
+    ],
+    indirect=["killed_cluster"],
+)
+def test_ranks_metrics_and_lines_outlive_a_kill(
+    cluster: Cluster, kill: Callable[[Cluster], None], gate: Gate
+) -> None:
     job = cluster.submit(stepping_job(gate))
     cluster.wait_for_step(job, 40)
     writing = cluster.submit(counting_job(gate))
@@ -140,6 +142,8 @@ def test_an_acknowledged_submission_survives_and_runs_once(
     assert sorted(ledger.read_text().split()) == ["0", "1"]
 
 
+# Recoveries on each database are in tests/cluster.
+@pytest.mark.parametrize("killed_cluster", ["sqlite"], indirect=True)
 def test_job_recovers_from_newest_checkpoint_without_ranks(cluster: Cluster, gate: Gate) -> None:
     """While one of them is left, it would go on in place."""
     job = cluster.submit(stepping_job(gate))
