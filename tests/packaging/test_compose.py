@@ -48,36 +48,6 @@ def agent_env(cluster: Cluster, data: Path) -> dict[str, str]:
     }
 
 
-def test_agent_joins_once_and_is_known_again(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
-    data = tmp_path / "agent"
-    shell = SERVICES["agent"]["entrypoint"]
-    try:
-        cluster.start_coordinator()
-        script = agent_script(cluster.url, data)
-        env = agent_env(cluster, data)
-        for start in (1, 2):
-            output = tmp_path / f"agent.{start}.log"
-            with output.open("wb") as log:
-                agent = subprocess.Popen(
-                    [*shell, script], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
-                )
-
-            def connected(agent: "subprocess.Popen[bytes]" = agent, output: Path = output) -> bool:
-                assert agent.poll() is None, output.read_text()
-                return "connected coordinator=" in output.read_text()
-
-            eventually("the agent", connected)
-            eventually("the node", lambda: states(cluster) == ["ready"])
-            agent.terminate()
-            assert agent.wait(30) == 0
-        (node,) = cluster.get("/cluster/nodes")["items"]
-        assert node["name"] == socket.gethostname()
-    finally:
-        cluster.stop()
-        cluster.sweep()
-
-
 def test_compose_trains_on_postgres(tmp_path: Path, new_postgres: Callable[[], str]) -> None:
     cluster = Cluster(tmp_path)
     data = tmp_path / "agent"
@@ -86,23 +56,43 @@ def test_compose_trains_on_postgres(tmp_path: Path, new_postgres: Callable[[], s
     cluster.coordinator.arguments = [*arguments, "--data-dir", str(tmp_path / "data")]
     cluster.coordinator.env["DATABASE_URL"] = new_postgres()
     agent: subprocess.Popen[bytes] | None = None
+
+    def start_agent(number: int) -> "subprocess.Popen[bytes]":
+        output = tmp_path / f"agent.{number}.log"
+        with output.open("wb") as log:
+            started = subprocess.Popen(
+                [*SERVICES["agent"]["entrypoint"], agent_script(cluster.url, data)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=agent_env(cluster, data),
+            )  # fmt: skip
+
+        def connected() -> bool:
+            assert started.poll() is None, output.read_text()
+            return "connected coordinator=" in output.read_text()
+
+        eventually("the agent", connected)
+        eventually("the node", lambda: states(cluster) == ["ready"])
+        return started
+
     try:
         cluster.start_coordinator()
         _, *probe = SERVICES["coordinator"]["healthcheck"]["test"]
         health = [word.replace("http://127.0.0.1:8000", cluster.url) for word in probe]
         subprocess.run([sys.executable, *health[1:]], check=True)
-        with (tmp_path / "agent.log").open("wb") as log:
-            agent = subprocess.Popen(
-                [*SERVICES["agent"]["entrypoint"], agent_script(cluster.url, data)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=agent_env(cluster, data),
-            )  # fmt: skip
-        eventually("the node", lambda: states(cluster) == ["ready"])
+        agent = start_agent(1)
         spec = {"name": "q", "task": {"name": "digits"}, "training": {"steps": 5}}
         assert cluster.wait_for(cluster.submit(spec), "completed")["step"] == 5
+        agent.terminate()
+        assert agent.wait(30) == 0
+        # It joins once and is known again.
+        agent = start_agent(2)
+        (node,) = cluster.get("/cluster/nodes")["items"]
+        assert node["name"] == socket.gethostname()
+        agent.terminate()
+        assert agent.wait(30) == 0
     finally:
-        if agent is not None:
-            agent.terminate()
-            agent.wait(30)
+        if agent is not None and agent.poll() is None:
+            agent.kill()
+            agent.wait()
         cluster.stop()
         cluster.sweep()
 

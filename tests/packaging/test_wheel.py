@@ -8,10 +8,12 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import httpx
 import pytest
+from packaging.requirements import Requirement
 from support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -49,14 +51,39 @@ def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     env = tmp_path_factory.mktemp("env")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(env)], check=True)
     python = env / "bin" / "python"
-    # Most of its packages' modules are never imported, so that none is compiled beforehand.
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
     done = subprocess.run(
-        [*pip, "install", "--quiet", "--no-compile", str(wheel_in(built))],
+        [*pip, "install", "--quiet", "--no-compile", "--no-deps", str(wheel_in(built))],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    (site,) = env.glob("lib/python*/site-packages")
+    (wheel,) = metadata.distributions(name="trainhall", path=[str(site)])
+    link_needed(wheel, site)
     return python
+
+
+def link_needed(wheel: metadata.Distribution, site: Path) -> None:
+    """Link what the wheel asks for, and what that asks for in turn, out of this environment.
+
+    Installing it would take longer than all that is tried with it.
+    """
+    todo = [(wheel, "")]
+    done: set[tuple[str, str]] = set()
+    while todo:
+        asking, extra = todo.pop()
+        for line in asking.requires or []:
+            needed = Requirement(line)
+            if needed.marker is not None and not needed.marker.evaluate({"extra": extra}):
+                continue
+            found = metadata.distribution(needed.name)
+            assert needed.specifier.contains(found.version), f"{asking.name} asks for {needed}"
+            new = {(found.name, each) for each in ("", *needed.extras)} - done
+            todo += [(found, each) for _, each in new]
+            done |= new
+            for name in {file.parts[0] for file in found.files or []} - {"..", "__pycache__"}:
+                if not (site / name).exists():
+                    (site / name).symlink_to(str(found.locate_file(name)))
 
 
 def modules() -> list[str]:
@@ -120,15 +147,16 @@ def test_the_sdist_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
         assert sorted(ours.namelist()) == sorted(theirs.namelist())
 
 
-@pytest.fixture
-def server(python: Path, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def server(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a coordinator that runs from the wheel."""
-    log = tmp_path / "server.log"
+    folder = tmp_path_factory.mktemp("server")
+    log = folder / "server.log"
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINHALL_", "DATABASE_"))}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [python.with_name("trainhall"), "server", "--port", "0", "--data-dir", tmp_path / "d"],
-            stdout=output, stderr=subprocess.STDOUT, cwd=tmp_path, env=env,
+            [python.with_name("trainhall"), "server", "--port", "0", "--data-dir", folder / "d"],
+            stdout=output, stderr=subprocess.STDOUT, cwd=folder, env=env,
         )  # fmt: skip
 
     def url() -> str | None:
