@@ -48,8 +48,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     built = Path(api.__file__).parent / "static" / "index.html"
     if not built.exists():
         pytest.fail("the dashboard is not built: `npm ci && npm run build` in dashboard/")
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRAINHALL_GROW_AFTER", "0.5")
+        with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+            yield running
 
 
 @pytest.fixture
