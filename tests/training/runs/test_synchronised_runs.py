@@ -18,7 +18,7 @@ def digits(workers: int, algorithm: str, **training: Any) -> dict[str, Any]:
         "task": {"name": "digits", "params": {"hidden": [32, 16]}},
         "resources": {"workers": workers},
         "parallelism": {"gradient_sync": {"algorithm": algorithm, "bucket_mb": 0.005}},
-        "training": {"steps": 12, "global_batch_size": 48, "seed": 7, **training},
+        "training": {"steps": 5, "global_batch_size": 48, "seed": 7, **training},
     }
 
 
@@ -43,7 +43,7 @@ def test_run_resumes_with_other_rank_count(
     assert losses == pytest.approx([loss for _, loss in native.curve("loss")], rel=1e-4)
     for name in ("communication_seconds", "communication_hidden_seconds"):
         assert all(value >= 0 for _, value in second.curve(name))
-        assert len(second.curve(name)) == 11
+        assert len(second.curve(name)) == 4
 
 
 def test_rank_alone_has_nothing_to_combine(ranks: RankServer, tmp_path: Path) -> None:
