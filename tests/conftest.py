@@ -23,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from psycopg import sql
 from support.cluster.attempts import RankServer, rank_server
+from support.database import open_database
 from support.holds import Gate
 
 from trainhall.db.database import Database
@@ -153,6 +154,6 @@ def _new_postgres(server: Any) -> str:
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
     """A migrated database, closed afterwards."""
-    opened = Database(database_url)
+    opened = open_database(database_url)
     yield opened
     await opened.close()

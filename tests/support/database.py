@@ -1,0 +1,78 @@
+"""Databases that cost a test little: SQLite in the loop's own thread, statements compiled once.
+
+The real `Database` hops to a thread and back at every statement and at every commit on SQLite,
+which is most of what a test of a coordinator costs. Files, transactions and SQL are the same here;
+how threads and SQLAlchemy's `AsyncSession` behave is left to tests on Postgres and of the database
+itself.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.engine import Dialect
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import sessionmaker
+
+from trainhall.cluster.simulator.database import Inline
+from trainhall.db.database import Database
+
+T = TypeVar("T")
+
+_compiled: dict[type[Dialect], tuple[Dialect, dict[Any, Any]]] = {}
+
+
+def open_database(url: str) -> Database:
+    """One for a test in which no one else writes to it."""
+    if url.startswith("sqlite"):
+        return InlineDatabase(url)
+    made = Database(url)
+    for engine in (made._writer.sync_engine, made._thread_writer):
+        _compile_once(engine)
+    return made
+
+
+class InlineDatabase(Database):
+    """A SQLite file. No one else may write to it meanwhile: waiting for a lock stops the loop."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        for engine in (self._thread_reader, self._thread_writer):
+            event.listen(engine, "connect", _never_wait_for_disk)
+            _compile_once(engine)
+        self._inline_readers = sessionmaker(
+            self._thread_reader, expire_on_commit=False, autoflush=False
+        )
+        self._inline_writers = sessionmaker(self._thread_writer, expire_on_commit=False)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[AsyncSession]:
+        with self._inline_readers() as session:
+            yield cast(AsyncSession, Inline(session))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncSession]:
+        async with self._turn:
+            with self._inline_writers.begin() as session:
+                yield cast(AsyncSession, Inline(session))
+
+    async def _run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        with engine.begin() as connection:
+            return work(connection)
+
+
+def _never_wait_for_disk(connection: Any, _record: object) -> None:
+    connection.execute("PRAGMA synchronous = OFF")
+
+
+def _compile_once(engine: Engine) -> None:
+    """Have it know the statements that earlier engines of this process have compiled."""
+
+    @event.listens_for(engine, "engine_connect")
+    def share(connection: Connection) -> None:
+        # They are known by the dialect, which has learned by now what the server is like.
+        connection.dialect, statements = _compiled.setdefault(
+            type(connection.dialect), (connection.dialect, {})
+        )
+        connection.execution_options(compiled_cache=statements)
