@@ -23,7 +23,7 @@ run: ## Install what is missing, start Trainhall and train on handwritten digits
 check: ## The inner loop: style, types, boundaries, and the tests that start no process
 	$(setup) lint
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -q --no-processes -n auto --dist loadfile
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q --no-processes -n auto --dist loadfile
 
 test: ## Every check and every test
 	$(setup) test
