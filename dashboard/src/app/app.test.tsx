@@ -116,6 +116,15 @@ describe("the queue", () => {
   });
 });
 
+describe("the header", () => {
+  it("leads to the documentation", async () => {
+    await open("/jobs", { "GET /training/jobs": list() });
+    await userEvent.click(await screen.findByRole("button", { name: "Help" }));
+    const link = await screen.findByRole("menuitem", { name: "REST API reference" });
+    expect(link).toHaveAttribute("href", "/docs");
+  });
+});
+
 describe("the comparison", () => {
   it("labels each job's main metric as its latest value", async () => {
     await open("/compare?jobs=3f2a9c51d07b", {

@@ -11,7 +11,7 @@ import {
 import { Link, Outlet } from "@tanstack/react-router";
 import { useHealth, useSummary } from "@/shared/api/cluster";
 import { plural } from "@/shared/format";
-import { CheckIcon, MoonIcon, ScreenIcon, SunIcon } from "@/shared/ui/icons";
+import { CheckIcon, HelpIcon, MoonIcon, ScreenIcon, SunIcon } from "@/shared/ui/icons";
 import classes from "./shell.module.css";
 
 export function Shell() {
@@ -44,7 +44,8 @@ export function Shell() {
             <Group gap="sm" ml="auto" wrap="nowrap">
               <Simulated />
               <ClusterUse />
-              <HeaderMenu />
+              <HelpMenu />
+              <ThemeMenu />
             </Group>
           </div>
         </Container>
@@ -95,15 +96,34 @@ const SCHEMES = [
   { value: "dark", label: "Dark", icon: <MoonIcon /> },
 ] as const;
 
-/** The theme, which the browser keeps, and where to find help. */
-function HeaderMenu() {
-  const { colorScheme, setColorScheme } = useMantineColorScheme();
+/** Where to read more; the coordinator serves it, so it is there offline too. */
+function HelpMenu() {
   const health = useHealth();
+  return (
+    <Menu position="bottom-end" width={180}>
+      <Menu.Target>
+        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Help">
+          <HelpIcon />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Label>Trainhall {health.data?.version}</Menu.Label>
+        <Menu.Item component="a" href="/docs" target="_blank">
+          REST API reference
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+/** The theme, which the browser keeps. */
+function ThemeMenu() {
+  const { colorScheme, setColorScheme } = useMantineColorScheme();
   const icon = SCHEMES.find(({ value }) => value === colorScheme)?.icon;
   return (
     <Menu position="bottom-end" width={180}>
       <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Theme and help">
+        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Theme">
           {icon}
         </ActionIcon>
       </Menu.Target>
@@ -120,11 +140,6 @@ function HeaderMenu() {
             {label}
           </Menu.Item>
         ))}
-        <Menu.Divider />
-        <Menu.Label>Trainhall {health.data?.version}</Menu.Label>
-        <Menu.Item component="a" href="/docs" target="_blank">
-          REST API reference
-        </Menu.Item>
       </Menu.Dropdown>
     </Menu>
   );

@@ -56,6 +56,12 @@ export const DownIcon = path("M12 5v14M6 13l6 6 6-6");
 export const UpIcon = path("M12 19V5M6 11l6-6 6 6");
 export const OpenIcon = path("M6 9l6 6 6-6");
 export const CloseIcon = path("M9 6l6 6-6 6");
+export const HelpIcon = icon(
+  <>
+    <circle cx="12" cy="12" r="9" />
+    <path d="M9.500 9.500a2.500 2.500 0 1 1 3.500 2.300c-.700.300-1 .700-1 1.500M12 16.500v.010" />
+  </>,
+);
 export const ScreenIcon = icon(
   <>
     <rect x="3" y="5" width="18" height="12" rx="2" />
