@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 from support.cluster.attempts import RankServer
 from support.ranks import ddp as ddp_ranks
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-from trainhall.parallelism.data_parallel import ddp
 from trainhall.parallelism.data_parallel.logical_shards import LogicalShards
 
 
@@ -88,13 +85,6 @@ def test_logical_shards_remove_their_hooks() -> None:
     assert not any(hooks)
 
 
-def test_ddp_lays_out_buckets_on_gpu() -> None:
+def test_ddp_lays_out_buckets_on_gpu(ranks: RankServer, tmp_path: Path) -> None:
     """`device_ids` takes another way through DDP's forward pass, with or without a GPU."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        wrapped = DistributedDataParallel(nn.Linear(3, 2))
-        wrapped.device_ids = [0]
-        ddp._settle_buckets(wrapped)
-        assert all(p.grad is None for p in wrapped.parameters())
-    finally:
-        dist.destroy_process_group()
+    assert ranks.call("support.ranks.ddp:lay_out_as_on_gpu", 1, tmp_path) == [0]

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
@@ -54,6 +55,18 @@ def share_buffers(folder: Path) -> int:
         after = dict(plain.named_buffers())
         torch.save((before, after), folder / f"{environment.rank}.pt")
     return 0
+
+
+def lay_out_as_on_gpu(folder: Path) -> int:
+    """In a rank of its own: Gloo's threads may still need the interpreter when a group is freed,
+    which waits for them with the interpreter's lock held. A rank ends without freeing it."""
+    cpu = torch.device("cpu")
+    with process_group.joined(RankEnvironment.read(os.environ), device=cpu, namespace="test"):
+        wrapped = DistributedDataParallel(nn.Linear(3, 2))
+        wrapped.device_ids = [0]
+        ddp._settle_buckets(wrapped)
+        assert all(p.grad is None for p in wrapped.parameters())
+        os._exit(0)
 
 
 def wrap(folder: Path) -> int:
