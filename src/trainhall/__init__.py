@@ -1,9 +1,9 @@
 """Trainhall: a self-hosted home for distributed training jobs.
 
-What scripts use of it is here: `init`, `report`, `should_stop`, `leave`, `checkpoint`, `on_resize`
-and `Trainer` (docs/scripts.md); and `Client`, which drives a coordinator (docs/client.md). Each is
-imported when it is first asked for, so that a coordinator and the command line never import what
-they do not need.
+What scripts use of it is here: `init`, `parameters`, `report`, `should_stop`, `leave`,
+`checkpoint`, `on_resize` and `Trainer` (docs/scripts.md); and `Client`, which drives a coordinator
+(docs/client.md). Each is imported when it is first asked for, so that a coordinator and the command
+line never import what they do not need.
 """
 
 from importlib import import_module
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         init,
         leave,
         on_resize,
+        parameters,
         report,
         should_stop,
     )
@@ -32,6 +33,7 @@ __all__ = [
     "init",
     "leave",
     "on_resize",
+    "parameters",
     "report",
     "should_stop",
 ]

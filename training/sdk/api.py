@@ -4,12 +4,15 @@ Under Trainhall they speak for the rank of the attempt; outside, under `torchrun
 the same script runs as it is and reports to the terminal.
 """
 
+import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from trainhall.training.event_log import EventLogger
 from trainhall.training.sdk.session import Context, NoCheckpointsError, Session, open_session
+from trainhall.training.spec.parameters import VARIABLE
 
 log = EventLogger(__name__)
 
@@ -62,6 +65,24 @@ def report(
         TypeError, ValueError: a name or a value cannot be a metric's.
     """
     _opened().report({**(metrics or {}), **values}, step)
+
+
+def parameters(**defaults: Any) -> dict[str, Any]:
+    """Return the job's `parameters`, over these defaults. Any process of the job may ask.
+
+    Outside Trainhall the variable TRAINHALL_PARAMETERS may hold some, as a JSON object.
+
+    Raises:
+        ValueError: the variable holds something else.
+    """
+    text = os.environ.get(VARIABLE, "{}")
+    try:
+        given = json.loads(text)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise ValueError(f'{VARIABLE} must be a JSON object, such as {{"lr": 0.1}}, not {text!r}')
+    return defaults | given
 
 
 def should_stop() -> bool:

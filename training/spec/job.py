@@ -31,6 +31,7 @@ from trainhall.parallelism.degrees import (
 )
 from trainhall.training.spec.base import Name, SpecModel, Text
 from trainhall.training.spec.models import declaration_of
+from trainhall.training.spec.parameters import Parameters, substitute
 from trainhall.training.spec.problems import problem_at
 from trainhall.training.spec.program import ScriptSpec, TaskSpec
 from trainhall.training.spec.recovery import CheckpointSpec, MetricSpec, RecoverySpec
@@ -60,6 +61,9 @@ class JobSpec(SpecModel):
     """Give this or `script`."""
     script: ScriptSpec | None = None
     """Give this or `task`."""
+    parameters: Parameters = Field(default_factory=dict)
+    """Values that you vary, by name: strings, numbers and booleans. `${name}` in `script.args`,
+    `trainhall.parameters()` and the variable TRAINHALL_PARAMETERS (JSON) hold them."""
     code: Annotated[Text, Field(min_length=1)] | None = None
     """Folder of the job's code (docs/scripts.md), relative to the spec, at most 64 MiB. `trainhall
     submit` uploads it and puts the upload's SHA-256 here."""
@@ -165,6 +169,11 @@ class JobSpec(SpecModel):
         except PydanticCustomError as error:
             return error
         return None
+
+    @property
+    def arguments(self) -> list[str]:
+        """Arguments of the script, with the values of parameters."""
+        return substitute(self.script.args, self.parameters) if self.script is not None else []
 
     @property
     def possible_workers(self) -> tuple[int, ...]:

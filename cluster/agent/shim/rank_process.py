@@ -3,6 +3,7 @@
 import gc
 import importlib
 import io
+import json
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from trainhall.cluster.agent.shim.hang import flight_record
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
 from trainhall.training.process.forked import close_files, reseed
+from trainhall.training.spec import parameters
 
 RANK_MODULE = "trainhall.training.rank"
 PRELOADED = (
@@ -91,6 +93,7 @@ def environment(
         "TORCHELASTIC_USE_AGENT_STORE": str(launch.spec.script is None),
         "TRAINHALL_JOB_ID": launch.job_id,
         "TRAINHALL_WRITER": writer_name(launch, place.rank),
+        parameters.VARIABLE: json.dumps(launch.spec.parameters),
         MARK: str(folder.path),
     }  # fmt: skip
 
@@ -109,7 +112,7 @@ def start(
     script = launch.spec.script
     work: Callable[[], int]
     if script is not None:
-        work = partial(script_launch.execute, script, launch.code, env)
+        work = partial(script_launch.execute, script, launch.spec.arguments, launch.code, env)
     elif fork:
         work = _run_task
     else:

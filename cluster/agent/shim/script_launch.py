@@ -5,7 +5,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,21 +24,24 @@ class ScriptStartError(Exception):
         self.code = code
 
 
-def execute(script: ScriptSpec, code: str | None, env: Mapping[str, str]) -> int:
+def execute(
+    script: ScriptSpec, arguments: Sequence[str], code: str | None, env: Mapping[str, str]
+) -> int:
     """Become the script. Returns only where it cannot be started, and has said why on stderr.
 
     Args:
+        arguments: the script's, with the values of the job's parameters.
         code: the folder of the job's code, which is the present one; without it relative paths
             do not occur.
     """
     try:
         path = Path(code or "/", script.path) if script.path is not None else None
-        arguments = [_interpreter(script, env)]
-        arguments += [str(path)] if path is not None else ["-m", script.module or ""]
+        command = [_interpreter(script, env)]
+        command += [str(path)] if path is not None else ["-m", script.module or ""]
         if path is not None:
             _see(path)
         _enter(script, code, path)
-        _become([*arguments, *script.args], env)
+        _become([*command, *arguments], env)
     except ScriptStartError as error:
         print(f"trainhall: {error} (on {socket.gethostname()})", file=sys.stderr)  # noqa: T201
         return error.code

@@ -17,14 +17,14 @@ _EVERY_SECONDS = 4.0
 class Script(ShownWork):
     def __init__(self, group: Group) -> None:
         super().__init__(group)
-        script = group.launch.spec.script
-        assert script is not None
+        spec = group.launch.spec
+        assert spec.script is not None
         # Rounds of a few seconds: between two and six minutes.
         self._total = round(group.chance.uniform(30, 90))
         self._next = group.now() + _EVERY_SECONDS
         self._memory = group.chance.uniform(8, 50) * 2**30
-        self._program = script.path or f"-m {script.module}"
-        self._command = " ".join([self._program, *script.args])
+        self._program = spec.script.path or f"-m {spec.script.module}"
+        self._command = " ".join([self._program, *spec.arguments])
 
     @property
     def total(self) -> int:

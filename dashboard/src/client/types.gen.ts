@@ -1277,6 +1277,15 @@ export type JobSpec = {
      */
     script?: ScriptSpec | null;
     /**
+     * Parameters
+     *
+     * Values that you vary, by name: strings, numbers and booleans. `${name}` in `script.args`,
+     * `trainhall.parameters()` and the variable TRAINHALL_PARAMETERS (JSON) hold them.
+     */
+    parameters?: {
+        [key: string]: unknown | boolean | number | number | string;
+    };
+    /**
      * Code
      *
      * Folder of the job's code (docs/scripts.md), relative to the spec, at most 64 MiB. `trainhall

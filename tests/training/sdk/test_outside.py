@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import trainhall
+from trainhall.training.spec.parameters import VARIABLE
+
 BEGIN = "import sys\nimport trainhall as th\n"
 
 
@@ -99,3 +102,18 @@ def test_sdk_ignores_a_broken_attempt_mark(tmp_path: Path) -> None:
            "RANK": "0"}  # fmt: skip
     done = run("th.report(loss=2)", tmp_path, **env)
     assert (done.returncode, done.stderr) == (0, "step 1  loss 2\n")
+
+
+def test_parameters_lie_over_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert trainhall.parameters(lr=1) == {"lr": 1}
+    monkeypatch.setenv(VARIABLE, '{"lr": 0.1, "layers": 2}')
+    assert trainhall.parameters(lr=1, width=8) == {"lr": 0.1, "width": 8, "layers": 2}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "1", "{"])
+def test_bad_parameters_are_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(VARIABLE, text)
+    with pytest.raises(ValueError, match="TRAINHALL_PARAMETERS must be a JSON object") as caught:
+        trainhall.parameters()
+    assert repr(text) in str(caught.value)

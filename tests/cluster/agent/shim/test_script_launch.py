@@ -73,6 +73,17 @@ def test_code_is_the_working_folder(run: Any, tmp_path: Path) -> None:
     assert shown(run(within, code=str(code)))[1] == str(code / "pkg")
 
 
+def test_script_gets_its_parameters(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "show.py"
+    path.write_text(
+        "import json, sys\nimport trainhall as th\nprint(json.dumps([th.parameters(), sys.argv]))\n"
+    )
+    script = {"path": str(path), "args": ["--lr=${lr}", "${other}"]}
+    given = {"lr": 0.1, "name": "a b", "on": True}
+    one = run({"script": script, "parameters": given})
+    assert shown(one) == [given, [str(path), "--lr=0.1", "${other}"]]
+
+
 def test_any_program_may_run_a_script(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "train.sh"
     path.write_text('echo "$RANK of $WORLD_SIZE, $1, $PWD"\n')

@@ -1,0 +1,67 @@
+"""Parameters of a job: the values that a user or a sweep varies, by name."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import (
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
+
+from trainhall.training.spec.base import Text
+
+VARIABLE = "TRAINHALL_PARAMETERS"
+"""Environment variable of every rank that holds the parameters as JSON."""
+_NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
+_REFERENCE = re.compile(r"\$\{(" + _NAME + r")\}")
+
+
+def _one_error(message: str) -> WrapValidator:
+    """Refuse in one sentence: of a union pydantic has an error for each type, of a key none that a
+    user understands."""
+
+    def validate(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return inner(value)
+        except ValidationError:
+            raise PydanticCustomError("parameter", message) from None
+
+    return WrapValidator(validate)
+
+
+_Name = Annotated[
+    str,
+    Field(pattern=f"^{_NAME}$"),
+    _one_error("must be a letter or _, then at most 63 letters, digits, _ or -"),
+]
+Value = StrictBool | StrictInt | StrictFloat | Text
+_Value = Annotated[
+    Value, _one_error("must be a string of at most 4,096 characters, a finite number or a boolean")
+]
+Parameters = Annotated[dict[_Name, _Value], Field(max_length=256)]
+
+
+def substitute(arguments: Iterable[str], parameters: Mapping[str, Value]) -> list[str]:
+    """Return the arguments with `${name}` replaced by that parameter's value.
+
+    Names that are no parameters stay as they are: they may be a shell's or the script's own.
+    """
+
+    def value_of(match: re.Match[str]) -> str:
+        name = match[1]
+        return as_text(parameters[name]) if name in parameters else match[0]
+
+    return [_REFERENCE.sub(value_of, argument) for argument in arguments]
+
+
+def as_text(value: Value) -> str:
+    """Return a value as an argument holds it: a string as it is, all else as in JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
