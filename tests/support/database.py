@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
+import pytest
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -19,6 +20,9 @@ from trainhall.cluster.simulator.database import Inline
 from trainhall.db.database import Database
 
 T = TypeVar("T")
+
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For a test of which each statement runs on Postgres in another."""
 
 _compiled: dict[type[Dialect], tuple[Dialect, dict[Any, Any]]] = {}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.cluster.simulated import SimulatedCluster, failure
+from support.database import on_sqlite
 from support.storage.stored import FILES, NAME, manifest, pieces, upload_and_commit
 
 from trainhall.cluster.checkpoints import verification
@@ -184,6 +185,7 @@ async def test_next_attempt_looks_for_unreported_checkpoints(
     assert await next_one() == Unrecorded(attempt=2, generation=1, after_step=-1)
 
 
+@on_sqlite
 async def test_late_report_of_earlier_attempt_is_resumed_from(
     hall: SimulatedCluster,
 ) -> None:
@@ -225,6 +227,7 @@ async def test_late_report_of_earlier_attempt_is_resumed_from(
     assert (await next_one())[0] == [saved, second, first]
 
 
+@on_sqlite
 async def test_revoked_attempt_passes_on_its_unrecorded_checkpoints(
     hall: SimulatedCluster,
 ) -> None:
@@ -285,6 +288,7 @@ async def test_restore_restarts_a_finished_job_at_older_step(hall: SimulatedClus
     assert await start_again(hall, job_id) == ["step-00000025-a2-g1", *names]
 
 
+@on_sqlite
 async def test_restore_with_other_strategy_drops_the_algorithm(
     hall: SimulatedCluster,
 ) -> None:
@@ -304,6 +308,7 @@ async def test_restore_with_other_strategy_drops_the_algorithm(
     assert restored.spec["parallelism"]["gradient_sync"]["algorithm"] == "native"
 
 
+@on_sqlite
 @pytest.mark.parametrize("stored_is_bad", [False, True])
 async def test_damaged_host_copy_does_not_mark_the_store(
     hall: SimulatedCluster, stored_is_bad: bool
@@ -317,6 +322,7 @@ async def test_damaged_host_copy_does_not_mark_the_store(
     assert view.state == ("corrupt" if stored_is_bad else "committed")
 
 
+@on_sqlite
 async def test_removed_stored_checkpoint_is_marked(
     hall: SimulatedCluster,
 ) -> None:
@@ -332,6 +338,7 @@ async def test_removed_stored_checkpoint_is_marked(
     assert "the folder: expected a folder, found nothing" in events[-1].reason
 
 
+@on_sqlite
 async def test_resume_with_changes_keeps_the_lineage(
     hall: SimulatedCluster,
 ) -> None:
@@ -355,6 +362,7 @@ async def test_resume_with_changes_keeps_the_lineage(
     assert launch.checkpoint.resume == [older.location.rpartition("/")[2]]
 
 
+@on_sqlite
 async def test_unloadable_checkpoint_is_marked(hall: SimulatedCluster) -> None:
     job_id = await running_job(hall, keep_latest=4)
     for step in (5, 10, 20, 30):
@@ -378,6 +386,7 @@ async def test_unloadable_checkpoint_is_marked(hall: SimulatedCluster) -> None:
         await hall.coordinator.checkpoints.restore(corrupt.id)
 
 
+@on_sqlite
 async def test_job_with_only_damaged_checkpoints_is_not_restarted(
     hall: SimulatedCluster,
 ) -> None:
@@ -408,6 +417,7 @@ async def test_job_with_only_damaged_checkpoints_is_not_restarted(
     assert await start_again(hall, job_id) == []
 
 
+@on_sqlite
 async def test_stored_checkpoint_is_verified_after_failed_use(
     hall: SimulatedCluster,
 ) -> None:
@@ -434,6 +444,7 @@ async def test_stored_checkpoint_is_verified_after_failed_use(
         await service.verification.verify_stored(job_id, "step-00000099-a1-g1")
 
 
+@on_sqlite
 async def test_verify_clears_the_mark_of_restored_files(
     hall: SimulatedCluster,
 ) -> None:
@@ -456,6 +467,7 @@ async def test_verify_clears_the_mark_of_restored_files(
     assert await start_again(hall, job_id) == [NAME]
 
 
+@on_sqlite
 async def test_storage_that_is_away_marks_nothing(hall: SimulatedCluster) -> None:
     """Once it is back, its checkpoints are what they were."""
     job_id, folder = await stored(hall)
@@ -474,6 +486,7 @@ async def test_storage_that_is_away_marks_nothing(hall: SimulatedCluster) -> Non
     assert view.state == "corrupt"
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("error", "state"),
     [(errno.EIO, "committed"), (errno.EACCES, "committed"), (errno.ENOENT, "corrupt")],

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import select
 from support.cluster.outdated import STALE, Outdated
 from support.cluster.simulated import SimulatedCluster, SimulatedNode, failure
+from support.database import on_sqlite
 from support.storage.frames import frame, table
 
 from trainhall.db.models import LogChunk, MetricFrame
@@ -172,7 +173,8 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def test_events_are_notes_that_say_so(left_out: LeftOut) -> None:
+async def send_events(left_out: LeftOut) -> None:
+    """They are notes that say so."""
     before = await left_out.truth()
     for kind, data in EVENTS:
         await left_out.report_event(kind, data)
@@ -181,7 +183,8 @@ async def test_events_are_notes_that_say_so(left_out: LeftOut) -> None:
         assert reason == f"discarded, the attempt continued without these ranks: {kind}"
 
 
-async def test_checkpoints_are_refused(left_out: LeftOut) -> None:
+async def save_checkpoints(left_out: LeftOut) -> None:
+    """They are refused."""
     before = await left_out.truth()
     await left_out.report_event("checkpoint", {"name": STALE, "step": 90, "size": 1, "metrics": {}})
     assert await left_out.truth() == before
@@ -194,14 +197,15 @@ async def test_checkpoints_are_refused(left_out: LeftOut) -> None:
     assert await left_out.truth() == before
 
 
-async def test_uploads_are_refused(left_out: LeftOut) -> None:
+async def upload(left_out: LeftOut) -> None:
+    """It is refused."""
     before = await left_out.truth()
     await left_out.fail_to_upload()
     assert await left_out.truth() == before
 
 
-async def test_left_out_metrics_count_until_others_continue(left_out: LeftOut) -> None:
-    """One frame has steps of before and of after."""
+async def send_metrics(left_out: LeftOut) -> None:
+    """They count until the others go on. One frame has steps of before and of after."""
     before = await left_out.truth()
     first = LEFT_AT - 1
     await left_out.measure(2, first, first + 1, first + 2, first + 3)
@@ -214,7 +218,8 @@ async def test_left_out_metrics_count_until_others_continue(left_out: LeftOut) -
         assert voids.all()[-3:] == [False, True, True]
 
 
-async def test_left_out_gradients_count_until_others_continue(left_out: LeftOut) -> None:
+async def send_gradients(left_out: LeftOut) -> None:
+    """They count until the others go on."""
     before = await left_out.truth()
     for step in (LEFT_AT + 2, 90):
         await left_out.report_event("gradients", gradients(step))
@@ -223,7 +228,8 @@ async def test_left_out_gradients_count_until_others_continue(left_out: LeftOut)
     assert (await left_out.truth())["gradients"] == [(1, LEFT_AT, [9.0]), *before["gradients"]]
 
 
-async def test_left_out_logs_are_kept_as_void(left_out: LeftOut) -> None:
+async def send_logs(left_out: LeftOut) -> None:
+    """They are kept as void."""
     before = await left_out.truth()
     ingest = left_out.hall.coordinator.ingest
     for origin, text in (
@@ -237,8 +243,7 @@ async def test_left_out_logs_are_kept_as_void(left_out: LeftOut) -> None:
         assert voids.all() == [False, True]
 
 
-@pytest.mark.parametrize("outcome", [None, *Outcome])
-async def test_reports(left_out: LeftOut, outcome: Outcome | None) -> None:
+async def report(left_out: LeftOut, outcome: Outcome | None) -> None:
     """The host says what it has: that they run, or stand still, or how they ended."""
     before = await left_out.truth()
     hall, away = left_out.hall, left_out.away
@@ -256,6 +261,19 @@ async def test_reports(left_out: LeftOut, outcome: Outcome | None) -> None:
     if after["job"][2] == before["job"][2]:  # else it has grown onto the device that is free
         assert after == before
     assert len(away.launched) == 1, "nothing was launched there again"
+
+
+async def test_nothing_sent_changes_what_others_did(left_out: LeftOut) -> None:
+    """One run for all: each compares with what was so before it."""
+    for send in (send_events, save_checkpoints, upload, send_metrics, send_gradients, send_logs):
+        await send(left_out)
+    await report(left_out, Outcome.FAILED)
+
+
+@on_sqlite
+@pytest.mark.parametrize("outcome", [None, *Outcome])
+async def test_reports(left_out: LeftOut, outcome: Outcome | None) -> None:
+    await report(left_out, outcome)
 
 
 async def test_left_out_reports_count_before_next_generation(

@@ -4,6 +4,7 @@ import asyncio
 
 from support.cluster.agent_process import until
 from support.cluster.simulated import SimulatedCluster, failure, spec, stalled
+from support.database import on_sqlite
 
 from trainhall.db.models import Node
 from trainhall.training.link.status import Outcome
@@ -47,6 +48,7 @@ async def test_a_failure_restarts_until_none_is_left(hall: SimulatedCluster) -> 
     assert (await hall.history(job_id))[-4:] == ["recovering", "starting", "running", "failed"]
 
 
+@on_sqlite
 async def test_repeated_failure_without_progress_is_final(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit(recovery={"max_restarts": 3})
@@ -60,6 +62,7 @@ async def test_repeated_failure_without_progress_is_final(hall: SimulatedCluster
     )
 
 
+@on_sqlite
 async def test_saved_step_counts_as_progress(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit(recovery={"max_restarts": 1})
@@ -72,6 +75,7 @@ async def test_saved_step_counts_as_progress(hall: SimulatedCluster) -> None:
     assert (await hall.job(job_id)).attempt == 4
 
 
+@on_sqlite
 async def test_new_steps_renew_the_restarts(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit(recovery={"max_restarts": 1})
@@ -110,6 +114,7 @@ async def test_resume_continues_from_the_paused_save(hall: SimulatedCluster) -> 
     assert launch.checkpoint.folder == f"/shared/{job_id}"
 
 
+@on_sqlite
 async def test_pause_waits_for_its_checkpoint_upload(
     hall: SimulatedCluster,
 ) -> None:
@@ -125,6 +130,7 @@ async def test_pause_waits_for_its_checkpoint_upload(
     assert (await hall.job(job_id)).state == "paused"
 
 
+@on_sqlite
 async def test_cancel_of_a_running_job(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     job_id = await hall.submit()
@@ -151,6 +157,7 @@ async def test_ranks_of_two_hosts_meet(hall: SimulatedCluster) -> None:
     assert (await hall.job(job_id)).state == "completed"
 
 
+@on_sqlite
 async def test_one_failing_host_stops_the_others(hall: SimulatedCluster) -> None:
     alpha, beta = await hall.add_node("alpha", 1), await hall.add_node("beta", 1)
     job_id = await hall.submit(workers=2, recovery={"max_restarts": 0})
@@ -305,6 +312,7 @@ async def test_stopped_agent_gets_no_work(
     await hall.check()
 
 
+@on_sqlite
 async def test_the_queue_explains_itself(hall: SimulatedCluster) -> None:
     unplaced = await hall.submit(workers=2)
     assert "no node has joined" in (await hall.job(unplaced)).reason
@@ -329,6 +337,7 @@ async def test_the_queue_explains_itself(hall: SimulatedCluster) -> None:
     assert (await hall.coordinator.queue.list()).items[0].job_id == urgent
 
 
+@on_sqlite
 async def test_lost_message_is_repeated(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     assert node.channel is not None
@@ -342,6 +351,7 @@ async def test_lost_message_is_repeated(hall: SimulatedCluster) -> None:
     await hall.run_until(view.id, "running")
 
 
+@on_sqlite
 async def test_the_newest_agent_wins(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     first = node.channel
@@ -366,6 +376,7 @@ async def test_the_newest_agent_wins(hall: SimulatedCluster) -> None:
     await old_task
 
 
+@on_sqlite
 async def test_heartbeat_is_recorded_on_arrival(hall: SimulatedCluster) -> None:
     """And not when what it said before is stored: the database may take its time."""
     node = await hall.add_node("alpha")
@@ -398,6 +409,7 @@ async def test_last_report_before_disconnect_is_stored(hall: SimulatedCluster) -
     assert len((await hall.coordinator.nodes.get(node.node_id)).devices) == 4
 
 
+@on_sqlite
 async def test_job_reports_pending_uploads(hall: SimulatedCluster) -> None:
     """It holds its devices; the coordinator's own disk may be full, or the link slow."""
     node = await hall.add_node("alpha")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from sqlalchemy import Engine, event, select, text
 from support.cluster.simulated import SimulatedCluster, failure, spec, wipe
+from support.database import on_sqlite
 
 from trainhall.cluster.agent.shim.failure_cause import RankExit, classify_failure
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
@@ -253,6 +254,7 @@ async def _waits_for_a_lock(database: Database, task: "asyncio.Task[bool]") -> N
                     return
 
 
+@on_sqlite
 async def test_drained_node_stays_drained_after_loss(
     hall: SimulatedCluster,
 ) -> None:
@@ -276,6 +278,7 @@ async def test_drained_node_stays_drained_after_loss(
     assert states == ["pending", "ready", "drained", "lost", "drained", "ready"]
 
 
+@on_sqlite
 async def test_a_drain_survives_the_coordinator(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha")
     await hall.coordinator.nodes.drain(alpha.node_id, "dust")
@@ -287,6 +290,7 @@ async def test_a_drain_survives_the_coordinator(hall: SimulatedCluster) -> None:
     assert (node.state, node.drain_reason) == ("drained", "dust")
 
 
+@on_sqlite
 async def test_a_node_may_be_drained_before_it_joins(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
     announced = await nodes.announce("alpha")
@@ -296,6 +300,7 @@ async def test_a_node_may_be_drained_before_it_joins(hall: SimulatedCluster) -> 
     assert (await nodes.undrain(announced.id)).state == "pending", "twice is harmless"
 
 
+@on_sqlite
 async def test_node_being_removed_cannot_be_undrained(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha")
     job_id = await hall.submit()
@@ -372,6 +377,7 @@ async def test_repeated_device_fault_quarantines_the_node(hall: SimulatedCluster
     assert (await fail()).state == "ready", "what was before a user brought it back is forgiven"
 
 
+@on_sqlite
 @pytest.mark.parametrize("steps", [True, False])
 @pytest.mark.parametrize("end", ["pause", "cancel"])
 async def test_training_ends_a_row_of_failed_starts(
@@ -403,6 +409,7 @@ async def test_training_ends_a_row_of_failed_starts(
     assert node.state == ("ready" if steps else "drained")
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("kind", "state"),
     [("NoGoodCheckpointError", "ready"), ("UnreadableCheckpointError", "drained")],
@@ -424,6 +431,7 @@ async def test_damaged_checkpoints_do_not_quarantine_a_node(
     assert (await hall.coordinator.nodes.get(alpha.node_id)).state == state
 
 
+@on_sqlite
 async def test_quarantine_skips_failures_that_are_no_fault(
     hall: SimulatedCluster,
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 from support.cluster.simulated import RunningAttempt, SimulatedCluster, failure
+from support.database import on_sqlite
 from support.storage.frames import frame, table
 
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
@@ -76,6 +77,7 @@ async def test_regroup_replaces_failed_rank_on_its_device(hall: SimulatedCluster
     await hall.check()
 
 
+@on_sqlite
 async def test_regroup_updates_reason_at_full_size(
     hall: SimulatedCluster,
 ) -> None:
@@ -93,6 +95,7 @@ async def test_regroup_updates_reason_at_full_size(
     assert attempt.generations[-1].reason == why, "the history keeps it"
 
 
+@on_sqlite
 async def test_regroup_keeps_reason_of_user_request(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", slots=2)
     job_id = await running(hall, {"workers": 2})
@@ -107,6 +110,7 @@ async def test_regroup_keeps_reason_of_user_request(hall: SimulatedCluster) -> N
     assert (await hall.job(job_id)).reason == asked
 
 
+@on_sqlite
 async def test_joining_rank_may_start_from_own_attempts_save(
     hall: SimulatedCluster,
 ) -> None:
@@ -124,6 +128,7 @@ async def test_joining_rank_may_start_from_own_attempts_save(
     assert (await hall.save_checkpoint(job_id, 60)).endswith("-a1-g2")
 
 
+@on_sqlite
 async def test_attempts_save_precedes_unrecorded_checkpoints(
     hall: SimulatedCluster,
 ) -> None:
@@ -145,6 +150,7 @@ async def test_attempts_save_precedes_unrecorded_checkpoints(
         await hall.heartbeat()
 
 
+@on_sqlite
 async def test_the_budget_of_restarts_counts_regroupings(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", slots=2)
     job_id = await running(hall, {"workers": 2}, recovery={"max_restarts": 2})
@@ -161,6 +167,7 @@ async def test_the_budget_of_restarts_counts_regroupings(hall: SimulatedCluster)
     assert "no restarts left" in job.reason
 
 
+@on_sqlite
 async def test_regroup_leaves_and_quarantines_failing_node(
     hall: SimulatedCluster,
 ) -> None:
@@ -184,6 +191,7 @@ async def test_regroup_leaves_and_quarantines_failing_node(
     await hall.check()
 
 
+@on_sqlite
 async def test_regroup_does_not_retry_user_errors(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", slots=2)
     job_id = await running(hall, {"workers": 2})
@@ -193,6 +201,7 @@ async def test_regroup_does_not_retry_user_errors(hall: SimulatedCluster) -> Non
     assert (await hall.job(job_id)).state == "failed"
 
 
+@on_sqlite
 async def test_unstarted_ranks_restart_instead_of_regroup(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", slots=2)
     job_id = await hall.submit(workers=2)
@@ -241,6 +250,7 @@ async def test_job_shrinks_on_lost_node_and_grows(
     assert all(d.job_id is None for d in await hall.coordinator.nodes.devices())
 
 
+@on_sqlite
 async def test_a_drained_node_is_left_without_a_checkpoint(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha", slots=2)
     beta = await hall.add_node("beta", slots=2)
@@ -269,6 +279,7 @@ async def test_a_drained_node_is_left_without_a_checkpoint(hall: SimulatedCluste
     await hall.check()
 
 
+@on_sqlite
 async def test_released_devices_stay_granted_while_in_use(
     hall: SimulatedCluster,
 ) -> None:
@@ -292,6 +303,7 @@ async def test_released_devices_stay_granted_while_in_use(
     await hall.check()
 
 
+@on_sqlite
 async def test_job_does_not_grow_into_waiting_jobs_needs(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha", slots=3)
     job_id = await running(hall, ELASTIC | {"max_workers": 3})
@@ -304,6 +316,7 @@ async def test_job_does_not_grow_into_waiting_jobs_needs(hall: SimulatedCluster)
     await hall.check()
 
 
+@on_sqlite
 async def test_attempt_ends_without_remaining_ranks(hall: SimulatedCluster) -> None:
     nodes = [await hall.add_node("alpha", slots=1), await hall.add_node("beta", slots=1)]
     job_id = await running(hall, {"workers": 2})
@@ -321,6 +334,7 @@ async def test_attempt_ends_without_remaining_ranks(hall: SimulatedCluster) -> N
     await hall.check()
 
 
+@on_sqlite
 async def test_left_out_host_is_notified_of_the_end(
     hall: SimulatedCluster,
 ) -> None:
@@ -428,6 +442,7 @@ async def test_the_end_of_an_earlier_generation_counts(hall: SimulatedCluster) -
     assert job.attempt == 2 or job.state == "recovering", job.reason
 
 
+@on_sqlite
 async def test_job_of_other_strategy_starts_at_free_size(
     hall: SimulatedCluster,
 ) -> None:
