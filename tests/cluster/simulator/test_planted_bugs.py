@@ -181,7 +181,7 @@ def test_simulator_detects_ranks_numbered_per_host(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(regroup, "allocation_of", each_from_zero)
     regroupings_begin_early(monkeypatch)
-    assert (first_problem(likely=6).problem or "").startswith(regroupings.MEMBERS)
+    assert (first_problem(likely=8).problem or "").startswith(regroupings.MEMBERS)
 
 
 def test_simulator_detects_an_attempt_hiding_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def test_simulator_detects_an_agent_keeping_leftovers(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(reconcile, "_awaits_next_generation", kept)
     monkeypatch.setattr(faults, "WEIGHTS", {"isolate": 1})
-    assert (first_problem(likely=8).problem or "").startswith(regroupings.LEFT_BEHIND)
+    assert (first_problem(likely=12).problem or "").startswith(regroupings.LEFT_BEHIND)
 
 
 @pytest.mark.parametrize(
@@ -244,4 +244,4 @@ def test_room_that_anybody_has_to_make(monkeypatch: pytest.MonkeyPatch) -> None:
         return candidates(self, lambda job: True, node_ids, places)
 
     monkeypatch.setattr(Running, "candidates", all_of_them)
-    assert (first_problem().problem or "").startswith(room.ROOM)
+    assert (first_problem(likely=15).problem or "").startswith(room.ROOM)
