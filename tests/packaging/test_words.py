@@ -1,6 +1,7 @@
 """Identifiers, test names and docstrings use the field's words and its usual form."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -210,16 +211,29 @@ def _python() -> list[Path]:
     return [path for path in tracked() if path.suffix == ".py" and path.is_file()]
 
 
+# Another test asks for the same names.
+@functools.cache
+def _python_identifiers(path: Path) -> set[str]:
+    return _names(path.read_text(encoding="utf-8"))
+
+
+# Of the product alone: all of them, tests and benchmarks too, would fill the memory.
+@functools.cache
+def _nodes(path: Path) -> list[ast.AST]:
+    """Return every node of the file's tree; the tests of one file ask for it four times."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def _docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and text of every string that stands as a statement."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _nodes(path):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):
                 yield node.lineno, text
 
 
 def _docstrings_of_functions(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             properties = [d for d in node.decorator_list if "property" in ast.unparse(d)]
             if not properties and (text := ast.get_docstring(node)) is not None:
@@ -228,16 +242,16 @@ def _docstrings_of_functions(path: Path) -> Iterator[tuple[int, str]]:
 
 def _strings(path: Path) -> list[str]:
     """Return the strings with several words, f-strings as a whole, without docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = _nodes(path)
     parts: set[ast.expr] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Expr(value=ast.Constant() as docstring):
                 parts.add(docstring)
             case ast.JoinedStr(values=values):
                 parts.update(values)
     found = []
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.JoinedStr(values=values):
                 pieces = [v.value if isinstance(v, ast.Constant) else "…" for v in values]
@@ -263,10 +277,6 @@ def _identifiers(path: Path, file: str) -> set[str]:
 
 def _typescript_identifiers(code: str) -> set[str]:
     return set(re.findall(r"[A-Za-z_$][\w$]*", _NO_CODE.sub(" ", code)))
-
-
-def _python_identifiers(path: Path) -> set[str]:
-    return _names(path.read_text(encoding="utf-8"))
 
 
 def _names(code: str) -> set[str]:
