@@ -72,10 +72,6 @@ class PipelineTracer:
         return [self._trace(place) for place in places]
 
     def _trace(self, place: int) -> Trace:
-        if self.mesh is not None and (place == 0 or not self.equal):
-            # As in `Tracing.step`: operators that are new to DTensor would count. Of equal layers
-            # all ranks have the same.
-            self._step(place, [self._shortened(self.stages[s], SHORT) for s in self._mine(place)])
         names = [self.stages[stage] for stage in self._mine(place)]
         lengths = [sum(n in self.equal for n in stage) // self.width for stage in names]
         if not self.equal or max(lengths) <= LONGER:

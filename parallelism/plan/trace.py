@@ -92,6 +92,10 @@ class Trace:
 class Fakes(FakeTensorMode):
     """Tensors without memory; what is computed from real ones alone, such as meshes, stays real."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # as `Tracker`
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, object] | None = None
     ) -> Any:
@@ -139,9 +143,6 @@ class Tracing:
     def step(self, asked: Asked) -> Trace:
         """Trace a step of the mesh's first rank under `ddp`, `fsdp` or `tensor`."""
         short = None if self.row is None else SHORT
-        if asked.degrees.tensor > 1 or asked.degrees.shard > 1:
-            # DTensor tries each operator new to it on tensors of full size. They would count.
-            self._step(asked, short)
         trace = self._step(asked, short)
         if self.row is None:
             return trace

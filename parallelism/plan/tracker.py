@@ -12,7 +12,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.distributed_c10d import _resolve_process_group
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
@@ -61,6 +63,12 @@ class Tracker(TorchDispatchMode):
         self._changes: list[tuple[str, Block, int]] = []
         self._flops = flops.counter().flop_registry
         self._resize = torch.UntypedStorage.resize_
+        self._try_operator = ShardingPropagator._propagate_tensor_meta_non_cached
+        self._is_trial = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and the check costs time with each operator
 
     def __enter__(self) -> "Tracker":
         tracker = self
@@ -70,6 +78,15 @@ class Tracker(TorchDispatchMode):
             tracker._change(storage, size)
             return result
 
+        def tried(propagator: ShardingPropagator, schema: Any) -> Any:
+            tracker._is_trial = True
+            try:
+                return tracker._try_operator(propagator, schema)
+            finally:
+                tracker._is_trial = False
+
+        # DTensor tries each operator new to it on fake tensors of full size, which no rank holds.
+        ShardingPropagator._propagate_tensor_meta_non_cached = tried  # type: ignore[method-assign, assignment]
         # FSDP frees and takes back memory of a tensor in place, which is no operator.
         torch.UntypedStorage.resize_ = resized  # type: ignore[method-assign, assignment]
         super().__enter__()  # type: ignore[no-untyped-call]
@@ -77,6 +94,9 @@ class Tracker(TorchDispatchMode):
 
     def __exit__(self, *error: Any) -> None:
         torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
+        ShardingPropagator._propagate_tensor_meta_non_cached = (  # type: ignore[method-assign]
+            self._try_operator
+        )
         super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
@@ -84,7 +104,9 @@ class Tracker(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func is torch.ops.prim.device.default:  # half of what fake tensors are asked
-            return func(*args)
+            return args[0].fake_device if isinstance(args[0], FakeTensor) else func(*args)
+        if self._is_trial:
+            return func(*args, **kwargs)
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         if any(is_traceable_wrapper_subclass(tensor) for tensor in given):
             return NotImplemented  # a DTensor returns as operators on its parts
