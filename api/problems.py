@@ -16,7 +16,7 @@ from trainhall.db.sanitize import sanitize_text
 from trainhall.monitoring import errors as monitoring_errors
 from trainhall.monitoring.errors import IngestError
 from trainhall.training.spec import SpecError
-from trainhall.training.spec.wording import display_value, error_message
+from trainhall.training.spec.problems import display_value, error_message
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "urn:problem-type:trainhall:"

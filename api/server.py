@@ -22,7 +22,7 @@ from trainhall.api.host.listening import BACKLOG, ListenError, inherited, listen
 from trainhall.api.logs import configure_logging
 from trainhall.api.settings import Settings
 from trainhall.api.startup import StartupError
-from trainhall.training.spec.wording import error_message
+from trainhall.training.spec.problems import error_message
 
 WRONG_INPUT = 2
 """The exit code where a setting is wrong."""

@@ -33,7 +33,7 @@ class Root(TyperGroup):
 
 
 def _describe_error(error: dict[str, Any]) -> str:
-    from trainhall.training.spec.wording import display_value, error_message
+    from trainhall.training.spec.problems import display_value, error_message
 
     message, given = error_message(error), error["input"]
     # Typer's own words for choices have the value.

@@ -17,8 +17,8 @@ TESTS += ["--cache-dir", ".mypy_cache/tests"]
 # Those that take longest come first, as they run side by side.
 STEPS = [
     Step("mypy on the tests", [tool("mypy"), *TESTS]),
-    Step("tsc", ["npm", "run", "--silent", "typecheck"], "dashboard"),
     Step("mypy", [tool("mypy"), *PRODUCT]),
+    Step("tsc", ["npm", "run", "--silent", "typecheck"], "dashboard"),
     Step("ruff check", [tool("ruff"), "check", "."]),
     Step("ruff format", [tool("ruff"), "format", "--check", "."]),
     Step("import-linter", [tool("lint-imports"), "--no-cache"]),

@@ -15,9 +15,11 @@ PARALLEL = ["-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorder"]
 # Where no bytecode is written (PYTHONDONTWRITEBYTECODE), each of the hundreds of processes that
 # tests start would compile all that it imports: a fifth of what a coordinator's start takes.
 PACKAGES = sorted(str(path) for path in (ROOT / "src" / "trainhall").iterdir() if path.is_dir())
+TYPES = 2
 CHECKS = [
+    *lint.STEPS[:TYPES],  # they take longest
     Step("the dashboard's tests", ["npm", "test", "--silent"], "dashboard"),
-    *lint.STEPS,
+    *lint.STEPS[TYPES:],
     Step("bytecode", [sys.executable, "-m", "compileall", "-q", *PACKAGES]),
 ]
 TESTS = [Step("the Python tests", [sys.executable, "-m", "pytest", "-q", *PARALLEL])]

@@ -26,7 +26,7 @@ from trainhall.training.optim.precision import MixedPrecision
 from trainhall.training.sdk import api
 from trainhall.training.sdk.together import host_group
 from trainhall.training.spec import GradientSync, Precision
-from trainhall.training.spec.wording import error_message
+from trainhall.training.spec.problems import error_message
 
 LossFunction = Callable[[nn.Module, Any], Tensor]
 """The mean loss of a model over a batch."""

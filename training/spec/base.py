@@ -7,8 +7,7 @@ from typing import Annotated, Any, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from trainhall.training.spec.problems import problems_at
-from trainhall.training.spec.wording import INTEGER, NUMBER
+from trainhall.training.spec.problems import INTEGER, NUMBER, problems_at
 
 
 class StrictNumbersModel(BaseModel):

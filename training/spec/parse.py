@@ -14,10 +14,9 @@ from pydantic import ValidationError
 from trainhall.training.spec.idle import idle_options
 from trainhall.training.spec.job import SHA256, JobSpec
 from trainhall.training.spec.keys import unknown_key_message
-from trainhall.training.spec.problems import problems_in
+from trainhall.training.spec.problems import UNKNOWN_KEY, display_value, problems_in
 from trainhall.training.spec.resources import without_replaced
 from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
-from trainhall.training.spec.wording import UNKNOWN_KEY, display_value
 
 MAX_SPEC_BYTES = 1024 * 1024
 MAX_DEPTH = 32
@@ -41,6 +40,9 @@ class SpecProblem:
     field: str
     message: str
     value: str | None = None
+
+
+_TOO_DEEP = SpecProblem("", f"the spec is nested deeper than {MAX_DEPTH} levels")
 
 
 class SpecError(ValueError):
@@ -137,10 +139,10 @@ def load_document(raw: bytes | str, format: Literal["json", "yaml"]) -> dict[str
     try:
         data = _load_json(text) if format == "json" else _load_yaml(text)
     except RecursionError:
-        raise SpecError(
-            [SpecProblem("", f"the spec is nested deeper than {MAX_DEPTH} levels")]
-        ) from None
+        raise SpecError([_TOO_DEEP]) from None
     except yaml.MarkedYAMLError as error:
+        if "nesting depth" in str(error.problem):  # libyaml has a limit of its own
+            raise SpecError([_TOO_DEEP]) from None
         message = _yaml_message(error, text)
         raise SpecError([SpecProblem("", f"not valid YAML: {message}")]) from None
     except yaml.YAMLError as error:
@@ -236,7 +238,7 @@ def _check_tree(data: object) -> None:
     while level:
         depth += 1
         if depth > MAX_DEPTH:
-            raise SpecError([SpecProblem("", f"the spec is nested deeper than {MAX_DEPTH} levels")])
+            raise SpecError([_TOO_DEEP])
         for path, node in level:
             if isinstance(node, int) and not -(2**63) <= node < 2**63:
                 raise SpecError([SpecProblem(path, "the number needs more than 64 bits")])

@@ -14,9 +14,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from trainhall.training.spec.base import Name, SpecModel, Text
-from trainhall.training.spec.problems import problem_at, problems_at, problems_in
+from trainhall.training.spec.problems import VARIABLE_NAME, problem_at, problems_at, problems_in
 from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
-from trainhall.training.spec.wording import VARIABLE_NAME
 
 _CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 

@@ -19,7 +19,7 @@ from trainhall.training.common.step_clock import COMPRESSION, HIDDEN, PHASE_NAME
 from trainhall.training.process.user_traceback import UserTraceback
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.keys import unknown_key
-from trainhall.training.spec.wording import UNKNOWN_KEY, error_message
+from trainhall.training.spec.problems import UNKNOWN_KEY, error_message
 from trainhall.training.tasks.base import BadDataError, Data, Task, gives_batches
 
 _TAKEN_NAMES = {

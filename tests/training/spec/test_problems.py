@@ -4,7 +4,7 @@ from typing import get_args
 
 from pydantic_core.core_schema import ErrorType
 
-from trainhall.training.spec.wording import error_message
+from trainhall.training.spec.problems import error_message
 
 
 def test_every_error_kind_has_wording() -> None:
