@@ -11,13 +11,15 @@ from typing import Annotated, Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
+from trainhall.documented import Documented
+
 Item = TypeVar("Item")
 
 
-class View(BaseModel):
+class View(Documented, BaseModel):
     """Base of all views."""
 
-    model_config = ConfigDict(from_attributes=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(from_attributes=True)
 
     @classmethod
     def of(cls, row: object, **others: Any) -> Self:

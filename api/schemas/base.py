@@ -2,8 +2,10 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from trainhall.documented import Documented
 
-class Body(BaseModel):
+
+class Body(Documented, BaseModel):
     """Request body: unknown keys are errors, numbers are finite."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

@@ -1,12 +1,12 @@
 """Problem details (RFC 9457): the shape of every error."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
+
+from trainhall.documented import Documented
 
 
-class FieldProblem(BaseModel):
+class FieldProblem(Documented, BaseModel):
     """A complaint about one field of the request."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     field: str
     """Dotted ("training.steps"); empty for the request as a whole."""
@@ -16,10 +16,8 @@ class FieldProblem(BaseModel):
     """Given value, shortened."""
 
 
-class Problem(BaseModel):
+class Problem(Documented, BaseModel):
     """Why a request was refused or failed, by RFC 9457."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     type: str
     """Names the kind of problem; it does not change with its wording."""

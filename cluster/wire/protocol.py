@@ -28,6 +28,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from trainhall.documented import Documented
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.launch import Launch, Rendezvous
 from trainhall.training.link.stall import Stall
@@ -37,8 +38,8 @@ from trainhall.training.spec.plan import ChosenPlan
 PROTOCOL_VERSION = 1
 
 
-class Message(BaseModel):
-    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+class Message(Documented, BaseModel):
+    model_config = ConfigDict(extra="ignore")
 
 
 class DeviceInfo(Message):

@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from trainhall.documented import Documented
 
-class LinkModel(BaseModel):
-    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+class LinkModel(Documented, BaseModel):
+    model_config = ConfigDict(extra="ignore")

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from trainhall.documented import Documented
+
 MAX_GRADIENTS = 1024
 """Entries of a `GradientRecord`: a model with more parameters reports them by module."""
 LOWEST_EXPONENT = -48
@@ -15,14 +17,12 @@ _MOST = 2**63 - 1
 Count = Annotated[int, Field(ge=0, le=_MOST)]
 
 
-class Histogram(BaseModel):
+class Histogram(Documented, BaseModel):
     """A histogram of the magnitudes of a gradient's numbers.
 
     Bin i counts the numbers from 2^(`LOWEST_EXPONENT` + i) to below twice that; those beyond the
     first and the last bin count with these.
     """
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     first: Annotated[int, Field(ge=0, lt=HISTOGRAM_BINS)] = 0
     """The first bin in `counts`; bins before and after `counts` are empty."""
@@ -31,10 +31,10 @@ class Histogram(BaseModel):
     not_finite: Count = 0
 
 
-class GradientRecord(BaseModel):
+class GradientRecord(Documented, BaseModel):
     """The gradient of one step by parameter, averaged over the ranks, before it was clipped."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True, ser_json_inf_nan="strings")
+    model_config = ConfigDict(ser_json_inf_nan="strings")
 
     step: Annotated[int, Field(ge=1, le=_MOST)]
     request: Count = 0

@@ -2,9 +2,11 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from trainhall.documented import Documented
 
-class StallModel(BaseModel):
-    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+class StallModel(Documented, BaseModel):
+    model_config = ConfigDict(extra="ignore")
 
 
 class RankStall(StallModel):

@@ -7,10 +7,11 @@ from typing import Annotated, Any, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from trainhall.documented import Documented
 from trainhall.training.spec.problems import INTEGER, NUMBER, problems_at
 
 
-class StrictNumbersModel(BaseModel):
+class StrictNumbersModel(Documented, BaseModel):
     """Base of models that refuse a boolean where a number belongs, also inside a list. Pydantic
     accepts `True` as 1, as Python does."""
 
@@ -75,6 +76,4 @@ Text = Annotated[str, Field(max_length=4096), AfterValidator(_no_nul)]
 class SpecModel(StrictNumbersModel):
     """Base of every part of a spec: refuses unknown keys and non-finite numbers; immutable."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from trainhall.documented import Documented
 from trainhall.training.spec.job import JobSpec
 
 PLANNER = "trainhall.training.planning.planner"
@@ -16,11 +17,10 @@ EXIT_REFUSED = 3
 """Exit code if the job cannot be planned; the last line of standard error says why."""
 
 
-class PlanModel(BaseModel):
+class PlanModel(Documented, BaseModel):
     # Databases accept neither NaN nor infinity in JSON.
     model_config = ConfigDict(
         extra="ignore",
-        use_attribute_docstrings=True,
         allow_inf_nan=False,
         json_schema_serialization_defaults_required=True,
     )

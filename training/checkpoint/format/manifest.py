@@ -23,6 +23,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from trainhall.documented import Documented
 from trainhall.training.checkpoint.format.errors import (
     BadCheckpointError,
     NewerFormatError,
@@ -53,8 +54,8 @@ def safe_path(value: str) -> str:
     return value
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+class _Part(Documented, BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class FileRecord(_Part):
