@@ -35,8 +35,8 @@ export default defineConfig({
   test: {
     restoreMocks: true,
     css: false,
-    // Files of one worker share their modules, which take two thirds of the time to load anew. So
-    // no test may mock a module: what a coordinator answers is faked (src/test/fake-api.ts).
+    // The test files of a worker share their modules: loading these for each file takes two thirds
+    // of the time. No test may mock a module; src/test/fake-api.ts fakes the coordinator's responses.
     isolate: false,
     // A bound for a loaded machine, not an expectation.
     testTimeout: 30_000,
