@@ -93,8 +93,7 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     # First, since nothing is asked as often.
     app.router.routes.append(agent.mounted(PREFIX))
-    app.include_router(probes.router)
-    app.include_router(public_routes())
+    app.router.routes.extend(public_routes())
     app.include_router(stream.router, prefix=PREFIX)
     app.include_router(docs.router)
     app.router.default = Dashboard()

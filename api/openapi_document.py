@@ -4,12 +4,14 @@ python -m trainhall.api.openapi_document > openapi.json      prints it, without 
 """
 
 import sys
+from functools import cache
 from typing import Any
 
 import orjson
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
 
 from trainhall import __version__
 from trainhall.api.auth import authenticated
@@ -46,12 +48,20 @@ _TAGS = [
 ]
 
 
-def public_routes() -> APIRouter:
-    """Return whatever under /api/v1 people and their programs use."""
-    router = APIRouter(prefix=PREFIX, dependencies=[Depends(authenticated), Depends(known_query)])
+@cache
+def public_routes() -> list[BaseRoute]:
+    """Return the probes, and whatever under /api/v1 people and their programs use.
+
+    One list for all applications of a process: FastAPI builds the handlers of a router anew each
+    time that it is included, and a router within a router twice.
+    """
+    router = APIRouter()
+    router.include_router(probes.router)
     for public in PUBLIC_ROUTERS:
-        router.include_router(public)
-    return router
+        router.include_router(
+            public, prefix=PREFIX, dependencies=[Depends(authenticated), Depends(known_query)]
+        )
+    return router.routes
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -98,8 +108,7 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
 def document() -> dict[str, Any]:
     """Return the document, without an application that could serve."""
     app = FastAPI()
-    app.include_router(probes.router)
-    app.include_router(public_routes())
+    app.router.routes.extend(public_routes())
     return describe(app)
 
 
