@@ -29,6 +29,7 @@ from trainhall.cli.local.attempt_files import EventTail, MetricTail
 from trainhall.cli.local.gradients_file import GradientsFile
 from trainhall.cli.local.metrics_file import ChainFile, MetricsFile
 from trainhall.cluster.agent.devices import visible_gpus
+from trainhall.cluster.agent.launch.warm_client import SHIM_MODULE
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.shim.folder_ipc import log_path, send_command
 from trainhall.cluster.jobs.main_metric import main_metric
@@ -155,13 +156,7 @@ class LocalRun:
     ) -> tuple[Outcome, ShimStatus | None]:
         """Run one attempt to its end."""
         handlers = {n: signal.signal(n, self._on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
-        with log_path(folder).open("wb") as log:
-            shim = subprocess.Popen(
-                [sys.executable, "-m", "trainhall.cluster.agent.shim.main", str(folder.path),
-                 "--preload", "--attached"],
-                stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
-                env=os.environ | linux.environment_padding(),
-            )  # fmt: skip
+        shim = execute_shim(folder)
         try:
             with Progress() as progress:
                 self._watch(shim, folder, launch, metrics, progress)
@@ -318,6 +313,16 @@ def predicted_and_measured(prediction: PlanPrediction, measured: dict[str, Any])
         f"{brief(prediction.step_seconds)}) and {size(measured['peak_memory_bytes'])} of "
         f"memory (predicted: {size(prediction.peak_memory_bytes)})."
     )
+
+
+def execute_shim(folder: AttemptFolder) -> "subprocess.Popen[bytes]":
+    """Start a shim that imports torch and ends with this process."""
+    with log_path(folder).open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", SHIM_MODULE, str(folder.path), "--preload", "--attached"],
+            stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
+            env=os.environ | linux.environment_padding(),
+        )  # fmt: skip
 
 
 def read_status(folder: AttemptFolder) -> ShimStatus | None:

@@ -7,18 +7,16 @@ own that ends when its standard input closes.
 
 import contextlib
 import json
-import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
 from trainhall.cli.base.errors import CliError
-from trainhall.cli.local.local import read_status
-from trainhall.cluster.agent.launch.warm_client import RANK_MODULE, SHIM_MODULE, WARM_MODULE
+from trainhall.cli.local.local import execute_shim, read_status
+from trainhall.cluster.agent.launch import warm_client
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.training.link.folder import AttemptFolder
@@ -84,9 +82,8 @@ class LocalShims:
         if self._warm is None:
             self._start_warm()
         assert self._warm is not None
-        pid = str(self._warm.pid)
-        arguments = [str(folder.path), pid]
-        self._ask({"target": f"{SHIM_MODULE}:main_bound", "arguments": arguments})
+        arguments = [str(folder.path), str(self._warm.pid)]
+        self._ask({"target": f"{warm_client.SHIM_MODULE}:main_bound", "arguments": arguments})
 
         def ended() -> bool:
             if folder_ipc.read_claim(folder) is folder_ipc.Claim.RELEASED:
@@ -97,22 +94,11 @@ class LocalShims:
         return ended
 
     def _execute(self, folder: AttemptFolder) -> Callable[[], bool]:
-        with folder_ipc.log_path(folder).open("wb") as log:
-            shim = subprocess.Popen(
-                [sys.executable, "-m", SHIM_MODULE, str(folder.path), "--preload", "--attached"],
-                stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+        shim = execute_shim(folder)
         return lambda: shim.poll() is not None
 
     def _start_warm(self) -> None:
-        ours, theirs = socket.socketpair()
-        with self._log.open("wb") as log, theirs:
-            self._warm = subprocess.Popen(
-                [sys.executable, "-m", WARM_MODULE, SHIM_MODULE, RANK_MODULE],
-                stdin=theirs.fileno(), stdout=log, stderr=log,
-                env=os.environ | linux.environment_padding(), start_new_session=True,
-            )  # fmt: skip
-        self._link = ours
+        self._warm, self._link = warm_client.execute(self._log)
         self._answer()
 
     def _ask(self, request: dict[str, object]) -> None:

@@ -108,12 +108,11 @@ def agent(
             slots=slots,
             stop_ranks_on_exit=supervised,
         )
-        code = run_agent(options)
+        run_agent(options)
     except OptionError as error:
         raise UsageError(str(error)) from None
     except AgentError as error:
         raise CliError(str(error)) from None
-    raise typer.Exit(code)
 
 
 def check_slots(slots: int | None) -> None:

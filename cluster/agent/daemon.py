@@ -59,8 +59,8 @@ LAST_REPORT_SECONDS = 1.0
 TIDY_SECONDS = 0.02
 
 
-def run_agent(options: AgentOptions) -> int:
-    """Run an agent until SIGTERM or SIGINT; returns its exit code.
+def run_agent(options: AgentOptions) -> None:
+    """Run an agent until SIGTERM or SIGINT.
 
     Raises:
         AgentError: it cannot start or continue; the message says what to do.
@@ -68,10 +68,10 @@ def run_agent(options: AgentOptions) -> int:
     _log_to_stderr()
     data_dir = DataDir(options.data_dir)
     with data_dir.locked():
-        return asyncio.run(_main(options, data_dir))
+        asyncio.run(_main(options, data_dir))
 
 
-async def _main(options: AgentOptions, data_dir: DataDir) -> int:
+async def _main(options: AgentOptions, data_dir: DataDir) -> None:
     stop, force = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
@@ -80,9 +80,7 @@ async def _main(options: AgentOptions, data_dir: DataDir) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    agent = Agent(options, data_dir)
-    await agent.run(stop, force)
-    return 0
+    await Agent(options, data_dir).run(stop, force)
 
 
 class Agent:

@@ -17,6 +17,7 @@ from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.launch import planner
 from trainhall.cluster.agent.launch.code_cache import CodeCache, CodeUnavailableError
 from trainhall.cluster.agent.launch.warm_client import (
+    SHIM_MODULE,
     TorchUnavailableError,
     WarmParent,
     WarmParentError,
@@ -165,8 +166,8 @@ class Launcher:
         with folder_ipc.log_path(attempt.folder).open("ab") as log:
             child = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "trainhall.cluster.agent.shim.main"),
-                    *(str(attempt.folder.path), "--doorbell", str(self._data_dir.doorbell)),
+                    *(sys.executable, "-m", SHIM_MODULE, str(attempt.folder.path)),
+                    *("--doorbell", str(self._data_dir.doorbell)),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -16,7 +16,7 @@ from trainhall.cluster.agent.options import AgentOptions, JoinRefusedError, Prot
 from trainhall.cluster.wire.protocol import Acked, JoinReply, JoinRequest, LogAcked, Verified
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-DISK_SECONDS = 1800.0
+_DISK_TIMEOUT = httpx.Timeout(1800.0, connect=5.0)
 """Time for the coordinator's disk to take a file, or to read a whole checkpoint. Generous, since
 a timeout means that everything is sent again. `_KEEPALIVE` notices a dead host."""
 CHUNK_BYTES = 1024 * 1024
@@ -82,15 +82,12 @@ class Shipping(Uploading, Protocol):
 
     async def send_metrics(self, source: Source, frames: bytes) -> int:
         """Send metrics; return the newest sequence that is committed."""
-        ...
 
     async def send_events(self, source: Source, lines: bytes) -> int:
         """Send events; return the newest sequence that is committed."""
-        ...
 
     async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
         """Send logs; return the offset that is wanted next."""
-        ...
 
 
 class CoordinatorApi:
@@ -150,17 +147,17 @@ class CoordinatorApi:
             content=_chunks(file),
             headers={"Content-Length": str(size)},
             params={"sha256": sha256},
-            timeout=_for_the_disk(),
+            timeout=_DISK_TIMEOUT,
         )
 
     async def commit(self, job_id: str, name: str) -> None:
         path = f"/jobs/{job_id}/checkpoints/{name}/commit"
-        await self._request("POST", path, timeout=_for_the_disk())
+        await self._request("POST", path, timeout=_DISK_TIMEOUT)
 
     async def verify(self, job_id: str, name: str) -> list[str]:
         """Ask the coordinator to read its own copy of a checkpoint; returns the problems found."""
         path = f"/jobs/{job_id}/checkpoints/{name}/verify"
-        content = await self._request("POST", path, timeout=_for_the_disk())
+        content = await self._request("POST", path, timeout=_DISK_TIMEOUT)
         return Verified.model_validate_json(content).problems
 
     async def get_file(self, job_id: str, name: str, path: str, to: Path) -> tuple[int, str]:
@@ -206,10 +203,6 @@ class CoordinatorApi:
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.credential}"} if self.credential else {}
-
-
-def _for_the_disk() -> httpx.Timeout:
-    return httpx.Timeout(DISK_SECONDS, connect=TIMEOUT.connect)
 
 
 async def _chunks(file: Path) -> AsyncIterator[bytes]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.os_support import linux
+from trainhall.cluster.agent.shim.rank_process import RANK_MODULE
 from trainhall.training.event_log import EventLogger
 from trainhall.training.link.folder import AttemptFolder
 
@@ -19,7 +20,6 @@ logger = EventLogger(__name__)
 
 WARM_MODULE = "trainhall.training.process.warm_parent"
 SHIM_MODULE = "trainhall.cluster.agent.shim.main"
-RANK_MODULE = "trainhall.training.rank"
 ANSWER_SECONDS = 10.0
 """A fork takes milliseconds; a parent that does not answer for so long is broken."""
 IMPORT_SECONDS = 300.0
@@ -36,6 +36,21 @@ class TorchUnavailableError(Exception):
 
 class WarmParentError(Exception):
     """The warm parent is gone; start the shim without it."""
+
+
+def execute(log_path: Path) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a warm parent; return it, and the socket by which it is asked for forks."""
+    ours, theirs = socket.socketpair()
+    with log_path.open("wb") as log, theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", WARM_MODULE, SHIM_MODULE, RANK_MODULE],
+            stdin=theirs.fileno(),
+            stdout=log,
+            stderr=log,
+            env=os.environ | linux.environment_padding(),
+            start_new_session=True,
+        )
+    return process, ours
 
 
 class WarmParent:
@@ -60,17 +75,8 @@ class WarmParent:
         return self._process is not None and self._process.poll() is None
 
     def _execute(self) -> socket.socket:
-        ours, theirs = socket.socketpair()
-        with self._data_dir.warm_log.open("wb") as log, theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", WARM_MODULE, SHIM_MODULE, RANK_MODULE],
-                stdin=theirs.fileno(),
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **linux.environment_padding()},
-                start_new_session=True,
-            )
-        return ours
+        self._process, link = execute(self._data_dir.warm_log)
+        return link
 
     async def _start(self) -> None:
         self._reader, self._writer = await asyncio.open_connection(sock=self._execute())

@@ -100,18 +100,18 @@ def send_command(folder: AttemptFolder, command: Command) -> bool:
 
     Repeating a command is harmless: to be sure, repeat it until `status.json` shows it.
     """
-    return _write(command_path(folder), str(int(command)).encode())
+    return write_to_pipe(command_path(folder), str(int(command)).encode())
 
 
 def notify_launch(folder: AttemptFolder) -> bool:
     """Ask the shim to read its launch again; as `send_command`."""
-    return _write(command_path(folder), bytes([LAUNCH]))
+    return write_to_pipe(command_path(folder), bytes([LAUNCH]))
 
 
 def ring_doorbell(doorbell: Path | None) -> None:
     """Notify the agent, if one listens, that there is something to read."""
     if doorbell is not None:
-        _write(doorbell, b"\n")
+        write_to_pipe(doorbell, b"\n")
 
 
 def make_pipe(path: Path) -> int:
@@ -131,7 +131,8 @@ def drain(fd: int) -> bytes:
     return data
 
 
-def _write(path: Path, data: bytes) -> bool:
+def write_to_pipe(path: Path, data: bytes) -> bool:
+    """Write to a named pipe without waiting; False when nobody reads, or it is full."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

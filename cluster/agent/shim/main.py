@@ -9,8 +9,6 @@ doorbell, a named pipe.
 """
 
 import argparse
-import gc
-import importlib
 import os
 import sys
 from pathlib import Path
@@ -20,6 +18,7 @@ from trainhall.cluster.agent.shim import folder_ipc, rank_process
 from trainhall.cluster.agent.shim.supervisor import Shim
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
+from trainhall.training.process.warm_parent import warm_up
 
 
 def supervise(
@@ -67,13 +66,7 @@ def main() -> int:
     # It served its purpose in this process's own memory and is nothing that a rank should see.
     os.environ.pop(linux.PADDING_VARIABLE, None)
     if options.preload:
-        # As the warm parent does: looking for garbage takes a sixth of the time of these imports.
-        gc.disable()
-        for name in rank_process.PRELOADED:
-            importlib.import_module(name)
-        gc.collect()
-        gc.freeze()
-        gc.enable()
+        warm_up([rank_process.RANK_MODULE])
     return supervise(
         options.folder,
         # Forking a process that has Apple's frameworks loaded is not safe.

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NoReturn, cast
+from typing import BinaryIO, cast
 
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.os_support.processes import MARK
@@ -24,15 +24,6 @@ from trainhall.training.process.forked import close_files, reseed
 from trainhall.training.spec import parameters
 
 RANK_MODULE = "trainhall.training.rank"
-PRELOADED = (
-    "torch._dynamo",
-    "torch.distributed",
-    "torch.nn.parallel",
-    "torch.optim",
-    RANK_MODULE,
-)
-"""Modules that are imported before the fork; without the second, the first optimizer pulls in
-800."""
 EXIT_CRASHED = 70
 """A forked rank's own code for an exception that its entry point let through (EX_SOFTWARE)."""
 
@@ -116,7 +107,7 @@ def start(
     elif fork:
         work = _run_task
     else:
-        work = partial(_execute, [sys.executable, "-m", RANK_MODULE], env)
+        work = partial(os.execve, sys.executable, [sys.executable, "-m", RANK_MODULE], env)
     begin = folder.path if launch.code is None else Path(launch.code)
     return fork_child(f"rank {place.rank} {launch.job_id}", output, env, begin, work)
 
@@ -125,10 +116,6 @@ def _run_task() -> int:
     ignore_what_python_ignores()
     code = importlib.import_module(RANK_MODULE).main()
     return int(code)
-
-
-def _execute(arguments: list[str], env: Mapping[str, str]) -> NoReturn:
-    os.execve(arguments[0], arguments, env)
 
 
 def fork_child(

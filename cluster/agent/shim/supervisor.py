@@ -97,7 +97,8 @@ class Shim:
         self._commands = folder_ipc.make_pipe(folder_ipc.command_path(self.folder))
         self._publish("starting")
         self._check_isolation()
-        self._begin()
+        self._failure = self._group.open()
+        self._start_ranks()
         while not self._is_over():
             self._wait()
             self._reap()
@@ -118,14 +119,6 @@ class Shim:
             return self._failure is not None or self._signalled
         waits = bool(self._failed_ranks) and self._failure is None
         return not waits and not self._ranks.alive()
-
-    # -- starting -------------------------------------------------------------------------------
-
-    def _begin(self) -> None:
-        failure = self._group.open()
-        if failure is not None:
-            self._failure = failure
-        self._start_ranks()
 
     def _start_ranks(self) -> None:
         if self._failure is None and not self._signalled:

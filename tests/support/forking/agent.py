@@ -30,9 +30,10 @@ def small() -> int | str:
         save_seconds=float(save_seconds),
     )  # fmt: skip
     try:
-        return run_agent(options)
+        run_agent(options)
     except AgentError as error:
         return str(error)
+    return 0
 
 
 def _use_forks() -> None:

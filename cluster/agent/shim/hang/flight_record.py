@@ -4,12 +4,11 @@ Torch adds the rank to each path that it is given, and `.pipe` to that of the na
 is written there makes it write the record. The record is pickled: `torchfrtrace` reads it.
 """
 
-import contextlib
-import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.training.link.folder import AttemptFolder
 
 ENTRIES = 2000
@@ -34,23 +33,13 @@ def record_path(folder: AttemptFolder, rank: int) -> Path:
 
 def save(folder: AttemptFolder, ranks: Iterable[int]) -> list[int]:
     """Ask ranks for their records; return those that wrote within `WRITE_SECONDS`."""
-    asked = [rank for rank in ranks if _ask(folder.rank(rank) / f"nccl-{rank}.pipe")]
+    # No one listens to the pipe of a CPU rank, or of one that has not begun.
+    pipes = {rank: folder.rank(rank) / f"nccl-{rank}.pipe" for rank in ranks}
+    asked = [rank for rank, pipe in pipes.items() if folder_ipc.write_to_pipe(pipe, b"1\n")]
     until = time.monotonic() + WRITE_SECONDS
     while time.monotonic() < until and not all(record_path(folder, r).exists() for r in asked):
         time.sleep(_LOOK_SECONDS)
     return [rank for rank in asked if record_path(folder, rank).exists()]
-
-
-def _ask(pipe: Path) -> bool:
-    """Ask; return False if none listens: a CPU rank, or one that has not begun."""
-    with contextlib.suppress(OSError):
-        fd = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            os.write(fd, b"1\n")
-            return True
-        finally:
-            os.close(fd)
-    return False
 
 
 def _without_rank(path: Path, rank: int) -> str:
