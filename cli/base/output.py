@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from trainhall.cli.base.options import Format
 
 if TYPE_CHECKING:
@@ -26,8 +28,7 @@ STATE_COLORS = {
     **dict.fromkeys(("recovering", "suspect", "pausing", "paused", "cancelling"), "yellow"),
     **dict.fromkeys(("draining", "drained"), "yellow"),
 }
-"""Rich's colors."""
-_CODES = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
+"""As Rich and Typer name them."""
 # Colours (SGR) may pass; what moves the cursor, sets titles or answers queries may not.
 _SEQUENCE = re.compile(
     r"\x1b\[[0-9;:]*m"
@@ -187,7 +188,7 @@ def pairs(entries: Sequence[tuple[str, str]]) -> str:
     color = colored()
     shown = [(name, one_line(text)) for name, text in entries]
     return "\n".join(
-        f"{name:<{width}}{painted(text) if color and name == 'state' else text or BLANK}"
+        f"{name:<{width}}{_painted(text) if color and name == 'state' else text or BLANK}"
         for name, text in shown
     )
 
@@ -201,9 +202,8 @@ def indented(text: str) -> str:
     return "\n".join("  " + line for line in text.splitlines())
 
 
-def painted(state: str) -> str:
-    color = STATE_COLORS.get(state)
-    return f"\x1b[{_CODES[color]}m{state}\x1b[0m" if color else state
+def _painted(state: str) -> str:
+    return typer.style(state, STATE_COLORS[state]) if state in STATE_COLORS else state
 
 
 def harmless(text: str) -> str:

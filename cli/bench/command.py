@@ -16,7 +16,7 @@ from trainhall.training.common.units import brief
 if TYPE_CHECKING:
     from trainhall.cli.bench.forecast import Forecast
     from trainhall.distributed.bench.request import Scenario
-    from trainhall.distributed.collectives.cost import Link, LinkClass
+    from trainhall.distributed.collectives.cost import Cluster, Link, LinkClass
 
 MOST_RANKS = 4096
 SIMULATED = "2,8,24,96,512,4096"
@@ -121,7 +121,7 @@ def collectives(
       trainhall bench collectives --simulate --ranks 2,16,128 --plot times.png
       trainhall bench collectives --simulate --devices-per-host 2 --link rack=50us,1Gbit/s
     """
-    from trainhall.distributed.collectives.cost import EXAMPLE_LINKS
+    from trainhall.distributed.collectives.cost import EXAMPLE_LINKS, Cluster
 
     _no_names(output)
     if not simulate:
@@ -139,12 +139,13 @@ def collectives(
             raise UsageError(f"{name} is for measured times; leave out --simulate")
     if plot:
         check_plot(plot)
-    cluster = {
-        "ranks_per_device": ranks_per_device,
-        "devices_per_host": devices_per_host,
-        "hosts_per_rack": hosts_per_rack,
-        "links": EXAMPLE_LINKS | dict(map(_link, link or [])),
-    }
+    cluster = Cluster(
+        world_size=MOST_RANKS,
+        ranks_per_device=ranks_per_device,
+        devices_per_host=devices_per_host,
+        hosts_per_rack=hosts_per_rack,
+        links=EXAMPLE_LINKS | dict(map(_link, link or [])),
+    )
     found = _forecast(ranks, sizes, algorithms, servers, cluster)
     if output is Format.TABLE:
         print(_tables(found))
@@ -162,9 +163,8 @@ def _forecast(
     sizes: str | None,
     algorithms: str | None,
     servers: int | None,
-    cluster: dict[str, Any],
+    cluster: "Cluster",
 ) -> "Forecast":
-    """Forecast times; `cluster`: its shape and its links."""
     from trainhall.cli.bench.forecast import forecast
     from trainhall.distributed.collectives.algorithms.registry import NAMES
     from trainhall.distributed.collectives.errors import ScheduleError
@@ -180,8 +180,8 @@ def _forecast(
             ranks=sorted(set(counts)),
             sizes=sorted({quantities.size(text, "--sizes") for text in _items(sizes or FORECAST)}),
             algorithms=list(dict.fromkeys(names)),
+            cluster=cluster,
             servers=servers,
-            **cluster,
         )
     except ScheduleError as error:
         raise UsageError(str(error)) from None

@@ -1,7 +1,7 @@
 """Forecast of the cost model for several algorithms, numbers of ranks, and sizes."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,6 @@ from trainhall.distributed.collectives.algorithms.registry import all_reduce
 from trainhall.distributed.collectives.cost import (
     Cluster,
     Crossover,
-    Link,
-    LinkClass,
     Seconds,
     crossovers,
     predict,
@@ -29,7 +27,7 @@ class Forecast:
     """In bytes, rising: those asked for, and the curve."""
     seconds: dict[int, dict[str, Seconds]]
     """By ranks and algorithm, one for each of `sizes`."""
-    clusters: dict[int, Cluster]
+    cluster: Cluster
 
     def asked(self) -> Iterator[tuple[int, dict[float, dict[str, float]]]]:
         """Return, by ranks and size, the seconds of each algorithm."""
@@ -48,15 +46,14 @@ class Forecast:
 
     def document(self) -> dict[str, Any]:
         """Return it for JSON and YAML: sizes in bytes, times in seconds."""
-        cluster = next(iter(self.clusters.values()))
         return {
             "cluster": {
-                "ranks_per_device": cluster.ranks_per_device,
-                "devices_per_host": cluster.devices_per_host,
-                "hosts_per_rack": cluster.hosts_per_rack,
+                "ranks_per_device": self.cluster.ranks_per_device,
+                "devices_per_host": self.cluster.devices_per_host,
+                "hosts_per_rack": self.cluster.hosts_per_rack,
                 "links": {
                     str(kind): {"latency": link.latency, "bandwidth": link.bandwidth}
-                    for kind, link in cluster.links.items()
+                    for kind, link in self.cluster.links.items()
                 },
             },
             "times": [
@@ -78,41 +75,32 @@ def forecast(
     ranks: list[int],
     sizes: list[float],
     algorithms: list[str],
-    ranks_per_device: int,
-    devices_per_host: int,
-    hosts_per_rack: int,
-    links: Mapping[LinkClass, Link],
+    cluster: Cluster,
     servers: int | None,
 ) -> Forecast:
     """Ask the model.
+
+    Args:
+        cluster: which the ranks fill in order, whatever their number.
 
     Raises:
         ScheduleError: an algorithm cannot be laid out for one of the numbers of ranks.
     """
     everywhere = np.union1d(CURVE, sizes)
-    clusters = {
-        count: Cluster(
-            world_size=count,
-            ranks_per_device=ranks_per_device,
-            devices_per_host=devices_per_host,
-            hosts_per_rack=hosts_per_rack,
-            links=links,
-        )
-        for count in ranks
-    }
-    seconds = {
-        count: {
-            name: predict(
-                all_reduce(name, count, hosts=cluster.hosts, servers=servers), cluster, everywhere
-            )
+    seconds: dict[int, dict[str, Seconds]] = {}
+    for count in ranks:
+        filled = replace(cluster, world_size=count)
+        schedules = {
+            name: all_reduce(name, count, hosts=filled.hosts, servers=servers)
             for name in algorithms
         }
-        for count, cluster in clusters.items()
-    }
+        seconds[count] = {
+            name: predict(schedule, filled, everywhere) for name, schedule in schedules.items()
+        }
     return Forecast(
         algorithms=algorithms,
         asked_sizes=sizes,
         sizes=everywhere,
         seconds=seconds,
-        clusters=clusters,
+        cluster=cluster,
     )

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +13,7 @@ from trainhall.cli.base import complete
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import CliError, UsageError, WrongStateError
-from trainhall.cli.base.extra import check_installed
+from trainhall.cli.base.extra import check_installed, run_module
 from trainhall.cli.base.options import DEFAULT_URL, Format, JobId, Output, Url
 from trainhall.cli.base.references import folder_meant, taken_for_id, taken_for_job
 from trainhall.cli.checkpoints.files import folder_here, newest_below, newest_in, on_this_host
@@ -248,21 +247,13 @@ def export(
             stack.enter_context(taken_for_id(checkpoint))
             client = stack.enter_context(connect(url))
             folder = stack.enter_context(on_this_host(client, client.checkpoint(checkpoint)))
-        command = [
-            sys.executable,
-            "-m",
-            EXPORT_MODULE,
-            str(folder.absolute()),
-            str(file.absolute()),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        lines = done.stderr.splitlines() or ["the process ended without an error message"]
-        raise CliError(lines[-1], lines[:-1][-20:])
+        exported = run_module(
+            EXPORT_MODULE, str(folder.absolute()), str(file.absolute()), stdout=subprocess.PIPE
+        )
     if output is Format.NAME:
         print(file)
         return
-    summary = json.loads(done.stdout)
+    summary = json.loads(exported)
     size = out.size(summary["size"])
     out.print_item(
         summary,

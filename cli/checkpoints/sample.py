@@ -1,8 +1,6 @@
 """`trainhall sample`: text from a language model's checkpoint."""
 
 import contextlib
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +8,7 @@ import typer
 from trainhall.api.host.config_file import user_data_dir
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import CliError
-from trainhall.cli.base.extra import check_installed
+from trainhall.cli.base.extra import check_installed, run_module
 from trainhall.cli.base.options import DEFAULT_URL, DataDir, Url
 from trainhall.cli.base.output import Json
 from trainhall.cli.base.references import folder_meant, taken_for_id
@@ -69,15 +67,10 @@ def sample(
             found = _newest_of_job(client, client.job(source))
             kept = (data_dir or user_data_dir()).absolute() / found["location"]
             folder = kept if kept.is_dir() else stack.enter_context(on_this_host(client, found))
-        command = [sys.executable, "-m", SAMPLE_MODULE, str(folder.absolute()),
-                   f"--prompt={prompt}", f"--length={length}", f"--temperature={temperature}",
-                   f"--seed={seed}"]  # fmt: skip
-        done = subprocess.run(command, stderr=subprocess.PIPE, check=False)
-    if done.returncode != 0:
-        lines = done.stderr.decode(errors="replace").splitlines() or [
-            "the process ended without an error message"
-        ]
-        raise CliError(lines[-1], lines[:-1][-20:])
+        run_module(
+            SAMPLE_MODULE, str(folder.absolute()), f"--prompt={prompt}", f"--length={length}",
+            f"--temperature={temperature}", f"--seed={seed}",
+        )  # fmt: skip
 
 
 def _newest_of_job(client: "Client", job: Json) -> Json:

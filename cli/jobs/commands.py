@@ -462,7 +462,12 @@ def _events(job: out.Json, events: list[Any], left_out: int) -> str | None:
         return None
     # Hosts report their events a little later, with their own time.
     in_order = sorted(events, key=lambda event: datetime.fromisoformat(event["time"]))
-    table = out.table(in_order, _event_columns())
+    columns = [
+        out.Column("AGE", lambda e: out.age(e["time"]), right=True),
+        out.Column("KIND", lambda e: e["kind"]),
+        out.Column("WHAT", _what),
+    ]
+    table = out.table(in_order, columns)
     if left_out:
         table += f"\n{left_out} more; `trainhall show {job['id']} --events` lists all of them."
     return "Events\n" + out.indented(table)
@@ -486,14 +491,6 @@ def plan_page(plan: out.Json) -> str:
         out.Column("ERROR", lambda row: f"{errors[row['key']]:+.0%}" if errors else "", right=True),
     ]
     return f"{out.one_line(plan['reason'])}\n{out.table(rows, columns)}"
-
-
-def _event_columns() -> list[out.Column]:
-    return [
-        out.Column("AGE", lambda e: out.age(e["time"]), right=True),
-        out.Column("KIND", lambda e: e["kind"]),
-        out.Column("WHAT", _what),
-    ]
 
 
 def _what(event: out.Json) -> str:

@@ -72,12 +72,11 @@ def wait_all(client: Client, references: Sequence[str], timeout: float | None) -
     Returns:
         The worst exit code: failed, cancelled, not found, unfinished, completed.
     """
-    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    deadline = deadline_after(timeout)
     codes = []
     for reference in references:
-        left = None if timeout is None else max(deadline - time.monotonic(), 0.0)
         try:
-            codes.append(wait(client, reference, left))
+            codes.append(wait(client, reference, deadline))
         except KeyboardInterrupt:
             codes.append(UNFINISHED)
             break
@@ -87,13 +86,18 @@ def wait_all(client: Client, references: Sequence[str], timeout: float | None) -
     return max(codes, key=_WORST_LAST.index)
 
 
-def wait(client: Client, reference: str, timeout: float | None) -> int:
-    """Wait in silence until a job has ended or `timeout` seconds passed.
+def deadline_after(timeout: float | None) -> float:
+    """Return when (monotonic) so many seconds will have passed; infinite without a timeout."""
+    return math.inf if timeout is None else time.monotonic() + timeout
+
+
+def wait(client: Client, reference: str, deadline: float = math.inf) -> int:
+    """Wait in silence until a job has ended or the deadline (monotonic) has come.
 
     Raises:
         NotFoundError: there is no such job, or no longer.
     """
-    job = ended(client, reference, timeout)
+    job = ended(client, reference, deadline)
     if job["state"] not in FINAL:
         notice(f"{job['id']} is still {job['state']}")
         return UNFINISHED
@@ -101,16 +105,14 @@ def wait(client: Client, reference: str, timeout: float | None) -> int:
     return FINAL[job["state"]]
 
 
-def ended(client: Client, reference: str, timeout: float | None) -> Any:
-    """Return the job once it has ended, or as it was after `timeout` seconds.
+def ended(client: Client, reference: str, deadline: float) -> Any:
+    """Return the job once it has ended, or as it was at the deadline (monotonic).
 
     Raises:
         UnreachableError: as `watch`.
     """
-    deadline = math.inf if timeout is None else time.monotonic() + timeout
     job_id = client.job_id(reference, deadline)
-    left = None if timeout is None else max(deadline - time.monotonic(), 0.0)
-    return watch(client, job_id, lambda _: None, POLL_SECONDS, left)
+    return watch(client, job_id, lambda _: None, POLL_SECONDS, deadline)
 
 
 def watch(
@@ -118,7 +120,7 @@ def watch(
     job_id: str,
     show: Callable[[Any], None],
     every: float,
-    timeout: float | None = None,
+    deadline: float = math.inf,
 ) -> Any:
     """Read the job until it is final (or the time is up), and return what it was last.
 
@@ -126,7 +128,6 @@ def watch(
         UnreachableError: the coordinator was away for too long, or until the time was up and
             nothing was read before.
     """
-    deadline = math.inf if timeout is None else time.monotonic() + timeout
     job: Any = None
     for job in _states(client, job_id, every, deadline):
         show(job)

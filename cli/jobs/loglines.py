@@ -42,7 +42,7 @@ class LogPrinter:
             while self._page(None):
                 pass
 
-    def follow(self, tail: int | None) -> int:
+    def follow(self, tail: int | None) -> None:
         """Print what there is and what comes, until the job has ended; Ctrl-C ends it too."""
         lost_at: float | None = None
         quiet = False
@@ -67,9 +67,8 @@ class LogPrinter:
                 if not found:
                     time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
-            return 0
+            return
         notice(f"{self.job_id} is {state}")
-        return 0
 
     def _page(self, tail: int | None) -> int:
         """Print the next page; how many lines it had."""

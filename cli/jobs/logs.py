@@ -73,8 +73,9 @@ def logs(
             prefixed=rank is None and found["world_size"] > 1, as_json=form is LogFormat.JSON,
         )  # fmt: skip
         if follow:
-            raise typer.Exit(printer.follow(tail))
-        printer.print_all(tail)
+            printer.follow(tail)
+        else:
+            printer.print_all(tail)
 
 
 def _check_rank(client: "Client", job: "Json", rank: int) -> None:

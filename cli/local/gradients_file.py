@@ -1,9 +1,10 @@
 """`gradients.jsonl`: the captured gradients of a run on this host."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from trainhall.cli.local.metrics_file import cut_lines_after
 
 
 class GradientsFile:
@@ -14,16 +15,8 @@ class GradientsFile:
 
     def cut_after(self, step: int) -> None:
         """Forget the steps after this one, which are taken again, and a line that was cut short."""
-        try:
-            lines = self._path.read_bytes().splitlines(keepends=True)
-        except FileNotFoundError:
-            return
-        kept = 0
-        for line in lines:
-            if not line.endswith(b"\n") or json.loads(line)["step"] > step:
-                break
-            kept += len(line)
-        os.truncate(self._path, kept)
+        if self._path.exists():
+            cut_lines_after(self._path, step)
 
     def add(self, record: dict[str, Any]) -> None:
         """Append a record.

@@ -18,6 +18,17 @@ MEASURED = ("loss", "gradient_norm")
 """Metrics of a step that are part of the chain."""
 
 
+def cut_lines_after(path: Path, step: int) -> None:
+    """Cut off a file of JSON objects behind the last whole line of this step or an earlier one."""
+    kept = 0
+    with path.open("rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+                break
+            kept += len(line)
+    os.truncate(path, kept)
+
+
 class MetricsFile:
     """Appends steps to the file, each once, in order; continues where an earlier run stopped.
 
@@ -58,13 +69,7 @@ class MetricsFile:
         self._open, self._open_step = {}, 0
         if self._written > step:
             self._file.close()
-            kept = 0
-            with self._path.open("rb") as lines:
-                for line in lines:
-                    if json.loads(line)["step"] > step:
-                        break
-                    kept += len(line)
-            os.truncate(self._path, kept)
+            cut_lines_after(self._path, step)
             self._file = self._path.open("a", encoding="utf-8")
             self._written = min(self._written, step)
         self.step = step

@@ -14,7 +14,7 @@ from trainhall.cli.base.options import DEFAULT_URL, Format, Url
 if TYPE_CHECKING:
     from trainhall.cli.nodes.doctor_checks import Check
 
-MARKS = {"ok": ("ok  ", "32"), "warn": ("warn", "33"), "fail": ("FAIL", "31")}
+MARKS = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
 
 
 class ReportFormat(StrEnum):
@@ -85,7 +85,7 @@ def doctor(
 
 def _line(check: "Check") -> str:
     mark, color = MARKS[check.status]
-    shown = f"\x1b[{color}m{mark}\x1b[0m" if out.colored() else mark
+    shown = typer.style(mark, color) if out.colored() else mark
     remedy = f"\n      → {check.remedy}" if check.remedy else ""
     return f"{shown}  {check.name}: {check.detail}{remedy}"
 

@@ -4,9 +4,10 @@ import os
 import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -132,7 +133,7 @@ def _watch(client: "Client", every: float) -> None:
 
 
 @contextmanager
-def _keys() -> Iterator["KeyReader"]:
+def _keys() -> Iterator[Callable[[float], str]]:
     """Read single keys without showing them; Ctrl-C and the end of input count as q."""
     import termios
     import tty
@@ -141,23 +142,17 @@ def _keys() -> Iterator["KeyReader"]:
     before = termios.tcgetattr(handle)
     tty.setcbreak(handle)
     try:
-        yield KeyReader(handle)
+        yield partial(_pressed, handle)
     except KeyboardInterrupt:
         pass
     finally:
         termios.tcsetattr(handle, termios.TCSADRAIN, before)
 
 
-class KeyReader:
-    """Waits for a key."""
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-
-    def __call__(self, seconds: float) -> str:
-        """Return the key pressed within so many seconds, in lower case; or nothing."""
-        ready, _, _ = select.select([self._handle], [], [], seconds)
-        if not ready:
-            return ""
-        data = os.read(self._handle, 64)
-        return data.decode(errors="replace")[-1].lower() if data else "q"
+def _pressed(handle: int, seconds: float) -> str:
+    """Return the key pressed within so many seconds, in lower case; or nothing."""
+    ready, _, _ = select.select([handle], [], [], seconds)
+    if not ready:
+        return ""
+    data = os.read(handle, 64)
+    return data.decode(errors="replace")[-1].lower() if data else "q"

@@ -11,7 +11,6 @@ call fails, one of the exceptions here says why; `CliError` is the base of all o
 """
 
 import json
-import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -124,9 +123,9 @@ class Client:
         Raises:
             TimeoutError: it has not ended by then, as far as is known, and runs on.
         """
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        deadline = follow.deadline_after(timeout)
         try:
-            job: Json = follow.ended(self._rest, job_id, timeout)
+            job: Json = follow.ended(self._rest, job_id, deadline)
         except UnreachableError as error:
             if time.monotonic() < deadline:
                 raise

@@ -185,7 +185,7 @@ def test_wait_times_out_without_a_response(silent: Server) -> None:
         with pytest.raises(TimeoutError, match="did not answer about job 4f2a"):
             hall.wait("4f2a", timeout=0.1)
         with pytest.raises(UnreachableError):
-            follow.wait(hall._rest, "4f2a", 0.1)
+            follow.wait(hall._rest, "4f2a", follow.deadline_after(0.1))
     # As it is asked for by its id, without four tries of 30 s each.
     assert len(silent.requests) == 2
 

@@ -122,7 +122,7 @@ class Away:
 
 def test_timeout_holds_while_the_coordinator_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = Away(1, monkeypatch)
-    job = follow.watch(client, "j", lambda job: None, 0.4, timeout=1.0)
+    job = follow.watch(client, "j", lambda job: None, 0.4, deadline=101.0)
     assert job["state"] == "running", "as it was known last"
     assert client.now == pytest.approx(101.0)
 
@@ -135,19 +135,19 @@ def test_follow_shows_elapsed_times_as_elapsed(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(follow, "notice", slow)
     with pytest.raises(UnreachableError):
-        follow.watch(client, "j", lambda job: None, 0.4, timeout=0.01)
+        follow.watch(client, "j", lambda job: None, 0.4, deadline=100.01)
 
 
 def test_timeout_is_not_waited_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = Away(100, monkeypatch)
-    follow.watch(client, "j", lambda job: None, 0.4, timeout=1.0)
+    follow.watch(client, "j", lambda job: None, 0.4, deadline=101.0)
     assert client.now == pytest.approx(101.0)
 
 
 def test_follow_reports_an_unknown_job(monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = Away(0, monkeypatch)
     with pytest.raises(UnreachableError):
-        follow.watch(client, "j", lambda job: None, 0.4, timeout=1.0)
+        follow.watch(client, "j", lambda job: None, 0.4, deadline=101.0)
     assert client.now == pytest.approx(101.0)
 
 
@@ -173,7 +173,7 @@ def test_follow_sanitizes_the_final_reason(
             return []
 
     client: Any = Failed()
-    assert follow.wait(client, "j", None) == 100
+    assert follow.wait(client, "j") == 100
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "x failed at step 3: rank 0 failed: bad value"
 
