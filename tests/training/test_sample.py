@@ -5,7 +5,6 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -191,11 +190,10 @@ def sampled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[Problem]]]:
     """The folders from which text was written instead, and what was wrong with them."""
     found: list[tuple[str, list[Problem]]] = []
 
-    def write(argv: list[str], **options: Any) -> SimpleNamespace:
-        found.append((argv[3], verify_folder(Path(argv[3]))))
-        return SimpleNamespace(returncode=0)
+    def write(module: str, folder: str, *options: str) -> None:
+        found.append((folder, verify_folder(Path(folder))))
 
-    monkeypatch.setattr(command.subprocess, "run", write)
+    monkeypatch.setattr(command, "run_module", write)
     return found
 
 
@@ -254,10 +252,10 @@ def test_sample_refuses_other_jobs_before_download(
 def test_sample_removes_its_copy_when_ended(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def ended(argv: list[str], **options: Any) -> None:
+    def ended(module: str, *arguments: str) -> None:
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(command.subprocess, "run", ended)
+    monkeypatch.setattr(command, "run_module", ended)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     done = run("3f2a")
     assert done.exit_code == 128 + signal.SIGTERM
