@@ -116,10 +116,8 @@ class _Layout:
             early = after is not None and self._may_receive_early(after, r, incoming)
             ahead = self._begin_receiving(after) if early else None
             for place, piece in enumerate(incoming, start=2):
-                if piece.scratch is None:
-                    self._finish([piece])
-                else:
-                    self._finish([piece])
+                self._finish([piece])
+                if piece.scratch is not None:
                     self._do(Action.BEGIN, incoming[place : place + 1])  # its buffer is free again
             self._settle([sent for sent in before if sent in self.unsent])
             r, incoming = after, self._begin_receiving(after) if ahead is None else ahead

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from itertools import pairwise
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,9 @@ class Times(NamedTuple):
     """[step]: `COMPRESSION`, likewise."""
 
 
-class StepClock(Protocol):
+class StepClock:
+    """Clock of a step's phases. By itself it measures nothing, for those who read no times."""
+
     def start(self) -> None:
         """Note that a step begins."""
 
@@ -74,20 +76,17 @@ class StepClock(Protocol):
 
     def take(self) -> Times:
         """Return and forget the times of the steps since the last call."""
+        return Times(np.empty((0, len(Phase))), np.empty(0), np.empty(0))
 
 
-def _ignore(part: int) -> None:
-    """Ignore the mark, as a clock that reports none."""
-
-
-class HostClock:
+class HostClock(StepClock):
     """Measures work that is done when its call returns.
 
     Args:
         passed: called with every mark.
     """
 
-    def __init__(self, passed: Callable[[int], None] = _ignore) -> None:
+    def __init__(self, passed: Callable[[int], None] = lambda _: None) -> None:
         self._passed = passed
         self._rows: list[list[float]] = []
         self._hidden: list[float] = []
@@ -159,14 +158,15 @@ _Waits = list[tuple[int, torch.cuda.Event, torch.cuda.Event]]
 """Each with the index of the mark that comes next."""
 
 
-class CudaClock:
-    """Measures a GPU's work on the GPU, by events in its stream; only `take` waits for it.
+class CudaClock(StepClock):
+    """Measures a GPU's work on the GPU, by events in its stream; only `take` waits for it. No
+    strategy leaves what it sends unmeasured there.
 
     Args:
         passed: called with every mark, when the work before it was given to the GPU.
     """
 
-    def __init__(self, passed: Callable[[int], None] = _ignore) -> None:
+    def __init__(self, passed: Callable[[int], None] = lambda _: None) -> None:
         self._passed = passed
         self._steps: list[tuple[_Marks, _Spans, _Waits, _Spans]] = []
         self._marks: _Marks = []
@@ -189,9 +189,6 @@ class CudaClock:
 
     def sent(self, begun: torch.cuda.Event, ended: torch.cuda.Event) -> None:
         self._sent.append((begun, ended))
-
-    def sending_unmeasured(self) -> None:
-        """Do nothing: no strategy reports that of a GPU."""
 
     def waited(self, begun: torch.cuda.Event, ended: torch.cuda.Event) -> None:
         self._waits.append((len(self._marks), begun, ended))
@@ -226,37 +223,6 @@ class CudaClock:
         return Times(table, hidden, compression)
 
 
-class NoClock:
-    """For those who do not look at it."""
-
-    def start(self) -> None:
-        pass
-
-    def mark(self, phase: Phase) -> None:
-        pass
-
-    def now(self) -> None:
-        pass
-
-    def sent(self, begun: None, ended: None) -> None:
-        pass
-
-    def sending_unmeasured(self) -> None:
-        pass
-
-    def waited(self, begun: None, ended: None) -> None:
-        pass
-
-    def compressed(self, begun: None, ended: None) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
-
-    def take(self) -> Times:
-        return Times(np.empty((0, len(Phase))), np.empty(0), np.empty(0))
-
-
 def covered(spans: Iterable[Span], end: float) -> float:
     """Return the part of the time before `end` that lies within one span or several."""
     total, reached = 0.0, -math.inf
@@ -273,5 +239,5 @@ def overlap(spans: Iterable[Span], times: Iterable[Span]) -> float:
     return sum(covered(spans, ended) - covered(spans, begun) for begun, ended in times)
 
 
-def clock_for(device: torch.device, passed: Callable[[int], None] = _ignore) -> StepClock:
+def clock_for(device: torch.device, passed: Callable[[int], None]) -> StepClock:
     return CudaClock(passed) if device.type == "cuda" else HostClock(passed)

@@ -29,14 +29,13 @@ class UserTraceback:
         return None
 
     def message(self, error: BaseException) -> str:
-        """Return the exception's message and where it came from, without its type."""
-        message = error.msg if isinstance(error, SyntaxError) else str(error)
-        return f"{self.location(error) or f'task {self._task}'}: {message}"
+        """Return where the exception came from, and its message without its type."""
+        return f"{self.location(error) or f'task {self._task}'}: {_message(error)}"
 
     def typed_message(self, error: BaseException) -> str:
         """Return the same with its type, as a traceback ends."""
-        message = error.msg if isinstance(error, SyntaxError) else str(error)
-        return f"{self.location(error) or f'task {self._task}'}: {type(error).__name__}: {message}"
+        where = self.location(error) or f"task {self._task}"
+        return f"{where}: {type(error).__name__}: {_message(error)}"
 
     def _is_own(self, filename: str) -> bool:
         path = Path(filename)
@@ -45,6 +44,10 @@ class UserTraceback:
         # The package may be installed beside the libraries.
         installed = [folder / name for folder in _LIBRARIES for name in self._names]
         return _within(path, installed) or not _within(path, _LIBRARIES)
+
+
+def _message(error: BaseException) -> str:
+    return error.msg if isinstance(error, SyntaxError) else str(error)
 
 
 def _within(path: Path, folders: list[Path]) -> bool:

@@ -12,7 +12,6 @@ class Stopping(Protocol):
 
     def ask(self) -> bool:
         """Return whether to stop here; every rank asks equally often."""
-        ...
 
 
 class Never:

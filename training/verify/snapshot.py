@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -41,28 +42,13 @@ class Reference:
             backward_order: the names of the gradients as the backward pass reached them.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(
-            {
-                "names": list(names),
-                "backward_order": list(backward_order),
-                "batch_norm": batch_norm,
-            }
-        )
-        (self._folder / "model.json").write_text(text)
+        model = {"names": names, "backward_order": backward_order, "batch_norm": batch_norm}
+        (self._folder / "model.json").write_text(json.dumps(model))
 
-    @property
-    def names(self) -> list[str]:
-        """Names of the weights, in the order of the model."""
-        return self._order("names")
-
-    @property
-    def backward_order(self) -> list[str]:
-        """Names of the gradients, as the backward pass reached them."""
-        return self._order("backward_order")
-
-    def _order(self, kind: str) -> list[str]:
-        names: list[str] = json.loads((self._folder / "model.json").read_text())[kind]
-        return names
+    def model(self) -> dict[str, Any]:
+        """Return what `begin` was given, by the names of its arguments."""
+        model: dict[str, Any] = json.loads((self._folder / "model.json").read_text())
+        return model
 
     def write(self, snapshot: Snapshot) -> None:
         tensors = {

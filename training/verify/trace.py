@@ -43,8 +43,8 @@ def run(context: RankContext) -> int:
     reference = Reference(Path(plan.reference))
     writes = context.environment.rank == 0
     if plan.record:
-        model = loop.strategy.model
-        normed = any(isinstance(module, _BatchNorm) for module in model.modules())
+        plain = loop.strategy.model
+        normed = any(isinstance(module, _BatchNorm) for module in plain.modules())
         for snapshot in loop.snapshots():
             if not math.isfinite(snapshot.loss):
                 raise NonFiniteLossError(
@@ -54,13 +54,14 @@ def run(context: RankContext) -> int:
             if writes:
                 if snapshot.step == 1:
                     order = list(snapshot.gradients)
-                    reference.begin(list(model.state_dict()), order, batch_norm=normed)
+                    reference.begin(list(plain.state_dict()), order, batch_norm=normed)
                 reference.write(snapshot)
         return EXIT_COMPLETED
     comparator = None
     if writes:
         allowed = tolerance(plan.dtype, context.launch.spec.gradient_sync.compression)
-        comparator = RunComparator(allowed, reference.names, reference.backward_order)
+        model = reference.model()
+        comparator = RunComparator(allowed, model["names"], model["backward_order"])
     for snapshot in loop.snapshots():
         if comparator is not None:
             comparison = comparator.compare(reference.read(snapshot.step), snapshot)
@@ -99,7 +100,7 @@ class TracedLoop(Loop):
             )  # fmt: skip
             columns = self.recorder.write(result)
             self.strategy.share_buffers()
-            weights = self._kept(self.strategy.full_weights())
+            weights = _copies(self.strategy.full_weights(), keeps=self.rank == 0)
             yield Snapshot(
                 self.state.step,
                 columns["loss"][0],
@@ -125,9 +126,6 @@ class TracedLoop(Loop):
         order = {name: i for i, name in enumerate(self._seen.order)}
         whole = self._seen.whole.items()
         return dict(sorted(whole, key=lambda each: order.get(each[0], len(order))))
-
-    def _kept(self, whole: Iterator[tuple[str, Tensor]]) -> dict[str, Tensor]:
-        return _copies(whole, keeps=self.rank == 0)
 
     def _cast(self, leaf: Any) -> Any:
         floating = isinstance(leaf, Tensor) and leaf.is_floating_point()
