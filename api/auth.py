@@ -28,7 +28,6 @@ class Authenticator(Protocol):
         Raises:
             RefusalError: the caller is not authorized.
         """
-        ...
 
 
 async def everyone_is_operator(connection: HTTPConnection) -> Principal:

@@ -6,23 +6,15 @@ from dataclasses import dataclass
 from trainhall.db.documents import NodeAllocation
 
 
-def _ignore(_: str) -> None:
-    return None
-
-
-def _nothing() -> None:
-    return None
-
-
 @dataclass
 class Notifier:
-    notify_reconciler: Callable[[], None] = _nothing
+    notify_reconciler: Callable[[], None] = lambda: None
     """Has the reconciler decide again."""
-    notify_node: Callable[[str], None] = _ignore
+    notify_node: Callable[[str], None] = lambda _: None
     """Has the gateway build this node's desired state again."""
-    notify_all_nodes: Callable[[], None] = _nothing
+    notify_all_nodes: Callable[[], None] = lambda: None
     """The same for every node."""
-    notify_viewers: Callable[[str], None] = _ignore
+    notify_viewers: Callable[[str], None] = lambda _: None
     """Viewers of this job have something to read."""
 
     def notify_job(self, job_id: str) -> None:

@@ -13,21 +13,17 @@ from typing import Protocol
 class Clock(Protocol):
     def now(self) -> datetime:
         """Return the time of day, aware, in UTC. It may jump."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds since some start. It never goes back."""
-        ...
 
 
 class Ids(Protocol):
     def new(self) -> str:
         """Return a fresh id of 12 lower-case hexadecimal digits, unique by its first few."""
-        ...
 
     def secret(self) -> str:
         """Return a fresh secret of 32 random bytes in URL-safe text."""
-        ...
 
 
 class SystemClock:

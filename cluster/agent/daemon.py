@@ -34,7 +34,7 @@ from trainhall.cluster.agent.options import (
 )
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.agent.shipping import checkpoint_transfer
-from trainhall.cluster.backoff import Backoff
+from trainhall.cluster.backoff import Backoff, wait_until_set
 from trainhall.cluster.wire.protocol import (
     Desired,
     DeviceUse,
@@ -264,10 +264,7 @@ class Agent:
                 self._connection.changed()
             self._attempts.reconcile()
             busy = self._attempts.watched()
-            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that races the event.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS if busy else None):
-                    await self._look.wait()
+            await wait_until_set(self._look, LOOK_SECONDS if busy else None)
 
     async def _measure(self) -> None:
         while True:

@@ -28,12 +28,9 @@ class CloseCode(IntEnum):
 class Channel(Protocol):
     async def send_text(self, text: str) -> None:
         """Send text; raise ChannelClosedError when the other side is gone."""
-        ...
 
     async def receive_text(self) -> str:
         """Receive text; raise ChannelClosedError when the other side is gone."""
-        ...
 
     async def close(self, code: int, reason: str) -> None:
         """Close; closing twice is harmless."""
-        ...

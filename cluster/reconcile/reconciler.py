@@ -6,6 +6,7 @@ import math
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from trainhall.cluster.backoff import wait_until_set
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.reconcile.apply import Applier
 from trainhall.cluster.reconcile.decide import decide, seconds_until_unreachable
@@ -48,12 +49,10 @@ class Reconciler(Service):
                 log.error("database_unavailable", error=str(error.orig))
                 await asyncio.sleep(self._options.tick_seconds)
                 continue
-            try:
-                # A node's jobs wait for the moment it is lost, not for a tick later.
-                async with asyncio.timeout(min(self._options.tick_seconds, self._unreachable_in)):
-                    await self._wanted.wait()
-            except TimeoutError:
-                pass  # the slow tick, or a node was silent for long enough
+            # A node's jobs wait for the moment it is lost, not for a tick later.
+            await wait_until_set(
+                self._wanted, min(self._options.tick_seconds, self._unreachable_in)
+            )
 
     async def settle(self) -> None:
         """Pass until nothing is left to decide."""

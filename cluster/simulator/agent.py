@@ -33,6 +33,7 @@ from trainhall.cluster.agent.reconcile import (
     Start,
     decide,
 )
+from trainhall.cluster.backoff import wait_until_set
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.simulator.host import Host
@@ -275,11 +276,7 @@ class Agent:
             if self._refresh():
                 self._changed()
             self.reconcile()
-            try:
-                async with asyncio.timeout(self.host.look_seconds if self.attempts else None):
-                    await self._bell.wait()
-            except TimeoutError:
-                pass
+            await wait_until_set(self._bell, self.host.look_seconds if self.attempts else None)
 
     def _refresh(self) -> bool:
         changed = False
@@ -445,11 +442,7 @@ class Agent:
                         await self._ship_spool(home, spool)
                     except (UnavailableError, ClusterError):
                         await asyncio.sleep(self.host.chance.uniform(*RETRY_SECONDS))
-            try:
-                async with asyncio.timeout(self.host.chance.uniform(*self.host.ship_seconds)):
-                    await self._to_ship.wait()
-            except TimeoutError:
-                pass
+            await wait_until_set(self._to_ship, self.host.chance.uniform(*self.host.ship_seconds))
 
     async def _ship_spool(self, token: FencingToken, spool: Spool) -> None:
         def accepted(again: bool) -> None:

@@ -23,7 +23,6 @@ class Ranks(Protocol):
 
     def gather(self, value: T) -> list[T]:
         """Everybody's value, in rank order, on every rank."""
-        ...
 
 
 Location = tuple[str, int, int]

@@ -37,7 +37,6 @@ class Data(Protocol):
 
         What is drawn within it from Python's, numpy's or torch's random generators depends on the
         job's seed, the epoch and the first index alone."""
-        ...
 
 
 class MapStyle(Protocol):

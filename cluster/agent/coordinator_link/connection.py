@@ -1,7 +1,6 @@
 """The agent's one connection: dials the coordinator, reconnects, never stops trying."""
 
 import asyncio
-import contextlib
 import json
 import random
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from trainhall.cluster.agent.options import (
     RemovedByCoordinatorError,
 )
 from trainhall.cluster.agent.shim import isolation
-from trainhall.cluster.backoff import Backoff
+from trainhall.cluster.backoff import Backoff, wait_until_set
 from trainhall.cluster.wire.protocol import Desired, Report, ReportAck, ToAgent
 from trainhall.training.event_log import EventLogger
 
@@ -200,10 +199,7 @@ class Connection:
 
     async def _send_reports(self, socket: Socket) -> None:
         while True:
-            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that races the event.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._heartbeat):
-                    await self._changed.wait()
+            await wait_until_set(self._changed, self._heartbeat)
             self._changed.clear()
             changes = self._changes
             # The time before the report is made: what it says is not older than this.

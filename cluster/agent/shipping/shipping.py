@@ -24,7 +24,7 @@ from trainhall.cluster.agent.shim import rank_process
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
 from trainhall.cluster.agent.shipping.spools import EventSpool, LogSpool, MetricSpool, Spool, Upload
 from trainhall.cluster.agent.shipping.unreported_checkpoints import UnreportedSpool
-from trainhall.cluster.backoff import Backoff
+from trainhall.cluster.backoff import Backoff, wait_until_set
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
@@ -269,10 +269,7 @@ class LinkPause:
         left = self._until - time.monotonic()
         if left > 0:
             self._back.clear()
-            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that races the event.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._back.wait()
+            await wait_until_set(self._back, left)
 
     def failed(self, reason: str) -> None:
         now = time.monotonic()
