@@ -19,7 +19,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, compile_path
 
 from trainhall import __version__
-from trainhall.api.auth import everyone_is_operator
 from trainhall.api.guard import Guard
 from trainhall.api.observe import Observe, RequestFigures
 from trainhall.api.openapi_document import PREFIX, PUBLIC_ROUTERS, TITLE, describe, public_routes
@@ -31,7 +30,6 @@ from trainhall.api.startup import migrate, only_one, open_database, sole_use
 from trainhall.cluster.background_tasks import end_process
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
-from trainhall.cluster.options import ClusterOptions
 from trainhall.monitoring.errors import IngestError
 from trainhall.training.spec import SpecError
 
@@ -39,14 +37,13 @@ STOP_SECONDS = 5.0
 """Time for the coordinator's own work, its lease and its database to end, together."""
 
 
-def create_app(settings: Settings | None = None, options: ClusterOptions | None = None) -> FastAPI:
+def create_app(settings: Settings) -> FastAPI:
     """Create an application that starts a coordinator with itself and stops it at its end.
 
     Raises:
         StartupError: at its start, when the data folder or the database cannot be used, or another
             coordinator uses one of them.
     """
-    settings = settings or Settings()
     figures = RequestFigures()
 
     @asynccontextmanager
@@ -59,14 +56,9 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
             # A coordinator of real nodes does without the simulation's 20 modules.
             from trainhall.cluster.simulator.mock.coordinator import mock_coordinator
 
-            running = mock_coordinator(options or settings.cluster_options, failed)
+            running = mock_coordinator(settings.cluster_options, failed)
         else:
-            running = _running_coordinator(
-                settings,
-                options or settings.cluster_options,
-                failed,
-                lambda: app.state.is_over(),
-            )
+            running = _running_coordinator(settings, failed, lambda: app.state.is_over())
         async with AsyncExitStack() as stack:
             try:
                 app.state.coordinator = await stack.enter_async_context(running)
@@ -89,7 +81,6 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
     app.state.failed = False
     app.state.is_over = lambda: False
     app.state.figures = figures
-    app.state.authenticator = everyone_is_operator
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     # First, since nothing is asked as often.
     app.router.routes.append(agent.mounted(PREFIX))
@@ -114,7 +105,6 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
 @asynccontextmanager
 async def _running_coordinator(
     settings: Settings,
-    options: ClusterOptions | None,
     on_fatal: Callable[[str, BaseException | None], None],
     is_over: Callable[[], bool],
 ) -> AsyncIterator[Coordinator]:
@@ -126,7 +116,10 @@ async def _running_coordinator(
             await ends.enter_async_context(sole_use(db, settings.data_dir, is_over, on_fatal))
             await migrate(db)
             coordinator = Coordinator(
-                db, data_dir=settings.data_dir, options=options, on_fatal=on_fatal
+                db,
+                data_dir=settings.data_dir,
+                options=settings.cluster_options,
+                on_fatal=on_fatal,
             )
             ends.push_async_callback(coordinator.hub.close)
             ends.push_async_callback(coordinator.stop)

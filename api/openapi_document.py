@@ -14,7 +14,6 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from trainhall import __version__
-from trainhall.api.auth import authenticated
 from trainhall.api.openapi.describe import REF
 from trainhall.api.openapi.examples import add_examples
 from trainhall.api.params import known_query
@@ -58,9 +57,7 @@ def public_routes() -> list[BaseRoute]:
     router = APIRouter()
     router.include_router(probes.router)
     for public in PUBLIC_ROUTERS:
-        router.include_router(
-            public, prefix=PREFIX, dependencies=[Depends(authenticated), Depends(known_query)]
-        )
+        router.include_router(public, prefix=PREFIX, dependencies=[Depends(known_query)])
     return router.routes
 
 

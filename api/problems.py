@@ -79,13 +79,10 @@ class RefusalError(Exception):
             instance=self.instance,
             errors=self.errors,
         )
-        content = problem.model_dump(mode="json")
+        content = problem.model_dump(mode="json", exclude_none=True)
         content["errors"] = [
-            {key: sanitize_text(text) for key, text in error.items() if text is not None}
-            for error in content["errors"]
+            {key: sanitize_text(text) for key, text in error.items()} for error in content["errors"]
         ]
-        if content["instance"] is None:
-            del content["instance"]
         return content
 
     def response(self) -> Response:

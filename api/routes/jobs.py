@@ -224,8 +224,7 @@ async def resize_job(hall: Hall, job_id: JobId, request: Request) -> Job:
     """Changes its number of workers. A running job changes once there is room for it: under
     `ddp` in place, any other saves and resumes from there. It keeps its size until then."""
     wanted = await read_json(request, Resize)
-    view = await hall.jobs.resize(job_id, wanted.model_dump(exclude_none=True))
-    return Job.model_validate(view)
+    return await hall.jobs.resize(job_id, wanted.model_dump(exclude_none=True))
 
 
 @router.operation(
