@@ -25,14 +25,13 @@ from trainhall.cluster.errors import (
 )
 from trainhall.cluster.jobs.commands import Command, refusal
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns
-from trainhall.cluster.jobs.summaries import CHECKPOINT_SAVED, run_times
+from trainhall.cluster.jobs.summaries import CHECKPOINT_SAVED
 from trainhall.cluster.jobs.views import Job as JobView
-from trainhall.cluster.jobs.views import job_view
-from trainhall.cluster.lifecycle.jobs import lock_job, move_job
+from trainhall.cluster.jobs.views import job_views
+from trainhall.cluster.lifecycle.jobs import lock_job, move_job, record_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
 from trainhall.cluster.service import Service, ServiceContext
-from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress
 from trainhall.db.sanitize import sanitize_json
 from trainhall.training.checkpoint.format.names import parse_name
@@ -170,9 +169,7 @@ class CheckpointService(Service):
                 await session.execute(
                     update(Job).where(Job.id == job.id, Job.state == state.value).values(**changes)
                 )
-                await record_event(
-                    session, job.id, time=now, kind="note", code=reason.code, reason=reason.text
-                )
+                await record_reason(session, job.id, "note", reason, now)
             elif not await move_job(
                 session, job.id, state, JobState.QUEUED,
                 reason=reason, now=now, attempt=job.attempt, changes=changes,
@@ -180,8 +177,7 @@ class CheckpointService(Service):
                 raise ConflictError(f"job {job.id} changed at the same time; try again")
             await session.refresh(job)
             await session.refresh(progress)
-            ran = await run_times(session, [job.id])
-            view = job_view(job, progress, ran[job.id])
+            (view,) = await job_views(session, [(job, progress)])
         self._notifier.notify_job(view.id)
         return view
 

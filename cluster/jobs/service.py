@@ -20,19 +20,18 @@ from trainhall.cluster.jobs import views
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import DONE, TRANSITIONS, Command, refusal
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns, resized_spec, sizes_of
-from trainhall.cluster.jobs.summaries import job_warnings, run_times, stragglers
 from trainhall.cluster.lifecycle.jobs import (
     columns_of_reason,
     create_job,
     lock_job,
     move_job,
+    record_reason,
     request_stop,
 )
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, JobState
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.documents import Allocation
-from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Event, IdempotencyKey, Job, JobProgress
 from trainhall.training.fencing import FencingToken
 from trainhall.training.spec import JobSpec
@@ -186,18 +185,11 @@ class JobService(Service):
             .limit(limit + 1)
         )
         async with self._db.session() as session:
-            rows = (await session.execute(query)).all()
-            ran = await run_times(session, [job.id for job, _ in rows])
-            slow = await stragglers(session, [(job, progress) for job, progress in rows[:limit]])
-            warned = await job_warnings(session, [job for job, _ in rows[:limit]])
+            rows = [(job, progress) for job, progress in await session.execute(query)]
+            items = await views.job_views(session, rows[:limit])
         more = len(rows) > limit
-        return views.JobPage(
-            items=[
-                views.job_view(*row, ran[row[0].id], slow.get(row[0].id), warned.get(row[0].id, ()))
-                for row in rows[:limit]
-            ],
-            next_cursor=pagination.encode("jobs", rows[limit - 1][0].number) if more else None,
-        )
+        following = pagination.encode("jobs", rows[limit - 1][0].number) if more else None
+        return views.JobPage(items=items, next_cursor=following)
 
     async def events(
         self, job_id: str, *, after: int = 0, limit: int = 100, cursor: str | None = None
@@ -310,15 +302,7 @@ class JobService(Service):
             job.spec, job.sizes = document, sizes
             await session.flush()
             reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
-            await record_event(
-                session,
-                job_id,
-                time=now,
-                kind="note",
-                code=reason.code,
-                reason=reason.text,
-                attempt=job.attempt or None,
-            )
+            await record_reason(session, job_id, "note", reason, now, attempt=job.attempt or None)
             view = await _view(session, job_id)
         self._notifier.notify_job(job_id)
         return view
@@ -406,11 +390,8 @@ def _workers(spec: dict[str, Any]) -> str:
 
 
 async def _view(session: AsyncSession, job_id: str) -> views.Job:
-    ran = await run_times(session, [job_id])
-    row = await _load(session, job_id)
-    slow = await stragglers(session, [row])
-    warned = await job_warnings(session, [row[0]])
-    return views.job_view(*row, ran[job_id], slow.get(job_id), warned.get(job_id, ()))
+    (view,) = await views.job_views(session, [await _load(session, job_id)])
+    return view
 
 
 async def _load(session: AsyncSession, job_id: str) -> tuple[Job, JobProgress]:

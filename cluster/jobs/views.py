@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+from sqlalchemy.ext.asyncio import AsyncSession
+
 from trainhall.cluster.jobs import auto_plans
 from trainhall.cluster.jobs.auto_plans import PlanMeasured
 from trainhall.cluster.jobs.commands import Command, refused_commands
 from trainhall.cluster.jobs.incidents import Failure, Incident, incidents_of
 from trainhall.cluster.jobs.main_metric import MainMetric, main_metric
-from trainhall.cluster.jobs.summaries import RunTime
+from trainhall.cluster.jobs.summaries import job_warnings, run_times, stragglers
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
 from trainhall.db import models
 from trainhall.db.documents import Allocation
@@ -162,28 +164,32 @@ class Code(View):
     """Bytes of the archive."""
 
 
-def job_view(
-    job: models.Job,
-    progress: models.JobProgress,
-    ran: RunTime,
-    straggler: Straggler | None = None,
-    warnings: Sequence[str] = (),
-) -> Job:
-    refused = refused_commands(job)
-    return Job.of(
-        job,
-        step=progress.step,
-        total_steps=progress.total_steps,
-        ran_seconds=ran.seconds,
-        running_since=ran.since,
-        metrics=progress.metrics,
-        main_metric=main_metric(job.spec, progress.metrics),
-        allowed_commands=[command for command in Command if command not in refused],
-        refused_commands=refused,
-        straggler=straggler,
-        warnings=warnings,
-        plan=auto_plans.plan_of(job),
-    )
+async def job_views(
+    session: AsyncSession, rows: Sequence[tuple[models.Job, models.JobProgress]]
+) -> list[Job]:
+    jobs = [job for job, _ in rows]
+    ran = await run_times(session, [job.id for job in jobs])
+    slow = await stragglers(session, rows)
+    warned = await job_warnings(session, jobs)
+    views = []
+    for job, progress in rows:
+        refused = refused_commands(job)
+        view = Job.of(
+            job,
+            step=progress.step,
+            total_steps=progress.total_steps,
+            ran_seconds=ran[job.id].seconds,
+            running_since=ran[job.id].since,
+            metrics=progress.metrics,
+            main_metric=main_metric(job.spec, progress.metrics),
+            allowed_commands=[command for command in Command if command not in refused],
+            refused_commands=refused,
+            straggler=slow.get(job.id),
+            warnings=warned.get(job.id, ()),
+            plan=auto_plans.plan_of(job),
+        )
+        views.append(view)
+    return views
 
 
 def attempt_view(attempt: models.Attempt, following: models.Attempt | None) -> Attempt:
