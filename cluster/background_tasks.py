@@ -8,6 +8,8 @@ from typing import Any
 
 import structlog
 
+from trainhall.cluster.waiting import end_tasks
+
 log = structlog.get_logger(__name__)
 
 
@@ -30,9 +32,7 @@ class BackgroundTasks:
     async def stop(self) -> None:
         """Cancel all of them and wait until they have ended."""
         self._stopping = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         self._tasks.clear()
 
     def _ended(self, task: asyncio.Task[None]) -> None:

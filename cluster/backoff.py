@@ -1,17 +1,7 @@
-"""Pauses: between tries of what may work later, and until there is something to do."""
+"""Pauses between tries of what may work later."""
 
-import asyncio
-import contextlib
 import math
 import random
-
-
-async def wait_until_set(event: asyncio.Event, seconds: float | None) -> None:
-    """Wait until the event is set, or so many seconds have passed; None: without a limit."""
-    # Not `wait_for`, which on Python 3.11 may swallow a cancellation that races the event.
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
 
 
 class Backoff:

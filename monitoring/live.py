@@ -247,10 +247,7 @@ async def read_frames(
 ) -> Page:
     """Read the next frames above `after`, from one snapshot."""
 
-    def read(connection: Connection) -> Page:
-        return _read(connection, job_id, after, before_or_at)
-
-    return await database.read(read)
+    return await database.read(lambda connection: _read(connection, job_id, after, before_or_at))
 
 
 def _read(connection: Connection, job_id: str, after: int, limit: int | None) -> Page:
@@ -315,8 +312,7 @@ def _read(connection: Connection, job_id: str, after: int, limit: int | None) ->
             Event.data,
         ).where(Event.job_id == job_id, Event.seq > after, Event.seq <= up_to)
     )
-    for row in events:
-        frames.append(_event_frame(row))
+    frames += map(_event_frame, events)
     frames.sort(key=lambda frame: frame.seq)
     return Page(frames, up_to)
 

@@ -79,10 +79,9 @@ async def read_metrics(
         raise ValueError(f"max_points must be at least 1, not {max_points}")
     first, last = from_step or 0, _EVER if to_step is None else to_step
 
-    def read(connection: Connection) -> list[SeriesData]:
-        return list(_read(connection, job_id, names, first, last, max_points))
-
-    return await database.read(read)
+    return await database.read(
+        lambda connection: list(_read(connection, job_id, names, first, last, max_points))
+    )
 
 
 def _read(

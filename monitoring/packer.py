@@ -125,10 +125,9 @@ class Packer:
     async def _trim(self, job_id: str) -> None:
         """Delete packed frames that no viewer needs any more."""
 
-        def read(connection: Connection) -> int | None:
-            return _trimmable(connection, job_id, self.keep_sequences)
-
-        up_to = await self.database.read(read)
+        up_to = await self.database.read(
+            lambda connection: _trimmable(connection, job_id, self.keep_sequences)
+        )
         if up_to is None:
             return
 

@@ -21,6 +21,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from trainhall.api.context import Hall
 from trainhall.api.params import MAX_SEQUENCE, checked_id
 from trainhall.cluster.errors import NotFoundError
+from trainhall.cluster.waiting import end_tasks
 from trainhall.monitoring.live import Frame, Hub, ViewerTooSlowError
 
 log = structlog.get_logger(__name__)
@@ -53,9 +54,7 @@ async def stream(websocket: WebSocket, job_id: str, hall: Hall) -> None:
     try:
         await asyncio.wait((sender, reader), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        sender.cancel()
-        reader.cancel()
-        await asyncio.gather(sender, reader, return_exceptions=True)
+        await end_tasks((sender, reader))
 
 
 async def _until_gone(websocket: WebSocket) -> None:

@@ -34,7 +34,8 @@ from trainhall.cluster.agent.options import (
 )
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.agent.shipping import checkpoint_transfer
-from trainhall.cluster.backoff import Backoff, wait_until_set
+from trainhall.cluster.backoff import Backoff
+from trainhall.cluster.waiting import end_tasks, wait_until_set
 from trainhall.cluster.wire.protocol import (
     Desired,
     DeviceUse,
@@ -124,10 +125,7 @@ class Agent:
         except BaseExceptionGroup as group:
             raise _cause(group) from None
         finally:
-            tasks = [work, stopped, *self._removing.values()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks([work, stopped, *self._removing.values()])
             await self._attempts.close()
             await self._warm.stop()
             await self._api.close()

@@ -23,6 +23,7 @@ from trainhall.cluster.nodes.devices import store_device_use
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
+from trainhall.cluster.waiting import end_tasks, run_until_one_ends
 from trainhall.cluster.wire.protocol import (
     PROTOCOL_VERSION,
     Desired,
@@ -147,7 +148,7 @@ class Gateway(Service):
             await self._take(connection, report, first=True)
             self._heartbeats.mark_reported(node_id)
             connection.changed.set()
-            await self._run(connection)
+            await run_until_one_ends(self._take_newest(connection), self._send(connection))
             if listening.done():
                 listening.result()  # what it failed of, if the other side has not just left
         except _ConnectionRefusedError as refused:
@@ -159,23 +160,7 @@ class Gateway(Service):
             if connection is not None:
                 self._disconnect(connection)
             if listening is not None:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
-
-    async def _run(self, connection: _Connection) -> None:
-        """Take and send side by side; the first of them to end ends both."""
-        tasks = [
-            asyncio.create_task(self._take_newest(connection), name=f"take {connection.node_id}"),
-            asyncio.create_task(self._send(connection), name=f"send {connection.node_id}"),
-        ]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+                await end_tasks([listening])
 
     async def _first_report(self, channel: Channel) -> Report:
         try:

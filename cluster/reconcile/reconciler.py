@@ -6,7 +6,6 @@ import math
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from trainhall.cluster.backoff import wait_until_set
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.reconcile.apply import Applier
 from trainhall.cluster.reconcile.decide import decide, seconds_until_unreachable
@@ -14,6 +13,7 @@ from trainhall.cluster.reconcile.decisions import Explain, subject
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.snapshot.load import load_facts
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
+from trainhall.cluster.waiting import wait_until_set
 
 log = structlog.get_logger(__name__)
 

@@ -33,13 +33,13 @@ from trainhall.cluster.agent.reconcile import (
     Start,
     decide,
 )
-from trainhall.cluster.backoff import wait_until_set
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.loop import Process, later
 from trainhall.cluster.simulator.shim import Folder, Shim
 from trainhall.cluster.simulator.spool import Spool
+from trainhall.cluster.waiting import wait_until_set
 from trainhall.cluster.wire.protocol import Assignment, Desired, JoinRequest, Report
 from trainhall.monitoring.lineage import Origin
 from trainhall.training.fencing import FencingToken

@@ -6,10 +6,10 @@ python -P coordinator.py '{"lost_after_seconds": 4}' --port 8000 --data-dir FOLD
 import argparse
 import json
 import sys
-from functools import partial
 from pathlib import Path
 
 from trainhall.api import server
+from trainhall.api.settings import Settings
 from trainhall.cluster.options import ClusterOptions
 
 
@@ -22,7 +22,8 @@ def main() -> int:
     parser.add_argument("--database-url")
     given = parser.parse_args()
     # All else is as in production: the same socket, settings, logs and end.
-    server.create_app = partial(server.create_app, options=ClusterOptions(**given.options))
+    options = ClusterOptions(**given.options)
+    Settings.cluster_options = property(lambda _: options)  # type: ignore[assignment,method-assign]
     return server.serve(
         host=given.host, port=given.port, data_dir=given.data_dir, database_url=given.database_url
     )

@@ -18,7 +18,8 @@ from trainhall.cluster.agent.options import (
     RemovedByCoordinatorError,
 )
 from trainhall.cluster.agent.shim import isolation
-from trainhall.cluster.backoff import Backoff, wait_until_set
+from trainhall.cluster.backoff import Backoff
+from trainhall.cluster.waiting import run_until_one_ends, wait_until_set
 from trainhall.cluster.wire.protocol import Desired, Report, ReportAck, ToAgent
 from trainhall.training.event_log import EventLogger
 
@@ -156,19 +157,10 @@ class Connection:
             self._number = 0
             self._sent.clear()
             self._changed.set()
-            tasks = [
-                asyncio.create_task(self._listen(socket), name="listen"),
-                asyncio.create_task(self._send_reports(socket), name="reports"),
-            ]
             try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    await task
+                await run_until_one_ends(self._listen(socket), self._send_reports(socket))
             finally:
                 self.is_open = False
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _listen(self, socket: Socket) -> None:
         acknowledged = False

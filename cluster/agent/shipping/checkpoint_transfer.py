@@ -15,6 +15,7 @@ from trainhall.cluster.agent.coordinator_link.http_api import (
     Uploading,
 )
 from trainhall.cluster.backoff import Backoff
+from trainhall.cluster.waiting import end_tasks
 from trainhall.training.checkpoint.format.errors import BadCheckpointError, NotRemovedError, Problem
 from trainhall.training.checkpoint.format.manifest import (
     FileRecord,
@@ -94,9 +95,7 @@ async def _send(api: Uploading, path: Path, job_id: str) -> None:
     try:
         await asyncio.gather(*puts)
     finally:
-        for each in puts:
-            each.cancel()
-        await asyncio.gather(*puts, return_exceptions=True)
+        await end_tasks(puts)
     digest = hashlib.sha256(await asyncio.to_thread((path / MANIFEST).read_bytes)).hexdigest()
     await api.put_file(job_id, path.name, MANIFEST, path / MANIFEST, digest)
 

@@ -24,7 +24,8 @@ from trainhall.cluster.agent.shim import rank_process
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
 from trainhall.cluster.agent.shipping.spools import EventSpool, LogSpool, MetricSpool, Spool, Upload
 from trainhall.cluster.agent.shipping.unreported_checkpoints import UnreportedSpool
-from trainhall.cluster.backoff import Backoff, wait_until_set
+from trainhall.cluster.backoff import Backoff
+from trainhall.cluster.waiting import end_tasks, wait_until_set
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
@@ -226,10 +227,7 @@ class AttemptShipper:
             logger.warning("positions_damaged", path=self._positions, action="resend all")
 
     async def close(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(list(self._tasks.values()))
 
 
 def _pause_after(spool: Spool, more: bool) -> float:
