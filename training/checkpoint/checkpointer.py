@@ -4,7 +4,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,10 @@ from torch import Tensor
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
 from trainhall.training.checkpoint.format.draft import Committed, Draft
-from trainhall.training.checkpoint.format.errors import (
-    CheckpointError,
-)
-from trainhall.training.checkpoint.format.manifest import (
-    FileRecord,
-    Manifest,
-)
+from trainhall.training.checkpoint.format.errors import CheckpointError
+from trainhall.training.checkpoint.format.manifest import FileRecord, Manifest
 from trainhall.training.checkpoint.format.removal import remove_leftovers
-from trainhall.training.checkpoint.index import Index
+from trainhall.training.checkpoint.index import INDEX, Index, StoredChunk, encode_index
 from trainhall.training.checkpoint.loader import CheckpointLoader, Loaded
 from trainhall.training.checkpoint.planning import (
     Plan,
@@ -32,18 +27,10 @@ from trainhall.training.checkpoint.planning import (
     plan_full,
     plan_shards,
 )
-from trainhall.training.checkpoint.ranks import (
-    Alone,
-    Group,
-    Ranks,
-    clone_group,
-    together,
-)
+from trainhall.training.checkpoint.ranks import Alone, Group, Ranks, clone_group, together
 from trainhall.training.checkpoint.staging import Staging
 from trainhall.training.checkpoint.state import EXTRA, FlatState, Plain, to_json, without_extra
-from trainhall.training.checkpoint.storage import (
-    SafetensorsWriter,
-)
+from trainhall.training.checkpoint.storage import write_tensors
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 
@@ -289,9 +276,6 @@ class Checkpointer:
     def _write(self, save: _Save) -> Committed:
         ranks, first = self._writers, self._writers.rank == 0
         draft = Draft.join(self.folder, self.token, save.step)
-        writer = SafetensorsWriter(
-            draft, ranks.rank, values=save.values, rank_values=save.rank_values
-        )
         created = False
 
         def create() -> None:
@@ -303,15 +287,17 @@ class Checkpointer:
                 Draft.create(self.folder, self.token, save.step)
                 created = True
 
-        def write() -> tuple[list[Any], list[FileRecord]]:
-            items = save.plan.mine.items
-            results = writer.write_items(items, lambda item: save.copies[item.index])
-            return results, list(draft.files)
+        def write() -> tuple[dict[MetadataIndex, StoredChunk], list[FileRecord]]:
+            stored = write_tensors(draft, ranks.rank, save.plan.mine.items, save.copies)
+            return stored, list(draft.files)
 
         def commit() -> Committed | None:
             if not first:
                 return None
-            writer.finish(save.plan.metadata, [results for results, _ in written])
+            storage = {index: chunk for stored, _ in written for index, chunk in stored.items()}
+            metadata = replace(save.plan.metadata, storage_data=storage)
+            index = Index(metadata, save.values, save.rank_values)
+            draft.write(INDEX, [encode_index(index)])
             others = [record for _, files in written[1:] for record in files]
             manifest = self._manifest(save, [*draft.files, *others])
             return draft.commit(manifest, holding=self._still_wanted())

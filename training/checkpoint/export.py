@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from trainhall.training.checkpoint.format.draft import fsync_folder
@@ -136,9 +135,7 @@ def _encoded(reader: SafetensorsReader, entries: Entries) -> Iterator[Any]:
 def _read(reader: SafetensorsReader, name: str, entry: TensorStorageMetadata) -> Tensor:
     """One tensor, put together from what the ranks wrote of it."""
     whole = torch.empty(entry.size, dtype=entry.properties.dtype)
-    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    planner.set_up_planner({name: whole}, reader.read_metadata(), is_coordinator=True)
-    reader.read_data(planner.create_local_plan(), planner).wait()
+    reader.read({name: whole})
     return whole
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from torch import Tensor
-from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 
 from trainhall.training.checkpoint.difference import first_difference
 from trainhall.training.checkpoint.format.errors import (
@@ -164,7 +162,7 @@ class CheckpointLoader:
         target = {key: part for key, part in whole.items() if key != EXTRA}
         flat = flatten(target)
         self._refuse_mismatch(name, flat, reader.index, optional)
-        if failure := self._agreed(lambda: _read_tensors(reader, flat.tensors)):
+        if failure := self._agreed(lambda: reader.read(flat.tensors)):
             return failure
         put_values(target, reader.index.values_of(self._ranks.rank))
         whole.update(target)
@@ -266,9 +264,3 @@ def _merged(lists: Sequence[list[str]]) -> list[str]:
             else:
                 merged.insert(before, name)
     return merged
-
-
-def _read_tensors(reader: SafetensorsReader, tensors: dict[str, Tensor]) -> None:
-    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    planner.set_up_planner(dict(tensors), reader.read_metadata(), is_coordinator=True)
-    reader.read_data(planner.create_local_plan(), planner).wait()

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from torch import nn
-from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 
 from trainhall.training.checkpoint.format.errors import StateMismatchError
 from trainhall.training.checkpoint.state import flatten
@@ -19,12 +18,10 @@ def load_model(folder: Path, model: nn.Module) -> None:
     """
     reader = SafetensorsReader(folder)
     wanted = flatten({"model": model.state_dict()}).tensors
-    stored = reader.read_metadata().state_dict_metadata
+    stored = reader.index.metadata.state_dict_metadata
     for name, tensor in wanted.items():
         size = getattr(stored.get(name), "size", None)
         if size != tensor.shape:
             found = "not there" if size is None else f"{list(size)}"
             raise StateMismatchError(f"{folder}: {name} is {found}, not {list(tensor.shape)}")
-    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    planner.set_up_planner(dict(wanted), reader.read_metadata(), is_coordinator=True)
-    reader.read_data(planner.create_local_plan(), planner).wait()
+    reader.read(wanted)

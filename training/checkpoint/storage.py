@@ -1,4 +1,4 @@
-"""Storage of Distributed Checkpoint on safetensors files within a `Draft`.
+"""Storage of tensors in safetensors files within a `Draft`.
 
 The planners of torch.distributed.checkpoint decide which rank writes and reads which part of which
 tensor; here the parts become bytes and back. Every rank writes files of its own. The format is that
@@ -6,10 +6,9 @@ of https://github.com/huggingface/safetensors: the length of the header as a lit
 header in JSON, then the tensors without a gap.
 """
 
-import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,23 +16,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from torch.distributed.checkpoint.metadata import (
-    Metadata,
-    MetadataIndex,
-    TensorStorageMetadata,
-)
-from torch.distributed.checkpoint.planner import (
-    LoadItemType,
-    LoadPlan,
-    LoadPlanner,
-    ReadItem,
-    SavePlan,
-    SavePlanner,
-    WriteItem,
-    WriteItemType,
-)
-from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
-from torch.futures import Future
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.metadata import MetadataIndex, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import ReadItem, WriteItem
 
 from trainhall.training.checkpoint.format.draft import Draft
 from trainhall.training.checkpoint.format.errors import BadCheckpointError, Problem
@@ -47,12 +32,9 @@ from trainhall.training.checkpoint.header import encode_header
 from trainhall.training.checkpoint.index import (
     DTYPE_NAMES,
     INDEX,
-    Index,
     StoredChunk,
     decode_index,
-    encode_index,
 )
-from trainhall.training.checkpoint.state import Plain
 
 MAX_FILE_BYTES = 2 * 1024**3
 """A rank begins a new file before one would grow beyond this (a single tensor may be larger)."""
@@ -70,93 +52,30 @@ class _Part:
         return self.tensor.numel() * self.tensor.element_size()
 
 
-class SafetensorsWriter(StorageWriter):
-    """Writes what the plan gives this rank. Entries that are not tensors are refused.
+def write_tensors(
+    draft: Draft, rank: int, items: Sequence[WriteItem], copies: Mapping[MetadataIndex, Tensor]
+) -> dict[MetadataIndex, StoredChunk]:
+    """Write the copies of what the plan gives this rank, and return where each is.
 
-    Distributed Checkpoint would pickle them; here they go to `values`, as JSON.
+    Those that share their memory (tied weights) are written once.
     """
-
-    def __init__(
-        self,
-        draft: Draft,
-        rank: int = 0,
-        *,
-        values: dict[str, Plain] | None = None,
-        rank_values: dict[int, dict[str, Plain]] | None = None,
-        max_file_bytes: int = MAX_FILE_BYTES,
-    ) -> None:
-        self.draft = draft
-        self.rank = rank
-        self.values = values or {}
-        self.rank_values = rank_values or {}
-        self.max_file_bytes = max_file_bytes
-
-    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Do nothing: a writer serves one draft."""
-
-    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: the draft is set up already."""
-
-    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        return plan
-
-    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        return plans
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Never chosen by Distributed Checkpoint itself: a draft must be given."""
-        return False
-
-    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        for item in plan.items:
-            if item.type is WriteItemType.BYTE_IO:
-                raise TypeError(
-                    f"{item.index.fqn} is not a tensor; pass it as a value, which is kept as JSON"
-                )
-
-        def resolve(item: WriteItem) -> Tensor:
-            data = planner.resolve_data(item)
-            if not isinstance(data, Tensor):
-                raise TypeError(f"{item.index.fqn} is a {type(data).__name__}, not a tensor")
-            return data
-
-        done: Future[list[WriteResult]] = Future()
-        done.set_result(self.write_items(plan.items, resolve))
-        return done
-
-    def write_items(
-        self, items: Sequence[WriteItem], resolve: Callable[[WriteItem], Tensor]
-    ) -> list[WriteResult]:
-        """Write the items' tensors; those that share their memory (tied weights) once."""
-        parts: dict[Any, _Part] = {}
-        owner: dict[MetadataIndex, Any] = {}
-        for item in items:
-            tensor = resolve(item).detach()
-            identity = same_memory(tensor) or item.index
-            owner[item.index] = identity
-            if identity not in parts:
-                parts[identity] = _Part(_key(item), _bytes_in_order(tensor))
-        stored: dict[str, StoredChunk] = {}
-        for i, group in enumerate(_split(list(parts.values()), self.max_file_bytes)):
-            file = f"tensors-{self.rank:05d}-{i:05d}.safetensors"
-            self.draft.write(file, _encode_file(group))
-            for part in group:
-                stored[part.key] = StoredChunk(file, part.key)
-        return [
-            WriteResult(item.index, part.size, stored[part.key])
-            for item in items
-            for part in [parts[owner[item.index]]]
-        ]
-
-    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Write `state.json`; the draft's commit, not this, makes the checkpoint."""
-        storage = {result.index: result.storage_data for rank in results for result in rank}
-        index = Index(replace(metadata, storage_data=storage), self.values, self.rank_values)
-        self.draft.write(INDEX, [encode_index(index)])
+    parts: dict[Any, _Part] = {}
+    owner: dict[MetadataIndex, Any] = {}
+    for item in items:
+        tensor = copies[item.index].detach()
+        identity = same_memory(tensor) or item.index
+        owner[item.index] = identity
+        if identity not in parts:
+            parts[identity] = _Part(_key(item), _bytes_in_order(tensor))
+    stored: dict[str, StoredChunk] = {}
+    for i, group in enumerate(_split(list(parts.values()), MAX_FILE_BYTES)):
+        file = f"tensors-{rank:05d}-{i:05d}.safetensors"
+        draft.write(file, _encode_file(group))
+        stored |= {part.key: StoredChunk(file, part.key) for part in group}
+    return {index: stored[parts[identity].key] for index, identity in owner.items()}
 
 
-class SafetensorsReader(StorageReader):
+class SafetensorsReader:
     """Reads a committed checkpoint, having verified every byte of it."""
 
     def __init__(self, folder: Path, verified: Manifest | None = None) -> None:
@@ -178,48 +97,22 @@ class SafetensorsReader(StorageReader):
         self._storage: dict[MetadataIndex, StoredChunk] = self.index.metadata.storage_data
         self._check()
 
-    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Do nothing: a reader serves one folder."""
-
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        return self.index.metadata
-
-    def set_up_storage_reader(
-        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
-    ) -> None:
-        """Everything was set up with the reader."""
-
-    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        return plan
-
-    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        return plans
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Never chosen by Distributed Checkpoint itself."""
-        return False
-
-    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+    def read(self, tensors: Mapping[str, Tensor]) -> None:
+        """Fill tensors by name, each whole or, as a DTensor, with this rank's shard."""
+        planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+        planner.set_up_planner(dict(tensors), self.index.metadata, is_coordinator=True)
         by_file: dict[str, list[ReadItem]] = defaultdict(list)
-        for item in plan.items:
-            if item.type is LoadItemType.BYTE_IO:
-                raise TypeError(f"{item.dest_index.fqn} is not a tensor; values are kept as JSON")
+        for item in planner.create_local_plan().items:
             by_file[self._storage[item.storage_index].file].append(item)
         for file, items in by_file.items():
-            with safe_open(self.folder / file, framework="pt", device="cpu") as tensors:
+            with safe_open(self.folder / file, framework="pt", device="cpu") as stored:
                 for item in items:
-                    tensor = tensors.get_tensor(self._storage[item.storage_index].key)
+                    tensor = stored.get_tensor(self._storage[item.storage_index].key)
                     for dim, (start, length) in enumerate(
                         zip(item.storage_offsets, item.lengths, strict=True)
                     ):
                         tensor = tensor.narrow(dim, start, length)
-                    target = planner.resolve_tensor(item).detach()
-                    target.copy_(tensor)
-                    planner.commit_tensor(item, target)
-        done: Future[None] = Future()
-        done.set_result(None)
-        return done
+                    planner.resolve_tensor(item).detach().copy_(tensor)
 
     def _read_index(self) -> bytes:
         if INDEX not in self._listed:

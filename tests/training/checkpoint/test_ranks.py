@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
 from support.cluster.attempts import RankServer
 
+from trainhall.training.checkpoint import storage
 from trainhall.training.checkpoint.checkpointer import Checkpointer
-from trainhall.training.checkpoint.format.draft import Draft
-from trainhall.training.checkpoint.format.manifest import Manifest
-from trainhall.training.checkpoint.storage import SafetensorsReader, SafetensorsWriter
-from trainhall.training.fencing import FencingToken
+from trainhall.training.checkpoint.format.draft import Committed
 
 
 def call(ranks: RankServer, function: str, world_size: int, folder: Path) -> None:
@@ -135,31 +132,16 @@ def test_full_disk_fails_save_on_all_ranks(ranks: RankServer, tmp_path: Path) ->
     call(ranks, "fail_on_one", 2, tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-def test_dcp_works_with_our_storage(tmp_path: Path) -> None:
-    token = FencingToken("job", 1, 1)
+def test_rank_begins_a_new_file_before_one_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "MAX_FILE_BYTES", 30)
+    committed: list[Committed] = []
+    checkpointer = Checkpointer(tmp_path, ("job", 1, 1), None, committed.append)
     state = {"a": torch.randn(3, 4), "b": {"c": torch.arange(5)}, "d": torch.tensor(1.5)}
-    draft = Draft.create(tmp_path, token, 1)
-    dcp.save(state, storage_writer=SafetensorsWriter(draft, max_file_bytes=30), no_dist=True)
-    assert len([f for f in draft.files if f.path.startswith("tensors")]) == 3
-    committed = draft.commit(
-        Manifest(
-            job_id="job",
-            attempt=1,
-            generation=1,
-            step=1,
-            created_at="2026-01-01T00:00:00Z",
-            world_size=1,
-            files=draft.files,
-        )
-    )
+    checkpointer.save(1, state)
+    checkpointer.wait()
+    assert len([f for f in committed[0].files if f.path.startswith("tensors")]) == 3
     target = {"a": torch.zeros(3, 4), "b": {"c": torch.zeros(5).long()}, "d": torch.tensor(0.0)}
-    dcp.load(target, storage_reader=SafetensorsReader(committed.path), no_dist=True)
+    checkpointer.load([committed[0].name], target)
     torch.testing.assert_close(target, state, rtol=0, atol=0)
-
-
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-def test_storage_refuses_pickled_objects(tmp_path: Path) -> None:
-    draft = Draft.create(tmp_path, FencingToken("job", 1, 1), 1)
-    with pytest.raises(dcp.CheckpointException, match="epoch is not a tensor"):
-        dcp.save({"epoch": object()}, storage_writer=SafetensorsWriter(draft), no_dist=True)
