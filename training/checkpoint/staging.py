@@ -47,7 +47,8 @@ class Staging:
         for tensor in tensors:
             starts.append(size)
             size += -(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT
-        block = _allocate(size)
+        # Whole pages, for the lock; written to, so that they are faulted in.
+        block = torch.frombuffer(mmap.mmap(-1, max(size, 1)), dtype=torch.uint8).zero_()
         self._unlock = None
         if pinned and size > 0 and _lock_pages(block):
             # Of this object and not of the memory, which would be gone before.
@@ -85,18 +86,6 @@ def _is_plain_memory(tensor: Tensor) -> bool:
         and not tensor.is_conj()
         and not tensor.is_neg()
     )
-
-
-def _allocate(size: int) -> Tensor:
-    if size == 0:
-        return torch.empty(0, dtype=torch.uint8)
-    # Huge pages, where the system has them, make the first save's page faults cheap.
-    memory = mmap.mmap(-1, size)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    block = torch.frombuffer(memory, dtype=torch.uint8)
-    ctypes.memset(block.data_ptr(), 0, size)
-    return block
 
 
 def _lock_pages(block: Tensor) -> bool:
