@@ -22,8 +22,7 @@ run: ## Install what is missing, start Trainhall and train on handwritten digits
 
 check: ## The inner loop: style, types, boundaries, and the tests that start no process
 	$(setup) lint
-	@$(MAKE) --no-print-directory lint
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q --no-processes -n auto --dist loadfile
+	$(BIN)/python scripts/check.py
 
 test: ## Every check and every test
 	$(setup) test

@@ -1,9 +1,8 @@
 """Style, types, boundaries between the packages, and that generated files are current."""
 
-import os
 import sys
 
-from steps import BIN, Step, main
+from steps import BIN, PROCESSORS, Step, main
 
 
 def tool(name: str) -> str:
@@ -29,4 +28,4 @@ STEPS = [
 ]
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__ or "", STEPS, at_once=os.cpu_count() or 1))
+    sys.exit(main(__doc__ or "", STEPS, at_once=PROCESSORS))

@@ -1,6 +1,7 @@
 """Running checks, each to its end, with a summary that can't be missed."""
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
+PROCESSORS = os.cpu_count() or 1
 
 
 def positive(text: str) -> int:
@@ -31,6 +33,15 @@ class Step:
     name: str
     command: Sequence[str]
     folder: str = "."
+
+
+def python_tests(*options: str) -> Step:
+    """Return the step that runs pytest on all processors."""
+    # Many tests wait, so one more than there are processors. A file's tests stay together: they
+    # share a wheel, a coordinator, a browser or warm ranks. Files come in our order
+    # (tests/support/whole_runs.py); xdist's has those with few long tests last.
+    workers = ["-n", str(min(8, PROCESSORS + 1)), "--dist", "loadfile", "--no-loadscope-reorder"]
+    return Step("the Python tests", [sys.executable, "-m", "pytest", "-q", *options, *workers])
 
 
 def run_all(steps: Sequence[Step], *, at_once: int = 1) -> int:

@@ -1,10 +1,14 @@
 """What a run of many files needs: long ones first, failures at once, and where the time went."""
 
+import math
 from collections import Counter, defaultdict
+from typing import Any
 
 import pytest
 
 _SHOWN = 10
+_SECONDS = "trainhall_seconds"
+"""Where workers, and pytest's cache, have how long each file took when it last ran."""
 _CLUSTERS = ("acceptance", "browser")
 """Marks of tests that take seconds; most others take a hundredth of one."""
 _RANKS = {"ranks", "run", "coordinator"}
@@ -21,8 +25,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     guesses: Counter[str] = Counter()
     for item in items:
         guesses[_file(item.nodeid)] += _guess(item)
-    # A stable sort: tests of one file stay in their order.
-    items.sort(key=lambda item: (-guesses[file := _file(item.nodeid)], file))
+    known = config.workerinput[_SECONDS]
+    # A stable sort: tests of one file stay in their order. Files that never ran come first.
+    items.sort(key=lambda i: (-known.get(file := _file(i.nodeid), math.inf), -guesses[file], file))
 
 
 def _guess(item: pytest.Item) -> int:
@@ -34,12 +39,21 @@ def _guess(item: pytest.Item) -> int:
     return 20 if _RANKS & set(getattr(item, "fixturenames", ())) else 1
 
 
-class FailureReporter:
-    """Names what failed when it does, since the whole may take a quarter of an hour."""
+class WholeRun:
+    """Names what failed when it does, since the whole may take a quarter of an hour, and keeps how
+    long files took, in pytest's cache, for the next run's order."""
 
-    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+    def __init__(
+        self, terminal: pytest.TerminalReporter, cache: pytest.Cache | None, key: str
+    ) -> None:
         self._terminal = terminal
+        self._cache = cache
+        self._key = key
         self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_configure_node(self, node: Any) -> None:
+        # From here, since workers must agree on the order whatever another run writes meanwhile.
+        node.workerinput[_SECONDS] = self._last_seconds()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[_file(report.nodeid)] += report.duration
@@ -47,10 +61,17 @@ class FailureReporter:
             self._terminal.ensure_newline()
             self._terminal.write_line(f"FAILED {report.nodeid} ({report.when})", red=True)
 
+    def pytest_sessionfinish(self) -> None:
+        if self._cache is not None:
+            self._cache.set(self._key, self._last_seconds() | self._seconds)
+
     def pytest_terminal_summary(self) -> None:
         self._terminal.section(f"slowest {_SHOWN} files")
         for file, seconds in sorted(self._seconds.items(), key=lambda i: -i[1])[:_SHOWN]:
             self._terminal.write_line(f"{seconds:7.1f} s  {file}")
+
+    def _last_seconds(self) -> dict[str, float]:
+        return self._cache.get(self._key, {}) if self._cache is not None else {}
 
 
 @pytest.hookimpl(trylast=True)
@@ -58,7 +79,9 @@ def pytest_configure(config: pytest.Config) -> None:
     distributing = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if distributing and terminal is not None:
-        config.pluginmanager.register(FailureReporter(terminal))
+        kind = "no-processes" if config.getoption("no_processes") else "all"
+        cache = getattr(config, "cache", None)  # unless pytest runs with `-p no:cacheprovider`
+        config.pluginmanager.register(WholeRun(terminal, cache, f"{_SECONDS}/{kind}"))
 
 
 def _file(nodeid: str) -> str:
