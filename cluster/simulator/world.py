@@ -258,33 +258,27 @@ class World(Cluster[Host]):
             "resume": lambda c: c.jobs.resume(job_id),
             "cancel": lambda c: c.jobs.cancel(job_id),
         }
-        try:
-            await self.server.request(self.users, call[what])
-        except (UnavailableError, ClusterError) as error:
-            self.story.log("user", f"to {what} {job_id} failed: {error}")
-        else:
-            self.story.log("user", f"asked to {what} {job_id}")
+        await self._ask(f"{what} {job_id}", call[what])
 
     async def remove(self, host: Host) -> None:
         """Remove a node as a user does; its agent joins again, as a new one."""
-        try:
-            await self.server.request(self.users, lambda c: c.nodes.remove(host.node_id))
-        except (UnavailableError, ClusterError) as error:
-            self.story.log("user", f"to remove {host.name} failed: {error}")
+        await self._ask(f"remove {host.name}", lambda c: c.nodes.remove(host.node_id))
 
     async def drain(self, host: Host, what: Literal["drain", "undrain"]) -> bool:
         """Drain a node as a user does, or undo it; return whether that was answered."""
         node_id = host.node_id
-        call: dict[str, Callable[[Coordinator], Coroutine[Any, Any, object]]] = {
-            "drain": lambda c: c.nodes.drain(node_id),
-            "undrain": lambda c: c.nodes.undrain(node_id),
-        }
+        return await self._ask(f"{what} {host.name}", lambda c: getattr(c.nodes, what)(node_id))
+
+    async def _ask(
+        self, what: str, call: Callable[[Coordinator], Coroutine[Any, Any, object]]
+    ) -> bool:
+        """Send a command, which may be refused or lost; return whether that was answered."""
         try:
-            await self.server.request(self.users, call[what])
-        except UnavailableError:
-            return False
-        except ClusterError as error:
-            self.story.log("user", f"to {what} {host.name} failed: {error}")
+            await self.server.request(self.users, call)
+        except (UnavailableError, ClusterError) as error:
+            self.story.log("user", f"to {what} failed: {error}")
+            return isinstance(error, ClusterError)
+        self.story.log("user", f"asked to {what}")
         return True
 
     # -- the end ---------------------------------------------------------------------------------

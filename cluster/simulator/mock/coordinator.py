@@ -26,7 +26,8 @@ from trainhall.cluster.simulator.database import Disk, SimulatedDatabase
 from trainhall.cluster.simulator.loop import Later, Process, VirtualLoop, later
 from trainhall.cluster.simulator.mock.cluster import SimulatedCluster
 from trainhall.cluster.simulator.mock.folder import temporary_folder
-from trainhall.cluster.simulator.mock.scenario import OPENING_SECONDS, Fates, Scenario
+from trainhall.cluster.simulator.mock.scenario import OPENING_SECONDS, Scenario
+from trainhall.cluster.simulator.ranks import Fate
 from trainhall.db.database import Database
 from trainhall.db.models import Job
 
@@ -66,11 +67,11 @@ class Mock:
         self._options = options or ClusterOptions()
         self._seed = seed
         self._on_fatal = on_fatal
-        fates = Fates()
+        fates: dict[str, dict[int, Fate]] = {}
         self.cluster = SimulatedCluster(
             self.clock,
             seed=seed,
-            fate=fates.of,
+            fate=lambda launch: fates.get(launch.job_id, {}).get(launch.attempt),
             broke=lambda error: on_fatal("a request", error),
             look_seconds=LOOK_SECONDS,
             ship_seconds=SHIP_SECONDS,

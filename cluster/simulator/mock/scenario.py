@@ -9,6 +9,7 @@ import contextlib
 import heapq
 import itertools
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.lifecycle.states import FINAL_STATES, NodeState
@@ -18,7 +19,6 @@ from trainhall.cluster.simulator.mock import jobs
 from trainhall.cluster.simulator.mock.cluster import SimulatedCluster
 from trainhall.cluster.simulator.mock.jobs import Order
 from trainhall.cluster.simulator.ranks import Fate
-from trainhall.training.link.launch import Launch
 
 OPENING_SECONDS = 2700.0
 """Seconds before the present at which the opening begins."""
@@ -36,28 +36,18 @@ LARGE = 16
 """Workers of a job that is submitted all the same, and waits."""
 HOSTS = ("gpu-01", "gpu-02", "gpu-03", "gpu-04")
 
-Action = Callable[[], Awaitable[None]]
-
-
-class Fates:
-    """Faults in the attempts of jobs that the scenario submitted."""
-
-    def __init__(self) -> None:
-        self._by_job: dict[str, dict[int, Fate]] = {}
-
-    def of(self, launch: Launch) -> Fate | None:
-        return self._by_job.get(launch.job_id, {}).get(launch.attempt)
-
-    def scripted(self, job_id: str, fates: dict[int, Fate]) -> None:
-        if fates:
-            self._by_job[job_id] = fates
-
-    def forget(self, job_id: str) -> None:
-        self._by_job.pop(job_id, None)
+Action = Callable[[], Awaitable[object]]
 
 
 class Scenario:
-    def __init__(self, cluster: SimulatedCluster, fates: Fates, seed: int) -> None:
+    """
+    Args:
+        fates: where it puts the faults of the jobs that it submits, by job and attempt.
+    """
+
+    def __init__(
+        self, cluster: SimulatedCluster, fates: dict[str, dict[int, Fate]], seed: int
+    ) -> None:
         self._cluster = cluster
         self._fates = fates
         self._chance = chance.stream(seed, "scenario")
@@ -95,11 +85,11 @@ class Scenario:
         for name in HOSTS:
             self._cluster.add_host(name)
         for seconds, order in opening_jobs():
-            self._before(seconds, self._submitting(order))
-        self._before(2150, self._commanding("cancel", "retrieval tower lr=3e-3"))
-        self._before(1250, self._switching_off("gpu-03", 140))
-        self._before(820, self._cutting_off("gpu-02", 35))
-        self._before(300, self._commanding("pause", "sweep lr=1e-4"))
+            self._before(seconds, partial(self._submit, order))
+        self._before(2150, partial(self._ask, "cancel", "retrieval tower lr=3e-3"))
+        self._before(1250, partial(self._switch_off, "gpu-03", 140))
+        self._before(820, partial(self._cut_off, "gpu-02", 35))
+        self._before(300, partial(self._ask, "pause", "sweep lr=1e-4"))
         self._at(self._present + 5, self._join_announced)
         self._at(self._present + 25, self._arrive)
         self._at(self._present + 150, self._command)
@@ -138,7 +128,7 @@ class Scenario:
             await service.cancel(job.id)
         else:
             await service.pause(job.id)
-            self._at(self._now() + self._chance.uniform(45, 150), lambda: _resumed(service, job.id))
+            self._at(self._now() + self._chance.uniform(45, 150), lambda: service.resume(job.id))
 
     async def _trouble(self) -> None:
         self._at(self._soon(TROUBLE_SECONDS), self._trouble)
@@ -147,16 +137,16 @@ class Scenario:
             return  # one trouble at a time
         host, kind = self._chance.choice(hosts), self._chance.random()
         if kind < 0.4:
-            await self._cutting_off(host.name, self._chance.uniform(25, 70))()
+            await self._cut_off(host.name, self._chance.uniform(25, 70))
         elif kind < 0.75:
-            await self._switching_off(host.name, self._chance.uniform(110, 240))()
+            await self._switch_off(host.name, self._chance.uniform(110, 240))
         else:
             await self._drain(host)
 
     async def _drain(self, host: Host) -> None:
         """Drain a host, and bring it back when it is mended."""
         await self._cluster.coordinator.nodes.remove(host.node_id)
-        self._at(self._now() + self._chance.uniform(120, 300), lambda: self._welcome(host.name))
+        self._at(self._now() + self._chance.uniform(120, 300), partial(self._welcome, host.name))
 
     async def _welcome(self, name: str) -> None:
         if all(host.name != name for host in self._cluster.hosts):
@@ -164,40 +154,25 @@ class Scenario:
 
     # -- the actions -----------------------------------------------------------------------------
 
-    def _submitting(self, order: Order) -> Action:
-        async def act() -> None:
-            await self._submit(order)
-
-        return act
-
     async def _submit(self, order: Order) -> None:
         view, _ = await self._cluster.coordinator.jobs.submit(order.spec)
-        self._fates.scripted(view.id, order.fates)
+        self._fates[view.id] = order.fates
         self._jobs[order.spec.name] = view.id
 
-    def _commanding(self, command: str, name: str) -> Action:
-        async def act() -> None:
-            await getattr(self._cluster.coordinator.jobs, command)(self._jobs[name])
+    async def _ask(self, command: str, name: str) -> None:
+        await getattr(self._cluster.coordinator.jobs, command)(self._jobs[name])
 
-        return act
+    async def _cut_off(self, name: str, seconds: float) -> None:
+        host = self._host(name)
+        if host is not None:
+            host.link.part("loses")
+            self._at(self._now() + seconds, partial(self._cluster.reconnect, host))
 
-    def _cutting_off(self, name: str, seconds: float) -> Action:
-        async def act() -> None:
-            host = self._host(name)
-            if host is not None:
-                host.link.part("loses")
-                self._at(self._now() + seconds, lambda: self._cluster.reconnect(host))
-
-        return act
-
-    def _switching_off(self, name: str, seconds: float) -> Action:
-        async def act() -> None:
-            host = self._host(name)
-            if host is not None:
-                await host.power_off(lost_folders=0.0)
-                self._at(self._now() + seconds, lambda: self._cluster.reconnect(host))
-
-        return act
+    async def _switch_off(self, name: str, seconds: float) -> None:
+        host = self._host(name)
+        if host is not None:
+            await host.power_off(lost_folders=0.0)
+            self._at(self._now() + seconds, partial(self._cluster.reconnect, host))
 
     def _host(self, name: str) -> Host | None:
         hosts = (host for host in self._cluster.hosts if host.name == name)
@@ -206,7 +181,7 @@ class Scenario:
     def forget(self, job_ids: Collection[str]) -> None:
         """Forget jobs that are gone."""
         for job_id in job_ids:
-            self._fates.forget(job_id)
+            self._fates.pop(job_id, None)
         self._jobs = {name: job for name, job in self._jobs.items() if job not in job_ids}
 
     async def _forget_finished(self) -> None:
@@ -220,10 +195,6 @@ class Scenario:
     def _soon(self, mean: float) -> float:
         """Draw a time around the mean, neither zero nor endless."""
         return self._now() + min(max(self._chance.expovariate(1 / mean), mean / 5), 3 * mean)
-
-
-async def _resumed(service: object, job_id: str) -> None:
-    await service.resume(job_id)  # type: ignore[attr-defined]
 
 
 def opening_jobs() -> list[tuple[float, Order]]:
