@@ -246,7 +246,6 @@ async def read_frames(
     database: Database, job_id: str, after: int, before_or_at: int | None = None
 ) -> Page:
     """Read the next frames above `after`, from one snapshot."""
-
     return await database.read(lambda connection: _read(connection, job_id, after, before_or_at))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from trainhall.distributed import process_group
+from trainhall.distributed import breakable, process_group
 from trainhall.training.link.control import Control
 from trainhall.training.link.launch import Command
 from trainhall.training.process.device import own_gpu
@@ -83,9 +83,7 @@ def all_errors(group: Any, error: str | None) -> list[str | None]:
     """Gather the errors of all ranks, in rank order."""
     if group is None:
         return [error]
-    errors: list[str | None] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(errors, error, group=group)
-    return errors
+    return breakable.gather_objects(error, group)
 
 
 def settle(group: Any) -> None:
