@@ -11,12 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from trainhall.api.host.config_file import SettingsError, find_file, user_data_dir
 from trainhall.cluster.durations import parse_duration

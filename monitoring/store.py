@@ -28,12 +28,7 @@ from trainhall.db.models import (
     Writer,
 )
 from trainhall.db.sanitize import number_or_text
-from trainhall.monitoring.codec import (
-    DIGESTS,
-    Table,
-    decode_payload,
-    frame_headers,
-)
+from trainhall.monitoring.codec import DIGESTS, Table, decode_payload, frame_headers
 from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin, superseded_from
 from trainhall.monitoring.lines import cut_lines

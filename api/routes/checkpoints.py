@@ -8,11 +8,7 @@ from fastapi.responses import FileResponse
 from trainhall.api.bodies import read_json
 from trainhall.api.context import Hall
 from trainhall.api.openapi import examples
-from trainhall.api.openapi.describe import (
-    Operations,
-    body,
-    wrong_state,
-)
+from trainhall.api.openapi.describe import Operations, body, wrong_state
 from trainhall.api.params import CheckpointId, Cursor, JobId, Limit
 from trainhall.api.problems import RefusalError, invalid
 from trainhall.api.schemas.checkpoints import (

@@ -9,12 +9,7 @@ from pydantic import AwareDatetime
 from trainhall.api.addresses import join_command, join_note
 from trainhall.api.bodies import read_json
 from trainhall.api.context import Hall
-from trainhall.api.openapi.describe import (
-    NAME_TAKEN,
-    NODE_GOES,
-    Operations,
-    body,
-)
+from trainhall.api.openapi.describe import NAME_TAKEN, NODE_GOES, Operations, body
 from trainhall.api.params import Cursor, Limit, NodeId
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.nodes import (

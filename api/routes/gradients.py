@@ -11,12 +11,7 @@ from trainhall.api.context import Hall
 from trainhall.api.openapi.describe import Operations, wrong_state
 from trainhall.api.params import MAX_SEQUENCE, JobId
 from trainhall.api.problems import RefusalError, invalid
-from trainhall.api.schemas.gradients import (
-    GradientEntry,
-    GradientHistory,
-    Gradients,
-    GradientStep,
-)
+from trainhall.api.schemas.gradients import GradientEntry, GradientHistory, Gradients, GradientStep
 from trainhall.cluster.jobs.gradients import KEPT_RECORDS, Captured, GradientRequests, remarks
 from trainhall.training.link.gradient_record import LOWEST_EXPONENT
 

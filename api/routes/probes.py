@@ -6,13 +6,7 @@ from starlette.responses import PlainTextResponse
 
 from trainhall import __version__
 from trainhall.api.context import Hall
-from trainhall.api.openapi.describe import (
-    FAILED,
-    FORBIDDEN,
-    UNAVAILABLE,
-    Responses,
-    problem,
-)
+from trainhall.api.openapi.describe import FAILED, FORBIDDEN, UNAVAILABLE, Responses, problem
 from trainhall.api.schemas.probes import Health, Readiness
 from trainhall.monitoring import prometheus
 

@@ -7,13 +7,7 @@ from typing import Any
 import numpy as np
 
 from trainhall.distributed.collectives.algorithms.registry import all_reduce
-from trainhall.distributed.collectives.cost import (
-    Cluster,
-    Crossover,
-    Seconds,
-    crossovers,
-    predict,
-)
+from trainhall.distributed.collectives.cost import Cluster, Crossover, Seconds, crossovers, predict
 
 CURVE = np.geomspace(256, 2**32, 200)
 """Sizes in bytes at which curves are computed, and between which crossovers are looked for."""

@@ -6,13 +6,7 @@ from dataclasses import dataclass
 from trainhall.distributed.collectives.algorithms.registry import all_reduce
 from trainhall.distributed.collectives.algorithms.ring import Ring
 from trainhall.distributed.collectives.cost import Cluster, Link, LinkClass, predict
-from trainhall.distributed.collectives.schedule import (
-    Leg,
-    Round,
-    Schedule,
-    placed,
-    placed_legs,
-)
+from trainhall.distributed.collectives.schedule import Leg, Round, Schedule, placed, placed_legs
 
 NATIVE = "native"
 SCATTERED = "ring_round_robin"

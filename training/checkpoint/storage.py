@@ -29,12 +29,7 @@ from trainhall.training.checkpoint.format.manifest import (
     verify_files,
 )
 from trainhall.training.checkpoint.header import encode_header
-from trainhall.training.checkpoint.index import (
-    DTYPE_NAMES,
-    INDEX,
-    StoredChunk,
-    decode_index,
-)
+from trainhall.training.checkpoint.index import DTYPE_NAMES, INDEX, StoredChunk, decode_index
 
 MAX_FILE_BYTES = 2 * 1024**3
 """A rank begins a new file before one would grow beyond this (a single tensor may be larger)."""

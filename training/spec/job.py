@@ -15,10 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from trainhall.parallelism.data_parallel.gradient_sync import (
-    GradientSyncError,
-    SyncOptions,
-)
+from trainhall.parallelism.data_parallel.gradient_sync import GradientSyncError, SyncOptions
 from trainhall.parallelism.data_parallel.gradient_sync import check as check_sync
 from trainhall.parallelism.declaration import check, check_sequences
 from trainhall.parallelism.degrees import (

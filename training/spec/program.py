@@ -5,12 +5,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from trainhall.training.spec.base import Name, SpecModel, Text

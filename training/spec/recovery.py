@@ -4,11 +4,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from trainhall.training.spec.base import SpecModel, Text

@@ -3,20 +3,14 @@
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    Field,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
 from trainhall.parallelism.data_parallel.gradient_sync import (
     Algorithm,
     CompressionName,
     SyncOptions,
 )
-from trainhall.parallelism.degrees import (
-    Schedule,
-    StrategyName,
-)
+from trainhall.parallelism.degrees import Schedule, StrategyName
 from trainhall.training.spec.base import SpecModel
 from trainhall.training.spec.problems import problem_at
 from trainhall.training.spec.resources import MAX_WORKERS

@@ -24,11 +24,7 @@ from trainhall.training.checkpoint.format.manifest import (
     encode_manifest,
     safe_path,
 )
-from trainhall.training.checkpoint.format.names import (
-    MANIFEST,
-    CheckpointName,
-    PartialName,
-)
+from trainhall.training.checkpoint.format.names import MANIFEST, CheckpointName, PartialName
 from trainhall.training.fencing import FencingToken
 
 # Larger pieces are hashed and written a block at a time: the block is still in the cache for the
