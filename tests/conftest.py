@@ -13,13 +13,14 @@ import shutil
 import signal
 import tempfile
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import psycopg
 import pytest
+from _pytest import tmpdir
 from hypothesis import HealthCheck, settings
 from psycopg import sql
 from support.cluster.attempts import RankServer, rank_server
@@ -55,8 +56,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep the folder of a test that failed before it began: pytest keeps those of calls alone."""
+    report = yield
+    if report.when == "setup" and report.failed:
+        item.stash.setdefault(tmpdir.tmppath_result_key, {})["call"] = False
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     guesses: Counter[str] = Counter()
     for item in items:
         guesses[_file(item.nodeid)] += _guess(item)
-    known = config.workerinput[_SECONDS]
+    known = config.workerinput.get(_SECONDS, {})
     # A stable sort: tests of one file stay in their order. Files that never ran come first.
     items.sort(key=lambda i: (-known.get(file := _file(i.nodeid), math.inf), -guesses[file], file))
 
@@ -49,11 +49,12 @@ class WholeRun:
         self._terminal = terminal
         self._cache = cache
         self._key = key
+        # Read once: workers must agree on the order, whatever another run writes meanwhile.
+        self._before = self._last_seconds()
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_configure_node(self, node: Any) -> None:
-        # From here, since workers must agree on the order whatever another run writes meanwhile.
-        node.workerinput[_SECONDS] = self._last_seconds()
+        node.workerinput[_SECONDS] = self._before
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[_file(report.nodeid)] += report.duration
@@ -63,7 +64,10 @@ class WholeRun:
 
     def pytest_sessionfinish(self) -> None:
         if self._cache is not None:
-            self._cache.set(self._key, self._last_seconds() | self._seconds)
+            known = self._last_seconds()
+            # The larger, since this run may have been of a part of a file.
+            longest = {file: max(s, known.get(file, 0)) for file, s in self._seconds.items()}
+            self._cache.set(self._key, known | longest)
 
     def pytest_terminal_summary(self) -> None:
         self._terminal.section(f"slowest {_SHOWN} files")

@@ -73,12 +73,28 @@ def warm_up(modules: list[str]) -> None:
     Raises:
         WarmUpError: one of them cannot be imported, or leaves threads behind.
     """
-    # Imports leave hardly any garbage behind: looking for it takes a fifth of their time.
-    gc.disable()
-    added = {k: v for k, v in _THREAD_LIMITS.items() if k not in os.environ}
-    os.environ.update(added)
     # It served its purpose in the process's own memory and is nothing that a script should see.
     os.environ.pop(_PADDING_VARIABLE, None)
+    added = {k: v for k, v in _THREAD_LIMITS.items() if k not in os.environ}
+    os.environ.update(added)
+    # Imports leave hardly any garbage behind: looking for it takes a fifth of their time.
+    gc.disable()
+    try:
+        _import_all(modules)
+    finally:
+        gc.enable()
+        for name in added:
+            del os.environ[name]
+    if num_threads() > 1:
+        raise WarmUpError(
+            f"importing {', '.join([*TORCH_MODULES, *modules])} left {num_threads()} threads "
+            "running; a fork would lose them"
+        )
+    gc.collect()
+    gc.freeze()
+
+
+def _import_all(modules: list[str]) -> None:
     try:
         for name in TORCH_MODULES:
             importlib.import_module(name)
@@ -94,16 +110,6 @@ def warm_up(modules: list[str]) -> None:
     except Exception as error:
         traceback.print_exc()
         raise WarmUpError(f"{name} cannot be imported: {type(error).__name__}: {error}") from None
-    for name in added:
-        del os.environ[name]
-    if num_threads() > 1:
-        raise WarmUpError(
-            f"importing {', '.join([*TORCH_MODULES, *modules])} left {num_threads()} threads "
-            "running; a fork would lose them"
-        )
-    gc.collect()
-    gc.freeze()
-    gc.enable()
 
 
 def num_threads() -> int:

@@ -43,8 +43,8 @@ def run(context: RankContext) -> int:
     reference = Reference(Path(plan.reference))
     writes = context.environment.rank == 0
     if plan.record:
-        plain = loop.strategy.model
-        normed = any(isinstance(module, _BatchNorm) for module in plain.modules())
+        model = loop.strategy.model
+        normed = any(isinstance(module, _BatchNorm) for module in model.modules())
         for snapshot in loop.snapshots():
             if not math.isfinite(snapshot.loss):
                 raise NonFiniteLossError(
@@ -54,14 +54,14 @@ def run(context: RankContext) -> int:
             if writes:
                 if snapshot.step == 1:
                     order = list(snapshot.gradients)
-                    reference.begin(list(plain.state_dict()), order, batch_norm=normed)
+                    reference.begin(list(model.state_dict()), order, batch_norm=normed)
                 reference.write(snapshot)
         return EXIT_COMPLETED
     comparator = None
     if writes:
         allowed = tolerance(plan.dtype, context.launch.spec.gradient_sync.compression)
-        model = reference.model()
-        comparator = RunComparator(allowed, model["names"], model["backward_order"])
+        recorded = reference.model()
+        comparator = RunComparator(allowed, recorded["names"], recorded["backward_order"])
     for snapshot in loop.snapshots():
         if comparator is not None:
             comparison = comparator.compare(reference.read(snapshot.step), snapshot)

@@ -18,7 +18,7 @@ from trainhall.cluster.agent.shim import folder_ipc, rank_process
 from trainhall.cluster.agent.shim.supervisor import Shim
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
-from trainhall.training.process.warm_parent import warm_up
+from trainhall.training.process.warm_parent import WarmUpError, warm_up
 
 
 def supervise(
@@ -65,15 +65,24 @@ def main() -> int:
     options = parser.parse_args()
     # It served its purpose in this process's own memory and is nothing that a rank should see.
     os.environ.pop(linux.PADDING_VARIABLE, None)
-    if options.preload:
-        warm_up([rank_process.RANK_MODULE])
     return supervise(
         options.folder,
-        # Forking a process that has Apple's frameworks loaded is not safe.
-        fork=options.preload and linux.IS_LINUX,
+        fork=options.preload and _preloaded(),
         attached=options.attached,
         doorbell=options.doorbell,
     )
+
+
+def _preloaded() -> bool:
+    """Import what ranks need; return whether they can be forked from this process."""
+    try:
+        warm_up([rank_process.RANK_MODULE])
+    except WarmUpError as error:
+        # Ranks that import torch themselves do without it, and say what fails.
+        sys.stderr.write(f"ranks start cold: {error}\n")
+        return False
+    # Forking a process that has Apple's frameworks loaded is not safe.
+    return linux.IS_LINUX
 
 
 if __name__ == "__main__":

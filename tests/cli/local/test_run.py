@@ -87,14 +87,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
     eventually("the ranks to end", lambda: not ranks_in(tmp_path))
 
 
-def completed(text: str, folder: Path) -> Run:
+def completed(text: str, folder: Path, **environment: str) -> Run:
     """A run that a user's shell started."""
     spec, output = folder / "job.yaml", folder / "out"
     spec.write_text(text)
     process = subprocess.Popen(
         [sys.executable, "-m", "trainhall.cli.main", "run", str(spec), "-o", str(output)],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
+        start_new_session=True, env={**os.environ, **environment},
     )  # fmt: skip
     run = Run(output, process)
     code, printed = run.finish()
@@ -154,6 +154,12 @@ def last_step(output: Path) -> int:
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     whole = [line for line in lines if line.endswith("\n")]
     return int(json.loads(whole[-1])["step"]) if whole else 0
+
+
+def test_run_starts_ranks_cold_beside_threads_of_a_library(tmp_path: Path) -> None:
+    """A process with threads must not fork, and OpenBLAS starts its own at import."""
+    run = completed(SPEC, tmp_path, OPENBLAS_NUM_THREADS="4")
+    assert last_step(run.output) == 30
 
 
 def test_run_writes_metrics_checkpoints_and_a_result(finished: Run) -> None:

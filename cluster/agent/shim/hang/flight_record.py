@@ -6,6 +6,7 @@ is written there makes it write the record. The record is pickled: `torchfrtrace
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from trainhall.cluster.agent.shim import folder_ipc
@@ -33,13 +34,19 @@ def record_path(folder: AttemptFolder, rank: int) -> Path:
 
 def save(folder: AttemptFolder, ranks: Iterable[int]) -> list[int]:
     """Ask ranks for their records; return those that wrote within `WRITE_SECONDS`."""
-    # No one listens to the pipe of a CPU rank, or of one that has not begun.
-    pipes = {rank: folder.rank(rank) / f"nccl-{rank}.pipe" for rank in ranks}
-    asked = [rank for rank, pipe in pipes.items() if folder_ipc.write_to_pipe(pipe, b"1\n")]
+    asked = [rank for rank in ranks if _ask(folder.rank(rank) / f"nccl-{rank}.pipe")]
     until = time.monotonic() + WRITE_SECONDS
     while time.monotonic() < until and not all(record_path(folder, r).exists() for r in asked):
         time.sleep(_LOOK_SECONDS)
     return [rank for rank in asked if record_path(folder, rank).exists()]
+
+
+def _ask(pipe: Path) -> bool:
+    """Return whether a rank was asked: no one listens to the pipe of a CPU rank, or of one that has
+    not begun."""
+    with suppress(OSError):  # a record is worth less than the shim
+        return folder_ipc.write_to_pipe(pipe, b"1\n")
+    return False
 
 
 def _without_rank(path: Path, rank: int) -> str:

@@ -32,7 +32,7 @@ class Supervised:
         self.shim = Shim(self.folder, self.launch(1), fork=False)
         self.shim._control = Control(self.folder.control, create=True)
         patch.setattr(self.shim._ranks, "start", self.started.append)
-        self.shim._group.open()
+        self.shim._failure = self.shim._group.open()
         self.shim._start_ranks()
 
     def launch(self, generation: int, address: str = "127.0.0.1", **more: Any) -> Launch:
