@@ -132,7 +132,7 @@ def test_full_disk_fails_save_on_all_ranks(ranks: RankServer, tmp_path: Path) ->
     call(ranks, "fail_on_one", 2, tmp_path)
 
 
-def test_rank_begins_a_new_file_before_one_is_too_large(
+def test_rank_begins_new_file_before_one_is_too_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "MAX_FILE_BYTES", 30)
