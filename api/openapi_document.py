@@ -51,8 +51,8 @@ _TAGS = [
 def public_routes() -> list[BaseRoute]:
     """Return the probes, and whatever under /api/v1 people and their programs use.
 
-    One list for all applications of a process: FastAPI builds the handlers of a router anew each
-    time that it is included, and a router within a router twice.
+    One list for all applications of a process: FastAPI builds the handlers of a router each time
+    that it is included, and those of a router within a router twice.
     """
     router = APIRouter()
     router.include_router(probes.router)

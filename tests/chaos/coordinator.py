@@ -7,6 +7,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 from trainhall.api import server
 from trainhall.api.settings import Settings
@@ -23,10 +24,13 @@ def main() -> int:
     given = parser.parse_args()
     # All else is as in production: the same socket, settings, logs and end.
     options = ClusterOptions(**given.options)
-    Settings.cluster_options = property(lambda _: options)  # type: ignore[assignment,method-assign]
-    return server.serve(
-        host=given.host, port=given.port, data_dir=given.data_dir, database_url=given.database_url
-    )
+    with patch.object(Settings, "cluster_options", options):
+        return server.serve(
+            host=given.host,
+            port=given.port,
+            data_dir=given.data_dir,
+            database_url=given.database_url,
+        )
 
 
 if __name__ == "__main__":
