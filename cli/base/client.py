@@ -17,6 +17,7 @@ from trainhall.cli.base.errors import (
     WrongStateError,
 )
 from trainhall.cluster.backoff import Backoff
+from trainhall.cluster.tls import tls_context
 
 PREFIX = "/api/v1"
 # Repeating one of these changes nothing more than sending it once did.
@@ -48,7 +49,9 @@ class Client:
         self._timeout = timeout
         # A coordinator on loopback or in the lab's network is not behind a web proxy.
         try:
-            self._http = httpx.Client(base_url=self.url, timeout=timeout, trust_env=False)
+            self._http = httpx.Client(
+                base_url=self.url, timeout=timeout, trust_env=False, verify=tls_context(url)
+            )
         except httpx.InvalidURL as error:
             raise self._no_address(error) from None
 

@@ -25,6 +25,7 @@ from trainhall.api.guard import is_loopback
 from trainhall.cli.base.client import Client, problem_of
 from trainhall.cli.base.errors import CliError
 from trainhall.cli.base.output import one_line, size
+from trainhall.cluster.tls import tls_context
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -181,7 +182,9 @@ def check_coordinator(url: str, port: int, *, needed: bool) -> Iterator[Check]:
     version: str | None = None
     began = time.time()
     try:
-        reply = httpx.get(f"{url}/healthz", timeout=ANSWER_SECONDS, trust_env=False)
+        reply = httpx.get(
+            f"{url}/healthz", timeout=ANSWER_SECONDS, trust_env=False, verify=tls_context(url)
+        )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         detail = f"no answer at {url} ({str(error) or type(error).__name__})"
         remedy = "start one with `trainhall up`, or give its URL with --url"

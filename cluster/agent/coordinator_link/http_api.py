@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import httpx
 
 from trainhall.cluster.agent.options import AgentOptions, JoinRefusedError, ProtocolMismatchError
+from trainhall.cluster.tls import tls_context
 from trainhall.cluster.wire.protocol import Acked, JoinReply, JoinRequest, LogAcked, Verified
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
@@ -96,7 +97,9 @@ class CoordinatorApi:
         self._url = options.url
         self.credential = ""
         # Proxies of the environment are for the world outside, not for a coordinator next door.
-        wire = httpx.AsyncHTTPTransport(trust_env=False, socket_options=_KEEPALIVE)
+        wire = httpx.AsyncHTTPTransport(
+            verify=tls_context(options.url), trust_env=False, socket_options=_KEEPALIVE
+        )
         self._http = httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, transport=wire)
 
     async def close(self) -> None:
