@@ -16,6 +16,8 @@ import pytest
 from packaging.requirements import Requirement
 from support.waiting import eventually
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv*", ".run", "node_modules", "__pycache__", "build", "dist", "*.egg-info",

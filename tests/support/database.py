@@ -11,19 +11,23 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
 import pytest
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, bindparam, event, select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import sessionmaker
 
 from trainhall.cluster.simulator.database import Inline
 from trainhall.db.database import Database
+from trainhall.db.models import Job, JobProgress
 
 T = TypeVar("T")
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 """For a test of which each statement runs on Postgres in another."""
 
+# A test that waits asks often: a whole view of the job would cost it ten times as much.
+_STATE = select(Job.state).where(Job.id == bindparam("job_id"))
+_STEP = select(JobProgress.step).where(JobProgress.job_id == bindparam("job_id"))
 _compiled: dict[type[Dialect], tuple[Dialect, dict[Any, Any]]] = {}
 
 
@@ -35,6 +39,16 @@ def open_database(url: str) -> Database:
     for engine in (made._writer.sync_engine, made._thread_writer):
         _compile_once(engine)
     return made
+
+
+async def state_of(db: Database, job_id: str) -> str | None:
+    async with db.session() as session:
+        return await session.scalar(_STATE, {"job_id": job_id})
+
+
+async def step_of(db: Database, job_id: str) -> int:
+    async with db.session() as session:
+        return await session.scalar(_STEP, {"job_id": job_id}) or 0
 
 
 class InlineDatabase(Database):

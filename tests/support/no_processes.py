@@ -4,7 +4,7 @@ A test that starts one says so by its marks or its fixtures; one that does not, 
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -33,10 +33,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    _running.append(item.nodeid)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    _running.append(item.nodeid)  # from its fixtures' setup to their teardown
     try:
-        yield
+        return (yield)
     finally:
         _running.pop()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
+from support.database import state_of, step_of
 
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.jobs import views
@@ -61,16 +62,16 @@ class WorkingCluster(SimulatedCluster):
 
     async def until(self, job_id: str, state: str, *, step: float = 2.0) -> views.Job:
         for _ in range(400):
-            job = await self.coordinator.jobs.get(job_id)
-            if job.state == state:
-                return job
+            if await state_of(self.coordinator.db, job_id) == state:
+                return await self.coordinator.jobs.get(job_id)
             await asyncio.sleep(step)
+        job = await self.coordinator.jobs.get(job_id)
         raise AssertionError(f"job {job_id} is {job.state} ({job.reason}), not {state}")
 
     async def until_step(self, job_id: str, step: int) -> None:
         """Until so many steps are known."""
         for _ in range(400):
-            if (await self.coordinator.jobs.get(job_id)).step >= step:
+            if await step_of(self.coordinator.db, job_id) >= step:
                 return
             await asyncio.sleep(2.0)
         raise AssertionError(f"job {job_id} does not reach step {step}")

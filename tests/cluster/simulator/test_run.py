@@ -10,7 +10,7 @@ import pytest
 from trainhall.cluster.simulator.run import run_seed
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "simulate.py"
-SEEDS = 24
+SEEDS = 12
 """`make simulate` runs thousands."""
 PARTS = 4
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
+from support.database import state_of
 from support.nodes.clock import SimulatedClock
 from support.nodes.network import Network
 from support.nodes.node import Node
@@ -309,10 +310,10 @@ class SimulatedCluster(Network[SimulatedNode]):
 
     async def run_until(self, job_id: str, state: str) -> views.Job:
         for _ in range(20):
-            job = await self.job(job_id)
-            if job.state == state:
-                return job
+            if await state_of(self.db, job_id) == state:
+                return await self.job(job_id)
             await self.work()
+        job = await self.job(job_id)
         raise AssertionError(f"job {job_id} is {job.state} ({job.reason}), not {state}")
 
     async def finish(

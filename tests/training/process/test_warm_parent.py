@@ -14,6 +14,8 @@ import psutil
 import pytest
 from support.waiting import eventually
 
+pytestmark = pytest.mark.processes
+
 PROBE = '''
 import gc, json, os, random, signal, sys
 
