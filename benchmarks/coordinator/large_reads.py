@@ -30,7 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.cluster.simulated import SimulatedCluster, spec
 
 NODES, DEVICES, JOBS = 1000, 8, 1000
-GOAL_RATIO = 0.7
+GOAL_RATIOS = {"all nodes": 1.05, "the whole queue": 0.7}
+"""The rows of nodes are few objects, so there is little to search; they have to be no slower."""
 
 
 async def fill(hall: SimulatedCluster) -> None:
@@ -97,7 +98,11 @@ async def compare(folder: Path, rounds: int) -> None:
         taken, plain = (statistics.median(of[name]) * 1000 for of in (ours, theirs))
         figures += [
             Figure(name, taken, "ms"),
-            Figure(f"{name}, of the time with Python's setting", taken / plain, at_most=GOAL_RATIO),
+            Figure(
+                f"{name}, of the time with Python's setting",
+                taken / plain,
+                at_most=GOAL_RATIOS[name],
+            ),
         ]
     report(*figures)
     await hall.close()
