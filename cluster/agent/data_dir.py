@@ -22,9 +22,12 @@ from pathlib import Path
 from trainhall.cluster.agent.options import AgentError, DataDirInUseError
 from trainhall.cluster.file_lock import FileLock
 from trainhall.cluster.wire.protocol import JoinReply
+from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
+
+logger = EventLogger(__name__)
 
 REMEMBERED_JOBS = 10_000
 
@@ -114,19 +117,23 @@ class DataDir:
         newest = list(launched.items())[-REMEMBERED_JOBS:]
         self._replace("launched.json", dict(newest))
 
-    def folders(self) -> dict[FencingToken, AttemptFolder]:
-        """Return the attempts that have a folder, named for the generation in which the attempt
-        began here; its launch may be of a later one."""
-        found: dict[FencingToken, AttemptFolder] = {}
+    def launches(self) -> Iterator[tuple[AttemptFolder, Launch | None]]:
+        """Yield the folder and launch of each attempt; None: its launch cannot be read.
+
+        A folder is named for the generation in which the attempt began here; its launch may be of a
+        later one.
+        """
         for path in sorted(self.attempts.glob("*/a*-g*/launch.json")):
+            folder = AttemptFolder(path.parent)
             try:
                 launch = Launch.model_validate_json(path.read_bytes())
-            except ValueError:
+            except ValueError as error:
+                logger.warning("attempt_unreadable", path=path, error=error)
+                yield folder, None
                 continue
-            begun = path.parent.name.removeprefix(f"a{launch.attempt}-g")
-            if path.parent.parent.name == launch.job_id and begun.isdigit():
-                found[launch.token] = AttemptFolder(path.parent)
-        return found
+            begun = folder.path.name.removeprefix(f"a{launch.attempt}-g")
+            if folder.path.parent.name == launch.job_id and begun.isdigit():
+                yield folder, launch
 
     def _replace(self, name: str, data: object) -> None:
         temporary = self.path / f"{name}.tmp"

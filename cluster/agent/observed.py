@@ -35,6 +35,8 @@ START_SECONDS = 60.0
 """A shim that was started and has not taken its folder for so long is started again."""
 MAX_STARTS = 3
 SWEEP_SECONDS = 0.1
+UNREADABLE_SECONDS = 5.0
+"""Time for the processes of an attempt that cannot be taken up to end."""
 
 
 class ObservedAttempts:
@@ -50,13 +52,15 @@ class ObservedAttempts:
         """Take up the attempts of an earlier agent, from their folders."""
         for unfinished in self._data_dir.attempts.glob("*/.preparing-*"):
             shutil.rmtree(unfinished, ignore_errors=True)
-        for token, folder in self._data_dir.folders().items():
-            launch = Launch.model_validate_json(folder.launch.read_bytes())
-            attempt = Attempt(token, folder, launch, Stage.READY)
+        for folder, launch in self._data_dir.launches():
+            if launch is None:
+                _end_unreadable(folder)
+                continue
+            attempt = Attempt(launch.token, folder, launch, Stage.READY)
             self._read_status(attempt)
             if attempt.status is not None:
                 # The shim may not have taken up the newest launch: it is sent again.
-                attempt.token = token._replace(generation=attempt.status.generation)
+                attempt.token = launch.token._replace(generation=attempt.status.generation)
             self.by_token[attempt.token] = attempt
             self._shipper.add(attempt.token, folder, launch)
             self._ship_all_of(attempt)
@@ -144,15 +148,19 @@ class ObservedAttempts:
         return before != (attempt.stage, attempt.status)
 
     def _read_status(self, attempt: Attempt) -> None:
+        path = attempt.folder.status
         try:
-            stat = attempt.folder.status.stat()
+            stat = path.stat()
             stamp = (stat.st_ino, stat.st_mtime_ns)
             if stamp != attempt.status_stamp:
-                data = attempt.folder.status.read_bytes()
-                attempt.status = ShimStatus.model_validate_json(data)
+                attempt.status = ShimStatus.model_validate_json(path.read_bytes())
                 attempt.status_stamp = stamp
         except FileNotFoundError:
             return
+        except ValueError as error:
+            # Empty after a power cut, or of another version. One report per file is enough.
+            attempt.status_stamp = stamp
+            logger.warning("status_unreadable", path=path, error=error)
 
     def _watch_start(self, attempt: Attempt) -> None:
         """Watch a shim that was started but has not claimed the folder: wait, retry, or fail."""
@@ -238,6 +246,26 @@ class ObservedAttempts:
         )
         with contextlib.suppress(OSError):
             replace_json(attempt.folder.status, attempt.status)
+
+
+def _end_unreadable(folder: AttemptFolder) -> None:
+    """End the processes of an attempt that cannot be taken up.
+
+    The coordinator learns that it does not run here, and may start the next attempt at once.
+    """
+    until = time.monotonic() + UNREADABLE_SECONDS
+    while True:
+        left = processes.marked(folder.path)
+        is_supervised = folder_ipc.read_claim(folder) is Claim.HELD
+        if not left and not is_supervised:
+            return
+        if time.monotonic() > until:
+            logger.error("processes_left", path=folder.path, pids=sorted(left))
+            return
+        # A shim that has been told to stop starts no more ranks, and ends once none is left.
+        folder_ipc.send_command(folder, Command.STOP)
+        processes.send(left, signal.SIGKILL)
+        time.sleep(SWEEP_SECONDS)
 
 
 def hide_folder(folder: AttemptFolder) -> Path:

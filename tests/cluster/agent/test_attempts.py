@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from support.cluster.agent_process import launch_of, until
+from support.cluster.agent_process import launch_of, script, until
+from support.cluster.shims import Run
 
 from trainhall.cluster.agent import observed
 from trainhall.cluster.agent.attempts import Attempts
@@ -23,7 +24,7 @@ from trainhall.training.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Launch, RankSlot
 from trainhall.training.link.spool import EventSpool
-from trainhall.training.link.status import RankState, ShimStatus
+from trainhall.training.link.status import Outcome, RankState, ShimStatus
 
 SHA256 = hashlib.sha256(b"code").hexdigest()
 
@@ -276,3 +277,40 @@ async def test_restarted_ranks_resume_from_their_attempts_save(
     assert given.generation == 2
     assert given.checkpoint.resume == ["step-00000040-a1-g1", "step-00000010-a1-g1"]
     await attempts.close()
+
+
+async def test_unreadable_status_ends_the_attempt_not_the_agent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A power cut leaves files empty that were not on disk yet."""
+    folder = supervised(tmp_path, in_place(1))
+    folder.status.write_bytes(b"")
+    folder_ipc.lock_path(folder).write_text("1")  # a shim ran here and has ended
+    attempts = made(tmp_path)
+    attempts.observed.find()
+    await until("its end", lambda: attempts.observed.reports()[0].outcome is not None)
+    (report,) = attempts.observed.reports()
+    assert (report.phase, report.outcome, report.ranks) == ("exited", "failed", [])
+    assert caplog.text.count(f"status_unreadable path={folder.status}") == 1
+    await attempts.close()
+
+
+async def test_attempt_with_unreadable_launch_is_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its ranks would run beside those of the next attempt."""
+    spec = script(tmp_path, "import time; print('here', flush=True); time.sleep(600)")
+    launch = launch_of(spec)
+    shim = Run(DataDir(tmp_path).attempt(launch.token).path, launch)
+    try:
+        shim.wait_for_output(b"here")
+        shim.folder.launch.write_bytes(b"")
+        attempts = made(tmp_path)
+        attempts.observed.find()
+        assert folder_ipc.read_claim(shim.folder) is folder_ipc.Claim.RELEASED
+        assert shim.wait().outcome is not Outcome.COMPLETED
+        assert attempts.observed.reports() == []
+        assert f"attempt_unreadable path={shim.folder.launch}" in caplog.text
+        await attempts.close()
+    finally:
+        shim.end()
