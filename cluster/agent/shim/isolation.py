@@ -106,6 +106,10 @@ class IsolationWatch:
                 self._acked = acked
         return step(at, self._acked, limits(self._lost_after, saving))
 
+    def seconds_left(self) -> float:
+        """Return the time until the ranks have to be dead, as of the last look."""
+        return self._acked + limits(self._lost_after, 0.0).kill - now()
+
 
 def watch(folder: AttemptFolder, launch: Launch) -> IsolationWatch | None:
     """Return the watch; None where ranks keep running without the coordinator."""

@@ -336,7 +336,8 @@ class Shim:
     def _check_hangs(self) -> None:
         now, stall = time.monotonic(), self._hangs.stall
         if self._watches_hangs and now >= self._hangs.due:
-            failure = self._hangs.look(now, self._live(), self.launch)
+            left = self._isolation.seconds_left() if self._isolation is not None else math.inf
+            failure = self._hangs.look(now, self._live(), self.launch, seconds_left=left)
             if failure is not None:
                 self._fail(failure)
         if (stall is None) != (self._hangs.stall is None):

@@ -46,8 +46,13 @@ class HangPolicy:
             self._detector.reset()
             self.due = due
 
-    def look(self, now: float, pids: Mapping[int, int], launch: Launch) -> Failure | None:
+    def look(
+        self, now: float, pids: Mapping[int, int], launch: Launch, *, seconds_left: float
+    ) -> Failure | None:
         """Check the live ranks (rank → pid), and end one that the others can continue without.
+
+        Args:
+            seconds_left: until the ranks have to be dead, which a stack dump must not hold up.
 
         Returns:
             Why the attempt has to end because of them, if it has.
@@ -62,7 +67,8 @@ class HangPolicy:
         self.stall = stall if launch.num_nodes > 1 else None
         if all(rank.waits for rank in stall.ranks):
             return None  # on one host for those that are to start
-        stack_dumps.save(self._folder, pids, _stopped(stall))
+        if seconds_left >= stack_dumps.LONGEST_SECONDS:
+            stack_dumps.save(self._folder, pids, _stopped(stall))
         behind = pids.get(stall.behind) if stall.behind is not None else None
         if behind is not None and launch.in_place and (launch.num_nodes == 1 or stall.is_sure):
             # The others can continue without it once it is gone; its end counts as the hang it was.

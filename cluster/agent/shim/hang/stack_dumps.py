@@ -20,6 +20,8 @@ from trainhall.training.link.progress import STACKS_SIGNAL, read, stacks_path
 PY_SPY_SECONDS = 10.0
 ANSWER_SECONDS = 1.0
 """Time for all ranks together to write their stacks."""
+LONGEST_SECONDS = PY_SPY_SECONDS + ANSWER_SECONDS + flight_record.WRITE_SECONDS + 1.0
+"""Time limit of `save`, with a second to write the files. It holds up its caller."""
 MAX_BYTES = 64 * 1024
 """Size limit of a rank's stacks: a program may have thousands of threads."""
 _LOOK_SECONDS = 0.02

@@ -9,6 +9,8 @@ from support.forking.forks import Fork
 from support.waiting import eventually
 
 from trainhall.cluster.agent.shim import isolation
+from trainhall.cluster.agent.shim.hang import stack_dumps
+from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.status import Outcome, ShimStatus
 
 TICKING = """
@@ -75,3 +77,34 @@ def test_nothing_starts_once_the_time_is_over(tmp_path: Path) -> None:
     status = run.wait()
     assert (status.outcome, status.isolated) == (Outcome.STOPPED, True)
     assert not (tmp_path / "ticks").exists()
+
+
+HANGS = """
+import os, time
+from pathlib import Path
+from trainhall.training.link.progress_writer import Progress
+progress = Progress(Path(os.environ["TRAINHALL_ATTEMPT_FOLDER"]))
+progress.begin(0)
+progress.step(1)
+time.sleep(600)
+"""
+
+
+class HangingRun(HeartbeatRun):
+    """A shim of a script under the rule that hangs after its first step."""
+
+    def __init__(self, folder: Path, lost_after: float) -> None:
+        self.acked_at = isolation.now()
+        spec = script(folder, HANGS, on_isolation="stop", grace_seconds=0.0, hang_seconds=1.0)
+        Run.__init__(self, folder / "attempt", launch_of(spec, isolation_seconds=lost_after))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("lost_after", [stack_dumps.LONGEST_SECONDS, 600.0])
+def test_stack_dump_never_delays_the_end(tmp_path: Path, lost_after: float) -> None:
+    run = HangingRun(tmp_path, lost_after)
+    status = run.wait()
+    assert status.failure is not None
+    assert (status.outcome, status.failure.cause) == (Outcome.FAILED, Cause.HANG)
+    is_dumped = (run.folder.rank(0) / "stacks.txt").exists()
+    assert is_dumped == (lost_after == 600.0)
