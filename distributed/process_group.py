@@ -133,7 +133,7 @@ def _reach_store(address: str, port: int, superseded: Callable[[], bool] | None)
     """Connect to the store.
 
     Raises:
-        DistNetworkError: no process listens there.
+        dist.DistNetworkError: no process listens there.
         GroupSupersededError: `superseded` returned True.
     """
     ends = time.monotonic() + JOIN_TIMEOUT.total_seconds()

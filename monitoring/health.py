@@ -1,8 +1,8 @@
 """Stragglers: the rank that the others wait for, step after step.
 
-Ranks compare the time that each takes without waiting for the others (`training.stragglers`) at
-every step sync, and rank 0 reports the slowest and its ratio to the median as series of the job.
-This module interprets them.
+Ranks compare the time that each takes without waiting for the others
+(`training.loop.stragglers`) at every step sync, and rank 0 reports the slowest and its ratio to the
+median as series of the job. This module interprets them.
 """
 
 import math

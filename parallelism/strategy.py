@@ -65,7 +65,7 @@ class Strategy(ABC):
         parameters: what the optimizer updates, by name: this rank's share of each trained
             parameter as a plain one, in the memory of `model`'s own.
         averages: the last backward pass of a step ends with communication.
-        tells_sending: it calls `Tools.sent` wherever something is sent while this rank computes,
+        reports_sending: it calls `Tools.sent` wherever something is sent while this rank computes,
             or else `Tools.sending_unmeasured`.
         compresses: it calls `Tools.compressed` as well.
         replicated: every rank holds the whole model, so rank 0 alone can save it.

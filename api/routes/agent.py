@@ -133,7 +133,8 @@ async def connect(websocket: WebSocket) -> None:
 
 
 async def ship(websocket: WebSocket) -> None:
-    """Messages of small items (`cluster.items`), each stored at once, until the agent leaves."""
+    """Receive messages of small items (`cluster.wire.batches`), each stored at once, until the
+    agent leaves."""
     if await _admitted(websocket) is None:
         return
     channel = SocketChannel(websocket)

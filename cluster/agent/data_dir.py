@@ -7,7 +7,7 @@
     doorbell                    named pipe that shims ring when their status changed
     attempts/<job>/<token>/     one folder per attempt (`training.link`), plus the agent's own
                                 `shipped.json` and, where it ended the ranks, `agent-stopped`
-    code/<sha256>/              code of jobs, unpacked (`agent.code`)
+    code/<sha256>/              code of jobs, unpacked (`agent.launch.code_cache`)
     checkpoints/<job>/          local checkpoints of jobs that upload them
     logs/                       output of the warm parent
 """

@@ -36,7 +36,7 @@ async def regroup(
     Raises:
         ConflictError: the token is outdated, the attempt does not run, failures since have left no
             rank with the state, or a host of the new allocation may get no work.
-        IntegrityError: a device was taken meanwhile.
+        sqlalchemy.exc.IntegrityError: a device was taken meanwhile.
     """
     attempt, job = await _lock_running(session, decision.token)
     reason, size_before = decision.reason, attempt.world_size

@@ -29,7 +29,7 @@ async def start_attempt(
 
     Raises:
         ConflictError: the job moved on, was resized, or a node may get no work any more.
-        IntegrityError: a device was taken meanwhile.
+        sqlalchemy.exc.IntegrityError: a device was taken meanwhile.
     """
     entry, facts = decision.entry, decision.entry.job
     assert entry.placed is not None

@@ -93,7 +93,7 @@ def check_same_kind(tensors: Sequence[tuple[int, str]]) -> None:
     """See that all ranks bring the same number of elements, of the same type.
 
     Args:
-        brought: elements and type of each rank's tensor.
+        tensors: elements and type of each rank's tensor.
 
     Raises:
         CollectiveInputError: they differ; it says what each rank brings.

@@ -3,7 +3,7 @@
 The strategies' own code runs, in a process group that only pretends to have other ranks. So what is
 predicted is what the engine does, not a formula for it. Two things are imitated: the buckets of
 DistributedDataParallel, which looks at its tensors' values, and the schedules of a pipeline, whose
-ranks ask each other for shapes (`stage_trace`).
+ranks ask each other for shapes (`pipeline_trace`).
 """
 
 import copy

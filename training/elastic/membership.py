@@ -38,7 +38,7 @@ class Membership:
     """The groups that this process belongs to, one after the other.
 
     Args:
-        place: this rank's in the first of them, by which its device is known.
+        slot: this rank's in the first of them, by which its device is known.
     """
 
     def __init__(

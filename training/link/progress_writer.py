@@ -85,7 +85,11 @@ class Progress:
         self._slots[ACTIVITY] = Activity.FIRST_STEP
 
     def passed(self, part: int) -> None:
-        """Note that a part of the step has ended; `part` is its number in `clock.Phase`."""
+        """Note that a part of the step has ended.
+
+        Args:
+            part: its number in `training.common.step_clock.Phase`.
+        """
         self._passed += COUNT
         # The part after it has the next number.
         self._slots[PASSED] = self._passed + part + 1

@@ -1,4 +1,4 @@
-"""Batches small uploads into shared websocket messages (`cluster.items`).
+"""Batches small uploads into shared websocket messages (`cluster.wire.batches`).
 
 A request over HTTP costs a host a millisecond or two, a message a fifth of it, and a few messages a
 second are enough for all ranks. Spools do not know about it: each sends its item and waits for its

@@ -89,7 +89,7 @@ class Connection:
             report: returns the current state, given the revision that was applied last.
             desired: receives the desired state; never an old or a repeated one.
             connected: called when a connection is open.
-            give_up_if_refused: raise instead of trying again with the same credential.
+            raise_if_refused: raise instead of trying again with the same credential.
             dial: opens a connection; None: a websocket to the coordinator of the options.
             chance: varies the pauses between two tries; None: every agent has its own.
             on_ack: called with the time at which an acknowledged report was sent, by `clock`.

@@ -2,7 +2,7 @@
 
 One loop looks at the sizes of all spools of all attempts; a spool that grew gets a task that sends
 until nothing is left. So an idle host costs a few `stat` calls, and a large request holds up nobody
-else; small pieces share messages, and wait for each other (`sharing`).
+else; small pieces share messages, and wait for each other (`coordinator_link.batched_api`).
 """
 
 import asyncio
@@ -40,7 +40,7 @@ IDLE_SECONDS = 0.5
 since the last: most looks of a host with many ranks are at such files."""
 FIRST_SECONDS = 0.25
 """Between two batches of rank 0's metrics, and between two looks while they come: ranks write as
-often (`training.pulse`), and to be woken up is most of what a host costs."""
+often (`training.sync.step_sync`), and to be woken up is most of what a host costs."""
 QUIET_SECONDS = 0.5
 """Without metrics of rank 0 until they are said to come no more."""
 OTHERS_SECONDS = 2.0

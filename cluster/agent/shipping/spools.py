@@ -49,7 +49,7 @@ class Spool(ABC):
         """Send the next piece; False when all that is whole was sent.
 
         Raises:
-            Unreachable: try again later.
+            UnavailableError: try again later.
         """
         size = self._size()
         if size <= self.offset:

@@ -66,7 +66,8 @@ def total_steps(spec: JobSpec, model: Model) -> int:
 def learning_rates(
     steps: Ints, *, peak: float, total: int, schedule: LearningRateSchedule
 ) -> Floats:
-    """Return these steps' (from 1) rates of `total`, as `training.optim.learning_rate`."""
+    """Return the rates of these steps (from 1) of `total`, as
+    `training.optim.optimizers.learning_rate`."""
     warmup = schedule.warmup_steps
     after = np.maximum(steps - warmup, 0)
     match schedule.kind:
