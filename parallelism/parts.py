@@ -199,17 +199,17 @@ def gathered(
     parts: Iterable[tuple[str, Tensor]], group: dist.ProcessGroup, device: torch.device
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield named tensors, split over a group's ranks, one by one, whole on all of them."""
-    mine, place = dict(parts), dist.get_rank(group)
-    gathered: list[Any] = [None] * dist.get_world_size(group)
+    mine, own_rank = dict(parts), dist.get_rank(group)
+    all_forms: list[Any] = [None] * dist.get_world_size(group)
     forms = {name: (t.shape, t.dtype, t.device.type) for name, t in mine.items()}
-    dist.all_gather_object(gathered, forms, group=group)
-    for name in sorted(set().union(*gathered)):
-        source = next(place for place, forms in enumerate(gathered) if name in forms)
-        shape, dtype, kind = gathered[source][name]
+    dist.all_gather_object(all_forms, forms, group=group)
+    for name in sorted(set().union(*all_forms)):
+        source = next(rank for rank, forms in enumerate(all_forms) if name in forms)
+        shape, dtype, kind = all_forms[source][name]
         tensor = mine.get(name)
         if isinstance(tensor, DTensor):
             tensor = tensor.full_tensor()
-        if tensor is None or place != source:
+        if tensor is None or own_rank != source:
             # A step count of the optimizer may lie in host memory beside weights on a GPU.
             where = torch.device("cpu") if kind == "cpu" else device
             tensor = torch.empty(shape, dtype=dtype, device=where)

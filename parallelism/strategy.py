@@ -211,7 +211,7 @@ class Strategy(ABC):
         """Return the part of `add_pending_residual` that no step has been taken with yet."""
         return {}
 
-    def clear_pending_residual(self) -> None:  # noqa: B027 - most owe nothing
+    def clear_pending_residual(self) -> None:  # noqa: B027 - most have none
         """Forget the pending residual: a step was taken with it."""
 
     def like_parameter(self, name: str, state: Tensor) -> Tensor:

@@ -137,12 +137,12 @@ def read_launch(folder: AttemptFolder, generation: int) -> Launch:
 
 def choose_device(launch: Launch, environment: RankEnvironment) -> torch.device:
     """Choose the rank's device: the CPU, or its GPU among those in CUDA_VISIBLE_DEVICES."""
-    context = next(p for p in launch.ranks if p.rank == environment.rank)
-    if context.device_kind == "cpu":
+    slot = next(slot for slot in launch.ranks if slot.rank == environment.rank)
+    if slot.device_kind == "cpu":
         return torch.device("cpu")
     if torch.cuda.device_count() == 0:
         raise GpuMissingError(
-            f"rank {environment.rank} was given GPU {context.device_index}, but torch "
+            f"rank {environment.rank} was given GPU {slot.device_index}, but torch "
             f"{torch.__version__} sees none; check nvidia-smi, CUDA_VISIBLE_DEVICES and that a "
             "CUDA build of torch is installed"
         )

@@ -34,7 +34,7 @@ FINAL_STATES = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLE
 
 
 WAITING_STATES = frozenset({JobState.QUEUED, JobState.RECOVERING})
-"""In the queue: no device is held, and the scheduler owes a reason."""
+"""In the queue: no device is held, and the scheduler must give a reason."""
 
 
 ACTIVE_STATES = frozenset(

@@ -112,9 +112,9 @@ class Replicas(Strategy):
     def clear_pending_residual(self) -> None:
         self._residual = {}
 
-    def _pay(self) -> None:
-        """Add to this step's gradients what is owed to them, and still is should the step be left
-        out or break off."""
+    def _add_residual_to_gradients(self) -> None:
+        """Add the pending residual to this step's gradients; it stays pending if the step is
+        skipped or fails."""
         for name, gradient in self._residual.items():
             parameter = self.parameters[name]
             if parameter.grad is None:
@@ -123,7 +123,7 @@ class Replicas(Strategy):
                 parameter.grad.add_(gradient.to(parameter))
 
     def clip(self, largest: float | None) -> Tensor:
-        self._pay()
+        self._add_residual_to_gradients()
         norm = self._buckets.norm([p.grad for p in self._parameters if p.grad is not None])
         clip_gradients(self._parameters, largest, norm)
         return norm

@@ -122,7 +122,7 @@ class LogicalShards(Replicas):
         )
 
     def clip(self, largest: float | None) -> Tensor:
-        self._pay()
+        self._add_residual_to_gradients()
         # One tensor at a time: how DDP lays gradients out depends on the world size.
         norms = torch._foreach_norm([p.grad for p in self._parameters if p.grad is not None])
         norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))

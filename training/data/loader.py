@@ -130,13 +130,13 @@ def eval_batches(
     """
     if share.rank is None:
         return
-    on_assigned = [
+    assigned = [
         (place, indices)
         for place in range(share.held)
         for indices in eval_shard(size, share.rank + place, share.world_size, batch)
     ]
-    requests = [Request(0, indices) for _, indices in on_assigned]
-    layout = [(place, len(indices)) for place, indices in on_assigned]
+    requests = [Request(0, indices) for _, indices in assigned]
+    layout = [(place, len(indices)) for place, indices in assigned]
     if together and len(requests) < len(eval_shard(size, 0, share.world_size, batch)):
         requests.append(Request(0, torch.zeros(1, dtype=torch.int64)))
         layout.append((0, 0))

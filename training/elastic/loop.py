@@ -159,7 +159,7 @@ class ElasticLoop(Loop):
             self.unsent = {}
 
     def flush_rows(self, means: Rows, *, is_source: bool) -> None:
-        """Write what was measured since the last pulse of the old group."""
+        """Write what was measured since the last step sync of the old group."""
         first = self.regroup_state.reported + 1
         self.regroup_state = dataclasses.replace(
             self.regroup_state, reported=self.regroup_state.step, rows=None

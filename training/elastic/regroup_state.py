@@ -49,7 +49,7 @@ def unreported_means(states: Sequence[RegroupState], source: int) -> Rows:
     """Return the job's means of the steps that the source took and no rank reported yet.
 
     [step, column]: of each step the mean over the ranks that have it, in their order; what a lost
-    rank had measured since the last pulse is lost with it.
+    rank had measured since the last step sync is lost with it.
     """
     begin, end = states[source].reported, states[source].step
     own = states[source].rows

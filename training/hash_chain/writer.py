@@ -30,7 +30,7 @@ def samples_digest(indices: Indices, first: int) -> int:
 
 
 class ChainWriter:
-    """Links the steps between two pulses, with what all ranks read in them.
+    """Links the steps between two step syncs, with what all ranks read in them.
 
     Args:
         gather: every rank's vector, in rank order.

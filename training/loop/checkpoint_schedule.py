@@ -84,7 +84,8 @@ class CheckpointSchedule:
         return every is not None and step % every == 0
 
     def save_requested(self) -> bool:
-        """Return whether `every_seconds` have passed on rank 0, which decides at the next pulse."""
+        """Return whether `every_seconds` have passed on rank 0, which decides at the next
+        step sync."""
         every = self._spec.every_seconds
         if every is None or self._rank != 0:
             return False

@@ -66,7 +66,7 @@ class CompressionState:
             else:
                 saved.setdefault(kind, {})[name] = tensor
         if self._rank == 0:
-            # All ranks owe the same, so it counts once.
+            # The pending residual is the same on all ranks, so it counts once.
             own = added(self._strategy.pending_residual(), own)
         for name, form in self._kept_anywhere(own):
             # A rank that has come since the last step has sent everything.
@@ -85,7 +85,7 @@ class CompressionState:
         """Allocate tensors for a checkpoint's, as far as this rank has to know it."""
         self._saved_by = manifest.world_size
         self._shared, self._residuals, self._zeros = {}, {}, {}
-        allocate_like: dict[str, Any] = {}
+        allocated: dict[str, Any] = {}
         for path, entry in index.metadata.state_dict_metadata.items():
             part, *keys = map(unescaped, path.split("/"))
             if part != PART:
@@ -99,15 +99,15 @@ class CompressionState:
                     if int(rank) % self._world_size == self._rank:
                         tensor = torch.empty(size, dtype=dtype)
                         self._residuals.setdefault(int(rank), {})[name] = tensor
-                        allocate_like.setdefault(kind, {}).setdefault(rank, {})[name] = tensor
+                        allocated.setdefault(kind, {}).setdefault(rank, {})[name] = tensor
                 case (kind, name):
                     tensor = self._shared[f"{kind}/{name}"] = torch.empty(size, dtype=dtype)
-                    allocate_like.setdefault(kind, {})[name] = tensor
-        return allocate_like
+                    allocated.setdefault(kind, {})[name] = tensor
+        return allocated
 
     def restore(self) -> str | None:
-        """Take over what was read into `allocate_like`; what people should know of it, if
-        anything."""
+        """Adopt the tensors that `allocate_like` allocated, once they are read; return a note for
+        users if residuals were lost."""
         mine = self._residuals.get(self._rank, {})
         if self._saved_by != self._world_size:
             mine = {name: total / self._world_size for name, total in self._totals().items()}
@@ -121,7 +121,8 @@ class CompressionState:
         return None
 
     def take(self, saved: Mapping[str, Any]) -> None:
-        """Take over what `snapshot` gave, which every rank has; under a strategy that can owe."""
+        """Adopt what `snapshot` gave, which every rank has; for strategies with pending
+        residuals."""
         residuals: dict[int, _ByName] = {
             int(rank): dict(by_name) for rank, by_name in saved.get(_RESIDUAL, {}).items()
         }

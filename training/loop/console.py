@@ -34,7 +34,7 @@ class Console:
         )
 
     def progress(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Print progress after a pulse; most of these calls write nothing."""
+        """Print progress after a step sync; most of these calls write nothing."""
         now = time.monotonic()
         if now - self._written_at < PROGRESS_SECONDS:
             return

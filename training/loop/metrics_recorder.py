@@ -1,4 +1,4 @@
-"""Collects what steps measured and writes it to the rank's spool at every pulse."""
+"""Collects what steps measured and writes it to the rank's spool at every step sync."""
 
 import math
 import resource
@@ -21,7 +21,8 @@ from trainhall.training.sync.step_sync import Rows, SyncResult
 
 @dataclass(kw_only=True)
 class Recorder:
-    """Holds the steps since the last pulse; losses stay tensors, so no step waits for a GPU."""
+    """Holds the steps since the last step sync; losses stay tensors, so no step waits for a
+    GPU."""
 
     rank: int
     device: torch.device
@@ -118,13 +119,13 @@ class Recorder:
             columns["model_flops_utilization"] = [
                 self.utilization.percent(seconds) for seconds in columns["step_seconds"]
             ]
-        rank0_log = self._tables(None, columns)
-        for table in rank0_log:
+        job_tables = self._tables(None, columns)
+        for table in job_tables:
             self.last |= {name: values[-1] for name, values in table.columns.items()}
-        self.spool.append([*tables, *rank0_log] if for_all else tables)
+        self.spool.append([*tables, *job_tables] if for_all else tables)
         self._steps, self._times, self._rates = [], [], []
         self._norms, self._values, self._taken = [], [], []
-        return rank0_log
+        return job_tables
 
     def _tables(self, rank: int | None, columns: dict[str, Sequence[float]]) -> list[MetricTable]:
         """Return a table of all steps, then one each for values known of some steps only."""

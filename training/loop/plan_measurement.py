@@ -28,7 +28,7 @@ class Measured:
         self._peak = 0.0
 
     def add(self, seconds: Sequence[float], peak: float) -> None:
-        """Add the steps of a pulse.
+        """Add the steps of a step sync.
 
         Args:
             seconds: of the job's steps since the last one.

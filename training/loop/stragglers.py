@@ -1,4 +1,4 @@
-"""Finds the rank that the others wait for, by what ranks exchange at every pulse.
+"""Finds the rank that the others wait for, by what ranks exchange at every step sync.
 
 All ranks of a synchronous job take as long for a step: a slow rank makes the others wait. So what
 is compared is a rank's own time: the step without its communication, in which the waiting lies.
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from trainhall.training.spec import JobSpec
 
 MEMORY = 0.8
-"""Weight of what was measured before, at every pulse: single steps are noise."""
+"""Weight of what was measured before, at every step sync: single steps are noise."""
 
 Seconds = npt.NDArray[np.float64]
 
@@ -44,7 +44,7 @@ class Stragglers:
         """Return the slowest of at least two ranks.
 
         Args:
-            own: [rank] seconds of a step without communication, the mean since the last pulse.
+            own: [rank] seconds of a step without communication, the mean since the last step sync.
         """
         if len(own) < 2:
             return None

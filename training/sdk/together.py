@@ -93,7 +93,7 @@ def settle(group: Any) -> None:
 
 
 class Together:
-    """All ranks agree to stop at the same step, by the pulse: about four exchanges a second."""
+    """All ranks agree to stop at the same step, by the step sync: about four exchanges a second."""
 
     def __init__(self, control: Control, group: dist.ProcessGroup) -> None:
         self._control = control

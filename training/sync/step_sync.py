@@ -1,9 +1,9 @@
-"""The pulse: the only moment at which ranks talk about anything but gradients.
+"""The step sync: the only moment at which ranks talk about anything but gradients.
 
-Every k steps all ranks gather one small vector: what they measured since the last pulse, the
-command they were given, and whether they wish a checkpoint. All combine the same numbers in the
-same order, so all come to the same metrics and the same decision at the same step, and the steps
-between cost nothing. k follows from the exchanged step times and so is the same everywhere.
+Every k steps all ranks gather one small vector: what they measured since the last sync, the command
+they were given, and whether they wish a checkpoint. All combine the same numbers in the same order,
+so all come to the same metrics and the same decision at the same step, and the steps between
+cost nothing. k follows from the exchanged step times and so is the same everywhere.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from trainhall.distributed import breakable
 from trainhall.training.link.launch import Command
 
 TARGET_SECONDS = 0.25
-"""Training between two pulses. The interval bounds how late a command or a metric arrives."""
+"""Training between two step syncs. The interval bounds how late a command or a metric arrives."""
 MAX_STEPS = 1000
-"""Bounds what a rank holds, and loses when it is killed, between two pulses."""
+"""Bounds what a rank holds, and loses when it is killed, between two step syncs."""
 _HEADER = 5
 
 Rows = npt.NDArray[np.float64]
@@ -28,7 +28,7 @@ Rows = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SyncResult:
-    """The combined state of all ranks after a pulse, equal on each of them."""
+    """The combined state of all ranks after a step sync, equal on each of them."""
 
     command: Command
     """The highest command that any rank was given."""
@@ -65,7 +65,7 @@ def combine(gathered: Sequence[Rows], steps: int) -> SyncResult:
 
 
 def next_interval(previous: int, step_seconds: float) -> int:
-    """Return steps until the next pulse: `TARGET_SECONDS`, at most twice as many as before.
+    """Return steps until the next sync: `TARGET_SECONDS`, at most twice as many as before.
 
     Doubling from 1 lets the first metrics appear at once, and the first steps, which are slow,
     decide nothing for long.
@@ -102,7 +102,7 @@ class StepSync:
         request: int = 0,
         generation: int = 0,
     ) -> SyncResult:
-        """Exchange `rows` [steps since the last pulse, columns] with the other ranks.
+        """Exchange `rows` [steps since the last sync, columns] with the other ranks.
 
         Args:
             seconds: the column that holds the seconds of a step.

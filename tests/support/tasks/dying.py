@@ -100,7 +100,7 @@ def _began_as(rank: int) -> bool:
 
 
 def _sync_by_steps_alone() -> None:
-    """Have this rank pulse at steps 1, 3, 7, 15 and 31, however fast it is."""
+    """Have this rank sync at steps 1, 3, 7, 15 and 31, however fast it is."""
     step_sync.TARGET_SECONDS = float("inf")
 
 

@@ -56,8 +56,8 @@ def test_unusable_gradients_change_no_weight() -> None:
 
 
 class WithResidual:
-    """A model of one weight, of which a step at a rate of 1 takes the gradient of 1 and what is
-    owed."""
+    """A model of one weight, of which a step at a rate of 1 takes the gradient of 1 and the
+    pending residual."""
 
     def __init__(self, precision: Precision) -> None:
         self.model = nn.Linear(3, 1, bias=False)
@@ -125,7 +125,7 @@ def test_pending_residual_is_saved() -> None:
     first.strategy.add_pending_residual(pending_residual())
     CompressionState(second.strategy, None).take(CompressionState(first.strategy, None).snapshot())
     assert first.take() == second.take() == [-6.0] * 3
-    # Behind it there is nothing to save, and to load that forgets what was owed.
+    # After it there is nothing to save, and to load that clears the pending residual.
     second.strategy.add_pending_residual(pending_residual())
     CompressionState(second.strategy, None).take(CompressionState(first.strategy, None).snapshot())
     assert second.take() == [-7.0] * 3

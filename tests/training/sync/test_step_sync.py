@@ -1,4 +1,4 @@
-"""The pulse decides the same on every rank, from the same numbers in the same order."""
+"""The step sync decides the same on every rank, from the same numbers in the same order."""
 
 import math
 
