@@ -1,4 +1,4 @@
-"""Whom a client of a coordinator trusts."""
+"""TLS settings of clients of a coordinator."""
 
 import functools
 import ssl
@@ -10,7 +10,7 @@ def tls_context(url: str) -> ssl.SSLContext:
     """Return the context for connections to a coordinator's URL.
 
     Reading all public certificates takes 20 ms, as long as many a command of the CLI waits for its
-    answer; a connection by http has no use for them, so its context trusts no one.
+    answer; a connection by http has no use for them, so its context loads none.
     """
     if url.lower().startswith("https:"):
         return _public()

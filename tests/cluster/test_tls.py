@@ -1,4 +1,4 @@
-"""Whom clients of a coordinator trust."""
+"""TLS settings of clients of a coordinator."""
 
 import ssl
 
