@@ -1,6 +1,7 @@
 """Recording what happened to a job."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -16,15 +17,15 @@ async def record_event(
     *,
     time: datetime,
     kind: str,
+    code: StrEnum,
     reason: str,
-    code: str | None = None,
     attempt: int | None = None,
     data: dict[str, Any] | None = None,
 ) -> Event:
     """Add an event with the next sequence of the job's stream, in the session's transaction.
 
     Args:
-        code: what happened, for code to compare; `kind` where nothing is more precise.
+        code: `ReasonCode` or `EventCode`: what happened, for programs to compare.
 
     Raises:
         LookupError: when there is no such job.
@@ -34,7 +35,7 @@ async def record_event(
         seq=await stream.allocate(session, job_id),
         time=time,
         kind=kind,
-        code=code or kind,
+        code=code.value,
         reason=sanitize_text(reason),
         attempt=attempt,
         data=sanitize_json(data or {}),

@@ -210,6 +210,8 @@ class NodeEvent(Base):
     node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id", ondelete="CASCADE"))
     time: Mapped[datetime]
     state: Mapped[str] = mapped_column(String(16))
+    code: Mapped[str] = mapped_column(String(48))
+    """`trainhall.cluster.lifecycle.reasons.ReasonCode`."""
     reason: Mapped[str] = mapped_column(Text)
 
     __table_args__ = (Index("ix_node_events_node_id_id", "node_id", "id"),)
@@ -329,7 +331,7 @@ class Event(Base):
     kind: Mapped[str] = mapped_column(String(32))
     """state, attempt, checkpoint, not_saved, note, node …"""
     code: Mapped[str] = mapped_column(String(48))
-    """A `ReasonCode`, or what else happened, such as `checkpoint_saved`; else the kind."""
+    """`ReasonCode` or `EventCode` of `trainhall.cluster.lifecycle.reasons`."""
     reason: Mapped[str] = mapped_column(Text)
     attempt: Mapped[int | None]
     data: Mapped[dict[str, Any]] = mapped_column(default=dict)

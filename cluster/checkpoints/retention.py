@@ -10,6 +10,7 @@ from trainhall.cluster.checkpoints import views
 from trainhall.cluster.checkpoints.lineage import STORE, candidates
 from trainhall.cluster.checkpoints.rows import IS_DELETING, age, mark_deleted, record_change
 from trainhall.cluster.checkpoints.views import checkpoint_view
+from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.db.models import Attempt, Checkpoint, Job, Node
 from trainhall.training.checkpoint.format.names import CheckpointName
@@ -52,7 +53,7 @@ async def delete_unretained(
         if not verdict.keep:
             row.state = "deleting"
             reason = f"the checkpoint of step {row.step} was deleted by retention: {verdict.reason}"
-            await record_change(session, row, reason, "checkpoint_deleted", now)
+            await record_change(session, row, reason, EventCode.CHECKPOINT_DELETED, now)
 
 
 async def to_remove(session: AsyncSession, node_id: str) -> Sequence[str]:

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.checkpoints.views import checkpoint_view
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.lifecycle.jobs import lock_job
+from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.db.events import record_event
 from trainhall.db.models import Checkpoint
 
@@ -41,7 +42,7 @@ async def mark_deleted(session: AsyncSession, ids: Sequence[str]) -> None:
 
 
 async def record_change(
-    session: AsyncSession, row: Checkpoint, reason: str, code: str, now: datetime
+    session: AsyncSession, row: Checkpoint, reason: str, code: EventCode, now: datetime
 ) -> None:
     """Record an event of the checkpoint's job, with the checkpoint as it is from now on."""
     await record_event(

@@ -25,11 +25,10 @@ from trainhall.cluster.errors import (
 )
 from trainhall.cluster.jobs.commands import Command, refusal
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns
-from trainhall.cluster.jobs.summaries import CHECKPOINT_SAVED
 from trainhall.cluster.jobs.views import Job as JobView
 from trainhall.cluster.jobs.views import job_views
 from trainhall.cluster.lifecycle.jobs import lock_job, move_job, record_reason
-from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
+from trainhall.cluster.lifecycle.reasons import EventCode, Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress
@@ -118,7 +117,9 @@ class CheckpointService(Service):
             if row.state in ("committed", "corrupt"):
                 row.state = "deleting"
                 why = f"the checkpoint of step {row.step} was deleted by a user"
-                await record_change(session, row, why, "checkpoint_deleted", self._clock.now())
+                await record_change(
+                    session, row, why, EventCode.CHECKPOINT_DELETED, self._clock.now()
+                )
             view = checkpoint_view(row)
         self._notifier.notify_viewers(view.job_id)
         self._notifier.notify_all_nodes()
@@ -224,7 +225,8 @@ class CheckpointService(Service):
         )
         session.add(row)
         await session.flush()
-        await record_change(session, row, f"saved at step {row.step}", CHECKPOINT_SAVED, now)
+        why = f"saved at step {row.step}"
+        await record_change(session, row, why, EventCode.CHECKPOINT_SAVED, now)
         await retention.delete_unretained(session, await retention.decide(session, job), now)
 
     async def collect(self, job_id: str, *, dry_run: bool) -> Sequence[views.Retention]:

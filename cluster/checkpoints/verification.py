@@ -11,6 +11,7 @@ from trainhall.cluster.checkpoints.files import CheckpointFiles, is_seen
 from trainhall.cluster.checkpoints.lineage import STORE
 from trainhall.cluster.checkpoints.rows import load_locked, record_change
 from trainhall.cluster.errors import NotFoundError, WrongStateError
+from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.models import Checkpoint
 from trainhall.training.checkpoint.format.errors import Problem
@@ -91,7 +92,9 @@ class CheckpointVerification(Service):
             if row.state == "corrupt":
                 row.state = "committed"
                 why = f"the checkpoint of step {row.step} is intact again"
-                await record_change(session, row, why, "checkpoint_repaired", self._clock.now())
+                await record_change(
+                    session, row, why, EventCode.CHECKPOINT_REPAIRED, self._clock.now()
+                )
         self._notifier.notify_viewers(row.job_id)
 
 
@@ -100,4 +103,4 @@ async def mark_corrupt(session: AsyncSession, row: Checkpoint, why: str, now: da
     if row.state == "committed":
         row.state = "corrupt"
         reason = f"the checkpoint of step {row.step} is corrupt: {why}"
-        await record_change(session, row, reason, "checkpoint_corrupt", now)
+        await record_change(session, row, reason, EventCode.CHECKPOINT_CORRUPT, now)

@@ -28,6 +28,7 @@ from trainhall.cluster.lifecycle.generations import (
     note_restart_point,
 )
 from trainhall.cluster.lifecycle.jobs import lock_job
+from trainhall.cluster.lifecycle.reasons import EventCode, ReasonCode
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.documents import Allocation
 from trainhall.db.events import record_event
@@ -157,14 +158,15 @@ class RankEvents(Service):
                 why = (
                     f"rank {event.rank}: {kind}: {message}" if kind else f"rank {event.rank} failed"
                 )
-                await self._note(context, event, why, data, kind="failure")
+                await self._note(context, event, EventCode.RANK_ERROR, why, data, kind="failure")
             case "paused":
                 why = f"stopped at step {data.get('step')} and saved"
-                await self._note(context, event, why, data)
+                await self._note(context, event, EventCode.RANK_PAUSED, why, data)
                 await self._measured(context, data)
             case "note" | "network" | "not_saved":
-                kind = "not_saved" if event.kind == "not_saved" else "note"
-                await self._note(context, event, str(data.get("message", "")), data, kind=kind)
+                code, kind = _MESSAGES[event.kind]
+                message = str(data.get("message", ""))
+                await self._note(context, event, code, message, data, kind=kind)
 
     async def _note_superseded(
         self, context: EventContext, event: RankEvent, first_superseded: int
@@ -175,7 +177,8 @@ class RankEvents(Service):
         why = "the attempt continued without these ranks"
         if attempt.revoked:
             why = "the attempt was replaced"
-        await self._note(context, event, f"discarded, {why}: {event.kind}", data)
+        why = f"discarded, {why}: {event.kind}"
+        await self._note(context, event, EventCode.RANK_REPORT_DISCARDED, why, data)
         if event.kind == "started" and first_superseded:
             _note_lineage(attempt, data, first_superseded, context.origin)
 
@@ -192,7 +195,7 @@ class RankEvents(Service):
             # With another one loaded from the same storage, it is not the storage that is away.
             if each.get("reason") in (Reason.DAMAGED, Reason.GONE):
                 await self._mark_damaged(context, each)
-        await self._note(context, event, why, data, kind="attempt")
+        await self._note(context, event, EventCode.RANK_STARTED, why, data, kind="attempt")
 
     async def _resumed(
         self, context: EventContext, progress: JobProgress, data: dict[str, Any]
@@ -237,10 +240,12 @@ class RankEvents(Service):
         if incident is not None:
             why = {"cause": incident.failure.cause, "steps_redone": incident.steps_redone}
             event = event.model_copy(update={"time": stepped.timestamp()})
-            await self._note(context, event, incident.summary(), why, kind="recovered")
+            await self._note(
+                context, event, EventCode.RECOVERED, incident.summary(), why, kind="recovered"
+            )
         elif whole is not None:  # viewers read the job again after a notification
             why = {"generation": generation}
-            await self._note(context, event, whole, why, kind="attempt")
+            await self._note(context, event, ReasonCode.RUNNING, whole, why, kind="attempt")
 
     async def _mark_damaged(self, context: EventContext, passed_over: dict[str, Any]) -> None:
         """Mark a checkpoint damaged that all hosts read: no attempt starts from it any more."""
@@ -281,7 +286,9 @@ class RankEvents(Service):
             log.warning("checkpoint_refused", job=context.job.id, error=error.message)
             data = {"step": _count(event.data.get("step"))}
             why = f"a checkpoint was refused: {error.message}"
-            await self._note(context, event, why, data, kind="not_saved")
+            await self._note(
+                context, event, EventCode.CHECKPOINT_REFUSED, why, data, kind="not_saved"
+            )
 
     async def _gradients(self, context: EventContext, event: RankEvent) -> None:
         try:
@@ -293,7 +300,8 @@ class RankEvents(Service):
         await gradients.store(context.session, context.attempt, record, at)
         if record.request:
             why = f"recorded the gradients of step {record.step}"
-            await self._note(context, event, why, {"step": record.step})
+            data = {"step": record.step}
+            await self._note(context, event, EventCode.GRADIENTS_RECORDED, why, data)
 
     async def _completed(
         self, context: EventContext, event: RankEvent, data: dict[str, Any]
@@ -305,7 +313,8 @@ class RankEvents(Service):
                 progress.step = steps
             if isinstance(metrics, dict):
                 progress.metrics = {**progress.metrics, **metrics}
-        await self._note(context, event, f"finished its last step, {steps}", data)
+        why = f"finished its last step, {steps}"
+        await self._note(context, event, EventCode.RANK_COMPLETED, why, data)
 
     async def _measured(self, context: EventContext, data: dict[str, Any]) -> None:
         """Put what a planned job has taken beside what was expected of it."""
@@ -319,6 +328,7 @@ class RankEvents(Service):
         self,
         context: EventContext,
         event: RankEvent,
+        code: EventCode | ReasonCode,
         reason: str,
         data: dict[str, Any],
         kind: str = "note",
@@ -329,6 +339,7 @@ class RankEvents(Service):
             context.job.id,
             time=_time(event.time, self._clock.now()),
             kind=kind,
+            code=code,
             reason=reason,
             attempt=context.attempt.number,
             data={**data, "rank": event.rank},
@@ -341,6 +352,12 @@ async def _locked_progress(context: EventContext) -> JobProgress:
     return progress
 
 
+_MESSAGES = {
+    "note": (EventCode.RANK_NOTE, "note"),
+    "network": (EventCode.NETWORK_PROBED, "note"),
+    "not_saved": (EventCode.CHECKPOINT_NOT_SAVED, "not_saved"),
+}
+"""Code and kind of events that are stored with their message alone."""
 _STEP_OF = {"stepped": "step", "completed": "steps", "paused": "step", "gradients": "step",
             "not_saved": "step"}  # fmt: skip
 """Keys of the step that an event reports."""

@@ -8,13 +8,11 @@ from datetime import datetime
 from sqlalchemy import or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, FINAL_STATES, JobState, NodeState
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Checkpoint, Event, Job, JobProgress, Node
 from trainhall.monitoring.health import Straggler, straggler_of
-
-CHECKPOINT_SAVED = "checkpoint_saved"
-"""`Event.code` of a checkpoint that was saved."""
 
 
 async def job_warnings(session: AsyncSession, jobs: Iterable[Job]) -> Mapping[str, Sequence[str]]:
@@ -38,7 +36,7 @@ async def _unsaved(session: AsyncSession, job_ids: Sequence[str]) -> Sequence[tu
             Event.job_id == Job.id,
             or_(
                 Event.kind == "not_saved",
-                Event.code == CHECKPOINT_SAVED,
+                Event.code == EventCode.CHECKPOINT_SAVED,
             ),
         )
         .order_by(Event.seq.desc())

@@ -145,7 +145,7 @@ class Event(View):
     kind: str
     """`state`, `attempt`, `checkpoint`, `not_saved`, `note` …"""
     code: str
-    """Event code for programs: a `reason_code`, or as in `checkpoint_saved`; else the kind."""
+    """Event code for programs: a `reason_code`, or as in `checkpoint_saved`."""
     reason: str
     attempt: int | None
     data: JsonObject

@@ -88,9 +88,11 @@ def reason_to_drain(state: NodeState, why: str) -> Reason:
 async def create_node(session: AsyncSession, node: Node, *, now: datetime) -> None:
     """Edge a. Store a node that was announced, with its first event."""
     node.state, node.state_at, node.created_at = NodeState.PENDING.value, now, now
+    reason = Reason.of(ReasonCode.REGISTERED)
+    node.reason, node.reason_code = reason.text, reason.code.value
     session.add(node)
     await session.flush()
-    await record_node_event(session, node.id, NodeState.PENDING, node.reason, now)
+    await record_node_event(session, node.id, NodeState.PENDING, reason, now)
 
 
 async def move_node(
@@ -120,7 +122,7 @@ async def move_node(
     assert isinstance(moved, CursorResult)
     if moved.rowcount != 1:
         return False
-    await record_node_event(session, node_id, end, reason.text, now)
+    await record_node_event(session, node_id, end, reason, now)
     return True
 
 
@@ -133,7 +135,8 @@ async def drain_node(session: AsyncSession, node: Node, *, reason: str, now: dat
     node.drain_reason = reason
     if state in UNREACHABLE_STATES:
         await session.flush()
-        await record_node_event(session, node.id, state, f"drain requested: {reason}", now)
+        requested = Reason.of(ReasonCode.DRAIN_REQUESTED, why=reason)
+        await record_node_event(session, node.id, state, requested, now)
         return
     end = state
     if state not in DRAINS:
@@ -143,7 +146,7 @@ async def drain_node(session: AsyncSession, node: Node, *, reason: str, now: dat
     if end is state:
         node.reason, node.reason_code = why.text, why.code.value
         await session.flush()
-        await record_node_event(session, node.id, state, why.text, now)
+        await record_node_event(session, node.id, state, why, now)
         return
     await session.flush()
     await move_node(session, node.id, state, end, reason=why, now=now)
@@ -165,7 +168,7 @@ async def undrain_node(
     await session.flush()
     reason = Reason.of(ReasonCode.UNDRAINED)
     if state not in DRAINS:
-        await record_node_event(session, node.id, state, reason.text, now)
+        await record_node_event(session, node.id, state, reason, now)
         return
     end = NodeState.READY if reachable else NodeState.SUSPECT
     await move_node(session, node.id, state, end, reason=reason, now=now)
@@ -178,10 +181,11 @@ def void_join_token(node: Node) -> None:
 
 
 async def record_node_event(
-    session: AsyncSession, node_id: str, state: NodeState, reason: str, now: datetime
+    session: AsyncSession, node_id: str, state: NodeState, reason: Reason, now: datetime
 ) -> None:
     """Add to the short history that a node has; the oldest of it goes."""
-    session.add(NodeEvent(node_id=node_id, time=now, state=state.value, reason=reason))
+    code, text = reason.code.value, reason.text
+    session.add(NodeEvent(node_id=node_id, time=now, state=state.value, code=code, reason=text))
     await session.flush()
     beyond = await session.scalar(_BEYOND_KEPT, {"at_node": node_id})
     if beyond is not None:

@@ -101,10 +101,34 @@ class ReasonCode(StrEnum):
         "unreachable; no heartbeat for {seconds:.0f} s; it gets no new work",
     )
     LOST = ("lost", "no heartbeat for {seconds:.0f} s; its attempts are replaced")
+    DRAIN_REQUESTED = ("drain_requested", "drain requested: {why}")
     DRAINING = ("draining", "{why}: its jobs save and move")
     DRAINED = ("drained", "{why}; nothing runs on it")
     UNDRAINED = ("undrained", "undrained by a user")
+    LABELS_CHANGED = ("labels_changed", "labels: {labels}")
     REMOVED = ("removed", "{why}")
+
+
+class EventCode(StrEnum):
+    """Code of an event that is not the reason of a state."""
+
+    ATTEMPT_STARTED = "attempt_started"
+    CHECKPOINT_SAVED = "checkpoint_saved"
+    CHECKPOINT_NOT_SAVED = "checkpoint_not_saved"
+    CHECKPOINT_REFUSED = "checkpoint_refused"
+    CHECKPOINT_DELETED = "checkpoint_deleted"
+    CHECKPOINT_CORRUPT = "checkpoint_corrupt"
+    CHECKPOINT_REPAIRED = "checkpoint_repaired"
+    GRADIENTS_RECORDED = "gradients_recorded"
+    NETWORK_PROBED = "network_probed"
+    # as ranks reported it
+    RANK_STARTED = "rank_started"
+    RANK_PAUSED = "rank_paused"
+    RANK_COMPLETED = "rank_completed"
+    RANK_ERROR = "rank_error"
+    RANK_NOTE = "rank_note"
+    RANK_REPORT_DISCARDED = "rank_report_discarded"
+    RECOVERED = "recovered"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from trainhall.cluster.errors import (
     NotFoundError,
     ProtocolMismatchError,
 )
-from trainhall.cluster.lifecycle.jobs import columns_of_reason
 from trainhall.cluster.lifecycle.nodes import (
     DRAINS,
     UNREACHABLE_STATES,
@@ -95,7 +94,6 @@ class NodeService(Service):
                 node = Node(
                     id=node_id,
                     name=name or _placeholder(node_id),
-                    **columns_of_reason(Reason.of(ReasonCode.REGISTERED)),
                     labels=labels,
                     address="",
                     host_use={},
@@ -316,7 +314,8 @@ class NodeService(Service):
                 node.labels = kept
                 labels_text = ", ".join(f"{k}={v}" for k, v in sorted(kept.items())) or "none"
                 state, now = NodeState(node.state), self._clock.now()
-                await record_node_event(session, node_id, state, f"labels: {labels_text}", now)
+                reason = Reason.of(ReasonCode.LABELS_CHANGED, labels=labels_text)
+                await record_node_event(session, node_id, state, reason, now)
             view = await _view(session, node)
         self._notifier.notify_reconciler()
         return view

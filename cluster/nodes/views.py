@@ -75,6 +75,8 @@ class NodeEvent(View):
 
     time: Time
     state: str
+    code: str
+    """Event code for programs: a `reason_code`, or as in `labels_changed`."""
     reason: str
 
 

@@ -12,7 +12,7 @@ from trainhall.cluster.jobs import auto_plans
 from trainhall.cluster.lifecycle.generations import regroups_in_place
 from trainhall.cluster.lifecycle.jobs import columns_of_reason, create_attempt, lock_job, move_job
 from trainhall.cluster.lifecycle.nodes import hold_ready
-from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.reasons import EventCode, Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.reconcile.decisions import StartAttempt
@@ -68,7 +68,7 @@ async def start_attempt(
         job.id,
         time=now,
         kind="attempt",
-        code="attempt_started",
+        code=EventCode.ATTEMPT_STARTED,
         reason="; ".join([f"attempt {number} {start}", *notes]),
         attempt=number,
         data=to_jsonable_python({"state": AttemptState.STARTING, "allocation": allocation}),

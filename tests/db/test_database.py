@@ -13,6 +13,7 @@ from sqlalchemy import Connection, QueuePool, delete, func, insert, select, text
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.db import stream
 from trainhall.db.database import Database, DatabaseUrlError
 from trainhall.db.events import record_event
@@ -77,12 +78,17 @@ async def test_times_keep_their_microseconds_and_zone(database: Database) -> Non
         assert (await session.scalars(select(Job.created_at))).one() == NOW
 
 
+async def record_note(session: AsyncSession, reason: str = "", **rest: Any) -> None:
+    code = EventCode.RANK_NOTE
+    await record_event(session, "a", time=NOW, kind="note", code=code, reason=reason, **rest)
+
+
 async def test_concurrent_events_get_consecutive_sequences(database: Database) -> None:
     await add_job(database)
 
     async def record() -> None:
         async with database.transaction() as session:
-            await record_event(session, "a", time=NOW, kind="note", reason="")
+            await record_note(session)
 
     await asyncio.gather(*(record() for _ in range(20)))
     async with database.session() as session:
@@ -95,7 +101,7 @@ async def test_failed_transaction_leaves_no_gap(database: Database) -> None:
 
     async def fail() -> None:
         async with database.transaction() as session:
-            await record_event(session, "a", time=NOW, kind="note", reason="")
+            await record_note(session)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -114,7 +120,7 @@ async def test_unknown_job_has_no_stream(database: Database) -> None:
 async def test_readers_do_not_wait_for_the_writer(database: Database) -> None:
     await add_job(database)
     async with database.transaction() as writing:
-        await record_event(writing, "a", time=NOW, kind="note", reason="")
+        await record_note(writing)
         await writing.flush()
         async with database.session() as reading:
             assert (await reading.scalars(select(Event))).all() == []
@@ -125,7 +131,7 @@ async def test_reader_sees_one_snapshot(database: Database) -> None:
     async with database.session() as reading:
         assert (await reading.scalars(select(Event))).all() == []
         async with database.transaction() as writing:
-            await record_event(writing, "a", time=NOW, kind="note", reason="")
+            await record_note(writing)
         assert (await reading.scalars(select(Event))).all() == []
 
 
@@ -133,7 +139,7 @@ async def test_event_keeps_any_text(database: Database) -> None:
     await add_job(database)
     data = {"loss": float("nan"), "best": [float("inf"), -float("inf"), 1.5], "text": "\0\ud800"}
     async with database.transaction() as session:
-        await record_event(session, "a", time=NOW, kind="note", reason="a\0b\ud800", data=data)
+        await record_note(session, reason="a\0b\ud800", data=data)
     async with database.session() as session:
         event = (await session.scalars(select(Event))).one()
     assert event.reason == "a\ufffdb?"

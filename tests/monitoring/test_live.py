@@ -10,6 +10,7 @@ import orjson
 import pytest
 from support.storage.frames import NOW, add_job, frame, revoke, table
 
+from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.db.database import Database
 from trainhall.db.events import record_event
 from trainhall.monitoring import live
@@ -35,7 +36,14 @@ class Hall:
     async def note(self, kind: str = "note", **data: Any) -> None:
         async with self.database.transaction() as session:
             await record_event(
-                session, "job", time=NOW, kind=kind, reason="why", attempt=1, data=data
+                session,
+                "job",
+                time=NOW,
+                kind=kind,
+                code=EventCode.RANK_NOTE,
+                reason="why",
+                attempt=1,
+                data=data,
             )
         self.hub.wake("job")
 
@@ -91,7 +99,7 @@ async def test_live_frames_contain_stored_rows(hall: Hall) -> None:
         {"seq": 5, "type": "checkpoint", "id": "c1", "step": 2},
         {
             "seq": 6, "type": "event", "time": "2024-05-06T07:08:09.123456Z", "kind": "note",
-            "code": "note", "reason": "why", "attempt": 1, "data": {"more": 1},
+            "code": "rank_note", "reason": "why", "attempt": 1, "data": {"more": 1},
         },
     ]  # fmt: skip
 

@@ -588,7 +588,7 @@ export type Event = {
     /**
      * Code
      *
-     * Event code for programs: a `reason_code`, or as in `checkpoint_saved`; else the kind.
+     * Event code for programs: a `reason_code`, or as in `checkpoint_saved`.
      */
     code: string;
     /**
@@ -1664,6 +1664,12 @@ export type NodeEvent = {
      * State
      */
     state: string;
+    /**
+     * Code
+     *
+     * Event code for programs: a `reason_code`, or as in `labels_changed`.
+     */
+    code: string;
     /**
      * Reason
      */

@@ -73,6 +73,7 @@ def upgrade() -> None:
         sa.Column("node_id", ID, OF_NODE(), nullable=False),
         sa.Column("time", TIME, nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("code", sa.String(48), nullable=False),
         sa.Column("reason", sa.Text, nullable=False),
     )
     op.create_index("ix_node_events_node_id_id", "node_events", ["node_id", "id"])

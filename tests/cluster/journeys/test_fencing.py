@@ -60,10 +60,9 @@ async def test_events(replaced: Outdated) -> None:
         assert acked == number, "it is taken, so that the host can forget it"
         await replaced.hall.settle()
         assert await replaced.truth() == before, kind
-    reasons = [e.reason for e in (await coordinator.jobs.events(job_id, limit=200)).items]
-    superseded = [
-        reason for reason in reasons if reason.startswith("discarded, the attempt was replaced")
-    ]
+    stored = (await coordinator.jobs.events(job_id, limit=200)).items
+    superseded = [e for e in stored if e.code == "rank_report_discarded"]
+    assert all("the attempt was replaced" in e.reason for e in superseded)
     assert len(superseded) == len(EVENTS) - 1, "but for gradients, which are left out"
 
 

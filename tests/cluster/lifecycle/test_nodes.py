@@ -50,9 +50,7 @@ STATES = st.sampled_from(NodeState)
 
 
 def new_node(name: str) -> Node:
-    return Node(
-        id=name, name=name, reason="announced", labels={}, address="", host_use={}, removing=False
-    )
+    return Node(id=name, name=name, labels={}, address="", host_use={}, removing=False)
 
 
 def test_node_edge_table_is_complete() -> None:
@@ -179,6 +177,20 @@ def test_a_node_s_life(database_url: str) -> None:
             ),
         )  # fmt: skip
         runner.run(database.close())
+
+
+async def test_a_node_event_has_its_reason_s_code(database: Database) -> None:
+    async with database.transaction() as session:
+        await create_node(session, new_node("a"), now=NOW)
+        node = await session.get_one(Node, "a")
+        await drain_node(session, node, reason="a new disk", now=NOW)
+        await undrain_node(session, node, reachable=False, now=NOW)
+        rows = await session.execute(select(NodeEvent.code, NodeEvent.reason))
+        assert rows.all() == [
+            ("registered", "registered, not yet joined"),
+            ("drain_requested", "drain requested: a new disk"),
+            ("undrained", "undrained by a user"),
+        ]
 
 
 async def test_the_history_is_short(database: Database) -> None:

@@ -11,7 +11,7 @@ afterEach(() => {
 it("the header names the zone of now, and rows of another name their own", async () => {
   vi.stubEnv("TZ", "Europe/Berlin");
   vi.useFakeTimers({ now: new Date("2026-10-25T12:00:00Z"), toFake: ["Date"] });
-  const event = (time: string) => ({ time, state: "ready", reason: "joined" });
+  const event = (time: string) => ({ time, state: "ready", code: "joined", reason: "joined" });
   shown(<NodeEvents id="n1" name="gpu-07" />, {
     "GET /cluster/nodes/n1/events": {
       items: [event("2026-10-25T00:30:00Z"), event("2026-10-25T01:30:00Z")],

@@ -44,6 +44,7 @@ it("the events of a node are listed, the newest first", async () => {
   const event = (state: string, reason: string) => ({
     time: "2026-01-01T00:00:00Z",
     state,
+    code: "reports",
     reason,
   });
   shown(<NodeEvents id="n1" name="gpu-07" />, {
