@@ -21,12 +21,13 @@ from starlette.routing import BaseRoute, Route, compile_path
 from trainhall import __version__
 from trainhall.api.guard import Guard
 from trainhall.api.observe import Observe, RequestFigures
-from trainhall.api.openapi_document import PREFIX, PUBLIC_ROUTERS, TITLE, describe, public_routes
+from trainhall.api.openapi_document import PUBLIC_ROUTERS, TITLE, describe, public_routes
 from trainhall.api.problems import RefusalError, refusal_of
 from trainhall.api.routes import agent, docs, probes, stream
 from trainhall.api.routes.dashboard import Dashboard
 from trainhall.api.settings import Settings
 from trainhall.api.startup import migrate, only_one, open_database, sole_use
+from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 from trainhall.cluster.background_tasks import end_process
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
@@ -83,9 +84,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.figures = figures
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     # First, since nothing is asked as often.
-    app.router.routes.append(agent.mounted(PREFIX))
+    app.router.routes.append(agent.mounted())
     app.router.routes.extend(public_routes())
-    app.include_router(stream.router, prefix=PREFIX)
+    app.include_router(stream.router, prefix=API_PREFIX)
     app.include_router(docs.router)
     app.router.default = Dashboard()
     for kind in (
@@ -160,9 +161,9 @@ def _methods(request: Request) -> set[str]:
 @cache
 def _route_table() -> list[tuple[re.Pattern[str], set[str]]]:
     """Return the paths and methods of all routes, whatever way FastAPI keeps them."""
-    routes: list[tuple[str, BaseRoute]] = [(PREFIX + agent.MOUNT, r) for r in agent.ROUTES]
+    routes: list[tuple[str, BaseRoute]] = [(AGENT_PREFIX, r) for r in agent.ROUTES]
     routes += [(prefix, route) for prefix, router in (
-        ("", probes.router), ("", docs.router), *((PREFIX, public) for public in PUBLIC_ROUTERS)
+        ("", probes.router), ("", docs.router), *((API_PREFIX, public) for public in PUBLIC_ROUTERS)
     ) for route in router.routes]  # fmt: skip
     return [
         (compile_path(prefix + route.path)[0], route.methods or set())

@@ -8,9 +8,13 @@ from starlette.requests import HTTPConnection
 from trainhall.cluster.coordinator import Coordinator
 
 
-async def the_coordinator(connection: HTTPConnection) -> Coordinator:
+def coordinator_of(connection: HTTPConnection) -> Coordinator:
     coordinator: Coordinator = connection.app.state.coordinator
     return coordinator
+
+
+async def the_coordinator(connection: HTTPConnection) -> Coordinator:
+    return coordinator_of(connection)
 
 
 Hall = Annotated[Coordinator, Depends(the_coordinator)]

@@ -25,8 +25,8 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainhall.api.problems import RefusalError
+from trainhall.cluster.api_paths import AGENT_PREFIX
 
-AGENT_PREFIX = "/api/v1/agent/"
 HEALTH = "/healthz"
 
 
@@ -56,7 +56,7 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> RefusalError | None:
         hosts, origins = _headers(scope)
-        if scope["path"].startswith(AGENT_PREFIX):
+        if scope["path"].startswith(f"{AGENT_PREFIX}/"):
             return self._agent_refusal(origins)
         if self._open:
             return None

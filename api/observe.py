@@ -9,11 +9,11 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainhall.api.problems import RefusalError
+from trainhall.cluster.api_paths import API_PREFIX
 from trainhall.db.database import was_undone
 
 log = structlog.get_logger(__name__)
 
-API_PREFIX = "/api/v1"
 REQUEST_ID = b"x-request-id"
 _MAX_ID = 64
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

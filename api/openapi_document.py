@@ -21,13 +21,13 @@ from trainhall.api.routes import checkpoints, cluster, code, gradients, jobs, me
 from trainhall.api.schemas.jobs import Changes, Resize
 from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
 from trainhall.api.schemas.problems import Problem
+from trainhall.cluster.api_paths import API_PREFIX
 from trainhall.training.spec import JobSpec
 
 TITLE = "Trainhall"
 PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
 )  # fmt: skip
-PREFIX = "/api/v1"
 _DESCRIPTION = """\
 A self-hosted system for distributed training.
 
@@ -57,7 +57,7 @@ def public_routes() -> list[BaseRoute]:
     router = APIRouter()
     router.include_router(probes.router)
     for public in PUBLIC_ROUTERS:
-        router.include_router(public, prefix=PREFIX, dependencies=[Depends(known_query)])
+        router.include_router(public, prefix=API_PREFIX, dependencies=[Depends(known_query)])
     return router.routes
 
 

@@ -1,4 +1,4 @@
-"""Durations as people write them: 90, 90s, 10m, 1.5h, 2d."""
+"""Durations as people write and read them: 90, 90s, 10m, 1.5h, 2d."""
 
 import re
 
@@ -17,3 +17,15 @@ def parse_duration(given: object) -> float:
     if found is None or found[2] not in _SECONDS:
         raise ValueError(f"{given} is not a duration, such as 90s, 10m or 2h")
     return float(found[1]) * _SECONDS[found[2]]
+
+
+def format_duration(seconds: float) -> str:
+    """Format `75 s` as 1m15s, `9000 s` as 2h30m."""
+    whole = int(max(0.0, seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"

@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from trainhall.db.database import Database
 from trainhall.db.models import Event, JobProgress, LogChunk, MetricFrame
 from trainhall.db.sanitize import number_or_text
+from trainhall.db.views import rfc3339
 from trainhall.monitoring.codec import DIGESTS, Floats, Ints, Table, decode_frames
 from trainhall.monitoring.prometheus import VIEWERS_DROPPED
 
@@ -296,7 +297,7 @@ def _read(connection: Connection, job_id: str, after: int, limit: int | None) ->
                 rank=row.rank,
                 stream=row.stream,
                 offset=row.offset,
-                time=_time(row.time),
+                time=rfc3339(row.time),
                 text=text,
             )
         )
@@ -335,7 +336,7 @@ def _points(table: Table) -> dict[str, list[list[Any]]]:
         if not np.isfinite(values).all():
             numbers = [number_or_text(float(number)) for number in values]
         points[name] = [
-            [step, _time(datetime.fromtimestamp(time, UTC)), number]
+            [step, rfc3339(datetime.fromtimestamp(time, UTC)), number]
             for step, time, number in zip(steps.tolist(), times.tolist(), numbers, strict=True)
         ]
     return points
@@ -366,14 +367,14 @@ def _event_frame(row: Any) -> Frame:
             state=row.data.get("state"),
             reason=row.reason,
             attempt=row.attempt,
-            time=_time(row.time),
+            time=rfc3339(row.time),
         )
     if row.kind == "checkpoint":
         return _frame(row.seq, "checkpoint", **row.data)
     return _frame(
         row.seq,
         "event",
-        time=_time(row.time),
+        time=rfc3339(row.time),
         kind=row.kind,
         code=row.code,
         reason=row.reason,
@@ -388,7 +389,3 @@ def _reset(seq: int) -> Frame:
 
 def _frame(seq: int, kind: str, /, **rest: Any) -> Frame:
     return Frame(seq, orjson.dumps({**rest, "seq": seq, "type": kind}).decode())
-
-
-def _time(time: datetime) -> str:
-    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -18,9 +18,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from trainhall.api.auth import bearer
 from trainhall.api.bodies import read_body, read_json, uploaded
+from trainhall.api.context import coordinator_of
 from trainhall.api.params import checked_id
 from trainhall.api.problems import RefusalError, invalid, refusal_of, shown
-from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.api_paths import AGENT_PREFIX
 from trainhall.cluster.errors import NodeRemovedError, NotAllowedError, NotFoundError
 from trainhall.cluster.gateway.channel import ChannelClosedError, CloseCode
 from trainhall.cluster.wire.batches import BatchItem, BatchReply, decode_batch, encode_replies
@@ -43,7 +44,7 @@ MAX_WRITER = 64
 async def join(request: Request) -> Response:
     """A host joins with its token."""
     wanted = await read_json(request, JoinRequest, JOIN_BYTES)
-    reply = await _coordinator(request).nodes.join(wanted)
+    reply = await coordinator_of(request).nodes.join(wanted)
     return _json(reply.model_dump_json())
 
 
@@ -53,7 +54,7 @@ async def ship_metrics(request: Request) -> Response:
     writer = _writer(request)
     body = await read_body(request, BATCH_BYTES)
     origin = Origin(_number(request, "generation", MAX_INT32, default="0"), node_id)
-    sequence = await _coordinator(request).ingest.metrics(job_id, attempt, writer, body, origin)
+    sequence = await coordinator_of(request).ingest.metrics(job_id, attempt, writer, body, origin)
     return _json(Acked(sequence=sequence).model_dump_json())
 
 
@@ -66,7 +67,7 @@ async def ship_events(request: Request) -> Response:
     if len(lines) > MAX_EVENTS:
         raise invalid("body", len(lines), f"at most {MAX_EVENTS} events")
     events = [_event(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    sequence = await _coordinator(request).rank_events.accept(
+    sequence = await coordinator_of(request).rank_events.accept(
         job_id, attempt, writer, events, origin
     )
     return _json(Acked(sequence=sequence).model_dump_json())
@@ -80,7 +81,7 @@ async def ship_logs(request: Request) -> Response:
     offset = _number(request, "offset", MAX_OFFSET)
     stream = _checked_stream(request.query_params.get("stream", ""))
     body = await read_body(request, BATCH_BYTES)
-    ingest = _coordinator(request).ingest
+    ingest = coordinator_of(request).ingest
     following = await ingest.logs(job_id, attempt, rank, stream, offset, body, origin)
     return _json(LogAcked(next_offset=following).model_dump_json())
 
@@ -92,7 +93,7 @@ async def put_file(request: Request) -> Response:
     sha256 = request.query_params.get("sha256")
     if sha256 is not None and not (len(sha256) == 64 and sha256.isalnum() and sha256.isascii()):
         raise invalid("sha256", sha256, "must be 64 hexadecimal digits")
-    coordinator = _coordinator(request)
+    coordinator = coordinator_of(request)
     chunks = uploaded(request, coordinator.options.max_upload_file_bytes)
     await coordinator.checkpoints.uploads.receive(job_id, name, path, chunks, sha256=sha256)
     return Response(status_code=204)
@@ -100,20 +101,20 @@ async def put_file(request: Request) -> Response:
 
 async def get_file(request: Request) -> Response:
     await authenticate(request)
-    file = _coordinator(request).store.file(*_file(request))
+    file = coordinator_of(request).store.file(*_file(request))
     return FileResponse(file, media_type="application/octet-stream")
 
 
 async def get_code(request: Request) -> Response:
     await authenticate(request)
-    file = _coordinator(request).code.file(request.path_params["sha256"])
+    file = coordinator_of(request).code.file(request.path_params["sha256"])
     return FileResponse(file, media_type="application/octet-stream")
 
 
 async def commit(request: Request) -> Response:
     await authenticate(request)
     job_id = checked_id("job", request.path_params["job_id"])
-    await _coordinator(request).checkpoints.uploads.commit(job_id, request.path_params["name"])
+    await coordinator_of(request).checkpoints.uploads.commit(job_id, request.path_params["name"])
     return Response(status_code=204)
 
 
@@ -121,7 +122,7 @@ async def verify(request: Request) -> Response:
     await authenticate(request)
     job_id = checked_id("job", request.path_params["job_id"])
     name = request.path_params["name"]
-    problems = await _coordinator(request).checkpoints.verification.verify_stored(job_id, name)
+    problems = await coordinator_of(request).checkpoints.verification.verify_stored(job_id, name)
     return _json(Verified(problems=[*problems]).model_dump_json())
 
 
@@ -129,7 +130,7 @@ async def connect(websocket: WebSocket) -> None:
     """Serve one agent's connection, until either side ends it."""
     node_id = await _admitted(websocket)
     if node_id is not None:
-        await _coordinator(websocket).gateway.serve(SocketChannel(websocket), node_id)
+        await coordinator_of(websocket).gateway.serve(SocketChannel(websocket), node_id)
 
 
 async def ship(websocket: WebSocket) -> None:
@@ -166,7 +167,7 @@ async def _stored(
     except SQLAlchemyError as error:
         results = [error] * len(items)
     else:
-        ingest = _coordinator(websocket).ingest
+        ingest = coordinator_of(websocket).ingest
         stores = (_store(ingest, node_id, item, data) for item, data in items)
         results = await asyncio.gather(*stores, return_exceptions=True)
     failures = {
@@ -230,11 +231,10 @@ ROUTES = [
     Route(_JOB + "/checkpoints/{name}/verify", verify, methods=["POST"]),
     Route("/code/{sha256}", get_code, methods=["GET"]),
 ]
-MOUNT = "/agent"
 
 
-def mounted(prefix: str) -> Mount:
-    return Mount(prefix + MOUNT, routes=ROUTES)
+def mounted() -> Mount:
+    return Mount(AGENT_PREFIX, routes=ROUTES)
 
 
 class SocketChannel:
@@ -281,12 +281,7 @@ async def authenticate(connection: HTTPConnection) -> str:
         RefusalError: there is no credential.
         NotAllowedError: it is none, or of a removed node.
     """
-    return await _coordinator(connection).nodes.authenticate(bearer(connection))
-
-
-def _coordinator(connection: HTTPConnection) -> Coordinator:
-    coordinator: Coordinator = connection.app.state.coordinator
-    return coordinator
+    return await coordinator_of(connection).nodes.authenticate(bearer(connection))
 
 
 def _attempt(request: Request) -> tuple[str, int]:

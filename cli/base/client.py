@@ -16,10 +16,10 @@ from trainhall.cli.base.errors import (
     UsageError,
     WrongStateError,
 )
+from trainhall.cluster.api_paths import API_PREFIX
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.tls import tls_context
 
-PREFIX = "/api/v1"
 # Repeating one of these changes nothing more than sending it once did.
 IDEMPOTENT = frozenset({"GET", "HEAD"})
 # Its database does not answer, or a proxy does not reach it: in a moment it may.
@@ -76,7 +76,7 @@ class Client:
                 has had a second.
         """
         repeatable = method in IDEMPOTENT or "Idempotency-Key" in (options.get("headers") or {})
-        response = self._send(method, PREFIX + path, repeatable, options, deadline)
+        response = self._send(method, API_PREFIX + path, repeatable, options, deadline)
         if response.is_success:
             return self._document(response) if response.content else None
         raise problem_of(response)
@@ -142,7 +142,7 @@ class Client:
     def stream(self, path: str) -> Iterator[bytes]:
         """Yield the bytes of an answer, as they come."""
         try:
-            with self._http.stream("GET", PREFIX + path) as response:
+            with self._http.stream("GET", API_PREFIX + path) as response:
                 if not response.is_success:
                     response.read()
                     raise problem_of(response)
@@ -213,7 +213,7 @@ class Client:
         except NotFoundError:
             pass
         options = {"content": archive, "headers": {"Content-Type": "application/octet-stream"}}
-        response = self._send("PUT", PREFIX + path, True, options)
+        response = self._send("PUT", API_PREFIX + path, True, options)
         if not response.is_success:
             raise problem_of(response)
         return True

@@ -13,6 +13,7 @@ import typer
 
 from trainhall.cli.base import config
 from trainhall.cli.base.errors import CliError
+from trainhall.cluster.api_paths import API_PREFIX
 
 PATIENCE_SECONDS = 0.25
 """For all that is asked of the coordinator for one press."""
@@ -80,7 +81,7 @@ class _Coordinator:
         if left <= 0:
             return []
         try:
-            with self._opener.open(f"{self._url}/api/v1{path}", timeout=left) as reply:
+            with self._opener.open(f"{self._url}{API_PREFIX}{path}", timeout=left) as reply:
                 items = json.load(reply)["items"]
                 return items if isinstance(items, list) else []
         except (OSError, HTTPException, ValueError, LookupError, TypeError):

@@ -14,6 +14,8 @@ FAILED = 100
 UNFINISHED = 101
 MISSING = 102
 CANCELLED = 103
+FINAL = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
+"""Exit codes by the final states of a job."""
 
 
 class CliError(Exception):

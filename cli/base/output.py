@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from trainhall.cli.base.options import Format
+from trainhall.cluster.durations import format_duration
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
@@ -261,18 +262,6 @@ def size(count: int | None) -> str:
     raise AssertionError("unreachable")
 
 
-def duration(seconds: float) -> str:
-    """Format `75 s` as 1m15s, `9000 s` as 2h30m."""
-    whole = int(max(0.0, seconds))
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    if whole < 86400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
-
-
 def moment(time: str) -> str:
     """Format an RFC 3339 time to the second, in UTC as reasons and events are."""
     return f"{datetime.fromisoformat(time).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -282,7 +271,7 @@ def age(time: str | None) -> str:
     """Return the time since an RFC 3339 time."""
     if time is None:
         return BLANK
-    return duration((datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
+    return format_duration((datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
 
 
 def warnings(job: Json) -> list[str]:
@@ -299,4 +288,4 @@ def ran(job: Json) -> str:
     seconds, since = job["ran_seconds"], job["running_since"]
     if since is not None:
         seconds += (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
-    return duration(seconds) if job["attempt"] else BLANK
+    return format_duration(seconds) if job["attempt"] else BLANK

@@ -16,6 +16,7 @@ from trainhall.cli.base.errors import (
     CANCELLED,
     COMPLETED,
     FAILED,
+    FINAL,
     MISSING,
     UNFINISHED,
     NotFoundError,
@@ -25,7 +26,6 @@ from trainhall.cli.base.output import BLANK, harmless, main_metric, notice, one_
 from trainhall.cli.jobs.failures import last_words
 from trainhall.cli.jobs.progress import Progress
 
-FINAL = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
 _WORST_LAST = (COMPLETED, UNFINISHED, MISSING, CANCELLED, FAILED)
 POLL_SECONDS = 0.5
 WATCH_SECONDS = 0.25

@@ -8,7 +8,7 @@ import typer
 
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
-from trainhall.cli.base.errors import CliError
+from trainhall.cli.base.errors import FINAL, CliError
 from trainhall.cli.base.options import DEFAULT_URL, Format, JobId, Output, Url
 from trainhall.cli.base.quantities import duration
 
@@ -92,8 +92,6 @@ def remarkable(client: "Client", job: out.Json) -> str | None:
 
 
 def _capture(client: "Client", job_id: str, path: str, timeout: float) -> None:
-    from trainhall.cli.jobs.follow import FINAL
-
     asked = client.request("POST", path)["asked"]
     deadline = time.monotonic() + timeout
     while True:

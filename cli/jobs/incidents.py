@@ -4,18 +4,12 @@ from typing import Any
 
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import CliError
-from trainhall.cli.base.output import age, duration, harmless, indented
+from trainhall.cli.base.output import age, harmless, indented
 from trainhall.training.link.failure_cause import Cause
 
 SHOWN = 3
 """Newest incidents that are shown in full."""
 _MOVES = {cause.value for cause in Cause if cause.is_move}
-_PARTS = {
-    "detect_seconds": "detected in",
-    "regroup_seconds": "regrouped in",
-    "load_seconds": "loaded in",
-    "step_seconds": "next step after",
-}
 
 
 def incidents(client: Client, job: Any) -> str | None:
@@ -48,24 +42,10 @@ def _describe_incident(attempt: int, incident: Any) -> str:
     who += [] if failure["node"] is None else [f"node {failure['node']}"]
     where = f" ({', '.join(who)})" if who else ""
     cause = failure["cause"].replace("_", " ")
+    times = f": {incident['times']}" if incident["times"] else ""
     lines = [
         f"{when}attempt {attempt}{generation}: {cause}{where}",
         f"  {harmless(failure['message'])}",
-        f"  {incident['done']}{_times(incident)}",
+        f"  {incident['done']}{times}",
     ]
     return "\n".join(lines)
-
-
-def _times(incident: Any) -> str:
-    parts = [
-        f"{what} {_span(incident[k])}" for k, what in _PARTS.items() if incident[k] is not None
-    ]
-    redone = incident["steps_redone"]
-    if redone is not None:
-        parts.append(f"{redone} step{'s' if redone != 1 else ''} repeated")
-    return f": {', '.join(parts)}" if parts else ""
-
-
-def _span(seconds: float) -> str:
-    """Format a duration: short ones in two digits, longer ones in minutes."""
-    return f"{seconds:.2g} s" if seconds < 60 else duration(seconds)

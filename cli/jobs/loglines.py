@@ -8,9 +8,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from trainhall.cli.base.client import Client
-from trainhall.cli.base.errors import UnreachableError
+from trainhall.cli.base.errors import FINAL, UnreachableError
 from trainhall.cli.base.output import harmless, notice
-from trainhall.cli.jobs.follow import FINAL, PATIENCE_SECONDS
+from trainhall.cli.jobs.follow import PATIENCE_SECONDS
 
 PAGE = 1000
 POLL_SECONDS = 0.4

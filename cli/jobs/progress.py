@@ -5,10 +5,11 @@ import sys
 import time
 from typing import Any, Self
 
-from trainhall.cli.base.output import colored, duration, notice, number, state_and_reason
+from trainhall.cli.base.errors import FINAL
+from trainhall.cli.base.output import colored, notice, number, state_and_reason
+from trainhall.cluster.durations import format_duration
 
 LINE_SECONDS = 5.0
-FINAL_STATES = ("completed", "failed", "cancelled")
 
 
 class Progress:
@@ -81,7 +82,7 @@ class Progress:
     def passed(self, state: str, reason: str) -> None:
         """Print a state that the job was in, perhaps too shortly for `show` to see it."""
         self._passed = state
-        if state not in FINAL_STATES:
+        if state not in FINAL:
             self._print_state(state, reason)
 
     def line(self, text: str) -> None:
@@ -95,7 +96,7 @@ class Progress:
 
     def _is_new(self, state: tuple[str, str]) -> bool:
         if self._passed is None:
-            return state != self._printed and state[0] not in FINAL_STATES
+            return state != self._printed and state[0] not in FINAL
         # What a job waits for changes while its state does not.
         if state[0] != "queued" or self._passed != "queued" or state[1] == self._waits_for:
             return False
@@ -123,7 +124,7 @@ class Progress:
             )
         left = self._seconds_left(job, step, total)
         if left is not None:
-            parts.append(f"{duration(left)} left")
+            parts.append(f"{format_duration(left)} left")
         return "  ".join(parts)
 
     def _seconds_left(self, job: Any, step: int, total: int | None) -> float | None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainhall.cli.base.errors import CliError
-from trainhall.cli.base.output import duration, notice, number, size
+from trainhall.cli.base.output import notice, number, size
 from trainhall.cli.jobs.progress import Progress
 from trainhall.cli.local.attempt_files import EventTail, MetricTail
 from trainhall.cli.local.gradients_file import GradientsFile
@@ -32,6 +32,7 @@ from trainhall.cluster.agent.devices import visible_gpus
 from trainhall.cluster.agent.launch.warm_client import SHIM_MODULE
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.shim.folder_ipc import log_path, send_command
+from trainhall.cluster.durations import format_duration
 from trainhall.cluster.jobs.main_metric import main_metric
 from trainhall.training.checkpoint.format.names import scan
 from trainhall.training.checkpoint.format.removal import retire
@@ -260,7 +261,7 @@ class LocalRun:
                 if key in self._completed:
                     result[key] = self._completed[key]
             write_json(self._result, result)
-            text = f"Completed {result['steps']} steps in {duration(result['seconds'])}"
+            text = f"Completed {result['steps']} steps in {format_duration(result['seconds'])}"
             accuracy = result["metrics"].get("eval_accuracy")
             notice(
                 text + (f", validation accuracy {number(accuracy)}" if accuracy is not None else "")

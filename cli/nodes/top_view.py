@@ -10,13 +10,13 @@ from rich.text import Text
 from trainhall.cli.base.output import (
     BLANK,
     STATE_COLORS,
-    duration,
     harmless,
     main_metric,
     ran,
     size,
     warnings,
 )
+from trainhall.cluster.durations import format_duration
 
 Json = dict[str, Any]
 
@@ -169,7 +169,7 @@ def _left(job: Json) -> str:
     pace, total = job.get("pace"), job["total_steps"]
     if job["state"] != "running" or not total or not isinstance(pace, int | float):
         return BLANK
-    return duration(pace * (total - job["step"]))
+    return format_duration(pace * (total - job["step"]))
 
 
 def _plain(text: str) -> Text:

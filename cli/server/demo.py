@@ -5,11 +5,11 @@ import time
 from typing import Any
 
 from trainhall.cli.base.client import Client
-from trainhall.cli.base.errors import CliError, UnreachableError
-from trainhall.cli.base.output import BLANK, duration, main_metric, notice, state_and_reason
-from trainhall.cli.jobs.follow import FINAL
+from trainhall.cli.base.errors import FINAL, CliError, UnreachableError
+from trainhall.cli.base.output import BLANK, main_metric, notice, state_and_reason
 from trainhall.cli.jobs.progress import Progress
 from trainhall.cli.spec import specs
+from trainhall.cluster.durations import format_duration
 from trainhall.training.spec import JobSpec
 
 FAILED = 1
@@ -87,7 +87,7 @@ class Demo:
         seconds = (
             datetime.fromisoformat(job["finished_at"]) - datetime.fromisoformat(job["created_at"])
         ).total_seconds()
-        text = f"{job['name']} completed: {job['step']} steps in {duration(seconds)}"
+        text = f"{job['name']} completed: {job['step']} steps in {format_duration(seconds)}"
         metric = main_metric(job)
         notice(text if metric == BLANK else f"{text}, {metric}")
 

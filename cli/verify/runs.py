@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainhall.cli.base.errors import CliError
-from trainhall.cli.base.output import duration, notice
+from trainhall.cli.base.output import notice
 from trainhall.cli.local.attempt_files import EventTail
 from trainhall.cli.local.local import places
 from trainhall.cli.local.local_shims import LocalShims
+from trainhall.cluster.durations import format_duration
 from trainhall.parallelism.degrees import DegreesError
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Launch, TracePlan
@@ -115,7 +116,7 @@ class Comparison:
                 each = candidates[i]
                 notice(f"[{number}/{len(fitting)}] {each.strategy}, {each.mesh} …")
                 results[i] = self._compare(each, partition)
-                notice(f"      {results[i].verdict} ({duration(results[i].seconds)})")
+                notice(f"      {results[i].verdict} ({format_duration(results[i].seconds)})")
         return [results[i] for i in range(len(candidates))]
 
     def _baseline(self, partition: Partition) -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from trainhall.cluster.api_paths import AGENT_PREFIX
+
 MAX_SLOTS = 4096
 
 
@@ -76,7 +78,7 @@ class AgentOptions:
     @property
     def url(self) -> str:
         """URL of the coordinator's agent interface over HTTP."""
-        return self.coordinator.rstrip("/") + "/api/v1/agent"
+        return self.coordinator.rstrip("/") + AGENT_PREFIX
 
     @property
     def websocket_url(self) -> str:

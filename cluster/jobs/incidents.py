@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from trainhall.cluster.durations import format_duration
 from trainhall.cluster.lifecycle.host_report import parse_failure, parse_host_report
 from trainhall.cluster.lifecycle.states import AttemptState
 from trainhall.db.documents import GenerationRecord, GenerationStart
@@ -64,23 +65,12 @@ class Incident(View):
     step_seconds: float | None
     """Time from the loaded state to the next step."""
     total_seconds: float | None
+    times: str
+    """The known times and the repeated steps in one line; empty if none is known."""
 
     def summary(self) -> str:
         """Summarize it in one line."""
-        parts = [
-            f"{what} {seconds:.2g} s"
-            for what, seconds in (
-                ("detected in", self.detect_seconds),
-                ("regrouped in", self.regroup_seconds),
-                ("loaded in", self.load_seconds),
-                ("next step after", self.step_seconds),
-            )
-            if seconds is not None
-        ]
-        if self.steps_redone is not None:
-            n = self.steps_redone
-            parts.append(f"{n} step{'s' if n != 1 else ''} repeated")
-        return f"recovered from {self.failure.cause.label}: {', '.join(parts) or self.done}"
+        return f"recovered from {self.failure.cause.label}: {self.times or self.done}"
 
 
 def incidents_of(attempt: Attempt, following: Attempt | None) -> list[Incident]:
@@ -179,6 +169,10 @@ def _incident(
     happened_at = _at(failure.time)
     loaded_at = _at(start.loaded) if start else None
     stepped_at = _at(start.stepped) if start else None
+    detect_seconds = _between(happened_at, detected_at)
+    regroup_seconds = _between(detected_at, regrouped_at)
+    load_seconds = _between(regrouped_at, loaded_at)
+    step_seconds = _between(loaded_at, stepped_at)
     return Incident(
         generation=generation,
         failure=Failure.model_validate(failure),
@@ -189,12 +183,40 @@ def _incident(
         loaded_at=loaded_at,
         stepped_at=stepped_at,
         steps_redone=redone,
-        detect_seconds=_between(happened_at, detected_at),
-        regroup_seconds=_between(detected_at, regrouped_at),
-        load_seconds=_between(regrouped_at, loaded_at),
-        step_seconds=_between(loaded_at, stepped_at),
+        detect_seconds=detect_seconds,
+        regroup_seconds=regroup_seconds,
+        load_seconds=load_seconds,
+        step_seconds=step_seconds,
         total_seconds=_between(happened_at, stepped_at),
+        times=_times(detect_seconds, regroup_seconds, load_seconds, step_seconds, redone),
     )
+
+
+def _times(
+    detect: float | None,
+    regroup: float | None,
+    load: float | None,
+    step: float | None,
+    redone: int | None,
+) -> str:
+    parts = [
+        f"{what} {_span(seconds)}"
+        for what, seconds in (
+            ("detected in", detect),
+            ("regrouped in", regroup),
+            ("loaded in", load),
+            ("next step after", step),
+        )
+        if seconds is not None
+    ]
+    if redone is not None:
+        parts.append(f"{redone} step{'s' if redone != 1 else ''} repeated")
+    return ", ".join(parts)
+
+
+def _span(seconds: float) -> str:
+    """Format a duration: short ones in two digits, longer ones in minutes."""
+    return f"{seconds:.2g} s" if seconds < 60 else format_duration(seconds)
 
 
 def _at(seconds: float | None) -> datetime | None:

@@ -30,7 +30,7 @@ from trainhall.cluster.lifecycle.nodes import (
     void_join_token,
 )
 from trainhall.cluster.lifecycle.reasons import REMOVED_BY_USER, Reason, ReasonCode
-from trainhall.cluster.lifecycle.states import JobState, NodeState
+from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, JobState, NodeState
 from trainhall.cluster.nodes import views
 from trainhall.cluster.nodes.devices import store_devices
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
@@ -369,9 +369,8 @@ def _node_view(node: Node, devices: Mapping[str, list[views.Device]]) -> views.N
 
 async def _runs_here(session: AsyncSession, node_id: str) -> bool:
     """Return whether an active attempt has the node in its allocation."""
-    rows = await session.scalars(
-        select(Attempt.allocation).where(Attempt.state.in_(["starting", "running", "stopping"]))
-    )
+    states = [state.value for state in ACTIVE_ATTEMPT_STATES]
+    rows = await session.scalars(select(Attempt.allocation).where(Attempt.state.in_(states)))
     return any(allocation.host(node_id) is not None for allocation in rows)
 
 

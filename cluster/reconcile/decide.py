@@ -135,9 +135,7 @@ def _releases(facts: ClusterFacts) -> Iterator[Release]:
                 yield Release(*key, reason=reason, device_indices=(grant.device_index,))
             continue
         report = host.report if host is not None else attempt.left.get(grant.node_id)
-        if report is not None and (
-            report.outcome is not None or report.phase in ("exited", "gone")
-        ):
+        if report is not None and report.is_over:
             seen.add(key)
             reason = Reason.of(ReasonCode.ATTEMPT_OVER, attempt=grant.attempt)
             yield Release(*key, reason=reason)

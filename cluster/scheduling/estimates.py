@@ -25,7 +25,7 @@ def expected_end(now: datetime, job: JobFacts, attempt: AttemptFacts) -> datetim
     if taken < _FEWEST_STEPS:
         return None
     pace = (now - attempt.running_at) / taken
-    return _later(now, pace * max(0, job.total_steps - job.step))
+    return later(now, pace * max(0, job.total_steps - job.step))
 
 
 def expected_seconds(job: JobFacts, workers: int) -> float | None:
@@ -38,8 +38,9 @@ def expected_seconds(job: JobFacts, workers: int) -> float | None:
     return min(1e9, job.step_seconds * max(0, job.total_steps - job.step))
 
 
-def _later(now: datetime, wait: timedelta) -> datetime | None:
+def later(time: datetime, wait: timedelta) -> datetime | None:
+    """Add a wait to a time; None: no date is that late."""
     try:
-        return now + wait
+        return time + wait
     except OverflowError:
         return None

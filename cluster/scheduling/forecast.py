@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduling import reasons
-from trainhall.cluster.scheduling.estimates import expected_seconds
+from trainhall.cluster.scheduling.estimates import expected_seconds, later
 from trainhall.cluster.scheduling.scheduler import Pass, QueueEntry
 from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 
@@ -75,7 +75,7 @@ class _Forecast:
         seconds = expected_seconds(job, job.sizes[0])
         if seconds is None:
             self._endless.append((job.id, kind, frozenset(devices)))
-        elif (end := _later(at, timedelta(seconds=seconds))) is not None:
+        elif (end := later(at, timedelta(seconds=seconds))) is not None:
             timeline.give_back(devices, end)
         expected = f"{entry.reason}; expected at {reasons.clock_time(at, scheduling.now)}"
         return entry._replace(reason=expected, earliest_start=at)
@@ -117,10 +117,3 @@ def _because_of(job_ids: Sequence[str], labels: reasons.Labels) -> str:
     if not job_ids:
         return "start time unknown"
     return f"start time unknown: no end is known for {reasons.listed([*map(labels.of, job_ids)])}"
-
-
-def _later(at: datetime, length: timedelta) -> datetime | None:
-    try:
-        return at + length
-    except OverflowError:
-        return None

@@ -20,6 +20,7 @@ from typing import Any, Self
 from trainhall.cli.base.client import Client as RestClient
 from trainhall.cli.base.config import DEFAULT_URL
 from trainhall.cli.base.errors import (
+    FINAL,
     CliError,
     NotAllowedError,
     NotFoundError,
@@ -132,7 +133,7 @@ class Client:
             raise TimeoutError(
                 f"the coordinator did not answer about job {job_id}: {error}"
             ) from error
-        if job["state"] not in follow.FINAL:
+        if job["state"] not in FINAL:
             raise TimeoutError(f"job {job_id} is still {job['state']} after {timeout:g} s")
         return job
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainhall.cluster.durations import parse_duration
+from trainhall.cluster.durations import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,9 @@ def test_parse_duration_takes_units(given: object, seconds: float) -> None:
 def test_parse_duration_refuses_the_rest(given: object) -> None:
     with pytest.raises(ValueError, match="is not a duration, such as 90s, 10m or 2h"):
         parse_duration(given)
+
+
+def test_format_duration_shows_two_units() -> None:
+    assert [format_duration(s) for s in (-1, 5.9, 75, 9000, 200000)] == [
+        "0s", "5s", "1m15s", "2h30m", "2d07h",
+    ]  # fmt: skip

@@ -1099,6 +1099,12 @@ export type Incident = {
      * Total Seconds
      */
     total_seconds: number | null;
+    /**
+     * Times
+     *
+     * The known times and the repeated steps in one line; empty if none is known.
+     */
+    times: string;
 };
 
 /**

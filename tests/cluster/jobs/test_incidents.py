@@ -67,9 +67,16 @@ def test_incident_omits_unknown_times() -> None:
     assert incident.regroup_seconds is None
     assert incident.total_seconds is None
     assert incident.steps_redone is None
+    assert incident.times == "detected in 1 s"
     assert incident.done == "the attempt ended"
     assert newest_incident([only], 1) is None
     assert incidents_of(attempt(1, 0), None) == []
+
+
+def test_incident_shows_long_times_in_minutes() -> None:
+    first = attempt(1, 0, failure=failed(0), finished_at=at(125.3))
+    (incident,) = incidents_of(first, attempt(2, 184.7, state="running"))
+    assert incident.times == "detected in 2m05s, regrouped in 59 s"
 
 
 def test_incident_is_detected_when_node_is_lost() -> None:

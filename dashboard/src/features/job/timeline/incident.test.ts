@@ -16,6 +16,7 @@ const INCIDENT: Incident = {
   load_seconds: null,
   step_seconds: null,
   total_seconds: null,
+  times: "detected in 1 s",
 };
 
 it("has the known stages in order", () => {
