@@ -7,7 +7,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from trainhall.api.problems import RefusalError, field_problems
+from trainhall.api.problems import RefusalError, field_problems, invalid_fields
 
 SMALL_BYTES = 64 * 1024
 """Limit of the bodies that are no job specs."""
@@ -120,7 +120,4 @@ async def read_json(request: Request, model: type[Model], limit: int = SMALL_BYT
     try:
         return model.model_validate_json(raw or b"{}")
     except ValidationError as error:
-        found = field_problems(error.errors(include_url=False))
-        first = found[0]
-        detail = f"{first.field}: {first.message}" if first.field else first.message
-        raise RefusalError(422, "invalid-request", detail, errors=found) from None
+        raise invalid_fields(field_problems(error.errors(include_url=False))) from None

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Path, Query, Request
 from pydantic import AfterValidator
 
-from trainhall.api.problems import RefusalError, shown
+from trainhall.api.problems import invalid_fields, shown
 from trainhall.api.schemas.problems import FieldProblem
 from trainhall.cluster.errors import NotFoundError
 
@@ -74,8 +74,7 @@ async def known_query(request: Request) -> None:
         else:
             message = "unknown parameter; there are none here"
         errors.append(FieldProblem(field=shown(name) or "", message=message))
-    detail = f"{errors[0].field}: {errors[0].message}"
-    raise RefusalError(422, "invalid-request", detail, errors=errors)
+    raise invalid_fields(errors)
 
 
 def _query_names(request: Request) -> set[str]:

@@ -92,8 +92,12 @@ class RefusalError(Exception):
 
 def invalid(field: str, value: object, message: str) -> RefusalError:
     """Refuse a field of the request that is wrong."""
-    error = FieldProblem(field=field, message=message, value=shown(value))
-    return RefusalError(422, "invalid-request", _summarize([error]), errors=[error])
+    return invalid_fields([FieldProblem(field=field, message=message, value=shown(value))])
+
+
+def invalid_fields(found: Sequence[FieldProblem], kind: str = "invalid-request") -> RefusalError:
+    """Refuse all fields of the request that are wrong; the detail shows the first of them."""
+    return RefusalError(422, kind, _summarize(found), errors=found)
 
 
 def refusal_of(error: Exception) -> RefusalError | None:
@@ -105,10 +109,9 @@ def refusal_of(error: Exception) -> RefusalError | None:
             found = [
                 FieldProblem(field=p.field, message=p.message, value=p.value) for p in problems
             ]
-            return RefusalError(422, "invalid-spec", _summarize(found), errors=found)
+            return invalid_fields(found, "invalid-spec")
         case RequestValidationError():
-            found = [_field_problem(item) for item in error.errors()]
-            return RefusalError(422, "invalid-request", _summarize(found), errors=found)
+            return invalid_fields([_field_problem(item) for item in error.errors()])
         case HTTPException(status_code=status, detail=detail):
             return _of_status(status, str(detail), dict(error.headers or {}))
         case ClusterError():

@@ -64,7 +64,7 @@ class ClusterOptions:
                 raise ValueError(f"{item.name} must be above 0, not {value!r}")
         if not self.heartbeat_seconds < self.suspect_after_seconds < self.lost_after_seconds:
             raise ValueError(
-                "heartbeat_seconds < suspect_after_seconds < lost_after_seconds must hold, not "
-                f"{self.heartbeat_seconds:g}, {self.suspect_after_seconds:g}, "
+                f"suspect_after must lie above {self.heartbeat_seconds:g} and below lost_after, "
+                f"and is {self.suspect_after_seconds:g} where lost_after is "
                 f"{self.lost_after_seconds:g}"
             )

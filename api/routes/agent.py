@@ -306,7 +306,7 @@ def _writer(request: Request) -> str:
 
 def _checked_writer(writer: str) -> str:
     if not (1 <= len(writer) <= MAX_WRITER and writer.isascii() and writer.isprintable()):
-        raise invalid("writer", writer, f"must have 1 to {MAX_WRITER} printable characters")
+        raise invalid("writer", writer, f"must have 1 to {MAX_WRITER} printable ASCII characters")
     return writer
 
 

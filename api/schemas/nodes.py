@@ -2,9 +2,11 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field
+from pydantic.config import JsonDict
 
 from trainhall.api.schemas.base import Body
+from trainhall.cluster.nodes.names import MAX_LABEL, MAX_LABELS, MAX_NAME, NAME
 from trainhall.cluster.nodes.views import NodeEvent
 from trainhall.db.views import Time, View
 from trainhall.monitoring.devices import DeviceHistory
@@ -16,24 +18,20 @@ def _plain(value: str) -> str:
     return value
 
 
-Label = Annotated[str, Field(max_length=256), AfterValidator(_plain)]
-LabelKey = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_plain)]
+# What is allowed, `cluster.nodes.names` checks; here it is only described.
+_NAME: JsonDict = {"pattern": f"^{NAME.pattern}$", "minLength": 1, "maxLength": MAX_NAME}
+_LABELS: JsonDict = {"maxProperties": MAX_LABELS, "propertyNames": {"type": "string", **_NAME}}
+Name = Annotated[str, Field(json_schema_extra=_NAME)]
+Label = Annotated[str, Field(json_schema_extra={"maxLength": MAX_LABEL})]
 
 
 class NewNode(Body):
     """A host that shall join."""
 
-    name: Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_plain)] | None = None
+    name: Name | None = None
     """For people; unique. Chosen when it is left out."""
-    labels: dict[LabelKey, Label] = Field(default_factory=dict)
+    labels: dict[str, Label] = Field(default_factory=dict, json_schema_extra=_LABELS)
     """At most 64."""
-
-    @field_validator("labels")
-    @classmethod
-    def _few(cls, labels: dict[str, str]) -> dict[str, str]:
-        if len(labels) > 64:
-            raise ValueError(f"at most 64 labels, not {len(labels)}")
-        return labels
 
 
 class Drain(Body):
@@ -48,7 +46,7 @@ class Drain(Body):
 class NodeChange(Body):
     """Changes to a node."""
 
-    labels: dict[LabelKey, Label | None]
+    labels: dict[str, Label | None] = Field(json_schema_extra=_LABELS)
     """Labels to set; null takes one away. The others stay."""
 
 

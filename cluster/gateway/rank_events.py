@@ -41,7 +41,6 @@ from trainhall.training.link.gradient_record import GradientRecord
 
 log = structlog.get_logger(__name__)
 
-_MAX_WRITER = 64
 _BATCH = 200
 """Events in one transaction."""
 
@@ -86,8 +85,6 @@ class RankEvents(Service):
         Raises:
             NotFoundError: no such attempt.
         """
-        if not 1 <= len(writer) <= _MAX_WRITER or not writer.isprintable():
-            raise InvalidValueError("writer", writer[:80], "must have 1 to 64 printable characters")
         acked, checkpoint, ordered = 0, False, sorted(events, key=lambda e: e.sequence)
         # Many short transactions, so that a flood of events delays no others.
         for at in range(0, max(len(ordered), 1), _BATCH):

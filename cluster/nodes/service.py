@@ -12,7 +12,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster import pagination
 from trainhall.cluster.errors import (
     ConflictError,
-    InvalidValueError,
     NodeRemovedError,
     NotAllowedError,
     NotFoundError,
@@ -34,12 +33,11 @@ from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, JobState, 
 from trainhall.cluster.nodes import views
 from trainhall.cluster.nodes.devices import store_devices
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
+from trainhall.cluster.nodes.names import check_labels, check_name
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.wire.protocol import PROTOCOL_VERSION, JoinReply, JoinRequest
 from trainhall.db.models import Attempt, Device, Grant, Job, Node, NodeEvent, RemovedNode
 
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
-_MAX_LABELS = 64
 _TRIES = 8
 _OF_CREDENTIAL = select(Node.id).where(Node.credential_sha256 == bindparam("digest"))
 
@@ -64,9 +62,9 @@ class NodeService(Service):
             ConflictError: a node of that name is alive.
         """
         if name is not None:
-            _check_name("name", name)
+            check_name("name", name)
         labels = labels or {}
-        _check_labels(labels)
+        check_labels(labels)
         now = self._clock.now()
         token = self._ids.secret()
         expires = now + timedelta(seconds=self._options.join_token_seconds)
@@ -309,7 +307,7 @@ class NodeService(Service):
             node = await _locked(session, node_id)
             labels = {**node.labels, **changes}
             kept = {key: value for key, value in labels.items() if value is not None}
-            _check_labels(kept)
+            check_labels(kept)
             if kept != node.labels:
                 node.labels = kept
                 labels_text = ", ".join(f"{k}={v}" for k, v in sorted(kept.items())) or "none"
@@ -412,24 +410,3 @@ def _placeholder(node_id: str) -> str:
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _check_name(field: str, name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise InvalidValueError(
-            field,
-            name,
-            f"{name[:80]!r} is not a valid name: use 1 to 128 letters, digits, dots, dashes "
-            "and underscores, with a letter or digit at both ends",
-        )
-
-
-def _check_labels(labels: dict[str, str]) -> None:
-    if len(labels) > _MAX_LABELS:
-        raise InvalidValueError("labels", len(labels), f"at most {_MAX_LABELS} labels")
-    for key, value in labels.items():
-        _check_name(f"labels.{key[:80]}", key)
-        if len(value) > 256 or not value.isprintable():
-            raise InvalidValueError(
-                f"labels.{key}", value[:80], "at most 256 characters without line breaks"
-            )
