@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from benchmarks.report import Figure, report
-from trainhall.cluster.lifecycle.reasons import ReasonCode
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduling.queue_order import queue_order
@@ -114,15 +114,9 @@ def reserved(per_node: int, *, elastic: bool = False) -> ClusterFacts:
 
 def floor(facts: ClusterFacts, options: ClusterOptions) -> None:
     by_order = partial(queue_order, options=options)
+    reason = Reason.of(ReasonCode.WAITING_FOR_DEVICES)
     for position, job in enumerate(sorted(facts.jobs, key=by_order), start=1):
-        QueueEntry(
-            job,
-            position,
-            Needs(device="cuda", count=job.workers),
-            "",
-            ReasonCode.WAITING_FOR_DEVICES,
-            None,
-        )
+        QueueEntry(job, position, Needs(device="cuda", count=job.workers), reason, None)
 
 
 def milliseconds(work: Callable[[], object]) -> float:

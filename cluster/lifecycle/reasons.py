@@ -1,13 +1,14 @@
 """Why something is as it is: a code that code compares, and parameters for the text.
 
-All texts of the coordinator's decisions are rendered here. What a job waits for is worded by
-`trainhall.cluster.scheduling.reasons`, and what failed by the failure itself.
+All texts of the coordinator's decisions are rendered here. `trainhall.cluster.scheduling.reasons`
+words the devices that a job waits for, and a failure words itself.
 """
 
 import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Self
 
 from trainhall.training.link.failure import Failure
@@ -18,7 +19,7 @@ class ReasonCode(StrEnum):
 
     template: str
 
-    def __new__(cls, code: str, template: str = "{text}") -> Self:
+    def __new__(cls, code: str, template: str = "") -> Self:
         self = str.__new__(cls, code)
         self._value_ = code
         self.template = template
@@ -36,13 +37,19 @@ class ReasonCode(StrEnum):
     CANCEL_REQUESTED = ("cancel_requested", "cancellation requested by a user")
     CANCELLED = ("cancelled", "cancelled by a user")
     # of jobs in the queue
-    PLACED = "placed"
-    RESTART_BACKOFF = "restart_backoff"
-    NEVER_FITS = "never_fits"
-    QUOTA_EXCEEDED = "quota_exceeded"
-    WAITING_FOR_DEVICES = "waiting_for_devices"
-    WAITING_FOR_PREEMPTION = "waiting_for_preemption"
-    WAITING_FOR_JOB = "waiting_for_job"
+    PLACED = ("placed", "placed on {devices}")
+    RESTART_BACKOFF = ("restart_backoff", "{history}restarts at {time}; {needs}")
+    NEVER_FITS = ("never_fits", "{history}{needs}; {why}")
+    QUOTA_EXCEEDED = ("quota_exceeded", "{history}{needs}; {quota}")
+    WAITING_FOR_DEVICES = ("waiting_for_devices", "{history}{needs}; {devices}")
+    WAITING_FOR_PREEMPTION = (
+        "waiting_for_preemption",
+        "{history}{needs}; {jobs} {are} being preempted for it",
+    )
+    WAITING_FOR_JOB = (
+        "waiting_for_job",
+        "{history}{needs}; waiting for {ahead}, ahead in the queue",
+    )
     # of attempts that run
     PLANNING_STRATEGY = ("planning_strategy", "planning its strategy on node {node}; {placed}")
     STRATEGY_PLANNED = ("strategy_planned", "planned: {why}")
@@ -146,11 +153,15 @@ class Reason:
         known = code in set(ReasonCode)
         return cls(ReasonCode(code) if known else ReasonCode.FAILED, {"stored": text})
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The sentence for people."""
         stored: str | None = self.params.get("stored")
         return self.code.template.format_map(self.params) if stored is None else stored
+
+    def is_stored(self, code: str, text: str) -> bool:
+        """Return whether a row with this code and text has the reason already."""
+        return self.code == code and self.text == text
 
     def __str__(self) -> str:
         return self.text
@@ -173,9 +184,11 @@ def running(count: int, nodes: Iterable[str]) -> Reason:
     return Reason.of(ReasonCode.RUNNING, ranks=ranks, nodes=", ".join(nodes))
 
 
-def job_label(job_id: str, name: str | None) -> str:
-    """Return a job in a sentence: its name, with the id behind it."""
-    return f"“{name}” ({job_id})" if name else f"job {job_id}"
+def job_label(job_id: str, name: str | None, detail: str = "") -> str:
+    """Return a job in a sentence: its name, with the id and any detail behind it."""
+    if not name:
+        return f"job {job_id} ({detail})" if detail else f"job {job_id}"
+    return f"“{name}” ({job_id}, {detail})" if detail else f"“{name}” ({job_id})"
 
 
 def describe(failure: Failure) -> str:

@@ -51,10 +51,9 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
     for entry in schedule(now, facts, options):
         decisions.extend(_preemptions(entry))
         if entry.placed is not None:
-            decisions.append(StartAttempt(entry, Reason.of(entry.code, text=entry.reason)))
-        elif entry.reason != entry.job.reason:
-            reason = Reason.of(entry.code, text=entry.reason)
-            decisions.append(Explain(entry.job.id, entry.job.state, reason))
+            decisions.append(StartAttempt(entry, entry.reason))
+        elif not entry.reason.is_stored(entry.job.reason_code, entry.job.reason):
+            decisions.append(Explain(entry.job.id, entry.job.state, entry.reason))
     return decisions
 
 

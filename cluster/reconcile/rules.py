@@ -92,7 +92,9 @@ def _explain_uploads(s: Situation) -> Explain | None:
     one = len(s.uploading) == 1
     who = f"node {names} still uploads" if one else f"nodes {names} still upload"
     reason = Reason.of(ReasonCode.UPLOADING, who=who)
-    return Explain(s.job.id, s.job.state, reason) if reason.text != s.job.reason else None
+    if reason.is_stored(s.job.reason_code, s.job.reason):
+        return None
+    return Explain(s.job.id, s.job.state, reason)
 
 
 def _end(

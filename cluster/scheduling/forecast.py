@@ -71,25 +71,23 @@ class _Forecast:
             timeline.keep(devices)
         if at is None:
             timeline.keep_all(node_ids)
-            return entry._replace(reason=f"{entry.reason}; {self._unknown(kind, node_ids)}")
+            return entry._replace(forecast=self._unknown(kind, node_ids))
         seconds = expected_seconds(job, job.sizes[0])
         if seconds is None:
             self._endless.append((job.id, kind, frozenset(devices)))
         elif (end := later(at, timedelta(seconds=seconds))) is not None:
             timeline.give_back(devices, end)
-        expected = f"{entry.reason}; expected at {reasons.clock_time(at, scheduling.now)}"
-        return entry._replace(reason=expected, earliest_start=at)
+        expected = f"expected at {reasons.clock_time(at, scheduling.now)}"
+        return entry._replace(forecast=expected, earliest_start=at)
 
     def with_quota_headroom(self, entry: QueueEntry) -> QueueEntry:
         """Not before so much of its quotas comes free; then it may still wait for devices."""
         scheduling = self._scheduling
         at, endless = scheduling.quotas.headroom_from(entry.job, scheduling.running.ends)
         if at is None:
-            return entry._replace(
-                reason=f"{entry.reason}; {_because_of(endless, scheduling.labels)}"
-            )
+            return entry._replace(forecast=_because_of(endless, scheduling.labels))
         when = reasons.clock_time(at, scheduling.now)
-        return entry._replace(reason=f"{entry.reason}; not before {when}", earliest_start=at)
+        return entry._replace(forecast=f"not before {when}", earliest_start=at)
 
     def _unknown(self, kind: str, node_ids: Iterable[str]) -> str:
         """Return the reason that the time is unknown.

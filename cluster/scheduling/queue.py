@@ -82,7 +82,7 @@ class QueueService(Service):
             when="now" if placed else "never" if entry.never else "later",
             position=entry.position,
             expected_at=now if placed else entry.earliest_start,
-            reason=entry.reason,
+            reason=entry.text,
         )
 
     async def shortage(self, spec: JobSpec) -> str | None:
@@ -149,8 +149,8 @@ def _view(entry: QueueEntry, name: str) -> views.QueueEntry:
         priority=entry.job.priority,
         queued_at=entry.job.queued_at,
         position=entry.position,
-        reason=entry.reason,
-        reason_code=entry.code.value,
+        reason=entry.text,
+        reason_code=entry.reason.code.value,
         needs=entry.needs,
         earliest_start=entry.earliest_start,
         can_start=not entry.never,

@@ -1,4 +1,4 @@
-"""Reasons for waiting, as text.
+"""Reasons for waiting.
 
 They change only when something happens, since they are stored with the job; times, which move
 with every step of running jobs, are computed on demand
@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from shlex import quote
 
-from trainhall.cluster.lifecycle.reasons import job_label
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.cluster.quotas import Quota
 from trainhall.cluster.scheduling.demand import Group, describe_devices, describe_kind
@@ -33,19 +33,25 @@ def clock_time(when: datetime, now: datetime, *, seconds: bool = False) -> str:
     return text if when.date() == now.date() else f"{text} on {when.strftime('%b %d')}"
 
 
-def needs(job: JobFacts, group: Group) -> str:
+def _needs(job: JobFacts, group: Group) -> str:
     least = describe_devices(job.sizes[0], group.kind)
     or_more = " or more" if len(job.sizes) > 1 else ""
     return f"needs {least}{or_more}{group.condition}"
 
 
-def with_history(job: JobFacts, reason: str) -> str:
-    return f"{job.last_failure}; {reason}" if job.last_failure else reason
+def placed(nodes: Sequence[PlacedNode], kind: str) -> Reason:
+    hosts = [f"{describe_devices(len(n.device_indices), kind)} of {n.node_name}" for n in nodes]
+    return Reason.of(ReasonCode.PLACED, devices=", ".join(hosts))
 
 
-def placed_on(placed: Sequence[PlacedNode], kind: str) -> str:
-    hosts = [f"{describe_devices(len(n.device_indices), kind)} of {n.node_name}" for n in placed]
-    return f"placed on {', '.join(hosts)}"
+def waits(code: ReasonCode, job: JobFacts, group: Group, **params: str) -> Reason:
+    """Return the reason of a job that waits.
+
+    Args:
+        params: of the code, beside what the job needs and how its last attempt ended.
+    """
+    history = f"{job.last_failure}; " if job.last_failure else ""
+    return Reason.of(code, history=history, needs=_needs(job, group), **params)
 
 
 def label(job: JobFacts) -> str:
@@ -66,19 +72,20 @@ class Labels:
         return job_label(job_id, self._names.get(job_id))
 
 
-def behind(ahead: JobFacts, kind: str) -> str:
-    needed = describe_devices(ahead.sizes[0], kind)
-    job = f"“{ahead.name}” ({ahead.id}, {needed})" if ahead.name else f"job {ahead.id} ({needed})"
-    return f"waiting for {job}, ahead in the queue"
+def sized_label(job: JobFacts, kind: str) -> str:
+    """Return a job in a sentence, with the devices that it needs."""
+    return job_label(job.id, job.name, describe_devices(job.sizes[0], kind))
 
 
-def preempting(jobs: Sequence[str]) -> str:
-    """Return the reason of a job for which others give devices up.
-
-    Args:
-        jobs: their labels.
-    """
-    return f"{listed(jobs)} {'is' if len(jobs) == 1 else 'are'} being preempted for it"
+def preempting(job: JobFacts, group: Group, others: Sequence[JobFacts]) -> Reason:
+    """Return the reason of a job for which others give devices up."""
+    return waits(
+        ReasonCode.WAITING_FOR_PREEMPTION,
+        job,
+        group,
+        jobs=listed([*map(label, others)]),
+        are=_are(len(others)),
+    )
 
 
 def over_quota(quota: Quota, held: Mapping[str, int], labels: Labels) -> str:

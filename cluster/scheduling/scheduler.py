@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from trainhall.cluster.lifecycle.reasons import ReasonCode
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduling import reasons
@@ -41,13 +41,12 @@ from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 
 
 class QueueEntry(NamedTuple):
-    """One waiting job: either it is placed now, or `reason` says what it waits for."""
+    """One waiting job: either it is placed now, or its reason says what it waits for."""
 
     job: JobFacts
     position: int
     needs: Needs
-    reason: str
-    code: ReasonCode
+    reason: Reason
     placed: tuple[PlacedNode, ...] | None
     earliest_start: datetime | None = None
     preempted: tuple[Candidate, ...] = ()
@@ -58,6 +57,13 @@ class QueueEntry(NamedTuple):
     """True if it waits for devices, not for a time or a quota."""
     over_quota: bool = False
     """True if it waits for others to release devices of its quotas."""
+    forecast: str = ""
+    """Expected start, in words (`trainhall.cluster.scheduling.forecast`)."""
+
+    @property
+    def text(self) -> str:
+        """Return the reason for people, with the forecast."""
+        return f"{self.reason.text}; {self.forecast}" if self.forecast else self.reason.text
 
 
 def schedule(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[QueueEntry]:
@@ -71,7 +77,7 @@ def shortage(
 ) -> str | None:
     """Why the nodes as they are could not hold such a job, were it alone; None when they could."""
     (entry,) = schedule(now, ClusterFacts(nodes=facts.nodes, jobs=(job,)), options)
-    return entry.reason if entry.placed is None else None
+    return entry.text if entry.placed is None else None
 
 
 def not_before(now: datetime, job: JobFacts, options: ClusterOptions) -> datetime | None:
@@ -133,13 +139,13 @@ class Pass:
         least = job.sizes[0]
         start = not_before(self.now, job, self.options)
         if start is not None and start > self.now:
-            when = reasons.clock_time(start, self.now, seconds=True)
-            reason = f"restarts at {when}; {reasons.needs(job, served.group)}"
-            code = ReasonCode.RESTART_BACKOFF
-            return self._waits(job, position, kind, reason, code, earliest_start=start)
+            time = reasons.clock_time(start, self.now, seconds=True)
+            reason = reasons.waits(ReasonCode.RESTART_BACKOFF, job, served.group, time=time)
+            return self._waits(job, position, kind, reason, earliest_start=start)
         if served.capacity < least:
-            reason = f"{reasons.needs(job, served.group)}; {self._why_never(served, least)}"
-            return self._waits(job, position, kind, reason, ReasonCode.NEVER_FITS, never=True)
+            why = self._why_never(served, least)
+            reason = reasons.waits(ReasonCode.NEVER_FITS, job, served.group, why=why)
+            return self._waits(job, position, kind, reason, never=True)
         headroom = self.quotas.headroom(job)
         if headroom is not None and headroom < least:
             return self._over_quota(job, position, served)
@@ -150,12 +156,12 @@ class Pass:
             return self._placed(job, position, placed, kind)
         if served.reservation is None:
             return self._reserve(job, position, served)
-        if job.sizes not in served.reasons:
-            why = reasons.behind(served.reservation.job, kind)
-            served.reasons[job.sizes] = f"{reasons.needs(job, served.group)}; {why}"
-        reason = served.reasons[job.sizes]
-        code = ReasonCode.WAITING_FOR_JOB
-        return self._waits(job, position, kind, reason, code, waits_its_turn=True)
+        key = (job.sizes, job.last_failure)
+        if key not in served.reasons:
+            ahead = reasons.sized_label(served.reservation.job, kind)
+            reason = reasons.waits(ReasonCode.WAITING_FOR_JOB, job, served.group, ahead=ahead)
+            served.reasons[key] = reason
+        return self._waits(job, position, kind, served.reasons[key], waits_its_turn=True)
 
     def _place(
         self, job: JobFacts, position: int, served: Served, headroom: int | None
@@ -234,10 +240,8 @@ class Pass:
         if self.reservations:
             self._take_from_others(placed, kind)
         self.quotas.take(job, count)
-        reason = reasons.placed_on(placed, kind)
-        return QueueEntry(
-            job, position, self._need(kind, count), reason, ReasonCode.PLACED, tuple(placed)
-        )
+        reason = reasons.placed(placed, kind)
+        return QueueEntry(job, position, self._need(kind, count), reason, tuple(placed))
 
     def _take_from_others(self, placed: Sequence[PlacedNode], kind: str) -> None:
         """Remove granted devices from every pool, wherever they were found."""
@@ -250,17 +254,11 @@ class Pass:
 
     def _over_quota(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
         self._quota_waits.update(self._accounts(job))
-        reason = f"{reasons.needs(job, served.group)}; {self.quotas.reason(job)}"
+        quota = self.quotas.reason(job)
+        reason = reasons.waits(ReasonCode.QUOTA_EXCEEDED, job, served.group, quota=quota)
         never = self.quotas.too_small(job) is not None
-        return self._waits(
-            job,
-            position,
-            served.group.kind,
-            reason,
-            ReasonCode.QUOTA_EXCEEDED,
-            never=never,
-            over_quota=not never,
-        )
+        kind = served.group.kind
+        return self._waits(job, position, kind, reason, never=never, over_quota=not never)
 
     def _reserve(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
         """Reserve devices for the first of its group that has to wait."""
@@ -284,21 +282,13 @@ class Pass:
         self.reservations.append(reservation)
         self._backfill_pools.clear()
         if helpers:
-            waits = reasons.preempting([reasons.label(helper.job) for helper in helpers])
-            code = ReasonCode.WAITING_FOR_PREEMPTION
+            reason = reasons.preempting(job, group, [helper.job for helper in helpers])
         else:
             held, ending = self.supply.held, self.running.ending
-            waits = reasons.not_free(served, held, reservation, earlier, ending, self.labels)
-            code = ReasonCode.WAITING_FOR_DEVICES
-        reason = f"{reasons.needs(job, group)}; {waits}"
+            taken = reasons.not_free(served, held, reservation, earlier, ending, self.labels)
+            reason = reasons.waits(ReasonCode.WAITING_FOR_DEVICES, job, group, devices=taken)
         return self._waits(
-            job,
-            position,
-            group.kind,
-            reason,
-            code,
-            preempted=tuple(helpers),
-            waits_its_turn=True,
+            job, position, group.kind, reason, preempted=tuple(helpers), waits_its_turn=True
         )
 
     def _preempt(
@@ -381,12 +371,11 @@ class Pass:
         return need
 
     def _waits(
-        self, job: JobFacts, position: int, kind: str, reason: str, code: ReasonCode, *,
+        self, job: JobFacts, position: int, kind: str, reason: Reason, *,
         earliest_start: datetime | None = None, preempted: tuple[Candidate, ...] = (),
         never: bool = False, waits_its_turn: bool = False, over_quota: bool = False,
     ) -> QueueEntry:  # fmt: skip
         return QueueEntry(
-            job, position, self._need(kind, job.sizes[0]), reasons.with_history(job, reason), code,
-            None,
+            job, position, self._need(kind, job.sizes[0]), reason, None,
             earliest_start, preempted, never, waits_its_turn, over_quota,
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trainhall.cluster.lifecycle.reasons import Reason
 from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.cluster.scheduling.demand import Group, group_of, resolve_device
 from trainhall.cluster.scheduling.placement import FreeDevices, FreePool, PlacedNode, PoolPart
@@ -25,8 +26,8 @@ class Served:
     total: int
     """The same without `one_host`."""
     reservation: Reservation | None = None
-    reasons: dict[tuple[int, ...], str] = field(default_factory=dict)
-    """Reasons for jobs of the same sizes to wait behind the first."""
+    reasons: dict[tuple[tuple[int, ...], str | None], Reason] = field(default_factory=dict)
+    """Reasons to wait behind the first, by a job's sizes and the end of its last attempt."""
 
 
 class Supply:

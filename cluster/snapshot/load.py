@@ -61,6 +61,7 @@ _JOBS = (
         Job.priority,
         Job.state,
         Job.reason,
+        Job.reason_code,
         Job.attempt,
         Job.world_size,
         Job.sizes,
@@ -206,9 +207,9 @@ async def _histories(session: AsyncSession, rows: Sequence[Any]) -> _Histories:
 
 def _job_facts(row: Any, histories: _Histories) -> JobFacts:
     (
-        job_id, name, number, priority, state, reason, attempt, world_size, sizes, resources,
-        project, user, preemption, max_restarts, queued_at, restarts, restarts_step, step,
-        total_steps,
+        job_id, name, number, priority, state, reason, reason_code, attempt, world_size, sizes,
+        resources, project, user, preemption, max_restarts, queued_at, restarts, restarts_step,
+        step, total_steps,
     ) = row  # fmt: skip
     last_failure, last_ended_at = histories.ended.get(job_id, (None, None))
     return JobFacts(
@@ -218,6 +219,7 @@ def _job_facts(row: Any, histories: _Histories) -> JobFacts:
         priority=priority,
         state=JobState(state),
         reason=reason,
+        reason_code=reason_code,
         attempt=attempt,
         workers=world_size,
         sizes=tuple(sizes or ()),

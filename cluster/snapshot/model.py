@@ -63,7 +63,7 @@ class JobFacts:
     failed_before: Failure | None = None
     """Last failure of the newest failed attempt, for a job that has restarted and runs."""
     last_failure: str | None = None
-    """Reason why the last attempt ended, for a job that recovers."""
+    """Attempt that ended and the reason, for a job that recovers."""
     last_ended_at: datetime | None = None
     """Time at which the last attempt ended, for a job that recovers."""
     sizes: tuple[int, ...] = ()
@@ -74,6 +74,8 @@ class JobFacts:
     one_host: bool = False
     """All its ranks on one node."""
     name: str | None = None
+    reason_code: str = ""
+    """`ReasonCode` of `reason`."""
     project: str | None = None
     user: str | None = None
     preemption: bool = True

@@ -199,7 +199,8 @@ def test_decide_explains_waiting_for_uploads() -> None:
     reason = "its ranks have ended; node a still uploads what they saved"
     assert isinstance(explained_once, Explain)
     assert (explained_once.state, explained_once.reason.text) == (JobState.RUNNING, reason)
-    assert explained(sends, sent, later=600.0, reason=reason) == []
+    known = {"reason": reason, "reason_code": "uploading"}
+    assert explained(sends, sent, later=600.0, **known) == []
     (both,) = explained(sends, sends, later=SENDING_SECONDS, reason=reason)
     assert both.reason.text == "its ranks have ended; nodes a, b still upload what they saved"
     assert explained(sends, live(), later=600.0) == []

@@ -31,7 +31,7 @@ def queue(
 
 
 def reason_for(nodes: Sequence[NodeFacts], runs: Sequence[Runs], waiting: JobFacts) -> str:
-    return queue(nodes, runs, waiting)[waiting.id].reason
+    return queue(nodes, runs, waiting)[waiting.id].text
 
 
 # When
@@ -44,16 +44,16 @@ def test_reasons_show_utc_times_and_other_days() -> None:
     )
     facts = cluster([gpus("a")], [], [again])
     (entry,) = foresee(late, facts, PLAIN)
-    assert "restarts at 00:00:02 UTC on Jan 02; " in entry.reason
+    assert "restarts at 00:00:02 UTC on Jan 02; " in entry.text
     runs = [running("r", 1, {"a": range(8)}, seconds_left=86_400)]
     entry = queue([gpus("a")], runs, job(2, 8))["job2"]
-    assert entry.reason.endswith("; expected at 00:00 UTC on Jan 02")
+    assert entry.text.endswith("; expected at 00:00 UTC on Jan 02")
 
 
 def test_forecast_starts_waiting_job_at_running_end() -> None:
     runs = [running("r", 1, {"a": [0, 1]}, seconds_left=600)]
     entry = queue([gpus("a")], runs, job(2, 8, one_host=True))["job2"]
-    assert entry.reason == (
+    assert entry.text == (
         "needs 8 GPUs on one host; a has 6 of 8 free, job r holds 2; expected at 00:10 UTC"
     )
     assert entry.earliest_start == NOW + timedelta(minutes=10)
@@ -61,8 +61,8 @@ def test_forecast_starts_waiting_job_at_running_end() -> None:
 
 def test_forecast_waits_for_beneficiary_of_preemption() -> None:
     found = queue([gpus("a")], [running("r", 1, {"a": range(8)})], job(2, 8, priority=9), job(3, 2))
-    assert "job r is being preempted for it; expected at 00:00 UTC" in found["job2"].reason
-    assert found["job3"].reason == (
+    assert "job r is being preempted for it; expected at 00:00 UTC" in found["job2"].text
+    assert found["job3"].text == (
         "needs 2 GPUs; waiting for job job2 (8 GPUs), ahead in the queue; "
         "start time unknown: no end is known for job job2"
     )
@@ -71,8 +71,8 @@ def test_forecast_waits_for_beneficiary_of_preemption() -> None:
 def test_forecast_names_job_of_unknown_duration() -> None:
     runs = [running("r", 1, {"a": [0, 1]}, seconds_left=600)]
     found = queue([gpus("a", 4)], runs, job(2, 4), job(3, 1))
-    assert found["job2"].reason.endswith("expected at 00:10 UTC")
-    assert found["job3"].reason.endswith("start time unknown: no end is known for job job2")
+    assert found["job2"].text.endswith("expected at 00:10 UTC")
+    assert found["job3"].text.endswith("start time unknown: no end is known for job job2")
 
 
 def test_reason_names_only_relevant_holders() -> None:
@@ -94,9 +94,9 @@ def test_reason_names_holders_of_full_quota() -> None:
     ]
     found = queue([gpus("a")], runs, job(4, 2, user="ada"), job(5, 5, user="ada"), options=options)
     full = "the quota of user ada is 5 devices, of which 4 are in use: job r holds 3, job s holds 1"
-    assert found["job4"].reason == f"needs 2 GPUs; {full}; not before 00:05 UTC"
+    assert found["job4"].text == f"needs 2 GPUs; {full}; not before 00:05 UTC"
     assert found["job4"].earliest_start == NOW + timedelta(minutes=5)
-    assert found["job5"].reason == (
+    assert found["job5"].text == (
         f"needs 5 GPUs; {full}; start time unknown: no end is known for job s"
     )
     assert found["job5"].earliest_start is None
@@ -110,14 +110,14 @@ def test_reason_uses_the_quota_freed_last() -> None:
     ]
     mine = job(3, 1, user="ada", project="vision")
     entry = foresee_new(NOW, cluster([gpus("a")], runs, []), options, mine)
-    assert "the quota of project vision is 2 devices" in entry.reason
-    assert entry.reason.endswith("not before 00:15 UTC")
+    assert "the quota of project vision is 2 devices" in entry.text
+    assert entry.text.endswith("not before 00:15 UTC")
 
 
 def test_reason_counts_new_grants_against_quota() -> None:
     options = ClusterOptions(quotas=Quotas(users={"ada": 2}))
     found = queue([gpus("a")], [], job(1, 2, user="ada"), job(2, 1, user="ada"), options=options)
-    assert found["job2"].reason.endswith(
+    assert found["job2"].text.endswith(
         "2 are in use: job job1 holds 2; start time unknown: no end is known for job job1"
     )
 

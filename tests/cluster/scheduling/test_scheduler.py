@@ -108,8 +108,8 @@ def test_later_job_does_not_overtake() -> None:
     )
     first, second = schedule(NOW, facts, OPTIONS)
     assert first.placed is None
-    assert first.reason == "needs 4 CPU slots; 3 of 4 are free, job runs holds 1"
-    assert second.reason == (
+    assert first.text == "needs 4 CPU slots; 3 of 4 are free, job runs holds 1"
+    assert second.text == (
         "needs 1 CPU slot; waiting for job job1 (4 CPU slots), ahead in the queue"
     )
 
@@ -117,7 +117,7 @@ def test_later_job_does_not_overtake() -> None:
 def test_impossible_job_blocks_no_other() -> None:
     facts = ClusterFacts(nodes=(node("a", 2),), jobs=(job(1, 8, priority=9), job(2, 2)))
     assert placed_ids(facts) == ["job2"]
-    reason = schedule(NOW, facts, OPTIONS)[0].reason
+    reason = schedule(NOW, facts, OPTIONS)[0].text
     assert reason.startswith("needs 8 CPU slots; the whole cluster has 2 CPU slots")
     assert reason.endswith("or request fewer workers")
     assert "add a node" in reason
@@ -126,13 +126,13 @@ def test_impossible_job_blocks_no_other() -> None:
 @pytest.mark.parametrize(("asked", "has"), [("cpu", "cuda"), ("cuda", "cpu")])
 def test_reason_names_available_device_kind(asked: str, has: str) -> None:
     facts = ClusterFacts(nodes=(node("a", 2, has),), jobs=(job(1, 1, device=asked),))
-    assert schedule(NOW, facts, OPTIONS)[0].reason.endswith(f"or set resources.device to {has}")
+    assert schedule(NOW, facts, OPTIONS)[0].text.endswith(f"or set resources.device to {has}")
 
 
 def test_reason_names_drain_of_device_kind() -> None:
     def reason(*nodes: NodeFacts, device: str = "cpu") -> str:
         facts = ClusterFacts(nodes=nodes, jobs=(job(1, 3, device=device),))
-        return schedule(NOW, facts, OPTIONS)[0].reason
+        return schedule(NOW, facts, OPTIONS)[0].text
 
     drained = node("a", 4, state=NodeState.DRAINED)
     undrain = "undrain it with `trainhall nodes undrain a`"
@@ -182,7 +182,7 @@ def test_only_ready_nodes_get_work(state: NodeState, removing: bool, word: str) 
     facts = ClusterFacts(nodes=(node("a", 2, state=state, removing=removing),), jobs=(job(1, 1),))
     (entry,) = schedule(NOW, facts, OPTIONS)
     assert entry.placed is None
-    assert word in entry.reason
+    assert word in entry.text
 
 
 def test_restarts_in_a_row_wait_ever_longer() -> None:
@@ -200,8 +200,8 @@ def test_restarts_in_a_row_wait_ever_longer() -> None:
         entry = schedule(now, facts, OPTIONS)[0]
         if entry.placed is None:
             assert entry.earliest_start is not None
-            assert "it broke" in entry.reason
-            assert "restarts at" in entry.reason
+            assert "it broke" in entry.text
+            assert "restarts at" in entry.text
             assert placed_ids(facts, now) == ["job2"]
         return entry.placed is not None
 
@@ -241,6 +241,6 @@ def test_waiting_job_is_placed_or_has_reason(data: st.DataObject) -> None:
     ]
     assert len(taken) == len(set(taken))
     for entry in entries:
-        assert entry.reason
+        assert entry.text
         if entry.placed:
             assert sum(len(p.device_indices) for p in entry.placed) == entry.job.workers

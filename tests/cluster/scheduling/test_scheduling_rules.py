@@ -51,7 +51,7 @@ def test_scheduler_grants_once_and_all_or_nothing(facts: ClusterFacts) -> None:
     assert len(taken) == len(set(taken))
     nodes = {n.id: n for n in facts.nodes}
     for entry in entries:
-        assert entry.reason
+        assert entry.text
         count = sum(len(host.device_indices) for host in entry.placed or ())
         assert count == 0 or count in entry.job.sizes
         assert count in (0, entry.needs.count)
@@ -100,15 +100,15 @@ def test_job_over_quota_blocks_no_other() -> None:
     )
     options = ClusterOptions(quotas=Quotas(users={"ada": 2, "bob": 8}))
     first, second, third = schedule(NOW, facts, options)
-    assert first.reason == (
+    assert first.text == (
         "needs 2 CPU slots; the quota of user ada is 2 devices, of which 1 is in use: job r holds 1"
     )
     assert second.placed is not None
-    assert "the quota of user ada" not in third.reason
+    assert "the quota of user ada" not in third.text
     never = ClusterOptions(quotas=Quotas(projects={"*": 1}))
     (entry,) = schedule(NOW, cluster([node("a", 4)], [], [job(1, 2, project="p")]), never)
     assert entry.never
-    assert "quota of project p is 1 device: request fewer workers" in entry.reason
+    assert "quota of project p is 1 device: request fewer workers" in entry.text
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_unmatched_selector_is_reported(
 ) -> None:
     facts = cluster([node("a", 2, labels=labels), node("b", 9)], [], [job(1, 4, selector=selector)])
     (entry,) = schedule(NOW, facts, OPTIONS)
-    assert reason in entry.reason
+    assert reason in entry.text
     assert entry.never
 
 
@@ -134,7 +134,7 @@ def test_one_host_job_names_its_host() -> None:
         [job(3, 8, one_host=True), job(4, 5)],
     )
     first, second = schedule(NOW, facts, OPTIONS)
-    assert first.reason == "needs 8 CPU slots on one host; a has 6 of 8 free, job r holds 2"
+    assert first.text == "needs 8 CPU slots on one host; a has 6 of 8 free, job r holds 2"
     assert second.placed is not None, "the other host is not kept"
     assert {host.node_id for host in second.placed} == {"b"}
 
@@ -214,7 +214,7 @@ def test_short_job_may_use_reserved_devices() -> None:
     assert found["job3"].placed is not None
     assert found["job4"].placed is None, "it would end after 700 s"
     assert found["job5"].placed is None, "nobody knows how long it takes"
-    assert found["job5"].reason.endswith("waiting for job job2 (4 CPU slots), ahead in the queue")
+    assert found["job5"].text.endswith("waiting for job job2 (4 CPU slots), ahead in the queue")
 
 
 def test_unneeded_reserved_devices_are_free() -> None:
@@ -289,12 +289,12 @@ def test_job_of_lower_priority_is_preempted() -> None:
         [job(3, 2, priority=1)],
     )
     (entry,) = schedule(NOW, facts, OPTIONS)
-    assert entry.reason == "needs 2 CPU slots; job s is being preempted for it"
+    assert entry.text == "needs 2 CPU slots; job s is being preempted for it"
     assert [c.job.id for c in entry.preempted] == ["s"], "it has run for the least time"
     pausing = replace(facts, attempts=(facts.attempts[0], replace(facts.attempts[1], goal="pause")))
     (entry,) = schedule(NOW, pausing, OPTIONS)
     assert entry.preempted == ()
-    assert "job s, which is stopping, holds 2" in entry.reason
+    assert "job s, which is stopping, holds 2" in entry.text
 
 
 @pytest.mark.parametrize(
