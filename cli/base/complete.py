@@ -25,22 +25,22 @@ _PLAIN_ID = re.compile(r"[\w.-]+")
 _NOT_PLAIN = re.compile(r"[^\w .,:;=+@%/-]")
 
 # A list of (what may be typed, what it is).
-Found = list[tuple[str, str]]
+Completions = list[tuple[str, str]]
 
 
-def jobs(context: typer.Context, incomplete: str) -> Found:
+def jobs(context: typer.Context, incomplete: str) -> Completions:
     """Return ids of the newest jobs."""
     items = _Coordinator(context).items(f"/training/jobs?limit={NEWEST_JOBS}")
     return _beginning(incomplete, ((j["id"], f"{j['name']}, {j['state']}") for j in items))
 
 
-def nodes(context: typer.Context, incomplete: str) -> Found:
+def nodes(context: typer.Context, incomplete: str) -> Completions:
     """Return names of nodes."""
     items = _Coordinator(context).items("/cluster/nodes")
     return _beginning(incomplete, ((n["name"], n["state"]) for n in items))
 
 
-def checkpoints(context: typer.Context, incomplete: str) -> Found:
+def checkpoints(context: typer.Context, incomplete: str) -> Completions:
     """Return ids of checkpoints of the newest jobs."""
     coordinator = _Coordinator(context)
 
@@ -52,7 +52,7 @@ def checkpoints(context: typer.Context, incomplete: str) -> Found:
     return _beginning(incomplete, every())
 
 
-def _beginning(incomplete: str, found: Iterator[tuple[str, str]]) -> Found:
+def _beginning(incomplete: str, found: Iterator[tuple[str, str]]) -> Completions:
     try:
         return [
             (text, _NOT_PLAIN.sub(" ", help_text))

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainhall.cli.base.errors import CliError
 from trainhall.distributed.bench.hosts import INTERFACE, limited_hosts
-from trainhall.distributed.bench.request import Found, Scenario, Sync, Time, predicted
+from trainhall.distributed.bench.request import Measurements, Scenario, Sync, Time, predicted
 from trainhall.distributed.collectives.cost import Link, LinkClass
 
 MOST_SECONDS = 600
@@ -25,16 +25,16 @@ LARGE = 1 << 20
 @dataclass(frozen=True)
 class Measured:
     scenario: Scenario
-    found: Found
+    measurements: Measurements
 
     def predicted(self, time: Time) -> float:
-        return predicted(time.method, self.scenario, self.found.links, time.size)
+        return predicted(time.method, self.scenario, self.measurements.links, time.size)
 
     def model_errors(self) -> list[float]:
         """Return the errors of predicted times, as shares of the measured ones."""
         return [
             abs(self.predicted(time) / time.seconds - 1)
-            for time in self.found.times
+            for time in self.measurements.times
             if time.size >= LARGE
         ]
 
@@ -57,7 +57,7 @@ def measure(scenario: Scenario) -> Measured:
             for host, prefix in zip(scenario.hosts, prefixes, strict=True)
             for rank in host
         ]
-        return Measured(scenario, _found(ranks, folder))
+        return Measured(scenario, _collect(ranks, folder))
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def _rank(
             process.kill()
 
 
-def _found(ranks: list[subprocess.Popen[bytes]], folder: Path) -> Found:
+def _collect(ranks: list[subprocess.Popen[bytes]], folder: Path) -> Measurements:
     for rank, process in enumerate(ranks):
         try:
             code = process.wait(MOST_SECONDS)
@@ -98,8 +98,8 @@ def _found(ranks: list[subprocess.Popen[bytes]], folder: Path) -> Found:
     return _read(json.loads((folder / "0.out").read_text().splitlines()[-1]))
 
 
-def _read(document: dict[str, Any]) -> Found:
-    return Found(
+def _read(document: dict[str, Any]) -> Measurements:
+    return Measurements(
         links={LinkClass(kind): Link(**link) for kind, link in document["links"].items()},
         times=[Time(**time) for time in document["times"]],
         syncs=[Sync(**sync) for sync in document["syncs"]],

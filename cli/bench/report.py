@@ -45,7 +45,7 @@ def goals(measured: Sequence[Measured]) -> list[Goal]:
 
 
 def _goals(measured: Measured) -> Iterator[Goal]:
-    scenario, found = measured.scenario, measured.found
+    scenario, found = measured.scenario, measured.measurements
     times = {(time.method, time.size): time for time in found.times}
     syncs = {sync.method: sync.seconds for sync in found.syncs}
     if scenario.bits_per_second is None and scenario.ranks == 2:
@@ -82,7 +82,7 @@ def _model(measured: Sequence[Measured]) -> list[Goal]:
 
 def tables(measured: Measured) -> str:
     """Draw links, each method's times by size, and the combining of a ResNet-18's gradients."""
-    found = measured.found
+    found = measured.measurements
     links = ", ".join(
         f"{kind}: α {_milliseconds(link.latency)}, {_megabytes(link.bandwidth)}{_one_way(link)}"
         for kind, link in found.links.items()
@@ -112,12 +112,12 @@ def _time_rows(measured: Measured) -> list[dict[str, Any]]:
             "BANDWIDTH": _megabytes(time.size / time.seconds),
             "BY NATIVE": f"{time.by_native:.2f}",
         }
-        for time in measured.found.times
+        for time in measured.measurements.times
     ]
 
 
 def _sync_rows(measured: Measured) -> list[dict[str, Any]]:
-    syncs = measured.found.syncs
+    syncs = measured.measurements.syncs
     native = next(sync.seconds for sync in syncs if sync.method == NATIVE)
     return [
         {
@@ -137,10 +137,12 @@ def document(measured: Sequence[Measured]) -> dict[str, Any]:
         "scenarios": [
             asdict(one.scenario)
             | {
-                "links": {str(kind): asdict(link) for kind, link in one.found.links.items()},
-                "times": [asdict(t) | {"predicted": one.predicted(t)} for t in one.found.times],
-                "syncs": [asdict(sync) for sync in one.found.syncs],
-                "backward_seconds": one.found.backward_seconds,
+                "links": {str(kind): asdict(link) for kind, link in one.measurements.links.items()},
+                "times": [
+                    asdict(t) | {"predicted": one.predicted(t)} for t in one.measurements.times
+                ],
+                "syncs": [asdict(sync) for sync in one.measurements.syncs],
+                "backward_seconds": one.measurements.backward_seconds,
             }
             for one in measured
         ],
@@ -187,7 +189,7 @@ def _draw(path: Path, measured: Measured) -> None:
     panels: Any = figure.subplots(1, 3)
     by_size, bandwidth, syncs = panels
     for i, method in enumerate(measured.scenario.methods):
-        times = [time for time in measured.found.times if time.method == method]
+        times = [time for time in measured.measurements.times if time.method == method]
         sizes = [time.size for time in times]
         seconds = [time.seconds for time in times]
         guessed = [measured.predicted(time) for time in times]
@@ -198,7 +200,7 @@ def _draw(path: Path, measured: Measured) -> None:
     by_size.set(title="time (dashed: predicted)", xlabel="bytes", ylabel="seconds")
     bandwidth.set(title="tensor's bytes by time", xlabel="bytes", ylabel="MB/s")
     by_size.legend(fontsize=8)
-    _bars(syncs, measured.found.syncs)
+    _bars(syncs, measured.measurements.syncs)
     for axes in panels:
         axes.grid(visible=True, alpha=0.3)
     figure.savefig(path)

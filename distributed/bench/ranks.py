@@ -25,7 +25,7 @@ from trainhall.distributed.bench.request import (
     COMPRESSIONS,
     NATIVE,
     RATIOS,
-    Found,
+    Measurements,
     Scenario,
     Sync,
     Time,
@@ -74,11 +74,11 @@ class Ranks:
         self.communicator = Communicator(Gloo(group), timeout=TIMEOUT)
         self.native = NativeExchange(group)
 
-    def measure(self) -> Found:
+    def measure(self) -> Measurements:
         rings, hosts = ByRings(self.communicator), self.scenario.hosts
         links = measure_one_way(rings, hosts, measure_links(rings, hosts))
         times = [time for size in self.scenario.sizes for time in self.compare(size)]
-        return Found(links, times, self.sync_all(), BACKWARD_SECONDS)
+        return Measurements(links, times, self.sync_all(), BACKWARD_SECONDS)
 
     def compare(self, size: int) -> list[Time]:
         """Time all methods in turn on a tensor of `size` bytes."""

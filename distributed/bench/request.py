@@ -66,7 +66,7 @@ class Sync:
 
 
 @dataclass(frozen=True)
-class Found:
+class Measurements:
     links: Mapping[LinkClass, Link]
     times: Sequence[Time]
     syncs: Sequence[Sync]

@@ -59,7 +59,7 @@ def limits(lost_after: float, saving: float) -> Limits:
     """Compute the limits.
 
     Args:
-        lost_after: silence in seconds after which the coordinator gives a node up.
+        lost_after: silence in seconds after which the coordinator declares a node lost.
         saving: how long the ranks would like to take to end, in seconds.
     """
     kill = lost_after - max(MARGIN_SECONDS, MARGIN_SHARE * lost_after)

@@ -41,7 +41,7 @@ class RankGroup:
         if isinstance(opened, Failure):
             return opened
         self._handle = opened
-        self._announce(self.launch, opened)
+        self._publish(self.launch, opened)
         return None
 
     def regroup(self, launch: Launch) -> Failure | None:
@@ -61,7 +61,7 @@ class RankGroup:
         if isinstance(handle, Failure):
             return handle
         try:
-            self._announce(launch, handle)
+            self._publish(launch, handle)
         except OSError:
             if handle is not current:
                 handle.close()
@@ -103,13 +103,13 @@ class RankGroup:
             elif (entry := self.table.ended(pid, code)) is not None:
                 ended.append(entry)
 
-    def _announce(self, launch: Launch, handle: RendezvousHandle) -> None:
+    def _publish(self, launch: Launch, handle: RendezvousHandle) -> None:
         """Write the files that the ranks of a launch look for once they know of it."""
         for slot in launch.ranks:
             self._folder.rank(slot.rank).mkdir(parents=True, exist_ok=True)
         if launch.in_place:
-            announced = launch.model_copy(update={"rendezvous": handle.rendezvous})
-            replace_json(self._folder.group(launch.generation), announced)
+            published = launch.model_copy(update={"rendezvous": handle.rendezvous})
+            replace_json(self._folder.group(launch.generation), published)
 
     def _retire(self, handle: RendezvousHandle, *, own_follows: bool) -> None:
         """Leave a rendezvous. Its store is closed once ranks meet on this host again: until then

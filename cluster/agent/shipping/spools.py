@@ -91,7 +91,7 @@ class Spool(ABC):
 
     def _stop_shipping(self, reason: str) -> None:
         """Take all that is there as shipped: sending it again would end in the same way."""
-        logger.error("shipping_given_up", path=self.path, error=reason)
+        logger.error("shipping_abandoned", path=self.path, error=reason)
         self.offset = self._size()
 
     def position(self) -> list[int]:

@@ -22,7 +22,7 @@ from trainhall.cluster.agent.shipping.spools import EventSpool, Upload
 from trainhall.training.checkpoint.format.draft import Committed, fsync_folder
 from trainhall.training.checkpoint.format.errors import BadCheckpointError
 from trainhall.training.checkpoint.format.manifest import FileRecord
-from trainhall.training.checkpoint.format.names import MANIFEST, Found, scan
+from trainhall.training.checkpoint.format.names import MANIFEST, CheckpointFolder, scan
 from trainhall.training.event_log import EventLogger
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.launch import Launch
@@ -141,7 +141,7 @@ def find_unreported(
     return [_checkpoint_event(found, launch.job_id) for found in unreported]
 
 
-def _checkpoint_event(found: Found, job_id: str) -> RankEvent:
+def _checkpoint_event(found: CheckpointFolder, job_id: str) -> RankEvent:
     try:
         data = _committed(found.path, job_id).event()
     except (BadCheckpointError, OSError) as error:
@@ -157,7 +157,9 @@ def _event(
     return RankEvent(sequence=step + 1, time=time.time(), rank=0, kind=kind, data=data)
 
 
-def _unreported(folder: Path, launch: Launch, reported: set[str], after_step: int) -> list[Found]:
+def _unreported(
+    folder: Path, launch: Launch, reported: set[str], after_step: int
+) -> list[CheckpointFolder]:
     token = (launch.attempt, launch.generation)
     return [
         found

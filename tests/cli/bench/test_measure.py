@@ -9,7 +9,14 @@ from typer.testing import CliRunner
 from trainhall.cli.bench import report as bench_report
 from trainhall.cli.bench.measure import Measured
 from trainhall.cli.main import app
-from trainhall.distributed.bench.request import Found, Scenario, Sync, Time, predicted, schedule
+from trainhall.distributed.bench.request import (
+    Measurements,
+    Scenario,
+    Sync,
+    Time,
+    predicted,
+    schedule,
+)
 from trainhall.distributed.collectives.cost import Link, LinkClass
 
 KIB = 1024
@@ -29,7 +36,7 @@ def measured(scenario: Scenario, seconds: dict[str, float] | None = None) -> Mea
         Sync(method, (seconds or {}).get(method, 1.0), 0.1, 0.5)
         for method in ("native", "ring", "hierarchical", "topk", "powersgd")
     ]
-    return Measured(scenario, Found(LINKS, times, syncs, 0.2))
+    return Measured(scenario, Measurements(LINKS, times, syncs, 0.2))
 
 
 def goals(*found: Measured) -> dict[str, bool]:

@@ -99,14 +99,14 @@ def job_tag(job_id: str) -> str:
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckpointFolder:
     """A folder named like a checkpoint, which `verify_folder` has not checked yet."""
 
     path: Path
     name: CheckpointName
 
 
-def scan(folder: Path, *, revoked: Collection[tuple[int, int]] = ()) -> list[Found]:
+def scan(folder: Path, *, revoked: Collection[tuple[int, int]] = ()) -> list[CheckpointFolder]:
     """Return the checkpoints in `folder`, newest first; none if there is no such folder.
 
     Temporary folders, folders being deleted, links and files are passed over.
@@ -119,7 +119,7 @@ def scan(folder: Path, *, revoked: Collection[tuple[int, int]] = ()) -> list[Fou
     except FileNotFoundError:
         return []
     found = [
-        Found(path, name)
+        CheckpointFolder(path, name)
         for path in entries
         if (name := parse_name(path.name)) is not None
         and (name.attempt, name.generation) not in revoked
