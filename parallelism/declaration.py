@@ -1,4 +1,4 @@
-"""Declares how a model may be divided: beside the model, without torch, so that a job is judged
+"""Declares how a model may be divided: beside the model, without torch, so that a job is checked
 early."""
 
 from dataclasses import dataclass

@@ -168,7 +168,7 @@ class Comparison:
             )
         _classify(result, _read(folder))
         if status.outcome is not Outcome.COMPLETED:
-            # Only its ranks can judge a task of the user's own.
+            # Only its ranks can check a task of the user's own.
             refusal = _refusal(folder, status)
             result.verdict = "does not fit" if refusal else "failed"
             result.reason = refusal or _failure_text(status)

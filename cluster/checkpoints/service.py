@@ -230,7 +230,7 @@ class CheckpointService(Service):
         await retention.delete_unretained(session, await retention.decide(session, job), now)
 
     async def collect(self, job_id: str, *, dry_run: bool) -> Sequence[views.Retention]:
-        """Judge each of the job's checkpoints by its retention, the newest first.
+        """Check each of the job's checkpoints against its retention, the newest first.
 
         Unless it is a dry run, checkpoints that it does not keep are deleted. A save does the same
         by itself; use this after a pin was removed.

@@ -1,11 +1,11 @@
 """Errors of collectives.
 
-ScheduleError (ValueError)    the algorithm cannot be laid out for these ranks
-CollectiveInputError (ValueError)       what the ranks bring does not fit together
-CollectiveError             the collective broke while it ran
-├── ScheduleViolationError               a message is not the one that the schedule says comes next
-├── CollectiveTimeoutError                a peer is silent
-└── PeerLostError                a peer has ended
+ScheduleError (ValueError)          the algorithm cannot be laid out for these ranks
+CollectiveInputError (ValueError)   what the ranks bring does not fit together
+CollectiveError                     the collective broke while it ran
+├── ScheduleViolationError          a message is not the one that the schedule says comes next
+├── CollectiveTimeoutError          a peer is silent
+└── PeerLostError                   a peer has ended
 """
 
 

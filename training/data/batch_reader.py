@@ -81,8 +81,7 @@ class Reader:
                 raise
             raise BadDataError(
                 f"the samples of a batch can't be stacked: {mismatch}; give all samples one "
-                f"shape, or "
-                "override `collate` of the task"
+                "shape, or override `collate` of the task"
             ) from error
 
 

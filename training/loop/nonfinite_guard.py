@@ -38,7 +38,8 @@ class NotFinite:
         else:
             advice = (
                 "lower training.learning_rate, or look in the loss for what has no derivative "
-                "there: the root or the norm of zeros, a division by zero behind `where`"
+                "there: the root or the norm of zeros, a division by zero in the branch that "
+                "`where` does not select"
             )
             if self.in_a_row > 1:
                 advice += "; training.precision bf16 has no loss scale"

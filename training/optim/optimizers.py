@@ -40,8 +40,8 @@ def learning_rate(step: int, *, peak: float, total: int, schedule: LearningRateS
     """Return the rate of step `step` (from 1) of `total`.
 
     With w warm-up steps: `peak · step / w` up to step w, then `constant`; or `cosine`, from `peak`
-    behind step w down to `peak · final_ratio` at step `total`; or `step`, which multiplies by
-    `decay_factor` after every `decay_every` steps behind w.
+    after step w down to `peak · final_ratio` at step `total`; or `step`, which multiplies by
+    `decay_factor` after every `decay_every` steps after w.
     """
     after = step - schedule.warmup_steps
     if after <= 0:

@@ -96,7 +96,7 @@ def should_stop() -> bool:
 
 
 def leave() -> NoReturn:
-    """End this rank behind `should_stop()`: waits for the last save and exits as Trainhall expects.
+    """End this rank after `should_stop()`: wait for the last save and exit as Trainhall expects.
 
     It raises SystemExit. The job is then paused, and continues from the checkpoint when resumed.
 

@@ -47,7 +47,7 @@ class ImageFolder(Classifier):
             if len(every) < 2:
                 raise BadDataError(
                     f"{root} holds a single image; a part of the images is for validation, so "
-                    f"give more"
+                    "give more"
                 )
             train_N, held_N = split_validation(len(every), params.eval_fraction)
             self.train_data = Subset(every, train_N.tolist())
@@ -91,8 +91,7 @@ class Images(Dataset[tuple[Any, int]]):
             reason = str(error).replace(repr(path), "it")
             raise BadDataError(
                 f"{path} is not a readable image ({type(error).__name__}: {reason}); repair "
-                f"or "
-                "remove it"
+                "or remove it"
             ) from error
         return sample
 

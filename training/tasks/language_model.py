@@ -32,12 +32,11 @@ class LanguageModel(Task):
         held = round(len(text) * params.eval_fraction)
         self.train_data = Windows(text[: len(text) - held], context, job.training.seed)
         self.eval_data = Windows(text[len(text) - held :], context)
-        for data, purpose in ((self.train_data, "train on"), (self.eval_data, "hold out")):
+        for data, purpose in ((self.train_data, "train on"), (self.eval_data, "validate on")):
             if len(data) == 0:
                 raise BadDataError(
                     f"task.params.files: {len(text):,} bytes of text are too few to {purpose} "
-                    f"with a "
-                    f"context of {context}; give more text, or lower task.params.context"
+                    f"with a context of {context}; give more text, or lower task.params.context"
                 )
 
     def build_model(self) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Every way in which a job can be spread over a number of workers, as the spec judges it.
+"""Every way in which a job can be spread over a number of workers, as the spec allows it.
 
 Free of torch. What is allowed follows from `DEGREES` and the checks of the job spec alone, so a new
 strategy is compared as soon as a spec may ask for it.
@@ -157,7 +157,7 @@ def _options(spec: JobSpec) -> Iterator[dict[str, Any]]:
 def _candidate(
     document: dict[str, Any], workers: int, plain: dict[str, Any], option: dict[str, Any]
 ) -> Candidate | None:
-    """Return a mesh as the spec judges it; None where it is another strategy's."""
+    """Return a mesh as the spec allows it; None where it is another strategy's."""
     parallelism = plain | option
     shown = {key: plain[key] for key in ("gradient_sync",) if key in plain} | option
     strategy: StrategyName = parallelism["strategy"]

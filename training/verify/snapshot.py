@@ -24,7 +24,7 @@ class Snapshot:
     gradients: Mapping[str, Tensor]
     """By parameter, before clipping."""
     weights: Mapping[str, Tensor]
-    """The floating-point state behind the step, buffers included."""
+    """The floating-point state after the step, buffers included."""
 
 
 class Reference:

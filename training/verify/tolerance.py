@@ -20,7 +20,7 @@ class Tolerance:
     """Tolerance of gradients and of their global norm."""
     weight: float
     steps: float = inf
-    """Later steps are reported, and judged by being numbers alone."""
+    """Later steps are reported, and only checked for NaN."""
 
     def of(self, kind: Kind, step: int) -> float:
         """Return the largest that is allowed to a kind of number at a step."""
@@ -44,7 +44,7 @@ TOLERANCES: dict[Dtype, Tolerance] = {
 
 HALF: dict[CompressionName, Tolerance] = {
     # A gradient's numbers are rounded to 11 or 8 bits, on every rank and in sums. What AdamW makes
-    # of those that are zero but for rounding shows in the steps behind.
+    # of those that are zero but for rounding shows in later steps.
     "fp16": Tolerance(loss=1e-5, gradient=2e-3, weight=inf, steps=1),
     "bf16": Tolerance(loss=1e-5, gradient=2e-2, weight=inf, steps=1),
 }

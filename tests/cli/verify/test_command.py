@@ -257,7 +257,7 @@ def test_verify_compares_mlp_under_every_strategy(start: Start, tmp_path: Path) 
         "the model has 3 layers, fewer than the 4 stages of pipeline 2 × 2 stages per rank; choose "
         "a smaller degree, or a schedule with one stage per rank"
     )
-    # Of what rounds gradients the step is told that is judged.
+    # Only the compared step is reported for what rounds gradients.
     for mesh, bound in (("data 2, fp16", "2e-03"), ("data 2, bf16", "2e-02")):
         rounded = results["ddp", mesh]
         first, *others = rounded["errors"]
@@ -346,7 +346,7 @@ def test_planted_bugs_are_found_and_their_layers_named(start: Start, tmp_path: P
     assert rows["model"].endswith("failed -")
     assert "model, pipeline 2 failed: rank " in out
     assert "SIGABRT" in out
-    # A task of one's own is judged by its ranks.
+    # A task of one's own is checked by its ranks.
     assert "\n      the model has 2 layers, fewer than the 4 stages of pipeline 2 × 2" in out
 
 

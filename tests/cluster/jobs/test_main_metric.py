@@ -1,4 +1,4 @@
-"""Which metric a job is judged by."""
+"""The metric that a job is compared by."""
 
 from typing import Any
 

@@ -260,7 +260,7 @@ class HangDetector:
         self._looked: float | None = None
 
     def look(self, now: float, pids: Mapping[int, int]) -> Stall | None:
-        """See what the live ranks do (rank → pid), and judge it."""
+        """Observe the live ranks (rank → pid); return a stall if they are stuck."""
         passed = 0.0 if self._looked is None else min(now - self._looked, 2 * self.pause)
         self._looked = now
         self._seen = {pid: self._observe(rank, pid, passed) for rank, pid in pids.items()}

@@ -41,7 +41,7 @@ it("a failure is reported with its cause and recovery", () => {
   expect(report.getByText("node gpu-07 is lost")).toBeVisible();
   expect(report.getByText(/attempt 2 replaced it · failed after step 120/)).toBeVisible();
   expect(report.getByText("Detected in").nextElementSibling).toHaveTextContent(/^2\s?m/);
-  expect(report.getByText("Steps redone").nextElementSibling).toHaveTextContent("1");
+  expect(report.getByText("Steps repeated").nextElementSibling).toHaveTextContent("1");
   expect(report.getByText("its last words")).toBeVisible();
   expect(report.queryByRole("link")).toBeNull();
 });

@@ -33,10 +33,10 @@ it("has the known stages in order", () => {
     "Regrouped in",
     "Loaded in",
     "Next step after",
-    "Steps redone",
+    "Steps repeated",
   ]);
   expect(stagesOf({ ...over, steps_redone: 12 }).at(-1)).toEqual({
-    label: "Steps redone",
+    label: "Steps repeated",
     text: "12",
   });
 });

@@ -23,7 +23,7 @@ export function stagesOf(incident: Incident): Stage[] {
   );
   const redone = incident.steps_redone;
   if (redone === null) return stages;
-  return [...stages, { label: "Steps redone", text: count(redone) }];
+  return [...stages, { label: "Steps repeated", text: count(redone) }];
 }
 
 /** Whether nothing failed: the attempt left its devices as decided. */
