@@ -150,7 +150,7 @@ def choose_device(launch: Launch, environment: RankEnvironment) -> torch.device:
 
 
 def threads_per_rank(environment: RankEnvironment) -> int:
-    """OMP_NUM_THREADS, which a forked process would ignore, else a fair share of the cores."""
+    """Return OMP_NUM_THREADS, which a forked process would ignore, or a fair share of the cores."""
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted)

@@ -59,7 +59,7 @@ class FreePool:
         return part
 
     def place(self, count: int, *, one_host: bool = False) -> list[PlacedNode] | None:
-        """As `PoolPart.place`, anywhere in the pool."""
+        """Place workers anywhere in the pool, as `PoolPart.place` does."""
         return self._whole.place(count, one_host=one_host)
 
     def take_first(self, node_id: str, count: int) -> tuple[int, ...]:
@@ -150,7 +150,7 @@ class PoolPart:
 def place(
     count: int, free: Iterable[FreeDevices], *, one_host: bool = False
 ) -> list[PlacedNode] | None:
-    """One placement (`PoolPart.place`)."""
+    """Return one placement (`PoolPart.place`)."""
     return FreePool(free).place(count, one_host=one_host)
 
 

@@ -175,7 +175,7 @@ class _FreedDevices:
         return enough
 
     def change(self, before: Candidate | None, after: Candidate | None) -> None:
-        """One gives what `after` says instead of what `before` says."""
+        """Replace what one job can give: `after` instead of `before`."""
         for candidate, sign in ((before, -1), (after, 1)):
             for node_id, indices in candidate.devices.items() if candidate else ():
                 was = self._free.get(node_id, 0)

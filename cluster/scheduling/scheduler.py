@@ -166,7 +166,7 @@ class Pass:
     def _place(
         self, job: JobFacts, position: int, served: Served, headroom: int | None
     ) -> Sequence[PlacedNode] | None:
-        """As many workers as possible on what is free and neither kept nor left for others."""
+        """Place as many workers as possible on devices that are free and not kept for others."""
         one_host = served.group.one_host
         most = served.part.most(one_host=one_host)
         if headroom is not None:

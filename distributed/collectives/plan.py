@@ -85,7 +85,7 @@ class _Layout:
     """Messages so far that are added."""
 
     def in_lockstep(self, rounds: Iterable[Round]) -> None:
-        """Pieces of one number go at once; while the next ones are on their way, one is added."""
+        """Send pieces of one number at once; add one while the next are on their way."""
         for r in rounds:
             sends, receives = self._sends(r), self._receives(r)
             arriving: list[Piece] = []

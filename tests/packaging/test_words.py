@@ -66,7 +66,9 @@ PRODUCT = (
     "training",
     "src",
 )
-ARTICLE = re.compile(r"(The|An?|Every|Each|Have)\b")
+ARTICLE = re.compile(
+    r"(The|An?|Every|Each|Have|This|One|As|From|Everybody|Contiguous|Records|Steps|Pieces)\b"
+)
 OPENING = re.compile(
     r"\s*(What|Of|Those|It|Which|Who|Whom|Whose|Whoever|Whether|Whatever|Where|How)\b"
 )
@@ -78,7 +80,8 @@ PHRASES = re.compile(
     r"|\bwhole number\b|\b(un)?told\b|\btells?\b|\b(comes?|came|coming) back\b"
     r"|\bg(ive|ives|iven|ave) up\b|\bnobody\b|\bwhoever\b|\bwhat shall be\b|\bpassed by\b"
     r"|\bcomes first\b|\btook its place\b|\bin vain\b|\bfor ever\b|\b(is|are) said\b"
-    r"|\bno such thing\b|\bbehind step\b|\bcannot be had\b|\bout of which\b",
+    r"|\bno such thing\b|\bbehind step\b|\bcannot be had\b|\bout of which\b"
+    r"|\b(pulse|ow(e|es|ed)|judg\w+)\b",
     re.IGNORECASE,
 )
 """Phrases of a private vocabulary that no message, reason, event or page of the product has."""

@@ -133,7 +133,7 @@ def _encoded(reader: SafetensorsReader, entries: Entries) -> Iterator[Any]:
 
 
 def _read(reader: SafetensorsReader, name: str, entry: TensorStorageMetadata) -> Tensor:
-    """One tensor, put together from what the ranks wrote of it."""
+    """Read one tensor, put together from what the ranks wrote of it."""
     whole = torch.empty(entry.size, dtype=entry.properties.dtype)
     reader.read({name: whole})
     return whole

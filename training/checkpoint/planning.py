@@ -69,7 +69,7 @@ def _planner(flat: FlatState, *, first: bool) -> DefaultSavePlanner:
 
 
 def _plan(planner: DefaultSavePlanner, ranks: Ranks, shape: list[tuple[str, Any, Any]]) -> Plan:
-    """Everybody's plans make the same global plan on every rank, so none is sent back."""
+    """Make the global plan on every rank: it follows from all local plans, so none is sent back."""
     final, metadata = planner.create_global_plan(ranks.gather(planner.create_local_plan()))
     return Plan(shape, final[ranks.rank], metadata)
 

@@ -22,7 +22,7 @@ class Ranks(Protocol):
     size: int
 
     def gather(self, value: T) -> list[T]:
-        """Everybody's value, in rank order, on every rank."""
+        """Gather the values of all ranks, in rank order, on every rank."""
 
 
 Location = tuple[str, int, int]

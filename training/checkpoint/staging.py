@@ -64,7 +64,10 @@ class Staging:
         self._layout, self._asked_pinned = layout, pinned
 
     def copy(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Contiguous copies in host memory, valid until the next call. The block was reserved."""
+        """Copy tensors to the reserved block of host memory.
+
+        The copies are contiguous, and valid until the next call.
+        """
         for copy, address, tensor in zip(self._copies, self._addresses, tensors, strict=True):
             if _is_plain_memory(tensor):
                 # One thread fills the memory bus. `copy_` would share the work of every tensor out

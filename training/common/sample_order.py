@@ -108,7 +108,7 @@ class Sampler:
 
     @classmethod
     def of(cls, training: TrainingSpec, size: int) -> Self:
-        """One over so many samples, as a job's spec has it."""
+        """Build the order of so many samples, as a job's spec has it."""
         counted_by = None if training.steps is not None else "training.epochs"
         if training.reproducible:
             counted_by = "training.reproducible"
@@ -128,7 +128,7 @@ class Sampler:
         return self.size // self.batch
 
     def next_batch(self, rank: int, world_size: int, rounds: int, held: int = 1) -> list[Tensor]:
-        """This rank's share of the next global batch, cut into `rounds` equal micro-batches.
+        """Return this rank's share of the next global batch, cut into `rounds` equal micro-batches.
 
         Args:
             held: shares that are taken instead of one, `rank` being the first; each is cut.
@@ -153,7 +153,7 @@ class Sampler:
         return self._block[start - first : stop - first]
 
     def seek(self, step: int) -> None:
-        """Stand behind so many global batches from the beginning."""
+        """Move to after so many global batches from the beginning."""
         self.epoch, batches = divmod(step, self.batches_per_epoch)
         self.offset = batches * self.batch
 
@@ -161,7 +161,7 @@ class Sampler:
         return {"epoch": self.epoch, "offset": self.offset, "batch": self.batch, "size": self.size}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken.
+        """Resume from where `state` was taken.
 
         Batches of another size begin where the last one ended: what an epoch drops at its end is
         less than one of them.

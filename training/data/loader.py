@@ -45,7 +45,7 @@ class Workers:
 
     @classmethod
     def wanted(cls, spec: TrainingSpec, reader: Reader, ranks_here: int) -> "Workers":
-        """As the spec says, or as fits the data and this host's cores."""
+        """Choose as the spec says, or as fits the data and this host's cores."""
         number = spec.data_workers
         if number is None:
             share = len(os.sched_getaffinity(0)) // ranks_here if prefetch.AVAILABLE else 0
@@ -67,7 +67,7 @@ class Loader:
     _ahead: Prefetcher | None = field(default=None, init=False)
 
     def step(self) -> Iterator[Any]:
-        """This rank's micro-batches of the next global batch; the sampler moves on by one.
+        """Yield this rank's micro-batches of the next global batch; the sampler moves on by one.
 
         For a rank that reads nothing each of them is None.
         """

@@ -58,6 +58,6 @@ class GradientRecord(Documented, BaseModel):
         return self
 
     def as_json(self) -> dict[str, Any]:
-        """As it travels: NaN and infinities are texts."""
+        """Return the record as it is sent: NaN and infinities are strings."""
         encoded: dict[str, Any] = json.loads(self.model_dump_json(exclude_none=True))
         return encoded

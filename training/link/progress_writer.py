@@ -148,7 +148,7 @@ class Progress:
         return Activity(self._slots[ACTIVITY])
 
     def set_activity(self, activity: Activity) -> None:
-        """From here on; for what no step follows, or what `begin` ends."""
+        """Set the activity from here on; for what no step follows, or what `begin` ends."""
         self._slots[ACTIVITY] = activity
 
     @contextlib.contextmanager

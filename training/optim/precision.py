@@ -24,7 +24,7 @@ _TOLERATED = 20
 
 
 def tolerated_steps(precision: Precision) -> int:
-    """Steps in a row whose loss may be no number: with fp16 they are left out."""
+    """Return how many steps in a row may have a loss that is NaN: with fp16 they are skipped."""
     return _TOLERATED if precision is Precision.FP16 else 0
 
 
@@ -65,7 +65,7 @@ class MixedPrecision:
             self._scaler.unscale_(optimizer)
 
     def step(self, optimizer: Optimizer) -> None:
-        """One optimizer step; with fp16 left out when a gradient overflowed."""
+        """Take one optimizer step; with fp16 skip it when a gradient overflowed."""
         if self._scaler is None:
             optimizer.step()
         else:
@@ -73,7 +73,7 @@ class MixedPrecision:
             self._scaler.update()
 
     def take(self, optimizer: Optimizer) -> bool:
-        """As `step`; whether it was taken. With fp16 the host waits for that."""
+        """Take a step as `step`; return whether it was taken. With fp16 the host waits for that."""
         if self._scaler is None:
             optimizer.step()
             return True

@@ -8,7 +8,7 @@ class GpuMissingError(RuntimeError):
 
 
 def own_gpu(local_rank: int) -> torch.device:
-    """This rank's GPU, made the current one.
+    """Return this rank's GPU, made the current one.
 
     A launcher shows a rank either all GPUs of the attempt on this host, or its own alone.
     """

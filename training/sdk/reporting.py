@@ -36,7 +36,7 @@ class Output(Protocol):
     """The destination of points."""
 
     def take(self, step: int, values: Mapping[str, Any]) -> None:
-        """One step's checked values: numbers, or scalar tensors on a GPU."""
+        """Take one step's checked values: numbers, or scalar tensors on a GPU."""
 
     def flush(self) -> None:
         """Let nothing wait any longer."""
@@ -54,7 +54,7 @@ class Reporter:
         """The newest value of every name."""
 
     def report(self, values: Mapping[str, Any], step: int | None) -> None:
-        """Note values of a step; without one, of the step behind the last.
+        """Note values of a step; without one, of the step after the last.
 
         Raises:
             TypeError, ValueError: a name or a value is none; nothing of the call is noted.

@@ -290,7 +290,7 @@ class NoCheckpointsError(RuntimeError):
 
 
 def open_session() -> Session:
-    """This process's session; it ends with the process."""
+    """Open this process's session; it ends with the process."""
     folder, helps = _own_folder(os.environ)
     session = Session(os.environ, folder, helps=helps)
     atexit.register(session.close)

@@ -17,7 +17,7 @@ from trainhall.training.sync.step_sync import StepSync
 
 
 def choose_device(local_rank: int) -> torch.device:
-    """This rank's GPU, if there is one, made the current one; else the CPU."""
+    """Return this rank's GPU, if there is one, made the current one; else the CPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return own_gpu(local_rank)

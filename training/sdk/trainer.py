@@ -127,7 +127,7 @@ class Trainer:
         )
 
     def train_step(self, batch: Any, loss_fn: LossFunction) -> StepResult:
-        """One optimizer step over this rank's batch.
+        """Take one optimizer step over this rank's batch.
 
         Args:
             batch: a tensor, or tuples, lists and mappings of tensors, with the samples along
@@ -184,7 +184,7 @@ class Trainer:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state_dict()`'s result, on any number of ranks.
+        """Continue from `state_dict()`'s result, on any number of ranks.
 
         What had not been sent is divided among them, where there are others than those that saved
         it; without compression, or without other ranks, the next gradient has it.

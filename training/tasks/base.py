@@ -117,12 +117,12 @@ class Task(ABC):
         return Declaration()
 
     def collate(self, samples: Sequence[Any]) -> Any:
-        """One batch out of the samples of a map-style data set; PyTorch's default stacks them."""
+        """Make one batch of the samples of a map-style data set; PyTorch's default stacks them."""
         return default_collate(list(samples))
 
 
 def mlp(widths: list[int], *, dropout: float = 0.0) -> nn.Sequential:
-    """Linear layers through `widths`, with ReLU (and dropout) between them."""
+    """Build linear layers through `widths`, with ReLU (and dropout) between them."""
     layers: list[nn.Module] = []
     for i, (inputs, outputs) in enumerate(pairwise(widths)):
         layers.append(nn.Linear(inputs, outputs))

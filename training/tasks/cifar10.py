@@ -95,7 +95,7 @@ def _read_pickled(root: Path, *, train: bool) -> tuple[Any, Any]:
 
 
 def _read_binary(folder: Path, *, train: bool) -> tuple[Any, Any]:
-    """Records of a label and 3×32×32 bytes."""
+    """Read records of a label and 3×32×32 bytes."""
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] if train else ["test_batch.bin"]
     if missing := [name for name in names if not (folder / name).is_file()]:
         raise BadDataError(

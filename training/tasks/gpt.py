@@ -104,7 +104,7 @@ class GPT(nn.Module):
         return logits_BTV
 
     def _initialise(self) -> None:
-        """As GPT-2: what adds to the stream is scaled down by the number of additions."""
+        """Initialise as GPT-2: layers that add to the stream get smaller weights."""
         scaled = _INITIAL_STD / (2 * self.shape.layers) ** 0.5
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):

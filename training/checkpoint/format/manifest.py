@@ -156,7 +156,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def read_files(folder: Path) -> list[FileRecord]:
-    """Records of every file of a checkpoint's folder, the manifest last.
+    """Return records of every file of a checkpoint's folder, the manifest last.
 
     Raises:
         BadCheckpointError: as `read_manifest`.
