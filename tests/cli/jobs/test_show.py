@@ -10,6 +10,7 @@ import pytest
 from trainhall.cli.base.errors import NotFoundError
 from trainhall.cli.base.options import Format
 from trainhall.cli.jobs import commands as jobs
+from trainhall.cli.jobs.page import RECENT_EVENTS, recent_events, strategy
 
 JOB: dict[str, Any] = {
     "name": "digits", "state": "running", "reason": None, "step": 3, "total_steps": 9,
@@ -24,7 +25,7 @@ def test_show_limits_the_checkpoint_list() -> None:
     saves = [*["not_saved"] * 25, *["checkpoint"] * 5]
     kinds = ["state", "failure", *["checkpoint"] * 20, "note", *saves]
     events = [{"seq": seq, "kind": kind} for seq, kind in enumerate(kinds)]
-    shown = [(event["seq"], event["kind"]) for event in jobs._recent(events)]
+    shown = [(event["seq"], event["kind"]) for event in recent_events(events)]
     assert shown == [
         (0, "state"), (1, "failure"), (22, "note"), (51, "checkpoint"), (52, "checkpoint")
     ]  # fmt: skip
@@ -95,9 +96,9 @@ def test_warnings_stand_below_the_reason(shown: Any, monkeypatch: pytest.MonkeyP
 
 def test_events_that_are_left_out_are_counted(shown: Any) -> None:
     page = shown(48)
-    assert page.count(" note ") == 2 * jobs.RECENT_EVENTS
+    assert page.count(" note ") == 2 * RECENT_EVENTS
     assert "38 more; `trainhall show 3f2a00000000 --events` lists all of them" in page
-    assert "more;" not in shown(jobs.RECENT_EVENTS)
+    assert "more;" not in shown(RECENT_EVENTS)
 
 
 def test_show_lists_all_events_on_request(shown: Any) -> None:
@@ -122,4 +123,4 @@ def test_show_lists_all_events_on_request(shown: Any) -> None:
 )
 def test_show_prints_strategy_and_degrees(asked: dict[str, Any] | None, text: str) -> None:
     spec = {"task": {"name": "digits"}} | ({"parallelism": asked} if asked else {})
-    assert jobs._strategy({"spec": spec}) == text
+    assert strategy({"spec": spec}) == text

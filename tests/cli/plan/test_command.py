@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trainhall.cli.base.errors import CliError
-from trainhall.cli.jobs.commands import plan_page
+from trainhall.cli.jobs.page import plan_page
 from trainhall.cli.main import app
 from trainhall.cli.plan.command import as_table
 

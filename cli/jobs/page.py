@@ -1,0 +1,131 @@
+"""A job in text: the page of `trainhall show`, and cells that lists of jobs share with it."""
+
+from datetime import datetime
+from typing import Any
+
+from trainhall.cli.base import output as out
+from trainhall.training.common.units import brief
+
+RECENT_EVENTS = 10
+RECENT_CHECKPOINTS = 2
+"""Most checkpoint events that are listed, to leave room for others."""
+
+
+def reason(job: out.Json) -> str:
+    return "" if job["reason"] in (None, job["state"]) else str(job["reason"])
+
+
+def warnings_and_reason(job: out.Json) -> str:
+    return "; ".join(text for text in (*out.warnings(job), reason(job)) if text)
+
+
+def step(job: out.Json) -> str:
+    total = job["total_steps"]
+    if job["spec"].get("script") and not total and not job["step"]:
+        return ""  # it reports none, or none yet
+    return f"{job['step']}/{total}" if total else str(job["step"])
+
+
+def _attempt(job: out.Json) -> str:
+    """Return the attempt, with its generation once its ranks have regrouped."""
+    text = str(job["attempt"])
+    return f"{text}, generation {job['generation']}" if job["generation"] > 1 else text
+
+
+def recent_events(events: list[Any]) -> list[Any]:
+    of_saves = ("checkpoint", "not_saved")
+    saves = [event for event in events if event["kind"] in of_saves][-RECENT_CHECKPOINTS:]
+    others = [event for event in events if event["kind"] not in of_saves][-RECENT_EVENTS:]
+    return [*others, *saves]
+
+
+def strategy(job: out.Json) -> str:
+    """Format the spec's strategy with its degrees, as in `fsdp, shard 2 × data 2`."""
+    asked = job["spec"].get("parallelism", {})
+    degrees = ("data", "shard", "tensor", "pipeline", "servers")
+    given = [f"{name} {asked[name]}" for name in degrees if asked.get(name) not in (None, 1)]
+    return ", ".join([asked.get("strategy", "ddp"), *([" × ".join(given)] if given else [])])
+
+
+def _workers(job: out.Json) -> str:
+    resources = job["spec"].get("resources", {})
+    if "max_workers" not in resources:
+        return str(job["world_size"])
+    return f"{job['world_size']} of {resources['min_workers']} to {resources['max_workers']}"
+
+
+def job_page(
+    job: out.Json,
+    events: str | None,
+    address: str,
+    last: list[str | None],
+    more: dict[str, str | None],
+) -> str:
+    entries = [
+        ("id", job["id"]),
+        ("name", job["name"]),
+        ("state", job["state"]),
+        ("reason", reason(job)),
+        ("step", step(job)),
+        ("attempt", _attempt(job)),
+        ("workers", _workers(job)),
+        *([] if job["spec"].get("script") else [("strategy", strategy(job))]),
+        *([("plan", job["plan"]["summary"])] if job.get("plan") else []),
+        *(("warning", text) for text in out.warnings(job)),
+        ("priority", str(job["priority"])),
+        ("created", out.moment(job["created_at"])),
+        ("ran", out.ran(job)),
+        *((name, text) for name, text in more.items() if text is not None),
+        ("page", address),
+    ]
+    parts = [out.pairs(entries)]
+    if job.get("plan"):
+        parts.append("Plan\n" + out.indented(plan_page(job["plan"])))
+    if job["metrics"]:
+        main = job["main_metric"] and job["main_metric"]["name"]
+        names = sorted(job["metrics"], key=lambda name: (name != main, name))
+        metrics = [(name, out.measured(name, job["metrics"][name])) for name in names]
+        parts.append("Metrics\n" + out.indented(out.pairs(metrics)))
+    return "\n\n".join([*parts, *(text for text in (events, *last) if text)])
+
+
+def events_table(job: out.Json, events: list[Any], left_out: int) -> str | None:
+    if not events:
+        return None
+    # Hosts report their events a little later, with their own time.
+    in_order = sorted(events, key=lambda event: datetime.fromisoformat(event["time"]))
+    columns = [
+        out.Column("AGE", lambda e: out.age(e["time"]), right=True),
+        out.Column("KIND", lambda e: e["kind"]),
+        out.Column("WHAT", _what),
+    ]
+    table = out.table(in_order, columns)
+    if left_out:
+        table += f"\n{left_out} more; `trainhall show {job['id']} --events` lists all of them."
+    return "Events\n" + out.indented(table)
+
+
+def plan_page(plan: out.Json) -> str:
+    """Explain why a planned job runs as it does, and how well that was predicted."""
+    measured, errors = plan["measured"] or {}, plan["error"] or {}
+    rows = [
+        {"of": "memory", "key": "peak_memory_bytes", "format": lambda n: out.size(round(n))},
+        {"of": "step", "key": "step_seconds", "format": brief},
+    ]
+
+    def cell(row: out.Json, values: out.Json) -> str:
+        return str(row["format"](values[row["key"]])) if values else ""
+
+    columns = [
+        out.Column("OF", lambda row: row["of"]),
+        out.Column("PREDICTED", lambda row: cell(row, plan["prediction"]), right=True),
+        out.Column("MEASURED", lambda row: cell(row, measured), right=True),
+        out.Column("ERROR", lambda row: f"{errors[row['key']]:+.0%}" if errors else "", right=True),
+    ]
+    return f"{out.one_line(plan['reason'])}\n{out.table(rows, columns)}"
+
+
+def _what(event: out.Json) -> str:
+    if event["kind"] == "state":
+        return out.state_and_reason(event["data"]["state"], event["reason"])
+    return event["reason"] or ""
