@@ -12,7 +12,8 @@ from trainhall.api.openapi.describe import Operations, wrong_state
 from trainhall.api.params import MAX_SEQUENCE, JobId
 from trainhall.api.problems import RefusalError, invalid
 from trainhall.api.schemas.gradients import GradientEntry, GradientHistory, Gradients, GradientStep
-from trainhall.cluster.jobs.gradients import KEPT_RECORDS, Captured, GradientRequests, remarks
+from trainhall.cluster.jobs.gradient_remarks import remarks
+from trainhall.cluster.jobs.gradients import KEPT_RECORDS, Captured, GradientRequests
 from trainhall.training.link.gradient_record import LOWEST_EXPONENT
 
 router = Operations(prefix="/training/jobs/{job_id}/gradients", tags=["jobs"])

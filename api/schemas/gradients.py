@@ -1,6 +1,7 @@
 """The gradients of a job by parameter, as the API shows them."""
 
-from trainhall.cluster.jobs.gradients import GradientRequests, Remark
+from trainhall.cluster.jobs.gradient_remarks import Remark
+from trainhall.cluster.jobs.gradients import GradientRequests
 from trainhall.db.views import MetricValue, Time, View
 
 

@@ -9,8 +9,6 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from statistics import median
 from typing import Any
 
 import orjson
@@ -33,12 +31,6 @@ KEPT_RECORDS = 512
 """Records kept of a job. Beyond it every other one goes: with 1,024 names they take about 10 MB."""
 KEPT_HISTOGRAMS = 16
 """Newest records of a job whose histograms are kept."""
-EXPLODING = 10.0
-"""So many times its median norm so far, and a gradient explodes."""
-KNOWN_STEPS = 3
-"""Steps before the newest after which it is reported."""
-VANISHING = 1e-6
-"""So small a share of the largest norm of its step, and a gradient vanishes."""
 
 
 _PENDING = select(GradientRequest.job_id, GradientRequest.asked).where(
@@ -70,42 +62,6 @@ class Captured:
     norms: list[float | str]
     """NaN and infinities as texts, here and below."""
     largest: list[float | str]
-
-
-class Remark(StrEnum):
-    """Anomaly of a parameter's newest gradient."""
-
-    NOT_FINITE = "not finite"
-    EXPLODING = "exploding"
-    VANISHING = "vanishing"
-    DEAD = "dead"
-
-
-def remarks(records: Sequence[Captured]) -> list[Remark | None]:
-    """Return remarks by the names of the newest record."""
-    if not records:
-        return []
-    newest = records[-1]
-    before = [dict(zip(each.names, each.norms, strict=True)) for each in records[:-1]]
-    finite = [norm for norm in newest.norms if isinstance(norm, float)]
-    top = max(finite, default=0.0)
-    return [
-        _remark(norm, [known[name] for known in before if name in known], top)
-        for name, norm in zip(newest.names, newest.norms, strict=True)
-    ]
-
-
-def _remark(norm: float | str, before: Sequence[float | str], top: float) -> Remark | None:
-    if isinstance(norm, str):
-        return Remark.NOT_FINITE
-    if norm == 0:
-        return Remark.DEAD
-    if norm < VANISHING * top:
-        return Remark.VANISHING
-    usual = [each for each in before if isinstance(each, float)]
-    if len(usual) >= KNOWN_STEPS and norm > EXPLODING * median(usual):
-        return Remark.EXPLODING
-    return None
 
 
 class GradientService:
