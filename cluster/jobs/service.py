@@ -284,24 +284,12 @@ class JobService(Service):
             change = f"{_workers(document)} instead of {_workers(job.spec)}"
             sizes = list(spec.possible_workers)
             if state in ACTIVE_STATES:
-                attempt = await session.get(Attempt, (job_id, job.attempt), with_for_update=True)
-                assert attempt is not None
-                attempt.spec = attempt.spec or job.spec
-                if state is not JobState.PAUSING:
-                    if job.world_size not in sizes:
-                        change += f"; it keeps {job.world_size} until it can change"
-                        reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
-                        job.reason, job.reason_code = reason.text, reason.code.value
-                    else:
-                        change += f"; it continues with {job.world_size}"
-                        if job.reason_code == ReasonCode.RESIZE_REQUESTED:
-                            # An earlier resize that it still waited for is withdrawn.
-                            job.reason, job.reason_code = attempt.reason, attempt.reason_code
+                reason = await _resize_active(session, job, sizes, change)
             else:
                 job.world_size = spec.resources.workers
+                reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
             job.spec, job.sizes = document, sizes
             await session.flush()
-            reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
             await record_reason(session, job_id, "note", reason, now, attempt=job.attempt or None)
             view = await _view(session, job_id)
         self._notifier.notify_job(job_id)
@@ -374,6 +362,32 @@ class JobService(Service):
             await session.refresh(progress)
             view = await _view(session, job_id)
             return view, attempt.allocation if attempt is not None else Allocation()
+
+
+async def _resize_active(
+    session: AsyncSession, job: Job, sizes: Sequence[int], change: str
+) -> Reason:
+    """Resize a job that has ranks: its attempt keeps the spec with which it runs.
+
+    Returns:
+        Reason of the request.
+    """
+    attempt = await session.get(Attempt, (job.id, job.attempt), with_for_update=True)
+    assert attempt is not None
+    attempt.spec = attempt.spec or job.spec
+    if job.state == JobState.PAUSING:
+        return Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
+    size = job.world_size
+    if size in sizes:
+        if job.reason_code == ReasonCode.RESIZE_REQUESTED:
+            # An earlier resize that it still waited for is withdrawn.
+            job.reason, job.reason_code = attempt.reason, attempt.reason_code
+        change = f"{change}; it continues with {size}"
+        return Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
+    change = f"{change}; it keeps {size} until it can change"
+    reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
+    job.reason, job.reason_code = reason.text, reason.code.value
+    return reason
 
 
 def _describe_changes(asked: Mapping[str, dict[str, Any]]) -> str:
