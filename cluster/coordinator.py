@@ -22,6 +22,7 @@ from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids, SystemClock, SystemIds
 from trainhall.cluster.reconcile.reconciler import Reconciler
 from trainhall.cluster.scheduling.queue import QueueService
+from trainhall.cluster.scheduling.quota_service import QuotaService
 from trainhall.cluster.service import ServiceContext
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
 from trainhall.db.database import Database
@@ -58,6 +59,7 @@ class Coordinator:
         self.jobs = JobService(context, self.code)
         self.nodes = NodeService(context, self.heartbeats)
         self.queue = QueueService(context, self.heartbeats)
+        self.quotas = QuotaService(context, self.heartbeats)
         self.gradients = GradientService(db, notifier)
         self.checkpoints = CheckpointService(context, self.store)
         self.rank_events = RankEvents(context, self.checkpoints)

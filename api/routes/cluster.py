@@ -194,6 +194,6 @@ async def read_queue(
 async def read_quotas(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> QuotaPage:
     """Lists the device limit and the present use of each project and user that holds devices,
     waits for some or has a quota of its own."""
-    quotas = await hall.queue.quotas()
+    quotas = await hall.quotas.list()
     items, next_cursor = page_of("quotas", quotas.items, limit, cursor)
     return QuotaPage(items=items, next_cursor=next_cursor, others=quotas.others)

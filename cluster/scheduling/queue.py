@@ -1,5 +1,4 @@
-"""The queue as people ask for it: who waits for what, until when, what a new job would meet, and
-what projects and users hold of their quotas."""
+"""The queue as people ask for it: who waits for what, until when, and what a new job would meet."""
 
 import asyncio
 import math
@@ -15,12 +14,11 @@ from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.scheduling import views
 from trainhall.cluster.scheduling.forecast import foresee, foresee_new
 from trainhall.cluster.scheduling.queue_order import queue_order
-from trainhall.cluster.scheduling.quota_use import quota_table
 from trainhall.cluster.scheduling.scheduler import QueueEntry, shortage
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.snapshot.load import load_facts
 from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
-from trainhall.db.models import Job, Node
+from trainhall.db.models import Node
 from trainhall.training.spec import JobSpec
 
 _JUST_STARTED_SECONDS = 10.0
@@ -49,28 +47,15 @@ class QueueService(Service):
         behind = None if cursor is None else _place_of(cursor)
         async with self._db.session() as session:
             facts = await load_facts(session, self._heartbeats)
-            entries = foresee(self._clock.now(), facts, self._options)
-            total = len(entries)
-            if job_id is not None:
-                entries = [entry for entry in entries if entry.job.id == job_id]
-            if behind is not None:
-                entries = [e for e in entries if queue_order(e.job, self._options) > behind]
-            shown = entries[:limit]
-            rows = await session.execute(
-                select(Job.id, Job.name).where(Job.id.in_([entry.job.id for entry in shown]))
-            )
-            names = dict(rows.all())
-        more = len(entries) > limit
-        # A job may have been removed between the two questions.
-        items = [_view(entry, names[entry.job.id]) for entry in shown if entry.job.id in names]
-        following = self._cursor_behind(shown[-1].job) if more else None
-        return views.QueuePage(items=items, next_cursor=following, total=total)
-
-    async def quotas(self) -> views.QuotaPage:
-        """Return the limits and the present use of projects and users."""
-        async with self._db.session() as session:
-            facts = await load_facts(session, self._heartbeats)
-        return quota_table(self._options.quotas, facts)
+        entries = foresee(self._clock.now(), facts, self._options)
+        total = len(entries)
+        if job_id is not None:
+            entries = [entry for entry in entries if entry.job.id == job_id]
+        if behind is not None:
+            entries = [e for e in entries if queue_order(e.job, self._options) > behind]
+        shown = entries[:limit]
+        following = self._cursor_behind(shown[-1].job) if len(entries) > limit else None
+        return views.QueuePage(items=[*map(_view, shown)], next_cursor=following, total=total)
 
     async def outlook(self, spec: JobSpec) -> views.Outlook:
         """When a job would start that was submitted now."""
@@ -142,10 +127,10 @@ class QueueService(Service):
         )
 
 
-def _view(entry: QueueEntry, name: str) -> views.QueueEntry:
+def _view(entry: QueueEntry) -> views.QueueEntry:
     return views.QueueEntry(
         job_id=entry.job.id,
-        name=name,
+        name=entry.job.name or "",
         priority=entry.job.priority,
         queued_at=entry.job.queued_at,
         position=entry.position,

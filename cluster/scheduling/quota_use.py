@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 
-from trainhall.cluster.lifecycle.states import ACTIVE_STATES, WAITING_STATES
-from trainhall.cluster.quotas import KINDS, Quota, Quotas
-from trainhall.cluster.scheduling import reasons, views
+from trainhall.cluster.lifecycle.states import ACTIVE_STATES
+from trainhall.cluster.quotas import Quota, Quotas
+from trainhall.cluster.scheduling import reasons
 from trainhall.cluster.scheduling.running import active_attempts, released
 from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 
@@ -99,29 +99,3 @@ def devices_held(facts: ClusterFacts) -> Counter[str]:
         if attempts.get(grant.job_id) == grant.attempt
         and (grant.node_id, grant.device_index) not in left
     )
-
-
-def quota_table(quotas: Quotas, facts: ClusterFacts) -> views.QuotaPage:
-    """List every project and user that holds devices, waits for some or has a quota of its own."""
-    used: Counter[Account] = Counter()
-    waiting: Counter[Account] = Counter()
-    held = devices_held(facts)
-    for job in facts.jobs:
-        for what, name in (("project", job.project), ("user", job.user)):
-            if name is not None:
-                used[what, name] += held[job.id]
-                waiting[what, name] += job.state in WAITING_STATES
-    accounts = {account for account in used if used[account] or waiting[account]}
-    accounts.update((kind, name) for kind in KINDS for name in quotas.own(kind))
-    items = [
-        views.Quota(
-            kind=kind,
-            name=name,
-            limit=quotas.limit(kind, name),
-            used=used[kind, name],
-            waiting=waiting[kind, name],
-        )
-        for kind, name in sorted(accounts)
-    ]
-    others = views.QuotaOfOthers(**{kind: quotas.others(kind) for kind in KINDS})
-    return views.QuotaPage(items=items, next_cursor=None, others=others)

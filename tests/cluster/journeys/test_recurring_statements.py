@@ -105,7 +105,7 @@ async def recurring(hall: SimulatedCluster, jobs: dict[str, str]) -> None:
         await coordinator.jobs.list(limit=20, states=states, cursor=page.next_cursor)
     await coordinator.jobs.get(running)
     await coordinator.queue.list()
-    await coordinator.queue.quotas()
+    await coordinator.quotas.list()
     await coordinator.nodes.list()
     await coordinator.nodes.devices()
     await coordinator.nodes.summary()
