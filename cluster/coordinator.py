@@ -72,6 +72,7 @@ class Coordinator:
         notifier.notify_reconciler = self.reconciler.wake
         notifier.notify_node = self.gateway.wake
         notifier.notify_all_nodes = self.gateway.wake_all
+        notifier.notify_node_removed = self.nodes.removed
         notifier.notify_viewers = self.hub.wake
         self._tasks = BackgroundTasks(on_fatal)
 

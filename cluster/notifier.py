@@ -14,6 +14,8 @@ class Notifier:
     """Has the gateway build this node's desired state again."""
     notify_all_nodes: Callable[[], None] = lambda: None
     """The same for every node."""
+    notify_node_removed: Callable[[str], None] = lambda _: None
+    """Has its credential forgotten, and its connection ended."""
     notify_viewers: Callable[[str], None] = lambda _: None
     """Viewers of this job have something to read."""
 

@@ -329,8 +329,9 @@ class NodeService(Service):
             return [views.NodeEvent.of(row) for row in rows]
 
     def removed(self, node_id: str) -> None:
-        """Revoke a removed node's credential, and end its connection."""
+        """Forget what is remembered of a removed node, and end its connection."""
         self._forget(node_id)
+        self._heartbeats.forget(node_id)
         self._notifier.notify_node(node_id)
 
     def _forget(self, node_id: str) -> None:

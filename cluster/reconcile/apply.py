@@ -107,7 +107,7 @@ class Applier(Service):
         for node_id in touched.nodes:
             self._notifier.notify_node(node_id)
         if isinstance(decision, RemoveNode):
-            self._heartbeats.forget(decision.node_id)
+            self._notifier.notify_node_removed(decision.node_id)
         return True
 
     async def _apply(self, session: AsyncSession, decision: Change) -> _Touched:

@@ -265,6 +265,23 @@ async def test_credential_of_removed_node_is_refused(hall: SimulatedCluster) -> 
         await nodes.remove(reply.node_id)
 
 
+async def test_credential_is_refused_after_removal_of_busy_node(hall: SimulatedCluster) -> None:
+    nodes, node = hall.coordinator.nodes, SimulatedNode("alpha", 1)
+    reply = await nodes.join(join_request((await nodes.announce("alpha")).join_token))
+    node.node_id = reply.node_id
+    hall.nodes[node.node_id] = node
+    await hall.connect(node)
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    assert await nodes.authenticate(reply.credential) == node.node_id
+    assert await nodes.remove(node.node_id) is not None, "its job saves and moves first"
+    await hall.settle()
+    await hall.finish(job_id, Outcome.PAUSED)
+    with pytest.raises(NodeRemovedError, match="node alpha was removed"):
+        await nodes.authenticate(reply.credential)
+    assert not hall.coordinator.heartbeats.has_reported(node.node_id)
+
+
 async def test_lost_node_is_removed_although_it_holds_devices(
     hall: SimulatedCluster,
 ) -> None:
