@@ -67,6 +67,8 @@ class Applier(Service):
     def __init__(self, context: ServiceContext, heartbeats: HeartbeatMonitor) -> None:
         super().__init__(context)
         self._heartbeats = heartbeats
+        self._to_examine: set[str] = set()
+        """Nodes of failed attempts: to be quarantined if they have failed too often."""
 
     async def explain(self, explanations: Sequence[Explain]) -> None:
         """Store why jobs wait: many at once, since a change at the queue's head concerns all."""
@@ -98,17 +100,26 @@ class Applier(Service):
             # An integrity error here is the grant's key at work: the device was taken meanwhile,
             # or its node went away.
             return False
-        if _can_quarantine(decision):
-            # In a transaction of its own: reports lock a node before its attempts.
-            async with self._db.transaction() as session:
-                await quarantine_failing_nodes(session, touched.nodes, self._clock.now())
         if touched.job is not None:
             self._notifier.notify_viewers(touched.job)
         for node_id in touched.nodes:
             self._notifier.notify_node(node_id)
         if isinstance(decision, RemoveNode):
             self._notifier.notify_node_removed(decision.node_id)
+        if _can_quarantine(decision):
+            self._to_examine |= touched.nodes
+        await self.examine_nodes()
         return True
+
+    async def examine_nodes(self) -> None:
+        """Quarantine those nodes that have failed too often, as of the decisions applied so far."""
+        if not self._to_examine:
+            return
+        # In a transaction of its own: reports lock a node before its attempts.
+        async with self._db.transaction() as session:
+            await quarantine_failing_nodes(session, self._to_examine, self._clock.now())
+        # Not before the commit: after an error the next pass examines them.
+        self._to_examine.clear()
 
     async def _apply(self, session: AsyncSession, decision: Change) -> _Touched:
         now, resume_candidates = self._clock.now(), self._options.resume_candidates

@@ -63,6 +63,7 @@ class Reconciler(Service):
 
     async def pass_once(self) -> bool:
         """Run one pass; return whether it changed anything that another pass should handle."""
+        await self._applier.examine_nodes()
         async with self._db.session() as session:
             facts = await load_facts(session, self._heartbeats, self._undeliverable)
         self._unreachable_in = seconds_until_unreachable(facts, self._options)

@@ -3,12 +3,14 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from sqlalchemy import Engine, event, select, text
+from sqlalchemy.exc import OperationalError
 from support.cluster.simulated import SimulatedCluster, failure, spec, wipe
 from support.database import on_sqlite
 
@@ -30,8 +32,10 @@ from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.cluster.nodes import views
 from trainhall.cluster.nodes.fault_policy import DEATHS
+from trainhall.cluster.nodes.quarantine import quarantine_failing_nodes
 from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.ports import SystemIds
+from trainhall.cluster.reconcile import apply
 from trainhall.cluster.reconcile.apply import Applier
 from trainhall.cluster.reconcile.decide import decide
 from trainhall.cluster.reconcile.decisions import StartAttempt
@@ -387,6 +391,34 @@ async def test_repeated_device_fault_quarantines_the_node(hall: SimulatedCluster
     )
     await nodes.undrain(alpha.node_id)
     assert (await fail()).state == "ready", "what was before a user brought it back is forgiven"
+
+
+@on_sqlite
+async def test_quarantine_follows_a_failed_transaction(
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alpha = await hall.add_node("alpha")
+    job_id = await hall.submit(recovery={"max_restarts": 9})
+    fault = Failure(rank=0, message="Xid 79", cause=Cause.DEVICE_FAULT)
+    await hall.run_until(job_id, "running")
+    await hall.finish(job_id, Outcome.FAILED, fault)
+    await hall.heartbeat(40)
+    await hall.run_until(job_id, "running")
+    notified: list[str] = []
+    away = [OperationalError("BEGIN", {}, Exception("away"))]
+
+    async def quarantine(*given: Any) -> list[str]:
+        if away:
+            raise away.pop()
+        return await quarantine_failing_nodes(*given)
+
+    monkeypatch.setattr(apply, "quarantine_failing_nodes", quarantine)
+    monkeypatch.setattr(hall.coordinator.reconciler._notifier, "notify_viewers", notified.append)
+    with pytest.raises(OperationalError):
+        await hall.finish(job_id, Outcome.FAILED, fault)
+    assert notified[-1] == job_id, "viewers learn of what was committed"
+    await hall.settle()
+    assert (await hall.coordinator.nodes.get(alpha.node_id)).state == "drained"
 
 
 @on_sqlite
