@@ -88,6 +88,7 @@ class Coordinator:
     async def stop(self) -> None:
         """End the connections, then the background work. What runs on the nodes runs on."""
         await self.gateway.stop()
+        await self.checkpoints.verification.stop()
         await self._tasks.stop()
 
     async def _keep_packing(self) -> None:

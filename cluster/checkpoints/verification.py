@@ -1,10 +1,13 @@
 """Verification of checkpoints: their files are hashed, and damage is marked."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 
+import structlog
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints.files import CheckpointFiles, is_seen
@@ -13,9 +16,12 @@ from trainhall.cluster.checkpoints.rows import load_locked, record_change
 from trainhall.cluster.errors import NotFoundError, WrongStateError
 from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.cluster.service import Service, ServiceContext
+from trainhall.cluster.waiting import end_tasks
 from trainhall.db.models import Checkpoint
 from trainhall.training.checkpoint.format.errors import Problem
 from trainhall.training.checkpoint.format.manifest import verify_folder
+
+log = structlog.get_logger(__name__)
 
 
 class CheckpointVerification(Service):
@@ -23,6 +29,7 @@ class CheckpointVerification(Service):
         super().__init__(context)
         self._files = files
         self._running: dict[str, asyncio.Task[Sequence[Problem]]] = {}
+        self._later: set[asyncio.Task[None]] = set()
         # Other work waits for these threads too: curves, what agents ship, uploads.
         self._hashing = asyncio.Semaphore(1)
 
@@ -78,6 +85,34 @@ class CheckpointVerification(Service):
             return [str(problem) for problem in await self.verify(checkpoint_id)]
         except WrongStateError:
             raise NotFoundError("checkpoint", checkpoint_id) from None  # deleted meanwhile
+
+    def verify_later(self, job_id: str, names: Sequence[str]) -> None:
+        """Begin to verify the store's copies of checkpoints of which a host has no good copy."""
+        task = asyncio.create_task(self._verify_named(job_id, names), name="verify later")
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def stop(self) -> None:
+        """End what runs in the background; the next report of a damaged copy verifies again."""
+        await end_tasks([*self._later, *self._running.values()])
+
+    async def _verify_named(self, job_id: str, names: Sequence[str]) -> None:
+        try:
+            async with self._db.session() as session:
+                found = await session.scalars(
+                    select(Checkpoint.id).where(
+                        Checkpoint.job_id == job_id,
+                        Checkpoint.name.in_(names),
+                        Checkpoint.state == "committed",
+                        Checkpoint.location == STORE,
+                    )
+                )
+                suspects = found.all()
+            for checkpoint_id in suspects:
+                with contextlib.suppress(WrongStateError, NotFoundError):  # deleted meanwhile
+                    await self.verify(checkpoint_id)
+        except (SQLAlchemyError, OSError) as error:
+            log.error("checkpoints_not_verified", job=job_id, error=str(error))
 
     async def mark_corrupt(self, checkpoint_id: str, why: str) -> None:
         async with self._db.transaction() as session:

@@ -4,7 +4,6 @@ A writer numbers its events; a batch is stored in one transaction together with 
 so that a batch which is sent again changes nothing.
 """
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.checkpoints.lineage import STORE
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.checkpoints.verification import mark_corrupt
-from trainhall.cluster.errors import InvalidValueError, NotFoundError, WrongStateError
+from trainhall.cluster.errors import InvalidValueError, NotFoundError
 from trainhall.cluster.jobs import auto_plans, gradients
 from trainhall.cluster.jobs.incidents import newest_incident
 from trainhall.cluster.lifecycle.generations import (
@@ -89,11 +88,15 @@ class RankEvents(Service):
         # Many short transactions, so that a flood of events delays no others.
         for at in range(0, max(len(ordered), 1), _BATCH):
             batch = ordered[at : at + _BATCH]
-            acked, allocation = await self._accept_batch(job_id, attempt, writer, batch, origin)
+            before, acked, allocation = await self._accept_batch(
+                job_id, attempt, writer, batch, origin
+            )
             checkpoint = checkpoint or any(event.kind == "checkpoint" for event in batch)
-            suspects = [name for event in batch for name in _suspects(event)]
+            new = [event for event in batch if event.sequence > before]
+            suspects = [name for event in new for name in _suspects(event)]
             if suspects:
-                await self._verify_stored(job_id, suspects)
+                # Takes longer than an agent waits for its answer.
+                self._checkpoints.verification.verify_later(job_id, suspects)
         self._notifier.notify_job(job_id)
         if checkpoint:
             self._notifier.notify_hosts(allocation)  # the retention may have given older ones up
@@ -106,8 +109,9 @@ class RankEvents(Service):
         writer: str,
         events: Sequence[RankEvent],
         origin: Origin,
-    ) -> tuple[int, Allocation]:
-        """Store a batch; return the newest committed sequence and the attempt's hosts."""
+    ) -> tuple[int, int, Allocation]:
+        """Store a batch; return the newest committed sequence before and after it, and the
+        attempt's hosts."""
         async with self._db.transaction() as session:
             # The locks make batches of a job wait for each other, and for its revocation.
             await lock_job(session, job_id)
@@ -122,12 +126,13 @@ class RankEvents(Service):
                 )
                 session.add(known)
                 await session.flush()
+            before = known.event_sequence
             context = EventContext(session, job, row, known, origin)
             for event in events:
                 if event.sequence > known.event_sequence:
                     await self._take(context, event)
                     known.event_sequence = event.sequence
-            return known.event_sequence, row.allocation
+            return before, known.event_sequence, row.allocation
 
     async def _take(self, context: EventContext, event: RankEvent) -> None:
         first_superseded = superseded_from(context.attempt, context.origin)
@@ -256,22 +261,6 @@ class RankEvents(Service):
             await mark_corrupt(
                 context.session, row, str(passed_over.get("text")), self._clock.now()
             )
-
-    async def _verify_stored(self, job_id: str, names: Sequence[str]) -> None:
-        """Verify the store's copies of checkpoints of which a host has no good copy."""
-        async with self._db.session() as session:
-            rows = await session.scalars(
-                select(Checkpoint.id).where(
-                    Checkpoint.job_id == job_id,
-                    Checkpoint.name.in_(names),
-                    Checkpoint.state == "committed",
-                    Checkpoint.location == STORE,
-                )
-            )
-            suspects = rows.all()
-        for checkpoint_id in suspects:
-            with contextlib.suppress(WrongStateError):  # deleted in the meantime
-                await self._checkpoints.verification.verify(checkpoint_id)
 
     async def _checkpoint(self, context: EventContext, event: RankEvent) -> None:
         try:

@@ -4,7 +4,9 @@ import asyncio
 import errno
 import os
 import shutil
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.cluster.simulated import SimulatedCluster, failure
@@ -44,6 +46,16 @@ async def stored(hall: SimulatedCluster) -> tuple[str, Path]:
     await service.uploads.commit(job_id, NAME)
     await hall.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
     return job_id, hall.coordinator.store.file(job_id, NAME, "state.json").parent
+
+
+def verifying() -> list["asyncio.Task[Any]"]:
+    """Verifications that run in the background."""
+    return [task for task in asyncio.all_tasks() if task.get_name().startswith("verify")]
+
+
+async def verified() -> None:
+    while tasks := verifying():
+        await asyncio.wait(tasks)
 
 
 async def start_again(hall: SimulatedCluster, job_id: str) -> list[str]:
@@ -318,6 +330,7 @@ async def test_damaged_host_copy_does_not_mark_the_store(
         (folder / "state.json").write_bytes(b"[]")
     passed_over = [{"name": NAME, "reason": "damaged", "text": "on rank 1: state.json"}, 7, {}]
     await hall.report_event(job_id, "started", {"resumed_from": None, "passed_over": passed_over})
+    await verified()
     (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
     assert view.state == ("corrupt" if stored_is_bad else "committed")
 
@@ -332,10 +345,45 @@ async def test_removed_stored_checkpoint_is_marked(
         {"name": NAME, "reason": "missing", "text": "no host has a good copy: not found"}
     ]
     await hall.report_event(job_id, "started", {"resumed_from": 5, "passed_over": passed_over})
+    await verified()
     (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
     assert view.state == "corrupt"
     events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
     assert "the folder: expected a folder, found nothing" in events[-1].reason
+
+
+@on_sqlite
+async def test_reports_do_not_wait_for_verification(
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, _ = await stored(hall)
+    hashed: list[Path] = []
+    gate = threading.Event()
+
+    def verify(folder: Path) -> list[Problem]:
+        hashed.append(folder)
+        gate.wait(60)
+        return []
+
+    monkeypatch.setattr(verification, "verify_folder", verify)
+    passed_over = [{"name": NAME, "reason": "damaged", "text": "on rank 1: state.json"}]
+    data = {"resumed_from": None, "passed_over": passed_over}
+    events = [RankEvent(sequence=n, time=1.7e9, rank=0, kind="started", data=data) for n in (1, 2)]
+    accept = hall.coordinator.rank_events.accept
+    try:
+        async with asyncio.timeout(30):
+            assert await accept(job_id, 1, "0-bbbbbbbb", events[:1]) == 1
+        gate.set()
+        await verified()
+        assert await accept(job_id, 1, "0-bbbbbbbb", events[:1]) == 1
+        assert (verifying(), len(hashed)) == ([], 1), "what is repeated is not verified again"
+        gate.clear()
+        await accept(job_id, 1, "0-bbbbbbbb", events)
+        assert verifying()
+        await hall.coordinator.stop()
+        assert not verifying()
+    finally:
+        gate.set()
 
 
 @on_sqlite

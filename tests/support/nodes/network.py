@@ -107,3 +107,4 @@ class Network(Generic[N]):
     async def close(self) -> None:
         for node in self.nodes.values():
             await self.disconnect(node)
+        await self.coordinator.checkpoints.verification.stop()
