@@ -23,7 +23,7 @@ from trainhall.api.params import checked_id
 from trainhall.api.problems import RefusalError, invalid, refusal_of, shown
 from trainhall.cluster.api_paths import AGENT_PREFIX
 from trainhall.cluster.errors import NodeRemovedError, NotAllowedError, NotFoundError
-from trainhall.cluster.gateway.channel import ChannelClosedError, CloseCode
+from trainhall.cluster.gateway.channel import ChannelClosedError, CloseCode, close_reason
 from trainhall.cluster.wire.batches import BatchItem, BatchReply, decode_batch, encode_replies
 from trainhall.cluster.wire.protocol import Acked, JoinRequest, LogAcked, Verified
 from trainhall.monitoring.ingest import Ingest
@@ -269,7 +269,7 @@ class SocketChannel:
             return
         self._closed = True
         try:
-            await self._websocket.close(code, reason[:120])
+            await self._websocket.close(code, close_reason(reason))
         except (WebSocketDisconnect, RuntimeError):
             return  # the other side was quicker
 

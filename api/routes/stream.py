@@ -21,6 +21,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from trainhall.api.context import Hall
 from trainhall.api.params import MAX_SEQUENCE, checked_id
 from trainhall.cluster.errors import NotFoundError
+from trainhall.cluster.gateway.channel import close_reason
 from trainhall.cluster.waiting import end_tasks
 from trainhall.monitoring.live import Frame, Hub, ViewerTooSlowError
 
@@ -47,7 +48,7 @@ async def stream(websocket: WebSocket, job_id: str, hall: Hall) -> None:
     try:
         checked_id("job", job_id)
     except NotFoundError as error:
-        await websocket.close(UNKNOWN_JOB, error.message[:120])
+        await websocket.close(UNKNOWN_JOB, close_reason(error.message))
         return
     sender = asyncio.create_task(_send(websocket, hall.hub, job_id, int(after)), name="viewer")
     reader = asyncio.create_task(_until_gone(websocket), name="viewer's end")
@@ -91,4 +92,4 @@ async def _close(websocket: WebSocket, code: int, reason: str) -> None:
     """Say why; a viewer who takes nothing may not hold that up either."""
     with contextlib.suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
         async with asyncio.timeout(CLOSE_SECONDS):
-            await websocket.close(code, reason[:120])
+            await websocket.close(code, close_reason(reason))

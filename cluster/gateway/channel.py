@@ -3,6 +3,9 @@
 from enum import IntEnum
 from typing import Protocol
 
+_REASON_BYTES = 123
+"""RFC 6455: a control frame has 125 bytes at most, of which the close code takes two."""
+
 
 class ChannelClosedError(Exception):
     """The other side is gone."""
@@ -23,6 +26,11 @@ class CloseCode(IntEnum):
     """A newer connection of this node took over."""
     PROTOCOL = 4426
     """Another version of the protocol; upgrade."""
+
+
+def close_reason(text: str) -> str:
+    """Return as much of a text as fits into the close frame of a WebSocket."""
+    return text.encode("utf-8", "replace")[:_REASON_BYTES].decode("utf-8", "ignore")
 
 
 class Channel(Protocol):

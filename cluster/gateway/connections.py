@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from trainhall.cluster.checkpoints import retention
 from trainhall.cluster.errors import ProtocolMismatchError
 from trainhall.cluster.gateway.assignments import assignments_for
-from trainhall.cluster.gateway.channel import Channel, ChannelClosedError, CloseCode
+from trainhall.cluster.gateway.channel import Channel, ChannelClosedError, CloseCode, close_reason
 from trainhall.cluster.gateway.node_reports import store_report
 from trainhall.cluster.nodes.devices import store_device_use
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
@@ -416,6 +416,5 @@ def _parse(text: str) -> Report:
 
 
 async def _close(channel: Channel, code: CloseCode, reason: str) -> None:
-    # The reason of a WebSocket's close frame has at most 123 bytes.
     with contextlib.suppress(ChannelClosedError):
-        await channel.close(code, reason.encode()[:120].decode("utf-8", "ignore"))
+        await channel.close(code, close_reason(reason))

@@ -61,7 +61,9 @@ async def test_frames_come_from_the_beginning_and_then_live(url: str) -> None:
             assert (await frame(ahead))["type"] == "reset"
 
 
-@pytest.mark.parametrize("job", ["unknown", "%00", "%ed%a0%80", "x" * 5000, "a%0d%0ab"])
+@pytest.mark.parametrize(
+    "job", ["unknown", "%00", "%ed%a0%80", "x" * 5000, "%E4%BD%9C" * 99, "a%0d%0ab"]
+)
 async def test_unknown_job_is_accepted_and_then_closed(url: str, job: str) -> None:
     async with connect(address(url, job)) as viewer:
         code, reason = await closed(viewer)
