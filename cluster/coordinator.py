@@ -115,5 +115,6 @@ class Coordinator:
         await self.code.sweep(self.options.unused_code_seconds)
         async with self.db.transaction() as session:
             await devices.forget(session, self.clock.now())
+        await self.packer.trim_ended()
         await self.db.reclaim()
         self.gateway.wake_all()

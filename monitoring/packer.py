@@ -3,11 +3,11 @@
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, or_, select, tuple_, update
+from sqlalchemy import Connection, bindparam, delete, func, or_, select, tuple_, update
 
 from trainhall.db.database import Database
 from trainhall.db.models import (
@@ -37,6 +37,10 @@ KEEP_SEQUENCES = 20_000
 """Length of the stream that a reconnecting viewer may have missed before it has to reload."""
 KEEP_BYTES = 16 * 1024 * 1024
 """The most packed frames that are kept for such viewers."""
+KEEP_ENDED = timedelta(hours=1)
+"""Time for which packed frames of a job that has ended are kept for such viewers."""
+ENDED_AT_ONCE = 50
+"""Jobs with frames that are looked at for one that ended so long ago."""
 IDLE_LINE = timedelta(seconds=1)
 """An unfinished line that did not grow for so long is shown as it is: it may be a prompt."""
 _KEYS_AT_ONCE = 500
@@ -67,6 +71,8 @@ class Packer:
     wake: Callable[[str], None] = lambda _: None
     pack_frames: int = PACK_FRAMES
     keep_sequences: int = KEEP_SEQUENCES
+    _looked_at: str = field(default="", init=False)
+    """Last job that `trim_ended` looked at; it goes round, by id."""
 
     async def pack_once(self) -> int:
         """Run one round over all jobs; return the number of batches that were packed."""
@@ -128,8 +134,34 @@ class Packer:
         up_to = await self.database.read(
             lambda connection: _trimmable(connection, job_id, self.keep_sequences)
         )
-        if up_to is None:
-            return
+        if up_to is not None:
+            await self._delete(job_id, up_to)
+
+    async def trim_ended(self) -> None:
+        """Delete the packed frames of jobs that ended long ago: a late viewer reloads."""
+        for job_id in await self.database.read(self._ended_jobs):
+            oldest = functools.partial(_oldest_packed, job_id=job_id)
+            while (up_to := await self.database.read(oldest)) is not None:
+                await self._delete(job_id, up_to)
+
+    def _ended_jobs(self, connection: Connection) -> list[str]:
+        """Return those that ended long ago of the next jobs with frames."""
+        found = []
+        # One by one: an index leads to each, and a DISTINCT would read all frames of all jobs.
+        following = select(func.min(MetricFrame.job_id)).where(
+            MetricFrame.job_id > bindparam("last")
+        )
+        for _ in range(ENDED_AT_ONCE):
+            job_id = connection.scalar(following, {"last": self._looked_at})
+            self._looked_at = job_id or ""
+            if job_id is None:
+                break
+            found.append(job_id)
+        ended = Job.finished_at < self.now() - KEEP_ENDED
+        return list(connection.scalars(select(Job.id).where(Job.id.in_(found), ended)))
+
+    async def _delete(self, job_id: str, up_to: int) -> None:
+        """Delete packed frames of a job; its viewers that have not read them reload."""
 
         def write(connection: Connection) -> None:
             connection.execute(
@@ -202,6 +234,19 @@ class Packer:
             .values(stream_seq=seq + len(chunks))
         )
         return True
+
+
+def _oldest_packed(connection: Connection, job_id: str) -> int | None:
+    """Return the sequence up to which packed frames can be deleted in one transaction."""
+    oldest = (
+        select(MetricFrame.seq)
+        .where(MetricFrame.job_id == job_id, MetricFrame.packed.is_(True))
+        .order_by(MetricFrame.seq)
+        .limit(BATCH_ROWS)
+        .subquery()
+    )
+    newest: int | None = connection.scalar(select(func.max(oldest.c.seq)))
+    return newest
 
 
 def _next_frames(connection: Connection, job_id: str) -> list[Any]:

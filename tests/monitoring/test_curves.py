@@ -3,6 +3,7 @@
 import asyncio
 import math
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from sqlalchemy import select, update
 from support.storage.frames import NOW, add_job, frame, revoke, table
 
 from trainhall.db.database import Database
-from trainhall.db.models import Attempt, JobProgress, MetricChunk, MetricFrame, Series
+from trainhall.db.models import Attempt, Job, JobProgress, MetricChunk, MetricFrame, Series
 from trainhall.monitoring.chunks import CHUNK, Run
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.metrics import SeriesData, read_metrics
@@ -230,6 +231,33 @@ async def test_packer_deletes_old_frames(database: Database) -> None:
         assert kept == list(range(21, 31))
         assert progress.stream_trimmed == 20
     assert same((await hall.curve()).steps, range(1, 31))
+
+
+async def test_packer_deletes_all_frames_of_ended_jobs(database: Database) -> None:
+    for job_id in ("ended", "just-ended", "job"):
+        await add_job(database, job_id)
+        ingest = Ingest(database, lambda: NOW, lambda _: None)
+        for number in (1, 2):
+            await ingest.metrics(job_id, 1, "w", frame(number, table([number], loss=[1.0])))
+    packer = Packer(database, lambda: NOW, pack_frames=1)
+    await packer.pack_once()
+    async with database.transaction() as session:
+        for job_id, hours in (("ended", 2.0), ("just-ended", 0.5)):
+            job = await session.get(Job, job_id)
+            assert job is not None
+            job.finished_at = NOW - timedelta(hours=hours)
+    for _ in range(2):
+        await packer.trim_ended()
+    async with database.session() as session:
+        kept = await session.execute(select(MetricFrame.job_id, MetricFrame.seq))
+        assert sorted(map(tuple, kept)) == [
+            ("job", 1), ("job", 2), ("just-ended", 1), ("just-ended", 2),
+        ]  # fmt: skip
+        progress = await session.get(JobProgress, "ended")
+        assert progress is not None
+        assert (progress.stream_trimmed, progress.stream_seq) == (2, 2)
+    (curve,) = await read_metrics(database, "ended")
+    assert same(curve.run.steps, [1, 2])
 
 
 async def test_packer_leaves_a_small_tail(database: Database) -> None:

@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from datetime import timedelta
 from typing import Any, cast
 
 import numpy as np
 import orjson
 import pytest
+from sqlalchemy import update
 from support.storage.frames import NOW, add_job, frame, revoke, table
 
 from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.db.database import Database
 from trainhall.db.events import record_event
+from trainhall.db.models import Job
 from trainhall.monitoring import live
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.live import Frame, Hub, ViewerTooSlowError
@@ -145,6 +148,19 @@ async def test_outdated_viewer_must_reload(hall: Hall, monkeypatch: pytest.Monke
     assert await hall.first(1, after=99) == [{"seq": 30, "type": "reset"}]
     monkeypatch.setattr(live, "REPLAY_ROWS", 5)
     assert await hall.first(1, after=22) == [{"seq": 30, "type": "reset"}]
+
+
+async def test_late_viewer_of_an_ended_job_must_reload(hall: Hall) -> None:
+    for step in (1, 2, 3):
+        await hall.send(table([step], loss=[1.0]))
+    packer = Packer(hall.database, lambda: NOW, pack_frames=1)
+    await packer.pack_once()
+    async with hall.database.transaction() as session:
+        await session.execute(update(Job).values(finished_at=NOW - timedelta(hours=2)))
+    await packer.trim_ended()
+    assert await hall.first(1, after=1) == [{"seq": 3, "type": "reset"}]
+    await hall.note()
+    assert [f["seq"] for f in await hall.first(1, after=3)] == [4]
 
 
 async def test_stream_continues_after_reset(hall: Hall) -> None:
