@@ -6,14 +6,13 @@ of other commands are theirs.
 """
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from trainhall.api.host.config_file import SettingsError, find_file, user_data_dir
+from trainhall.api.host.config_file import SettingsError, read_file, user_data_dir
 from trainhall.cluster.durations import parse_duration
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
@@ -156,13 +155,11 @@ class FileSource(PydanticBaseSettingsSource):
 
 
 def _read_file() -> dict[str, Any]:
-    path = find_file()
-    if path is None:
+    file = read_file()
+    if file is None:
         return {}
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise SettingsError(f"{path} cannot be read as TOML: {error}") from None
-    shared = {k: v for k, v in data.items() if not isinstance(v, dict)}
-    own = data.get("server", {})
+    shared = {k: v for k, v in file.values.items() if not isinstance(v, dict)}
+    own = file.values.get("server", {})
+    if not isinstance(own, dict):
+        raise SettingsError(f"{file.path}: server must be a table, [server], not {own!r}")
     return {k.replace("-", "_"): v for k, v in {**shared, **own}.items()}

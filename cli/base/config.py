@@ -10,12 +10,11 @@ The file that TRAINHALL_CONFIG names is read, else the one in the current folder
 """
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainhall.api.host import config_file
+from trainhall.api.host.config_file import ConfigFile, SettingsError, read_file
 from trainhall.cli.base.errors import UsageError
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -36,44 +35,32 @@ class Command(Protocol):
     def params(self) -> Sequence[Any]: ...
 
 
-def find_file() -> Path | None:
-    """Return the configuration file that counts, if there is any.
+def coordinator_url() -> str:
+    """Return the coordinator's URL for commands without `--url`.
 
     Raises:
-        UsageError: TRAINHALL_CONFIG names a file that does not exist.
+        UsageError: the file cannot be read.
     """
-    try:
-        return config_file.find_file()
-    except config_file.SettingsError as error:
-        raise UsageError(str(error)) from None
-
-
-def coordinator_url() -> str:
-    """Return the coordinator's URL for commands without `--url`."""
     if url := os.environ.get("TRAINHALL_URL"):
         return url
-    path = find_file()
-    data = tomllib.loads(path.read_text(encoding="utf-8")) if path is not None else {}
-    return str(data.get("url", DEFAULT_URL))
+    file = _read_file()
+    return str(file.values.get("url", DEFAULT_URL)) if file is not None else DEFAULT_URL
 
 
 def default_map(root: Command) -> dict[str, Any]:
     """Return defaults for the commands below `root`, in the shape that click takes.
 
     Raises:
-        UsageError: the file is not TOML or has a key that no command knows.
+        UsageError: the file cannot be read or has a key that no command knows.
     """
-    path = find_file()
-    if path is None:
+    file = _read_file()
+    if file is None:
         return {}
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    path = file.path
     commands = _below(root)
     shared: dict[str, Any] = {}
     own: dict[str, dict[str, Any]] = {}
-    for key, value in data.items():
+    for key, value in file.values.items():
         name = key.replace("-", "_")
         if isinstance(value, dict):
             own[key] = _table(path, key, value, commands)
@@ -91,6 +78,13 @@ def default_map(root: Command) -> dict[str, Any]:
         seen = {key: value for key, value in coordinator.items() if key in options}
         own["doctor"] = seen | own.get("doctor", {})
     return _defaults(commands, shared, own)
+
+
+def _read_file() -> ConfigFile | None:
+    try:
+        return read_file()
+    except SettingsError as error:
+        raise UsageError(str(error)) from None
 
 
 def _defaults(

@@ -58,7 +58,10 @@ def test_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         Settings()
     (tmp_path / "bad.toml").write_text("port = ")
     monkeypatch.setenv("TRAINHALL_CONFIG", str(tmp_path / "bad.toml"))
-    with pytest.raises(SettingsError, match="TOML"):
+    with pytest.raises(SettingsError, match="not valid TOML"):
+        Settings()
+    (tmp_path / "bad.toml").write_text("server = 8000")
+    with pytest.raises(SettingsError, match="server must be a table"):
         Settings()
 
 

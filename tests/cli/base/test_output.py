@@ -1,11 +1,14 @@
 """Tables, formats and configuration."""
 
+import errno
 import io
 import json
+import os
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import yaml
@@ -237,6 +240,27 @@ def test_file_that_is_named_must_exist(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TRAINHALL_CONFIG", str(folder / "no.toml"))
     with pytest.raises(UsageError, match=r"no\.toml"):
         config.default_map(COMMANDS)
+
+
+@pytest.mark.parametrize("read", [config.coordinator_url, lambda: config.default_map(COMMANDS)])
+def test_broken_config_file_is_reported(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[], object]
+) -> None:
+    monkeypatch.delenv("TRAINHALL_URL", raising=False)
+    file = folder / "trainhall.toml"
+    for content in (b"port = ", b"\xff"):
+        file.write_bytes(content)
+        with pytest.raises(UsageError, match=r"trainhall\.toml is not valid TOML"):
+            read()
+    for call in ("read_text", "is_file"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, call, denied)
+            with pytest.raises(UsageError, match=r"toml cannot be read: Permission denied"):
+                read()
+
+
+def denied(*_: Any, **__: Any) -> NoReturn:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def test_overrides_are_taken_apart_at_the_first_sign() -> None:
