@@ -73,6 +73,12 @@ class Incident(View):
         return f"recovered from {self.failure.cause.label}: {self.times or self.done}"
 
 
+def failure_view(stored: dict[str, Any] | None) -> Failure | None:
+    """Build the view of a stored failure, also of one that another version stored."""
+    failure = parse_failure(stored)
+    return Failure.of(failure) if failure is not None else None
+
+
 def incidents_of(attempt: Attempt, following: Attempt | None) -> list[Incident]:
     """Return the incidents of one attempt, oldest first.
 

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.jobs import auto_plans
 from trainhall.cluster.jobs.auto_plans import PlanMeasured
 from trainhall.cluster.jobs.commands import Command, refused_commands
-from trainhall.cluster.jobs.incidents import Failure, Incident, incidents_of
+from trainhall.cluster.jobs.incidents import Failure, Incident, failure_view, incidents_of
 from trainhall.cluster.jobs.main_metric import MainMetric, main_metric
 from trainhall.cluster.jobs.summaries import job_warnings, run_times, stragglers
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
@@ -194,5 +194,13 @@ async def job_views(
 
 def attempt_view(attempt: models.Attempt, following: models.Attempt | None) -> Attempt:
     """Build the view; `following` is the job's next attempt."""
-    timeline = incidents_of(attempt, following)
-    return Attempt.of(attempt, attempt=attempt.number, timeline=timeline)
+    return Attempt.of(
+        attempt,
+        attempt=attempt.number,
+        generations=[
+            Generation.of(record, failure=failure_view(record.failure))
+            for record in attempt.generations
+        ],
+        failure=failure_view(attempt.failure),
+        timeline=incidents_of(attempt, following),
+    )

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from trainhall.cluster.jobs.incidents import incidents_of, newest_incident
+from trainhall.cluster.jobs.views import attempt_view
 from trainhall.cluster.lifecycle.generations import note_first_step
 from trainhall.db.documents import Allocation, GenerationRecord, NodeAllocation
 from trainhall.db.models import Attempt
@@ -77,6 +78,20 @@ def test_incident_shows_long_times_in_minutes() -> None:
     first = attempt(1, 0, failure=failed(0), finished_at=at(125.3))
     (incident,) = incidents_of(first, attempt(2, 184.7, state="running"))
     assert incident.times == "detected in 2m05s, regrouped in 59 s"
+
+
+def test_attempt_view_keeps_messages_of_unknown_failures() -> None:
+    unknown = {"message": "it fell", "cause": "of a later version", "rank": "all"}
+    records = (
+        GenerationRecord(1, at(0), "x", 2, ALONE),
+        GenerationRecord(2, at(5), "x", 1, ALONE, unknown),
+    )
+    failed_attempt = attempt(1, 0, generations=records, failure=unknown, reason_code="failed")
+    view = attempt_view(failed_attempt, None)
+    assert view.failure is not None
+    assert (view.failure.message, view.failure.cause) == ("it fell", Cause.UNKNOWN)
+    assert [record.failure for record in view.generations] == [None, view.failure]
+    assert [incident.failure for incident in view.timeline] == [view.failure, view.failure]
 
 
 def test_incident_is_detected_when_node_is_lost() -> None:
