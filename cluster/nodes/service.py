@@ -118,9 +118,23 @@ class NodeService(Service):
         Raises:
             NotAllowedError: the token is unknown, used or expired.
             ProtocolMismatchError: the agent speaks another version.
+            ConflictError: other hosts took every name that was free for it.
         """
         if request.protocol_version != PROTOCOL_VERSION:
             raise ProtocolMismatchError(request.protocol_version, PROTOCOL_VERSION)
+        for _ in range(_TRIES):
+            try:
+                reply = await self._join(request)
+            except IntegrityError:
+                continue  # another host of this name joined meanwhile
+            self._forget(reply.node_id)
+            self._notifier.notify_reconciler()
+            return reply
+        raise ConflictError(
+            f"too many hosts named {request.name[:80]!r} join at the same time; join again"
+        )
+
+    async def _join(self, request: JoinRequest) -> JoinReply:
         now = self._clock.now()
         credential = self._ids.secret()
         digest = _digest(request.join_token)
@@ -149,10 +163,7 @@ class NodeService(Service):
                 node.reason, node.reason_code = joined.text, joined.code.value
             await store_devices(session, node.id, request.devices)
             await session.flush()
-            reply = JoinReply(node_id=node.id, credential=credential)
-        self._forget(reply.node_id)
-        self._notifier.notify_reconciler()
-        return reply
+            return JoinReply(node_id=node.id, credential=credential)
 
     async def authenticate(self, credential: str) -> str:
         """Return the id of the node that holds this credential.

@@ -171,6 +171,27 @@ async def test_join_token_works_once_within_a_day(hall: SimulatedCluster) -> Non
     assert (await nodes.get(second.node_id)).name == "my-host-2"
 
 
+async def test_hosts_of_one_name_join_at_once(
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = hall.coordinator.nodes
+    tokens = [(await nodes.announce()).join_token for _ in range(5)]
+    joining = (nodes.join(join_request(token, "gpu")) for token in tokens[:4])
+    replies = await asyncio.gather(*joining)
+    names = {(await nodes.get(reply.node_id)).name for reply in replies}
+    assert names == {"gpu", "gpu-2", "gpu-3", "gpu-4"}
+
+    async def outdated(*_: object) -> str:
+        return "gpu"
+
+    monkeypatch.setattr("trainhall.cluster.nodes.service._free_name", outdated)
+    with pytest.raises(ConflictError, match="named 'gpu' join at the same time"):
+        await nodes.join(join_request(tokens[4], "gpu"))
+    monkeypatch.undo()
+    last = await nodes.join(join_request(tokens[4], "gpu"))
+    assert (await nodes.get(last.node_id)).name == "gpu-5"
+
+
 async def test_join_can_be_repeated_after_lost_reply(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
     announced = await nodes.announce(None)
