@@ -16,7 +16,6 @@ from trainhall.db.models import Attempt, Grant, Job, Node
 from trainhall.training.fencing import FencingToken
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.parse import validate_spec
-from trainhall.training.spec.plan import ChosenPlan
 from trainhall.training.spec.strategies import with_parallelism
 
 log = structlog.get_logger(__name__)
@@ -129,7 +128,7 @@ def assignment(
     chosen = None
     job = JobSpec.model_validate(spec)
     if job.is_auto and planned is not None and not attempt.planning:
-        chosen = ChosenPlan.model_validate(planned)
+        chosen = auto_plans.parse_plan(planned)
         job = with_parallelism(job, attempt.world_size, chosen.parallelism)
     elif "max_workers" in spec["resources"]:
         job = job.at(attempt.world_size)

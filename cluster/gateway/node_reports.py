@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints import retention
 from trainhall.cluster.lifecycle.generations import member_since
-from trainhall.cluster.lifecycle.host_report import parse_host_report
+from trainhall.cluster.lifecycle.host_report import report_of, set_report
 from trainhall.cluster.lifecycle.nodes import (
     holds_devices,
     move_node,
@@ -155,8 +155,7 @@ async def _store_assignments(
     for attempt in await session.scalars(_ATTEMPTS_OF_NODE, {"at_node": node.id}):
         key = (attempt.job_id, attempt.number)
         active = attempt.state in ACTIVE_ATTEMPT_STATES and not attempt.revoked
-        stored_before = attempt.node_outcomes.get(node.id)
-        before = after = parse_host_report(stored_before)
+        before = after = report_of(attempt, node.id)
         newest = _newest_report(listed, attempt, node.id)
         if newest is not None:
             after = merge_report(before, newest, now)
@@ -174,8 +173,6 @@ async def _store_assignments(
             after = unreported.stored
             if unreported.withhold:
                 stored.excluded.add(key)
-        stored_after = after.as_json() if after is not None else None
-        if stored_after != stored_before:
-            attempt.node_outcomes = {**attempt.node_outcomes, node.id: stored_after}
-            stored.changed = stored.changed or before != parse_host_report(stored_after)
+        if after is not None and set_report(attempt, node.id, after):
+            stored.changed = stored.changed or before != report_of(attempt, node.id)
     await session.flush()

@@ -59,14 +59,21 @@ def is_auto(job: Job) -> bool:
 
 def plan_of(job: Job) -> JobPlan | None:
     """Return the job's plan; None: it has none, or one of an unknown version."""
-    return _parse(job.plan)
+    return _known(job.plan)
 
 
-def _parse(stored: dict[str, Any] | None) -> JobPlan | None:
-    if stored is None:
-        return None
+def parse_plan(stored: dict[str, Any]) -> JobPlan:
+    """Read `Job.plan`.
+
+    Raises:
+        ValidationError: it is of an unknown version.
+    """
+    return JobPlan.model_validate(stored)
+
+
+def _known(stored: dict[str, Any] | None) -> JobPlan | None:
     try:
-        return JobPlan.model_validate(stored)
+        return parse_plan(stored) if stored is not None else None
     except ValidationError:
         return None
 
@@ -142,7 +149,7 @@ async def calibration(session: AsyncSession, device: str) -> PlanCalibration:
         .limit(CALIBRATED_FROM)
     )
     times, memories = [], []
-    for plan in map(_parse, rows):
+    for plan in map(_known, rows):
         if plan is None or plan.measured is None:
             continue
         predicted, factors = plan.prediction, plan.calibration

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from trainhall.cluster.durations import format_duration
-from trainhall.cluster.lifecycle.host_report import parse_failure, parse_host_report
+from trainhall.cluster.lifecycle.host_report import parse_failure, reports_of
 from trainhall.cluster.lifecycle.states import AttemptState
 from trainhall.db.documents import GenerationRecord, GenerationStart
 from trainhall.db.models import Attempt
@@ -128,11 +128,9 @@ def _in_place(attempt: Attempt, before: GenerationRecord, after: GenerationRecor
 def _at_the_end(attempt: Attempt, following: Attempt | None) -> Incident:
     failure = _failure(attempt.failure)
     # Hosts that a regrouping left out have no part in how it ends.
-    reports = [
-        parse_host_report(attempt.node_outcomes.get(node_id))
-        for node_id in attempt.allocation.node_ids
-    ]
-    ended = [report.ended_at for report in reports if report and report.ended_at]
+    members = set(attempt.allocation.node_ids)
+    reports = [report for node_id, report in reports_of(attempt).items() if node_id in members]
+    ended = [report.ended_at for report in reports if report.ended_at]
     if attempt.state == AttemptState.LOST or not ended:
         detected = attempt.finished_at
     else:

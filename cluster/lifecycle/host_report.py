@@ -1,22 +1,25 @@
-"""A node's last report of an attempt: one entry of `Attempt.node_outcomes`."""
+"""The last report of each node of an attempt, as `Attempt.node_outcomes` stores it."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from trainhall.db.models import Attempt
 from trainhall.db.sanitize import sanitize_json
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.stall import Stall
 from trainhall.training.link.status import FailedRank, Outcome
 from trainhall.training.spec.plan import ChosenPlan
 
+HostPhase = Literal["planning", "preparing", "starting", "running", "stopping", "exited", "gone"]
+"""A phase of `AssignmentReport`, or `gone`: the node has nothing of it any more."""
+
 
 @dataclass(frozen=True)
 class HostReport:
-    phase: str = "running"
-    """A phase of `AssignmentReport`, or `gone`: the node has nothing of it any more."""
+    phase: HostPhase = "running"
     outcome: Outcome | None = None
     failure: Failure | None = None
     shipped: bool = False
@@ -56,11 +59,31 @@ class HostReport:
 _STORED = TypeAdapter(HostReport)
 
 
-def parse_host_report(stored: dict[str, Any] | None) -> HostReport | None:
-    """Read what `HostReport.as_json` made. What another version stored and this one does not
-    understand counts as a failure of the host where it had ended, and is left out otherwise."""
-    if stored is None:
-        return None
+def reports_of(attempt: Attempt) -> dict[str, HostReport]:
+    """Return the last report of each node, by node id, also of hosts that a regrouping left out.
+
+    What another version stored and this one does not understand counts as a failure of the host
+    where it had ended, and is left out otherwise.
+    """
+    return {node_id: _parse(stored) for node_id, stored in attempt.node_outcomes.items()}
+
+
+def report_of(attempt: Attempt, node_id: str) -> HostReport | None:
+    """Return one node's last report, as `reports_of` does."""
+    stored = attempt.node_outcomes.get(node_id)
+    return _parse(stored) if stored is not None else None
+
+
+def set_report(attempt: Attempt, node_id: str, report: HostReport) -> bool:
+    """Set a node's last report; return whether what is stored changed."""
+    stored = report.as_json()
+    if stored == attempt.node_outcomes.get(node_id):
+        return False
+    attempt.node_outcomes = {**attempt.node_outcomes, node_id: stored}
+    return True
+
+
+def _parse(stored: dict[str, Any]) -> HostReport:
     try:
         return _STORED.validate_python(stored)
     except ValidationError as error:

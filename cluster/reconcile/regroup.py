@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints.lineage import restart_candidates
 from trainhall.cluster.errors import ConflictError
-from trainhall.cluster.lifecycle.host_report import dump_failure, parse_host_report
+from trainhall.cluster.lifecycle.host_report import dump_failure, reports_of
 from trainhall.cluster.lifecycle.jobs import lock_job, record_reason
 from trainhall.cluster.lifecycle.nodes import hold_ready
 from trainhall.cluster.lifecycle.reasons import event_data
@@ -148,11 +148,10 @@ async def _grant(
 def _keeps_state(attempt: Attempt, allocation: Allocation) -> bool:
     """Return whether a live rank stays, as far as the hosts have reported."""
     living = attempt.allocation.devices
-    for node_id, stored in attempt.node_outcomes.items():
-        report = parse_host_report(stored)
-        if report is not None and report.outcome is not None:
+    for node_id, report in reports_of(attempt).items():
+        if report.outcome is not None:
             living = frozenset(device for device in living if device[0] != node_id)
-        elif report is not None and report.generation == attempt.generation:
+        elif report.generation == attempt.generation:
             living -= {(node_id, each.device_index) for each in report.failed_ranks}
     return not living or not living.isdisjoint(allocation.devices)
 

@@ -1,7 +1,7 @@
 """Loading what the reconciler decides from: everything that is not finished, and nothing else."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -10,7 +10,7 @@ from sqlalchemy import func, select, union
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.lifecycle.generations import has_stepped
-from trainhall.cluster.lifecycle.host_report import HostReport, parse_failure, parse_host_report
+from trainhall.cluster.lifecycle.host_report import HostReport, parse_failure, reports_of
 from trainhall.cluster.lifecycle.states import (
     ACTIVE_ATTEMPT_STATES,
     ACTIVE_STATES,
@@ -31,6 +31,7 @@ from trainhall.cluster.snapshot.model import (
     NodeFacts,
 )
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
+from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Checkpoint, Device, Grant, Job, JobProgress, Node
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.failure import Failure
@@ -50,7 +51,6 @@ _NODES = select(
     Node.removing,
     Node.labels,
     Node.drain_reason,
-    Node.faults_counted_from,
 ).order_by(Node.name)
 # A spec may be large: only what is needed of it leaves the database.
 _JOBS = (
@@ -167,9 +167,8 @@ async def _nodes(session: AsyncSession, heartbeats: HeartbeatMonitor) -> tuple[N
             devices=tuple(devices[node_id]),
             labels=labels,
             drain_reason=drain_reason,
-            faults_counted_from=faults_counted_from,
         )
-        for node_id, name, state, removing, labels, drain_reason, faults_counted_from in rows
+        for node_id, name, state, removing, labels, drain_reason in rows
     )
 
 
@@ -286,6 +285,7 @@ async def _attempts(
 def attempt_facts(
     attempt: Attempt, *, script: bool, undeliverable: UndeliverableAttempts
 ) -> AttemptFacts:
+    reports, members = reports_of(attempt), set(attempt.allocation.node_ids)
     return AttemptFacts(
         job_id=attempt.job_id,
         number=attempt.number,
@@ -293,7 +293,7 @@ def attempt_facts(
         state=AttemptState(attempt.state),
         goal=cast(Goal, attempt.goal),
         failure=parse_failure(attempt.failure),
-        hosts=_hosts(attempt),
+        hosts=_hosts(attempt.allocation, reports),
         script=script,
         plans=attempt.planning,
         started_at=attempt.started_at,
@@ -308,23 +308,23 @@ def attempt_facts(
         device=attempt.allocation.device_kind,
         regrouped_at=_last_regrouped(attempt),
         failed_before=_failed_before(attempt),
-        left=_left(attempt),
+        left={n: report for n, report in reports.items() if n not in members},
         not_understood=undeliverable.why(
             FencingToken(attempt.job_id, attempt.number, attempt.generation)
         ),
     )
 
 
-def _hosts(attempt: Attempt) -> tuple[HostFacts, ...]:
+def _hosts(allocation: Allocation, reports: Mapping[str, HostReport]) -> tuple[HostFacts, ...]:
     return tuple(
         HostFacts(
             node_id=host.node_id,
             node_name=host.node_name,
-            report=parse_host_report(attempt.node_outcomes.get(host.node_id)),
+            report=reports.get(host.node_id),
             ranks=tuple(place.rank for place in host.ranks),
             devices=tuple(place.device_index for place in host.ranks),
         )
-        for host in attempt.allocation
+        for host in allocation
     )
 
 
@@ -338,9 +338,3 @@ def _failed_before(attempt: Attempt) -> Failure | None:
         if failure is not None and failure.cause is not Cause.NODE_LOST:
             return failure
     return None
-
-
-def _left(attempt: Attempt) -> dict[str, HostReport]:
-    current = set(attempt.allocation.node_ids)
-    left = {n: stored for n, stored in attempt.node_outcomes.items() if n not in current}
-    return {n: report for n, stored in left.items() if (report := parse_host_report(stored))}

@@ -33,8 +33,6 @@ class NodeFacts:
     """Labels that a job's selector is compared with."""
     drain_reason: str | None = None
     """Why it is to be drained; None: it is not."""
-    faults_counted_from: datetime | None = None
-    """Faults before this count no more against it."""
 
     @property
     def is_leaving(self) -> bool:
