@@ -21,7 +21,7 @@ async def record_event(
     reason: str,
     attempt: int | None = None,
     data: dict[str, Any] | None = None,
-) -> Event:
+) -> None:
     """Add an event with the next sequence of the job's stream, in the session's transaction.
 
     Args:
@@ -41,4 +41,3 @@ async def record_event(
         data=sanitize_json(data or {}),
     )
     session.add(event)
-    return event

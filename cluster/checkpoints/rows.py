@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import CursorResult, literal_column, update
+from sqlalchemy import literal_column, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints.views import checkpoint_view
@@ -33,12 +33,11 @@ async def load_locked(session: AsyncSession, checkpoint_id: str) -> Checkpoint:
 
 
 async def mark_deleted(session: AsyncSession, ids: Sequence[str]) -> None:
-    result = await session.execute(
+    await session.execute(
         update(Checkpoint)
         .where(Checkpoint.id.in_(ids), Checkpoint.state == "deleting")
         .values(state="deleted")
     )
-    assert isinstance(result, CursorResult)
 
 
 async def record_change(

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import structlog
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -34,8 +33,6 @@ from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress
 from trainhall.db.sanitize import sanitize_json
 from trainhall.training.checkpoint.format.names import parse_name
-
-log = structlog.get_logger(__name__)
 
 _OF_NAME = select(Checkpoint.id).where(
     Checkpoint.job_id == bindparam("at_job"), Checkpoint.name == bindparam("at_name")

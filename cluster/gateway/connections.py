@@ -111,11 +111,6 @@ class Gateway(Service):
         self._stopping = False
 
     @property
-    def connected(self) -> frozenset[str]:
-        """Ids of the nodes that are connected now."""
-        return frozenset(self._connections)
-
-    @property
     def quiet(self) -> bool:
         """Return whether no message is in progress with any node; a simulation waits for it."""
         return not any(
