@@ -137,6 +137,16 @@ class Database:
                 future.exception()
             raise
 
+    async def check(self) -> None:
+        """Check that the database answers.
+
+        Raises:
+            DBAPIError: it does not.
+        """
+        async with self.session() as session:
+            # Of a table: without one SQLite answers without its file.
+            await session.execute(text("SELECT token FROM coordinator_lease"))
+
     async def has_table(self, name: str) -> bool:
         """Return whether there is a table of that name, whatever the version that made it."""
         async with self.session() as session:

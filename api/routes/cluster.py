@@ -89,7 +89,7 @@ async def read_node_history(
     ] = 240,
 ) -> NodeHistory:
     """One point for each half minute of the last two days, or fewer that stand for more time."""
-    await hall.nodes.get(node_id)
+    await hall.nodes.check(node_id)
     end = until or hall.clock.now()
     try:
         begin = since or end - timedelta(hours=1)

@@ -111,14 +111,15 @@ async def submit_job(
     raw = await read_body(request, MAX_SPEC_BYTES)
     spec = parse_spec(raw, kind)
     if dry_run:
+        forecast = await hall.queue.forecast(spec)
         plan = DryRun(
             name=spec.name,
             world_size=spec.resources.workers,
             priority=spec.priority,
             spec=spec.model_dump(mode="json"),
             code_missing=await hall.jobs.code_missing(spec),
-            shortage=await hall.queue.shortage(spec),
-            outlook=await hall.queue.outlook(spec),
+            shortage=forecast.shortage,
+            outlook=forecast.outlook,
         )
         return Response(plan.model_dump_json(), 200, media_type="application/json")
     key = (idempotency_key, hashlib.sha256(raw).hexdigest()) if idempotency_key else None
@@ -297,7 +298,7 @@ async def read_logs(
     The last page has a cursor too: hand it back later for what was written since. A page of a
     search may hold few lines, or none, while `more` says that there is more to search.
     """
-    await hall.jobs.get(job_id)
+    await hall.jobs.check(job_id)
     begins = {"before": before, "at": at, "tail": tail}
     given = [name for name, value in begins.items() if value is not None]
     if len(given) > 1 or (given and search is not None):

@@ -50,7 +50,7 @@ async def read_metrics(
     So no spike is lost. On overlapping steps the newest valid attempt wins.
     """
     wanted = _split(names)
-    await hall.jobs.get(job_id)
+    await hall.jobs.check(job_id)
     series = await metrics.read_metrics(
         hall.db, job_id, wanted, from_step=from_step, to_step=to_step, max_points=max_points
     )

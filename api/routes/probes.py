@@ -37,7 +37,7 @@ async def read_health(request: Request) -> Health:
 )
 async def read_readiness(hall: Hall) -> Readiness:
     """503 while the database is unavailable."""
-    await hall.nodes.summary()
+    await hall.db.check()
     return Readiness(status="ready")
 
 

@@ -137,6 +137,15 @@ class JobService(Service):
                 await session.flush()
             return await _view(session, job.id), True
 
+    async def check(self, job_id: str) -> None:
+        """Check that there is such a job.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        async with self._db.session() as session:
+            await _check(session, job_id)
+
     async def get(self, job_id: str) -> views.Job:
         async with self._db.session() as session:
             return await _view(session, job_id)
@@ -201,7 +210,7 @@ class JobService(Service):
         if not 0 <= after < 2**63:
             raise InvalidValueError("after", after, "must be a sequence of this list, 0 or above")
         async with self._db.session() as session:
-            await _load(session, job_id)
+            await _check(session, job_id)
             rows = (
                 await session.scalars(
                     select(Event)
@@ -217,7 +226,7 @@ class JobService(Service):
     async def attempts(self, job_id: str) -> Sequence[views.Attempt]:
         """List attempts, oldest first."""
         async with self._db.session() as session:
-            await _load(session, job_id)
+            await _check(session, job_id)
             found = await session.scalars(
                 select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)
             )
@@ -401,6 +410,11 @@ def _workers(spec: dict[str, Any]) -> str:
     if "max_workers" in resources:
         return f"{resources['min_workers']} to {resources['max_workers']} workers"
     return f"{resources['workers']} worker{'s' if resources['workers'] != 1 else ''}"
+
+
+async def _check(session: AsyncSession, job_id: str) -> None:
+    if await session.scalar(select(Job.id).where(Job.id == job_id)) is None:
+        raise NotFoundError("job", job_id)
 
 
 async def _view(session: AsyncSession, job_id: str) -> views.Job:

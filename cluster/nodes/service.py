@@ -204,6 +204,15 @@ class NodeService(Service):
         following = pagination.encode("nodes", items[-1].name) if len(nodes) > limit else None
         return views.NodePage(items=items, next_cursor=following)
 
+    async def check(self, node_id: str) -> None:
+        """Check that there is such a node.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        async with self._db.session() as session:
+            await _check(session, node_id)
+
     async def get(self, node_id: str) -> views.Node:
         async with self._db.session() as session:
             node = await session.get(Node, node_id)
@@ -332,8 +341,7 @@ class NodeService(Service):
     async def events(self, node_id: str) -> Sequence[views.NodeEvent]:
         """Return the events of a node, oldest first; the last 100 are kept."""
         async with self._db.session() as session:
-            if await session.get(Node, node_id) is None:
-                raise NotFoundError("node", node_id)
+            await _check(session, node_id)
             rows = await session.scalars(
                 select(NodeEvent).where(NodeEvent.node_id == node_id).order_by(NodeEvent.id)
             )
@@ -360,6 +368,11 @@ async def delete_node(session: AsyncSession, node: Node, *, now: datetime) -> No
     await session.execute(delete(Grant).where(Grant.node_id == node.id))
     await session.execute(delete(Device).where(Device.node_id == node.id))
     await session.execute(delete(Node).where(Node.id == node.id))
+
+
+async def _check(session: AsyncSession, node_id: str) -> None:
+    if await session.scalar(select(Node.id).where(Node.id == node_id)) is None:
+        raise NotFoundError("node", node_id)
 
 
 async def _locked(session: AsyncSession, node_id: str) -> Node:

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import select
 
@@ -24,6 +25,15 @@ from trainhall.training.spec import JobSpec
 _JUST_STARTED_SECONDS = 10.0
 """Time that a coordinator must have listened before it reports on nodes without a heartbeat."""
 _ASK_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Forecast of a job that is not submitted."""
+
+    outlook: views.Outlook
+    shortage: str | None
+    """Why the cluster as it is could not hold the job, were it the only one."""
 
 
 class QueueService(Service):
@@ -57,23 +67,20 @@ class QueueService(Service):
         following = self._cursor_behind(shown[-1].job) if len(entries) > limit else None
         return views.QueuePage(items=[*map(_view, shown)], next_cursor=following, total=total)
 
-    async def outlook(self, spec: JobSpec) -> views.Outlook:
-        """When a job would start that was submitted now."""
+    async def forecast(self, spec: JobSpec) -> Forecast:
+        """Forecast the start of a job that would be submitted now."""
         facts = await self._settled_facts()
         now = self._clock.now()
         entry = foresee_new(now, facts, self._options, self._as_submitted(spec, facts.jobs))
         placed = entry.placed is not None
-        return views.Outlook(
+        outlook = views.Outlook(
             when="now" if placed else "never" if entry.never else "later",
             position=entry.position,
             expected_at=now if placed else entry.earliest_start,
             reason=entry.text,
         )
-
-    async def shortage(self, spec: JobSpec) -> str | None:
-        """Why the cluster as it is could not hold such a job, were it the only one."""
-        facts = await self._settled_facts()
-        return shortage(self._clock.now(), facts, self._options, self._as_submitted(spec, ()))
+        alone = self._as_submitted(spec, ())
+        return Forecast(outlook, shortage(now, facts, self._options, alone))
 
     async def _settled_facts(self) -> ClusterFacts:
         """Return the facts of one who submits and asks but once. What is stored of a node is of

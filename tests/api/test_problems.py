@@ -206,6 +206,7 @@ async def test_database_that_does_not_answer(
         raise OperationalError("SELECT 1", {}, Exception("gone"))
 
     monkeypatch.setattr(app.state.coordinator.nodes, "summary", fail)
+    monkeypatch.setattr(app.state.coordinator.db, "check", fail)
     for path in ("/readyz", f"{API}/metrics/cluster/summary"):
         reply = await client.get(path)
         check(reply, 503)

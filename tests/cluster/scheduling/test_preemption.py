@@ -35,16 +35,16 @@ async def test_preempted_job_saves_and_resumes_afterwards(hall: SimulatedCluster
 
 async def test_dry_run_forecasts_the_start(hall: SimulatedCluster) -> None:
     asked = hall.coordinator.queue
-    outlook = await asked.outlook(spec(workers=2))
+    outlook = (await asked.forecast(spec(workers=2))).outlook
     assert outlook.when == "never"
     assert "no node has joined" in outlook.reason
     await hall.add_node("alpha", 2)
-    outlook = await asked.outlook(spec(workers=2))
+    outlook = (await asked.forecast(spec(workers=2))).outlook
     assert (outlook.when, outlook.position) == ("now", 1)
     assert outlook.reason == "placed on 2 CPU slots of alpha"
     running = await hall.submit(workers=1)
     await hall.run_until(running, "running")
-    outlook = await asked.outlook(spec(workers=2))
+    outlook = (await asked.forecast(spec(workers=2))).outlook
     assert (outlook.when, outlook.position, outlook.expected_at) == ("later", 1, None)
     assert f"no end is known for “test” ({running})" in outlook.reason
     assert (await asked.list()).total == 0, "nothing was submitted"
@@ -54,17 +54,17 @@ async def test_dry_run_waits_for_nodes_after_restart(
     hall: SimulatedCluster,
 ) -> None:
     node = await hall.add_node("alpha", 4)
-    assert (await hall.coordinator.queue.outlook(spec(workers=3))).when == "now"
+    assert (await hall.coordinator.queue.forecast(spec(workers=3))).outlook.when == "now"
     await hall.stop_coordinator()
     hall.start_coordinator()
     async with asyncio.TaskGroup() as group:
-        outlook = group.create_task(hall.coordinator.queue.outlook(spec(workers=3)))
-        shortage = group.create_task(hall.coordinator.queue.shortage(spec(workers=3)))
+        forecast = group.create_task(hall.coordinator.queue.forecast(spec(workers=3)))
         node.slots = 2
         await hall.connect(node)
-    assert outlook.result().when == "never"
-    assert "the whole cluster has 2 CPU slots" in outlook.result().reason
-    assert shortage.result() == outlook.result().reason
+    outlook = forecast.result().outlook
+    assert outlook.when == "never"
+    assert "the whole cluster has 2 CPU slots" in outlook.reason
+    assert forecast.result().shortage == outlook.reason
 
 
 async def test_dry_run_ignores_absent_nodes(hall: SimulatedCluster) -> None:
@@ -73,7 +73,7 @@ async def test_dry_run_ignores_absent_nodes(hall: SimulatedCluster) -> None:
     hall.start_coordinator()
     hall.clock.advance(10)
     async with asyncio.timeout(5):
-        outlook = await hall.coordinator.queue.outlook(spec(workers=5))
+        outlook = (await hall.coordinator.queue.forecast(spec(workers=5))).outlook
     assert "the whole cluster has 4 CPU slots" in outlook.reason
 
 
@@ -83,10 +83,10 @@ async def test_scheduling_reads_quotas_and_selectors_from_options(
     hall.coordinator.queue._options = replace(hall.options, quotas=Quotas(projects={"vision": 1}))
     await hall.add_node("alpha", 2)
     await hall.add_node("beta", 2)
-    outlook = await hall.coordinator.queue.outlook(spec(workers=2, project="vision"))
+    outlook = (await hall.coordinator.queue.forecast(spec(workers=2, project="vision"))).outlook
     assert "quota of project vision is 1 device" in outlook.reason
     elsewhere = spec(resources={"workers": 1, "device": "cpu", "selector": {"rack": "c"}})
-    assert "no node has rack=c" in (await hall.coordinator.queue.outlook(elsewhere)).reason
+    assert "no node has rack=c" in (await hall.coordinator.queue.forecast(elsewhere)).outlook.reason
     wide = spec(resources={"workers": 3, "device": "cpu", "one_host": True})
-    outlook = await hall.coordinator.queue.outlook(wide)
+    outlook = (await hall.coordinator.queue.forecast(wide)).outlook
     assert "the largest host has 2 CPU slots" in outlook.reason
