@@ -352,8 +352,6 @@ async def test_repeated_rank_events_count_once(hall: SimulatedCluster) -> None:
     assert await accept(job_id, 1, "0-cccccccc", []) == 450
     with pytest.raises(NotFoundError):
         await accept(job_id, 2, "0-aaaaaaaa", events)
-    with pytest.raises(InvalidValueError):
-        await accept(job_id, 1, "", events)
 
 
 async def test_rank_events_update_progress(hall: SimulatedCluster) -> None:
