@@ -22,8 +22,14 @@ from trainhall.cluster.agent.coordinator_link.http_api import (
 )
 from trainhall.cluster.agent.shim import rank_process
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
-from trainhall.cluster.agent.shipping.spools import EventSpool, LogSpool, MetricSpool, Spool, Upload
-from trainhall.cluster.agent.shipping.unreported_checkpoints import UnreportedSpool
+from trainhall.cluster.agent.shipping.spools import (
+    EventShipper,
+    FileShipper,
+    LogShipper,
+    MetricShipper,
+    Upload,
+)
+from trainhall.cluster.agent.shipping.unreported_checkpoints import UnreportedShipper
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.waiting import end_tasks, wait_until_set
 from trainhall.training.event_log import EventLogger
@@ -60,8 +66,8 @@ class AttemptShipper:
     def __init__(self, folder: AttemptFolder, launch: Launch, api: Shipping) -> None:
         self._positions = folder.path / "shipped.json"
         self._saved_at = 0.0
-        self._tasks: dict[Spool, asyncio.Task[None]] = {}
-        self._due: dict[Spool, float] = {}
+        self._tasks: dict[FileShipper, asyncio.Task[None]] = {}
+        self._due: dict[FileShipper, float] = {}
         """When (monotonic) a spool that may wait is looked at again."""
         self._quiet_at = 0.0
         """When (monotonic) rank 0 has written no metrics for `QUIET_SECONDS`."""
@@ -70,15 +76,15 @@ class AttemptShipper:
         self._folder, self._launch, self._api = folder, launch, api
         self._upload = _upload(launch, api)
         self._shipped_of: set[tuple[int, int]] = set()
-        self.spools: list[Spool] = []
-        self._add_spools((place.rank, launch.generation) for place in launch.ranks)
-        self._unreported: UnreportedSpool | None = None
+        self.spools: list[FileShipper] = []
+        self._add_spools((slot.rank, launch.generation) for slot in launch.ranks)
+        self._unreported: UnreportedShipper | None = None
         self._look_for_unreported()
         before, unrecorded = unreported_checkpoints.earlier(launch), launch.checkpoint.unrecorded
         if self._unreported is not None and before is not None and unrecorded is not None:
             after = unrecorded.after_step
             self.spools.append(
-                UnreportedSpool(list, before, api, self._upload, lambda: True, after_step=after)
+                UnreportedShipper(list, before, api, self._upload, lambda: True, after_step=after)
             )
         self._restore()
 
@@ -95,17 +101,17 @@ class AttemptShipper:
         if self._unreported is not None:
             self.spools.remove(self._unreported)
             self._unreported = None
-        if any(place.rank == 0 for place in self._launch.ranks):
-            self._unreported = UnreportedSpool(
+        if any(slot.rank == 0 for slot in self._launch.ranks):
+            self._unreported = UnreportedShipper(
                 lambda: [spool.path for spool in self._own_events()],
                 self._launch, self._api, self._upload, self._all_reported,
             )  # fmt: skip
             self.spools.append(self._unreported)
 
-    def _own_events(self) -> list[EventSpool]:
+    def _own_events(self) -> list[EventShipper]:
         """Return the ranks' event spools here: any may have been rank 0 for a while."""
-        events = [spool for spool in self.spools if isinstance(spool, EventSpool)]
-        return [spool for spool in events if not isinstance(spool, UnreportedSpool)]
+        events = [spool for spool in self.spools if isinstance(spool, EventShipper)]
+        return [spool for spool in events if not isinstance(spool, UnreportedShipper)]
 
     def extend(self, writers: Iterable[tuple[int, int]]) -> None:
         """Ship the files of these processes too, given by the rank and generation of their
@@ -120,10 +126,10 @@ class AttemptShipper:
             self._shipped_of.add((rank, generation))
             writer = rank_process.writer_name(self._launch, rank, generation)
             source = Source(self._launch.job_id, self._launch.attempt, rank, writer, generation)
-            events = EventSpool(
+            events = EventShipper(
                 source, self._folder.events(rank, generation), self._api, self._upload
             )
-            metrics = MetricSpool(source, self._folder.metrics(rank, generation), self._api)
+            metrics = MetricShipper(source, self._folder.metrics(rank, generation), self._api)
             if generation > 1:
                 events.name, metrics.name = f"events-{generation}", f"metrics-{generation}"
             self.spools += [events, metrics]
@@ -132,7 +138,7 @@ class AttemptShipper:
                     ("stdout", self._folder.stdout(rank)),
                     ("stderr", self._folder.stderr(rank)),
                 ):
-                    self.spools.append(LogSpool(source, path, self._api, stream))
+                    self.spools.append(LogShipper(source, path, self._api, stream))
         return bool(new)
 
     def start_growing(self, link: "LinkPause", done: Callable[[], None]) -> bool:
@@ -158,7 +164,9 @@ class AttemptShipper:
         them; where they do not, something begins, ends or takes long, and is sent sooner."""
         return FIRST_SECONDS if time.monotonic() < self._quiet_at else LOOK_SECONDS
 
-    def _finished(self, spool: Spool, done: Callable[[], None], task: asyncio.Task[None]) -> None:
+    def _finished(
+        self, spool: FileShipper, done: Callable[[], None], task: asyncio.Task[None]
+    ) -> None:
         self._tasks.pop(spool, None)
         if self.shipped:
             self.save()
@@ -175,7 +183,7 @@ class AttemptShipper:
             spool in self._tasks or spool.has_more() for spool in self._own_events()
         )
 
-    async def _ship(self, spool: Spool, link: "LinkPause") -> None:
+    async def _ship(self, spool: FileShipper, link: "LinkPause") -> None:
         pause, own, successes = 0.0, Backoff(RETRY_SECONDS, OWN_RETRY_LIMIT_SECONDS), link.successes
         while True:
             await link.wait()
@@ -230,17 +238,17 @@ class AttemptShipper:
         await end_tasks(list(self._tasks.values()))
 
 
-def _pause_after(spool: Spool, more: bool) -> float:
+def _pause_after(spool: FileShipper, more: bool) -> float:
     """Return seconds until a file is read again; `more`: some of it is sent now."""
     is_other = spool.source.rank > 0
-    if isinstance(spool, MetricSpool):
+    if isinstance(spool, MetricShipper):
         return OTHERS_SECONDS if is_other else FIRST_SECONDS if more else 0.0
-    return IDLE_SECONDS if not more and (is_other or isinstance(spool, LogSpool)) else 0.0
+    return IDLE_SECONDS if not more and (is_other or isinstance(spool, LogShipper)) else 0.0
 
 
-def _is_first(spool: Spool) -> bool:
+def _is_first(spool: FileShipper) -> bool:
     """Return whether it holds the metrics that are drawn live."""
-    return isinstance(spool, MetricSpool) and spool.source.rank == 0
+    return isinstance(spool, MetricShipper) and spool.source.rank == 0
 
 
 def _upload(launch: Launch, api: Uploading) -> Upload | None:

@@ -26,7 +26,7 @@ _FRAME_HEADER_BYTES = 64
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 
 
-class Spool(ABC):
+class FileShipper(ABC):
     """One file of one rank on its way to the coordinator."""
 
     name = ""
@@ -101,7 +101,7 @@ class Spool(ABC):
         self.offset, self.sequence = position
 
 
-class LogSpool(Spool):
+class LogShipper(FileShipper):
     """A rank's output, byte for byte."""
 
     def __init__(self, source: Source, path: Path, api: Shipping, stream: str) -> None:
@@ -122,7 +122,7 @@ class LogSpool(Spool):
         self.offset = expected if expected is not None and known else 0
 
 
-class MetricSpool(Spool):
+class MetricShipper(FileShipper):
     """A rank's metric frames, forwarded unread."""
 
     name = "metrics"
@@ -161,7 +161,7 @@ Upload = Callable[[str, dict[str, Any]], Awaitable[str | None]]
 """Uploads the checkpoint of an event; returns why that is not possible, if it never will be."""
 
 
-class EventSpool(Spool):
+class EventShipper(FileShipper):
     """A rank's events in order; a checkpoint's is sent once others can read the checkpoint."""
 
     name = "events"

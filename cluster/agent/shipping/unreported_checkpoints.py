@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from trainhall.cluster.agent.coordinator_link.http_api import Shipping, Source
 from trainhall.cluster.agent.shipping import checkpoint_transfer
-from trainhall.cluster.agent.shipping.spools import EventSpool, Upload
+from trainhall.cluster.agent.shipping.spools import EventShipper, Upload
 from trainhall.training.checkpoint.format.draft import Committed, fsync_folder
 from trainhall.training.checkpoint.format.errors import BadCheckpointError
 from trainhall.training.checkpoint.format.manifest import FileRecord
@@ -39,7 +39,7 @@ def writer_name(launch: Launch) -> str:
     return f"recovered-{zlib.crc32(text.encode()):08x}"
 
 
-class UnreportedSpool(EventSpool):
+class UnreportedShipper(EventShipper):
     """The checkpoints of an attempt that its rank 0 did not report.
 
     They are held in memory, so that a full disk is no obstacle: another agent finds them again.

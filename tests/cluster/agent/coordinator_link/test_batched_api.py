@@ -22,7 +22,7 @@ from trainhall.cluster.agent.coordinator_link.batched_api import (
 )
 from trainhall.cluster.agent.coordinator_link.http_api import RefusedError, Source, UnavailableError
 from trainhall.cluster.agent.options import AgentOptions
-from trainhall.cluster.agent.shipping.spools import LogSpool, MetricSpool, Spool
+from trainhall.cluster.agent.shipping.spools import FileShipper, LogShipper, MetricShipper
 from trainhall.cluster.wire.batches import (
     MAX_BATCH_BYTES,
     BatchItem,
@@ -115,7 +115,7 @@ def source(rank: int = 0, job_id: str = "job") -> Source:
     return Source(job_id, 1, rank, f"{rank}-0", generation=1)
 
 
-async def ship_all(spool: Spool) -> None:
+async def ship_all(spool: FileShipper) -> None:
     while True:
         try:
             if not await spool.ship():
@@ -148,15 +148,15 @@ def test_batched_items_arrive_exactly_once(
 
     async def main() -> None:
         api = Shared(coordinator)
-        spools: list[Spool] = []
+        spools: list[FileShipper] = []
         for rank, count in enumerate(frames):
             path = folder / f"{rank}.bin"
             path.write_bytes(metric_bytes(count))
-            spools.append(MetricSpool(source(rank), path, api))
+            spools.append(MetricShipper(source(rank), path, api))
         for rank, data in enumerate(logs):
             path = folder / f"{rank}.log"
             path.write_bytes(data)
-            spools.append(LogSpool(source(rank), path, api, "stdout"))
+            spools.append(LogShipper(source(rank), path, api, "stdout"))
         try:
             async with asyncio.timeout(30):
                 await asyncio.gather(*map(ship_all, spools))

@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainhall.cluster.agent.coordinator_link.http_api import RefusedError, Source, UnavailableError
-from trainhall.cluster.agent.shipping.spools import EventSpool, LogSpool, MetricSpool, Spool
+from trainhall.cluster.agent.shipping.spools import (
+    EventShipper,
+    FileShipper,
+    LogShipper,
+    MetricShipper,
+)
 from trainhall.training.link import frames as metric_frames
 
 SOURCE = Source("job", 1, 0, "0-12345678", generation=1)
@@ -84,7 +89,7 @@ class Sink:
         raise NotImplementedError
 
 
-async def ship_all(spool: Spool) -> None:
+async def ship_all(spool: FileShipper) -> None:
     """Ship as the agent does, until nothing is left."""
     for _ in range(1000):
         try:
@@ -136,7 +141,7 @@ def test_every_byte_of_a_log_arrives_once(
     sink = Sink(faults)
     sink.sends_offset = sends_offset
     asyncio.run(
-        grow_and_ship(path, data, cuts, lambda: LogSpool(SOURCE, path, sink, "stdout"), reset)
+        grow_and_ship(path, data, cuts, lambda: LogShipper(SOURCE, path, sink, "stdout"), reset)
     )
     # What a restored database lost behind the last byte shipped is noticed with the next byte.
     assert data.startswith(bytes(sink.log))
@@ -165,7 +170,7 @@ def test_spool_ships_every_frame_exactly_once(
     path.unlink(missing_ok=True)
     data = metric_bytes(count)
     sink = Sink(faults)
-    asyncio.run(grow_and_ship(path, data, cuts, lambda: MetricSpool(SOURCE, path, sink), reset))
+    asyncio.run(grow_and_ship(path, data, cuts, lambda: MetricShipper(SOURCE, path, sink), reset))
     assert data.startswith(b"".join(sink.frames))
     if "restored" not in faults:
         assert b"".join(sink.frames) == data
@@ -173,7 +178,7 @@ def test_spool_ships_every_frame_exactly_once(
 
 async def test_spool_waits_for_an_incomplete_frame(tmp_path: Path) -> None:
     path, sink, data = tmp_path / "metrics.bin", Sink(), metric_bytes(3)
-    spool = MetricSpool(SOURCE, path, sink)
+    spool = MetricShipper(SOURCE, path, sink)
     path.write_bytes(data[:-5])
     await ship_all(spool)
     assert len(sink.frames) == 2
@@ -189,14 +194,14 @@ async def test_frame_larger_than_a_batch_is_shipped(tmp_path: Path) -> None:
     table = metric_frames.MetricTable(0, range(100_000), [0.0] * 100_000, {"loss": [1.0] * 100_000})
     path.write_bytes(metric_frames.encode_frame(1, metric_frames.encode_tables([table])))
     assert path.stat().st_size > 1024 * 1024
-    await ship_all(MetricSpool(SOURCE, path, sink))
+    await ship_all(MetricShipper(SOURCE, path, sink))
     assert len(sink.frames) == 1
 
 
 async def test_damage_ends_the_shipping_of_that_file_only(tmp_path: Path) -> None:
     path, sink = tmp_path / "metrics.bin", Sink()
     path.write_bytes(b"not a frame at all, but many bytes of something else")
-    spool = MetricSpool(SOURCE, path, sink)
+    spool = MetricShipper(SOURCE, path, sink)
     await ship_all(spool)
     assert not spool.has_more()
     assert sink.frames == []
@@ -206,7 +211,7 @@ async def test_spool_drops_permanently_refused_items(tmp_path: Path) -> None:
     path, sink = tmp_path / "stdout.log", Sink()
     sink.refuse = RefusedError(404, "there is no job 'job'")
     path.write_bytes(b"line\n")
-    spool = LogSpool(SOURCE, path, sink, "stdout")
+    spool = LogShipper(SOURCE, path, sink, "stdout")
     await ship_all(spool)
     assert not spool.has_more()
 
@@ -233,7 +238,7 @@ async def test_spool_reports_a_checkpoint_after_its_upload(tmp_path: Path) -> No
             raise UnavailableError("away")
         return None if len(seen) == 2 else "its files are gone"
 
-    await ship_all(EventSpool(SOURCE, path, sink, upload))
+    await ship_all(EventShipper(SOURCE, path, sink, upload))
     first, second = "step-00000002-a1-g1", "step-00000004-a1-g1"
     assert seen == [(first, 1), (first, 1), (second, 3)]
     assert [e["kind"] for e in sink.events] == ["started", "checkpoint", "note", "not_saved"]
@@ -254,7 +259,7 @@ async def test_spool_ships_later_events_with_the_checkpoint(tmp_path: Path) -> N
     async def upload(_job: str, _data: dict[str, Any]) -> str | None:
         return None
 
-    await ship_all(EventSpool(SOURCE, path, Counting(), upload))
+    await ship_all(EventShipper(SOURCE, path, Counting(), upload))
     assert batches == [3, 1]
 
 
@@ -267,5 +272,5 @@ def test_events_arrive_in_order(
     path.unlink(missing_ok=True)
     data = event_lines("started", "note", "note", "paused")
     sink = Sink(faults)
-    asyncio.run(grow_and_ship(path, data, cuts, lambda: EventSpool(SOURCE, path, sink), []))
+    asyncio.run(grow_and_ship(path, data, cuts, lambda: EventShipper(SOURCE, path, sink), []))
     assert [e["kind"] for e in sink.events] == ["started", "note", "note", "paused"]
