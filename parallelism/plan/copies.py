@@ -43,7 +43,7 @@ class Copies(Strategy):
         """Do nothing: there is one rank."""
 
 
-class Alone(Copies):
+class SingleRank(Copies):
     """One rank: gradients are new in each step."""
 
     def __init__(self, model: nn.Module) -> None:

@@ -23,7 +23,7 @@ from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.parts import Divided
 from trainhall.parallelism.pipelining.batches import pieces
 from trainhall.parallelism.pipelining.stages import cut, inputs_of, loss_given
-from trainhall.parallelism.plan.copies import Alone
+from trainhall.parallelism.plan.copies import SingleRank
 from trainhall.parallelism.plan.depth import without
 from trainhall.parallelism.plan.pass_order import Pass, passes, shortened
 from trainhall.parallelism.plan.trace import (
@@ -199,7 +199,7 @@ class PipelineTracer:
             gone = [layer for layer in whole.layers if not held.issuperset(layer)]
             recompute(part, without(whole, gone))
         if self.mesh is None:
-            return Alone(part)
+            return SingleRank(part)
         self._divide(part, self.mesh)
         return _Parts(part, self.mesh)
 

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from trainhall.parallelism.messages import Packet
 from trainhall.parallelism.parameter_server import deal, free_others
-from trainhall.parallelism.plan.copies import Alone
+from trainhall.parallelism.plan.copies import SingleRank
 
 
-class Pushing(Alone):
+class Pushing(SingleRank):
     """A worker: it updates nothing, and sends its gradients to the servers."""
 
     def __init__(self, model: nn.Module, servers: int) -> None:
@@ -30,7 +30,7 @@ class Pushing(Alone):
             parameter.grad = None
 
 
-class Serving(Alone):
+class Serving(SingleRank):
     """The server that holds the most parameters; gradients stay where they were added up."""
 
     def __init__(self, model: nn.Module, servers: int) -> None:

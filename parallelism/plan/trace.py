@@ -30,7 +30,7 @@ from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import Degrees, DegreesError
 from trainhall.parallelism.layers import recompute
 from trainhall.parallelism.mesh import Mesh
-from trainhall.parallelism.plan.copies import Alone, Copies, Shards
+from trainhall.parallelism.plan.copies import Copies, Shards, SingleRank
 from trainhall.parallelism.plan.depth import equal_layers, shorten
 from trainhall.parallelism.plan.servers import Pushing, Serving
 from trainhall.parallelism.plan.tracker import Tracker
@@ -307,7 +307,7 @@ def _spread(
         ranks = asked.degrees.data
         if asked.logical_shards is not None:
             return Shards(model, ranks, asked.logical_shards, asked.bucket_mb * 2**20)
-        return Copies(model) if ranks > 1 else Alone(model)
+        return Copies(model) if ranks > 1 else SingleRank(model)
     if asked.strategy == "fsdp":
         return FullyShardedData(
             model,

@@ -27,7 +27,7 @@ from trainhall.training.checkpoint.planning import (
     plan_full,
     plan_shards,
 )
-from trainhall.training.checkpoint.ranks import Alone, Group, Ranks, clone_group, together
+from trainhall.training.checkpoint.ranks import Group, Ranks, SingleProcess, clone_group, together
 from trainhall.training.checkpoint.staging import Staging
 from trainhall.training.checkpoint.state import EXTRA, FlatState, Plain, to_json, without_extra
 from trainhall.training.checkpoint.storage import write_tensors
@@ -100,10 +100,10 @@ class Checkpointer:
     ) -> None:
         self.folder = folder
         self.token = FencingToken(*token)
-        self._ranks: Ranks = Alone() if process_group is None else Group(process_group)
+        self._ranks: Ranks = SingleProcess() if process_group is None else Group(process_group)
         self._replicated = replicated or process_group is None
         if self._replicated or process_group is None:
-            self._writers: Ranks = Alone()
+            self._writers: Ranks = SingleProcess()
         else:
             self._writers = clone_group(process_group, WRITE_TIMEOUT)
         self._on_commit = on_commit
@@ -236,7 +236,7 @@ class Checkpointer:
     @property
     def _plan_ranks(self) -> Ranks:
         """Return the ranks that plan a save together, on the calling thread."""
-        return Alone() if self._replicated else self._ranks
+        return SingleProcess() if self._replicated else self._ranks
 
     def _planned(self, flat: FlatState) -> tuple[Plan, dict[MetadataIndex, Tensor]]:
         """Return the plan of who writes what, and the tensors that this rank writes."""

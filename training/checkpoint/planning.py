@@ -12,7 +12,7 @@ from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.tensor import DTensor
 
 from trainhall.training.checkpoint.index import dtype_name
-from trainhall.training.checkpoint.ranks import Alone, Ranks
+from trainhall.training.checkpoint.ranks import Ranks, SingleProcess
 from trainhall.training.checkpoint.state import FlatState, Plain
 from trainhall.training.checkpoint.storage import same_memory
 
@@ -38,7 +38,7 @@ def plan_full(flat: FlatState, known: Plan | None) -> Plan:
     shape = [(name, t.shape, t.dtype) for name, t in flat.tensors.items()]
     if known is not None and known.shape_of_state == shape:
         return known
-    return _plan(_planner(flat, first=True), Alone(), shape)
+    return _plan(_planner(flat, first=True), SingleProcess(), shape)
 
 
 def plan_shards(flat: FlatState, ranks: Ranks) -> tuple[Plan, dict[MetadataIndex, Tensor]]:

@@ -44,7 +44,7 @@ def location_of(folder: Path) -> Location:
     return (kernel, stat.st_dev, stat.st_ino)
 
 
-class Alone:
+class SingleProcess:
     """A single process."""
 
     rank = 0
