@@ -91,10 +91,10 @@ class ObservedAttempts:
         found: dict[int, list[int]] = {}
         for attempt in self.live():
             states = {r.rank: r for r in attempt.status.ranks} if attempt.status else {}
-            for place in attempt.launch.ranks:
-                state = states.get(place.rank)
-                if place.device_kind == "cpu" and state and state.pid and not state.finished_at:
-                    found.setdefault(place.device_index, []).append(state.pid)
+            for slot in attempt.launch.ranks:
+                state = states.get(slot.rank)
+                if slot.device_kind == "cpu" and state and state.pid and not state.finished_at:
+                    found.setdefault(slot.device_index, []).append(state.pid)
         return found
 
     def refresh(self) -> bool:

@@ -387,7 +387,7 @@ class Shim:
                 "command": self.control,
                 "ranks": [rank.model_dump() for rank in self._ranks.states],
                 "failed_ranks": [rank.model_dump() for rank in self._failed_ranks],
-                "leaving": [member.place.device_index for member in self._ranks.leaving],
+                "leaving": [member.slot.device_index for member in self._ranks.leaving],
                 "rendezvous": self._rendezvous,
                 "outcome": ended,
                 "failure": failure,

@@ -41,7 +41,7 @@ def environment(
     base: Mapping[str, str],
     folder: AttemptFolder,
     launch: Launch,
-    place: RankSlot,
+    slot: RankSlot,
     rendezvous: Rendezvous,
 ) -> dict[str, str]:
     """Build a rank's environment: the host's, the user's, then what `torchrun` sets."""
@@ -59,11 +59,11 @@ def environment(
     gpus = [p.device_index for p in launch.ranks if p.device_kind == "cuda"]
     env["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
     if gpus:
-        env = flight_record.environment(folder, place.rank) | env
+        env = flight_record.environment(folder, slot.rank) | env
     numbers = {
-        "RANK": place.rank,
-        "LOCAL_RANK": place.local_rank,
-        "ROLE_RANK": place.rank,
+        "RANK": slot.rank,
+        "LOCAL_RANK": slot.local_rank,
+        "ROLE_RANK": slot.rank,
         "GROUP_RANK": launch.node_rank,
         "WORLD_SIZE": launch.world_size,
         "ROLE_WORLD_SIZE": launch.world_size,
@@ -79,27 +79,27 @@ def environment(
         "MASTER_ADDR": rendezvous.address,
         "ROLE_NAME": "default",
         "TORCHELASTIC_RUN_ID": launch.job_id,
-        "TORCHELASTIC_ERROR_FILE": str(folder.rank(place.rank) / "error.json"),
+        "TORCHELASTIC_ERROR_FILE": str(folder.rank(slot.rank) / "error.json"),
         # Built-in tasks find a store that the shim holds; in a script, rank 0 opens one.
         "TORCHELASTIC_USE_AGENT_STORE": str(launch.spec.script is None),
         "TRAINHALL_JOB_ID": launch.job_id,
-        "TRAINHALL_WRITER": writer_name(launch, place.rank),
+        "TRAINHALL_WRITER": writer_name(launch, slot.rank),
         parameters.VARIABLE: json.dumps(launch.spec.parameters),
         MARK: str(folder.path),
     }  # fmt: skip
 
 
 def start(
-    folder: AttemptFolder, launch: Launch, place: RankSlot, rendezvous: Rendezvous, *, fork: bool
+    folder: AttemptFolder, launch: Launch, slot: RankSlot, rendezvous: Rendezvous, *, fork: bool
 ) -> int:
     """Start a rank as a child of this process and return its pid.
 
     Args:
         fork: run the built-in task in a copy of this process, which has torch imported.
     """
-    env = environment(os.environ, folder, launch, place, rendezvous)
-    folder.rank(place.rank).mkdir(parents=True, exist_ok=True)
-    output = (folder.stdout(place.rank), folder.stderr(place.rank))
+    env = environment(os.environ, folder, launch, slot, rendezvous)
+    folder.rank(slot.rank).mkdir(parents=True, exist_ok=True)
+    output = (folder.stdout(slot.rank), folder.stderr(slot.rank))
     script = launch.spec.script
     work: Callable[[], int]
     if script is not None:
@@ -109,7 +109,7 @@ def start(
     else:
         work = partial(os.execve, sys.executable, [sys.executable, "-m", RANK_MODULE], env)
     begin = folder.path if launch.code is None else Path(launch.code)
-    return fork_child(f"rank {place.rank} {launch.job_id}", output, env, begin, work)
+    return fork_child(f"rank {slot.rank} {launch.job_id}", output, env, begin, work)
 
 
 def _run_task() -> int:

@@ -13,12 +13,12 @@ from trainhall.training.link.status import EXIT_COMPLETED, EXIT_NOT_REGROUPED, F
 class RankEntry:
     """A process, or one that is to be started. It is known by its device."""
 
-    place: RankSlot
+    slot: RankSlot
     state: RankState
 
     @property
     def device(self) -> tuple[str, int]:
-        return self.place.device_kind, self.place.device_index
+        return self.slot.device_kind, self.slot.device_index
 
     @property
     def is_alive(self) -> bool:
@@ -43,7 +43,7 @@ class RankTable:
         self._start = start
         self._now = now
         self._rendezvous: Rendezvous | None = None
-        self.current = [_new(launch, place) for place in launch.ranks]
+        self.current = [_new(launch, slot) for slot in launch.ranks]
         """Entries of the present launch, in its order."""
         self._leaving: list[RankEntry] = []
 
@@ -70,22 +70,22 @@ class RankTable:
         alive = {member.device: member for member in self.alive()}
         self._launch = launch
         self.current = []
-        for place in launch.ranks:
-            member = alive.pop((place.device_kind, place.device_index), None)
+        for slot in launch.ranks:
+            member = alive.pop((slot.device_kind, slot.device_index), None)
             if member is None:
-                member = _new(launch, place)
+                member = _new(launch, slot)
             else:
                 began = member.state.began_as
                 began = member.state.rank if began is None else began
-                state = member.state.model_copy(update={"rank": place.rank, "began_as": began})
-                member = RankEntry(place, state)
+                state = member.state.model_copy(update={"rank": slot.rank, "began_as": began})
+                member = RankEntry(slot, state)
             self.current.append(member)
         self._leaving = list(alive.values())
 
     def renew(self, member: RankEntry) -> None:
         """Replace a process that has ended with a new one."""
         assert self._rendezvous is not None  # without one none was started
-        self.current[self.current.index(member)] = _new(self._launch, member.place)
+        self.current[self.current.index(member)] = _new(self._launch, member.slot)
         self.start(self._rendezvous)
 
     def start(self, rendezvous: Rendezvous) -> None:
@@ -94,7 +94,7 @@ class RankTable:
         for member in self.current:
             if member.state.pid is None:
                 member.state.started_at = self._now()
-                member.state.pid = self._start(self._launch, member.place, rendezvous)
+                member.state.pid = self._start(self._launch, member.slot, rendezvous)
 
     def ended(self, pid: int, code: int) -> RankEntry | None:
         """Note the end of a process; whose it was.
@@ -130,12 +130,12 @@ def failed_rank(launch: Launch, member: RankEntry, failure: Failure) -> FailedRa
     """Return the report of a failed rank that the others wait to have replaced."""
     return FailedRank(
         rank=member.state.rank,
-        device_kind=member.place.device_kind,
-        device_index=member.place.device_index,
+        device_kind=member.slot.device_kind,
+        device_index=member.slot.device_index,
         generation=launch.generation,
         failure=failure,
     )
 
 
-def _new(launch: Launch, place: RankSlot) -> RankEntry:
-    return RankEntry(place, RankState(rank=place.rank, generation=launch.generation))
+def _new(launch: Launch, slot: RankSlot) -> RankEntry:
+    return RankEntry(slot, RankState(rank=slot.rank, generation=launch.generation))
