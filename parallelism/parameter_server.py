@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from trainhall.parallelism.degrees import Degrees, DegreesError
 from trainhall.parallelism.messages import Content, Packet
-from trainhall.parallelism.parts import gathered
+from trainhall.parallelism.parts import gathered, no_gradient
 from trainhall.parallelism.strategy import Loss, Strategy, Tools, clip_gradients, share_weights
 from trainhall.parallelism.waiting import Waits
 
@@ -130,14 +130,11 @@ class Worker(_Role):
         """Push: the servers average.
 
         Raises:
-            ValueError: a parameter has no gradient, and there is no way to send none.
+            NoGradientError: a parameter has no gradient, and there is no way to send none.
         """
-        for name, parameter in self._named:
-            if parameter.grad is None:
-                raise ValueError(
-                    f"{name} has no gradient after step {self.step + 1}'s backward pass: the loss "
-                    "does not depend on it; freeze it (requires_grad = False) or use it"
-                )
+        left_out = [name for name, parameter in self._named if parameter.grad is None]
+        if left_out:
+            raise no_gradient(left_out)
         for server, share, packet in zip(self._servers, self._shares, self._packets, strict=True):
             torch._foreach_copy_(packet.tensors, [p.grad for p in share if p.grad is not None])
             packet.send(Content.GRADIENTS, self.step + 1, [server])

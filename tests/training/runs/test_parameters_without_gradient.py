@@ -30,6 +30,7 @@ def job(workers: int, parallelism: dict[str, Any], without: list[int]) -> dict[s
         pytest.param(4, {"strategy": "pipeline", "data": 2}, [2], id="pipeline × data"),
         pytest.param(4, {"strategy": "model", "data": 2}, [2], id="model × data"),
         pytest.param(4, {"strategy": "pipeline", "data": 2}, [0, 2], id="pipeline, all ranks"),
+        pytest.param(3, {"strategy": "parameter_server", "data": 2}, [1], id="parameter server"),
     ],
 )
 def test_unused_parameter_on_one_rank_ends_run(
