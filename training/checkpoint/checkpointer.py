@@ -339,7 +339,7 @@ class Checkpointer:
         if not self._cleaned:
             self._cleaned = True
             for name in remove_leftovers(self.folder, self.token):
-                log.info("interrupted_checkpoint_removed", checkpoint=name)
+                log.warning("interrupted_checkpoint_removed", checkpoint=name)
 
     def _report(self, error: Exception) -> None:
         try:

@@ -61,6 +61,6 @@ def utilization_of(
         few = reader.read(Request(0, torch.arange(samples)))
         flops = forward_and_backward_flops(model, task.loss, few)
     except Exception as error:  # the model reads its numbers, which are none here; it trains still
-        log.info("step_flops_not_counted", error=repr(error))
+        log.warning("step_flops_not_counted", error=repr(error))
         return None
     return Utilization(flops * batch / samples, peak, devices) if flops else None
