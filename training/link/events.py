@@ -13,12 +13,11 @@ class RankEvent(LinkModel):
     started      rank 0, before its first step: `{resumed_from?: step | null, total_steps, samples,
                  generation, since?, note?, passed_over?: [{name, reason, text}]}`; `since` is the
                  earliest generation in which a process of the group began, where they regroup in
-                 place; `resumed_from` is missing where
-                 nobody knows, of a script that loads no checkpoint through the SDK; one that
-                 loads later reports it again, and the newest counts; `note` says why an older
-                 checkpoint was taken, `passed_over` of each better one: `reason` is missing,
-                 damaged, unreadable, mismatch or disagreement
-                 (`training.checkpoint.format.errors.Reason`), `text` says it in words
+                 place; `resumed_from` is missing where nobody knows, of a script that loads no
+                 checkpoint through the SDK; one that loads later reports it again, and the newest
+                 counts; `note` says why an older checkpoint was taken, `passed_over` of each better
+                 one: `reason` is a code of `training.checkpoint.format.errors.Reason`, `text` says
+                 it in words
     stepped      rank 0, after the first step of a generation: `{generation, step, loaded}`;
                  `loaded` is when all ranks had their state, seconds since the epoch
     checkpoint   rank 0, committed: `{name, step, size, files: [{path, size, sha256}],
@@ -32,8 +31,7 @@ class RankEvent(LinkModel):
     paused       rank 0, after the checkpoint was committed: `{step, measured}`; `measured` is
                  `{peak_memory_bytes, step_seconds, steps}` of this attempt, or null
     network      rank 0, after the first step of a job with `gradient_sync.measure_links`: the
-    report
-                 of `training.loop.network_probe.examine`; the result has it too
+                 report of `training.loop.network_probe.examine`; the result has it too
     not_saved    a checkpoint could not be written, or not be uploaded; training continues:
                  `{step, message}`
     note         anything worth an event on the job: `{message}`
