@@ -175,7 +175,7 @@ class CheckpointService(Service):
                 raise ConflictError(f"job {job.id} changed at the same time; try again")
             await session.refresh(job)
             await session.refresh(progress)
-            (view,) = await job_views(session, [(job, progress)])
+            (view,) = await job_views(session, [(job, progress)], now)
         self._notifier.notify_job(view.id)
         return view
 

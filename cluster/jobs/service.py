@@ -107,7 +107,7 @@ class JobService(Service):
                             f"Idempotency-Key {key!r} was used for another body (job "
                             f"{known.job_id}); use a new key for a new job"
                         )
-                    return await _view(session, known.job_id), False
+                    return await self._view(session, known.job_id), False
             newest = await session.scalar(select(func.max(Job.number)))
             job = Job(
                 id=self._ids.new(),
@@ -135,7 +135,7 @@ class JobService(Service):
                     )
                 )
                 await session.flush()
-            return await _view(session, job.id), True
+            return await self._view(session, job.id), True
 
     async def check(self, job_id: str) -> None:
         """Check that there is such a job.
@@ -148,7 +148,7 @@ class JobService(Service):
 
     async def get(self, job_id: str) -> views.Job:
         async with self._db.session() as session:
-            return await _view(session, job_id)
+            return await self._view(session, job_id)
 
     async def list(
         self,
@@ -195,7 +195,7 @@ class JobService(Service):
         )
         async with self._db.session() as session:
             rows = [(job, progress) for job, progress in await session.execute(query)]
-            items = await views.job_views(session, rows[:limit])
+            items = await views.job_views(session, rows[:limit], self._clock.now())
         more = len(rows) > limit
         following = pagination.encode("jobs", rows[limit - 1][0].number) if more else None
         return views.JobPage(items=items, next_cursor=following)
@@ -289,7 +289,7 @@ class JobService(Service):
             spec = resized_spec(job.spec, resources)
             document = spec.model_dump(mode="json")
             if document == job.spec:
-                return await _view(session, job_id)
+                return await self._view(session, job_id)
             change = f"{_workers(document)} instead of {_workers(job.spec)}"
             sizes = list(spec.possible_workers)
             if state in ACTIVE_STATES:
@@ -300,7 +300,7 @@ class JobService(Service):
             job.spec, job.sizes = document, sizes
             await session.flush()
             await record_reason(session, job_id, "note", reason, now, attempt=job.attempt or None)
-            view = await _view(session, job_id)
+            view = await self._view(session, job_id)
         self._notifier.notify_job(job_id)
         return view
 
@@ -339,7 +339,7 @@ class JobService(Service):
                 raise WrongStateError(f"{label} cannot be {DONE[command]}: {why}", state)
             end = TRANSITIONS[command][state]
             if end is None:
-                return await _view(session, job_id), Allocation()
+                return await self._view(session, job_id), Allocation()
             reason = _REASONS[end]
             if end is JobState.PAUSED and job.attempt > 0:
                 reason = Reason.of(ReasonCode.PAUSED_WHILE_WAITING)
@@ -369,8 +369,13 @@ class JobService(Service):
                 raise ConflictError
             await session.refresh(job)
             await session.refresh(progress)
-            view = await _view(session, job_id)
+            view = await self._view(session, job_id)
             return view, attempt.allocation if attempt is not None else Allocation()
+
+    async def _view(self, session: AsyncSession, job_id: str) -> views.Job:
+        row = await _load(session, job_id)
+        (view,) = await views.job_views(session, [row], self._clock.now())
+        return view
 
 
 async def _resize_active(
@@ -415,11 +420,6 @@ def _workers(spec: dict[str, Any]) -> str:
 async def _check(session: AsyncSession, job_id: str) -> None:
     if await session.scalar(select(Job.id).where(Job.id == job_id)) is None:
         raise NotFoundError("job", job_id)
-
-
-async def _view(session: AsyncSession, job_id: str) -> views.Job:
-    (view,) = await views.job_views(session, [await _load(session, job_id)])
-    return view
 
 
 async def _load(session: AsyncSession, job_id: str) -> tuple[Job, JobProgress]:

@@ -8,21 +8,23 @@ from datetime import datetime
 from sqlalchemy import or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.lifecycle.reasons import EventCode
+from trainhall.cluster.lifecycle.reasons import EventCode, clock_time
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, FINAL_STATES, JobState, NodeState
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Checkpoint, Event, Job, JobProgress, Node
 from trainhall.monitoring.health import Straggler, straggler_of
 
 
-async def job_warnings(session: AsyncSession, jobs: Iterable[Job]) -> Mapping[str, Sequence[str]]:
+async def job_warnings(
+    session: AsyncSession, jobs: Iterable[Job], now: datetime
+) -> Mapping[str, Sequence[str]]:
     """Return warnings by job id, of those alone that have any."""
     unfinished = {job.id: JobState(job.state) for job in jobs if job.state not in FINAL_STATES}
     warnings: dict[str, list[str]] = defaultdict(list)
     for job_id, why in await _unsaved(session, list(unfinished)):
         warnings[job_id].append(why)
     on_hosts = [job_id for job_id, state in unfinished.items() if state in ACTIVE_STATES]
-    for job_id, why in await _on_suspect_hosts(session, on_hosts):
+    for job_id, why in await _on_suspect_hosts(session, on_hosts, now):
         warnings[job_id].append(why)
     return warnings
 
@@ -61,12 +63,13 @@ async def _saved_since(session: AsyncSession, failed: Event) -> bool:
 
 
 async def _on_suspect_hosts(
-    session: AsyncSession, job_ids: Sequence[str]
+    session: AsyncSession, job_ids: Sequence[str], now: datetime
 ) -> Sequence[tuple[str, str]]:
     """Return jobs with ranks on suspect hosts: no heartbeat for a while, not lost yet."""
     suspects = await session.scalars(select(Node).where(Node.state == NodeState.SUSPECT.value))
     suspicions = {
-        node.id: f"node {node.name} is suspect since {node.state_at:%H:%M:%S} UTC: {node.reason}"
+        node.id: f"node {node.name} is suspect since "
+        f"{clock_time(node.state_at, now, seconds=True)}: {node.reason}"
         for node in suspects
     }
     if not suspicions:

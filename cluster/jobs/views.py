@@ -1,6 +1,7 @@
 """Views of jobs, attempts, events and code, as the REST API returns them."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -165,12 +166,12 @@ class Code(View):
 
 
 async def job_views(
-    session: AsyncSession, rows: Sequence[tuple[models.Job, models.JobProgress]]
+    session: AsyncSession, rows: Sequence[tuple[models.Job, models.JobProgress]], now: datetime
 ) -> list[Job]:
     jobs = [job for job, _ in rows]
     ran = await run_times(session, [job.id for job in jobs])
     slow = await stragglers(session, rows)
-    warned = await job_warnings(session, jobs)
+    warned = await job_warnings(session, jobs, now)
     views = []
     for job, progress in rows:
         refused = refused_commands(job)

@@ -7,6 +7,7 @@ words the devices that a job waits for, and a failure words itself.
 import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Self
@@ -182,6 +183,15 @@ def running(count: int, nodes: Iterable[str]) -> Reason:
     """Return the reason of what runs, and nothing is the matter with it."""
     ranks = f"{count} rank{'s' if count != 1 else ''}"
     return Reason.of(ReasonCode.RUNNING, ranks=ranks, nodes=", ".join(nodes))
+
+
+def clock_time(when: datetime, now: datetime, *, seconds: bool = False) -> str:
+    """Return a time as every sentence shows it, to readers anywhere.
+
+    It is in UTC, and says so, with the day only if it is another one.
+    """
+    text = when.strftime("%H:%M:%S UTC" if seconds else "%H:%M UTC")
+    return text if when.date() == now.date() else f"{text} on {when.strftime('%b %d')}"
 
 
 def job_label(job_id: str, name: str | None, detail: str = "") -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from trainhall.cluster.lifecycle.reasons import clock_time
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduling import reasons
 from trainhall.cluster.scheduling.estimates import expected_seconds, later
@@ -77,7 +78,7 @@ class _Forecast:
             self._endless.append((job.id, kind, frozenset(devices)))
         elif (end := later(at, timedelta(seconds=seconds))) is not None:
             timeline.give_back(devices, end)
-        expected = f"expected at {reasons.clock_time(at, scheduling.now)}"
+        expected = f"expected at {clock_time(at, scheduling.now)}"
         return entry._replace(forecast=expected, earliest_start=at)
 
     def with_quota_headroom(self, entry: QueueEntry) -> QueueEntry:
@@ -86,7 +87,7 @@ class _Forecast:
         at, endless = scheduling.quotas.headroom_from(entry.job, scheduling.running.ends)
         if at is None:
             return entry._replace(forecast=_because_of(endless, scheduling.labels))
-        when = reasons.clock_time(at, scheduling.now)
+        when = clock_time(at, scheduling.now)
         return entry._replace(forecast=f"not before {when}", earliest_start=at)
 
     def _unknown(self, kind: str, node_ids: Iterable[str]) -> str:

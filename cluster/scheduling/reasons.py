@@ -6,7 +6,6 @@ with every step of running jobs, are computed on demand
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import cached_property
 from shlex import quote
 
@@ -22,15 +21,6 @@ from trainhall.cluster.snapshot.model import JobFacts, NodeFacts
 _SHOWN = 3
 
 Held = Mapping[tuple[str, int], str]
-
-
-def clock_time(when: datetime, now: datetime, *, seconds: bool = False) -> str:
-    """Return a time as every sentence shows it, to readers anywhere.
-
-    It is in UTC, and says so, with the day only if it is another one.
-    """
-    text = when.strftime("%H:%M:%S UTC" if seconds else "%H:%M UTC")
-    return text if when.date() == now.date() else f"{text} on {when.strftime('%b %d')}"
 
 
 def _needs(job: JobFacts, group: Group) -> str:

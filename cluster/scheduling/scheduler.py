@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, clock_time
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduling import reasons
@@ -139,7 +139,7 @@ class Pass:
         least = job.sizes[0]
         start = not_before(self.now, job, self.options)
         if start is not None and start > self.now:
-            time = reasons.clock_time(start, self.now, seconds=True)
+            time = clock_time(start, self.now, seconds=True)
             reason = reasons.waits(ReasonCode.RESTART_BACKOFF, job, served.group, time=time)
             return self._waits(job, position, kind, reason, earliest_start=start)
         if served.capacity < least:

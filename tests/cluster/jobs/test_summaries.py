@@ -1,8 +1,12 @@
 """What a person should look at in a job that goes on."""
 
 import re
+from datetime import timedelta
 
 from support.cluster.simulated import SimulatedCluster
+
+from trainhall.cluster.jobs.summaries import job_warnings
+from trainhall.db.models import Job
 
 
 async def save(hall: SimulatedCluster, job_id: str, step: int) -> None:
@@ -96,6 +100,13 @@ async def test_warning_names_the_unreachable_host(hall: SimulatedCluster) -> Non
     (warning,) = await warnings(hall, job_id)
     assert re.match(
         r"node alpha is suspect since \d\d:\d\d:\d\d UTC: unreachable; no heartbeat for ", warning
+    )
+    async with hall.db.session() as session:
+        job = await session.get_one(Job, job_id)
+        tomorrow = hall.clock.now() + timedelta(days=1)
+        (warning,) = (await job_warnings(session, [job], tomorrow))[job_id]
+    assert re.match(
+        r"node alpha is suspect since \d\d:\d\d:\d\d UTC on \w{3} \d\d: unreachable;", warning
     )
     assert await warnings(hall, other) == []
     await hall.connect(alpha, new_agent=False)
