@@ -350,6 +350,22 @@ describe("a new job", () => {
     );
   });
 
+  it("is checked again after a check that failed, not submitted", async () => {
+    const checks: (string | null)[] = [];
+    await open("/new", {
+      "POST /training/jobs": ({ url }: Request) => {
+        checks.push(new URL(url).searchParams.get("dry_run"));
+        if (checks.length === 1) throw new TypeError("Failed to fetch");
+        return { outlook: { when: "now", position: 1, expected_at: null, reason: "on here" } };
+      },
+    });
+    await userEvent.click(await screen.findByRole("button", { name: "Check" }));
+    expect(await screen.findByRole("alert")).toHaveTextContent("Could not check the spec");
+    await userEvent.click(screen.getByRole("button", { name: "Try again" }));
+    expect(await screen.findByText(/^Valid\./)).toBeVisible();
+    expect(checks).toEqual(["true", "true"]);
+  });
+
   it("is submitted under a key, so that a repeated submission is the same job", async () => {
     const keys: (string | null)[] = [];
     await open("/new", {

@@ -58,6 +58,11 @@ function SpecForm({ initial, origin }: { initial: string; origin?: string }) {
     submit.reset();
     setAsked(text);
   };
+  const checkSpec = (): void => {
+    if (busy) return;
+    begin();
+    check.mutate(text);
+  };
   const send = (): void => {
     if (busy) return;
     begin();
@@ -125,8 +130,10 @@ function SpecForm({ initial, origin }: { initial: string; origin?: string }) {
               ))}
             </ul>
           </Alert>
-        ) : error ? (
-          <Problem error={error} what="Could not submit the job" onRetry={send} />
+        ) : submit.error ? (
+          <Problem error={submit.error} what="Could not submit the job" onRetry={send} />
+        ) : check.error ? (
+          <Problem error={check.error} what="Could not check the spec" onRetry={checkSpec} />
         ) : check.isSuccess && text === asked ? (
           <Alert color="teal" variant="light" icon={<CheckIcon />} role="status">
             Valid. {outlookText(check.data.outlook)}
@@ -141,10 +148,7 @@ function SpecForm({ initial, origin }: { initial: string; origin?: string }) {
           variant="default"
           loading={check.isPending}
           disabled={submit.isPending}
-          onClick={() => {
-            begin();
-            check.mutate(text);
-          }}
+          onClick={checkSpec}
         >
           Check
         </Button>

@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import { QueryClient } from "@tanstack/react-query";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { fakeApi, job } from "@/test/fake-api";
+import { fakeApi, job, problem } from "@/test/fake-api";
 import { JobLive } from "./job-live";
 import type { SocketLike } from "./job-stream";
 
@@ -52,5 +52,30 @@ it("recovers after a probe that never got a response", async () => {
   await vi.advanceTimersByTimeAsync(12_000);
   expect(live.status.value.phase).toBe("live");
   expect(probes).toBeGreaterThan(1);
+  live.stop();
+});
+
+it("reads a window again once the connection is back", async () => {
+  let away = false;
+  fakeApi({
+    "GET /training/jobs/j1": job(),
+    "GET /training/jobs/j1/events": { items: [], next_cursor: null },
+    "GET /metrics/jobs/j1": () => (away ? problem(503, "Away", "not ready") : { series: [] }),
+  });
+  const live = new JobLive("j1", new QueryClient());
+  live.start();
+  sockets[0]?.onopen?.();
+  sockets[0]?.onmessage?.({ data: JSON.stringify({ seq: 1, type: "reset" }) });
+  await vi.advanceTimersByTimeAsync(1000);
+  away = true;
+  live.zoom({ from: 10, to: 20 }, "step");
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(live.window.value?.ready).toBe(false);
+  away = false;
+  sockets[0]?.onclose?.({ code: 1006 });
+  await vi.advanceTimersByTimeAsync(1000);
+  sockets[1]?.onopen?.();
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(live.window.value).toMatchObject({ first: 10, last: 20, ready: true });
   live.stop();
 });

@@ -216,9 +216,10 @@ export class JobLive {
   private onStatus(status: StreamStatus): void {
     const before = this.status.value.phase;
     this.status.update(() => status);
-    // Reading logs may have failed while the coordinator was away.
-    if (status.phase === "live" && before !== "live")
-      this.logVersion.update((version) => version + 1);
+    if (status.phase !== "live" || before === "live") return;
+    // Reading logs or a window may have failed while the coordinator was away.
+    this.logVersion.update((version) => version + 1);
+    if (this.window.value?.ready === false) void this.readWindow().catch(ignoreUntilNextTime);
   }
 }
 
