@@ -381,8 +381,6 @@ class Shim:
                 "job_id": self.launch.job_id,
                 "attempt": self.launch.attempt,
                 "generation": self.launch.generation,
-                "shim_pid": 1,
-                "shim_started_at": 0.0,
                 "phase": phase,
                 "command": self.control,
                 "ranks": [rank.model_dump() for rank in self._ranks.states],

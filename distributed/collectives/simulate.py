@@ -107,7 +107,6 @@ class _Run:
         step: int,
         wires: Wires,
     ) -> None:
-        self._schedule = schedule
         self._tensors = [tensor.copy() for tensor in tensors]
         self._cuts = cuts
         self._step = step

@@ -63,7 +63,7 @@ class Shards(Copies):
 
     def __init__(self, model: nn.Module, ranks: int, shards: int, bucket_bytes: float) -> None:
         super().__init__(model)
-        self._ranks, self._number = ranks, shards
+        self._ranks = ranks
         self._bucket_bytes = bucket_bytes
         self._in_buckets = [p.grad for p in self.parameters.values() if p.grad is not None]
         mine = max(divide(shards, ranks), key=len)

@@ -47,7 +47,7 @@ class Times(NamedTuple):
 
 
 class StepClock:
-    """Clock of a step's phases."""
+    """Clock of a step's phases. By itself it measures nothing, for those who read no times."""
 
     def start(self) -> None:
         """Note that a step begins."""
@@ -77,10 +77,6 @@ class StepClock:
     def take(self) -> Times:
         """Return and forget the times of the steps since the last call: none, by itself."""
         return Times(np.empty((0, len(Phase))), np.empty(0), np.empty(0))
-
-
-class NoClock(StepClock):
-    """Measures nothing, for those who read no times."""
 
 
 class HostClock(StepClock):

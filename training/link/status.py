@@ -70,9 +70,6 @@ class ShimStatus(LinkModel):
     job_id: str
     attempt: int
     generation: int
-    shim_pid: int
-    shim_started_at: float
-    """Start time of the shim's process by psutil, so that a reused pid is not mistaken."""
     phase: Literal["starting", "running", "stopping", "exited"]
     command: Command = Command.RUN
     ranks: list[RankState] = Field(default_factory=list)
@@ -87,4 +84,3 @@ class ShimStatus(LinkModel):
     failure: Failure | None = None
     isolated: bool = False
     """The shim began to end the ranks because the coordinator was unreachable for long."""
-    updated_at: float = 0.0

@@ -18,7 +18,7 @@ from trainhall.parallelism.data_parallel.gradient_sync import GradientSyncError
 from trainhall.parallelism.data_parallel.gradient_sync import check as check_sync
 from trainhall.parallelism.data_parallel.hook import HookedReplicas
 from trainhall.parallelism.pipelining.batches import pieces, to_device
-from trainhall.training.common.step_clock import NoClock
+from trainhall.training.common.step_clock import StepClock
 from trainhall.training.gradients.capture import Gradient, GradientWatch
 from trainhall.training.loop.compression_state import PART, CompressionState
 from trainhall.training.loop.optimizer_step import OptimizerStep
@@ -122,7 +122,7 @@ class Trainer:
             spread,
             self.optimizer,
             self._precision,
-            NoClock(),
+            StepClock(),
             gradient_clip=gradient_clip,
         )
 

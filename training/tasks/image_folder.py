@@ -68,7 +68,6 @@ class Images(Dataset[tuple[Any, int]]):
     """torchvision's ImageFolder, whose complaints name what is wrong."""
 
     def __init__(self, root: Path, transform: Any) -> None:
-        self._root = root
         try:
             self._folder = torchvision("datasets").ImageFolder(str(root), transform=transform)
         except FileNotFoundError as error:

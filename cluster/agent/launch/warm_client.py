@@ -63,7 +63,6 @@ class WarmParent:
         self._writer: asyncio.StreamWriter | None = None
         self._starting: asyncio.Task[None] | None = None
         self._asking = asyncio.Lock()
-        self._stopped = False
 
     def start(self) -> None:
         """Begin to import torch, which takes seconds, in the background."""

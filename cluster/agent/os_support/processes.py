@@ -15,15 +15,6 @@ MARK = "TRAINHALL_ATTEMPT_FOLDER"
 """Each rank has it in its environment, and whatever a rank starts inherits it."""
 
 
-def started_at(pid: int) -> float:
-    """Return when a process started, according to psutil.
-
-    Raises:
-        psutil.NoSuchProcess: there is none.
-    """
-    return psutil.Process(pid).create_time()
-
-
 @dataclass(frozen=True)
 class Use:
     """Resources that a process uses."""

@@ -84,7 +84,6 @@ class Shim:
         self._ranks = self._group.table
         self._escalation = Escalation()
         self._status = StatusFile(self.folder, self.doorbell)
-        self._began = processes.started_at(os.getpid())
         self._memory_kills = outcome.out_of_memory_kills()
         self._isolation = isolation.watch(self.folder, self.launch)
         self._hangs = HangPolicy(self.folder, self.launch)
@@ -414,8 +413,6 @@ class Shim:
                 "job_id": self.launch.job_id,
                 "attempt": self.launch.attempt,
                 "generation": self.launch.generation,
-                "shim_pid": os.getpid(),
-                "shim_started_at": self._began,
                 "phase": phase or self._phase(),
                 "command": self._command,
                 "ranks": [rank.model_dump() for rank in self._ranks.states],
@@ -426,7 +423,6 @@ class Shim:
                 "failure": failure or self._failure,
                 "isolated": self._isolated,
                 "stall": self._hangs.stall,
-                "updated_at": time.time(),
             }
         )
         self._status.publish(status)

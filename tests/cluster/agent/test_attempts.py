@@ -191,8 +191,6 @@ def write_status(folder: AttemptFolder, generation: int, began_in: int, **more: 
         "job_id": "job",
         "attempt": 1,
         "generation": generation,
-        "shim_pid": 1,
-        "shim_started_at": 0.0,
         "phase": "running",
         "ranks": [RankState(rank=1, generation=began_in, pid=1).model_dump()],
     }

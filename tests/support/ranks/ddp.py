@@ -23,7 +23,7 @@ from trainhall.parallelism.data_parallel.logical_shards import LogicalShards
 from trainhall.parallelism.data_parallel.same_model import ModelMismatchError
 from trainhall.parallelism.data_parallel.sending import Average
 from trainhall.parallelism.strategy import NoGradientError, Tools
-from trainhall.training.common.step_clock import NoClock
+from trainhall.training.common.step_clock import StepClock
 from trainhall.training.loop.optimizer_step import OptimizerStep
 from trainhall.training.optim.precision import MixedPrecision
 from trainhall.training.spec import Precision
@@ -180,7 +180,9 @@ def leave_one_out(folder: Path) -> int:
                 strategy = spread(model, device)
                 optimizer = torch.optim.SGD(strategy.parameters.values(), lr=0.1)
                 precision = MixedPrecision(Precision.FP32, device)
-                step = OptimizerStep(strategy, optimizer, precision, NoClock(), gradient_clip=None)
+                step = OptimizerStep(
+                    strategy, optimizer, precision, StepClock(), gradient_clip=None
+                )
                 x = torch.full((4, 1), 1.0 + environment.rank)
                 facts: list[Any] = []
                 written[f"{kind} {rounds}"] = facts

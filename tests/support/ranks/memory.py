@@ -14,7 +14,7 @@ from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism import choose
 from trainhall.parallelism.pipelining import pipeline
-from trainhall.training.common.step_clock import NoClock
+from trainhall.training.common.step_clock import StepClock
 from trainhall.training.data.batch_reader import Reader, Request
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
@@ -81,7 +81,7 @@ def _measure(path: Path) -> None:
                 strategy,
                 optimizer,
                 MixedPrecision(spec.training.precision, device, replicated=strategy.replicated),
-                NoClock(),
+                StepClock(),
                 gradient_clip=spec.training.gradient_clip,
                 measures=len(task.metric_names),
             )

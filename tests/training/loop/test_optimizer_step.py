@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainhall.parallelism.data_parallel.ddp import Replicas
-from trainhall.training.common.step_clock import NoClock
+from trainhall.training.common.step_clock import StepClock
 from trainhall.training.loop.compression_state import CompressionState
 from trainhall.training.loop.optimizer_step import OptimizerStep
 from trainhall.training.optim.precision import MixedPrecision
@@ -42,7 +42,7 @@ def test_unusable_gradients_change_no_weight() -> None:
         Replicas(model, device=CPU, bucket_mb=25),
         optimizer,
         MixedPrecision(Precision.FP32, CPU),
-        NoClock(),
+        StepClock(),
         gradient_clip=1.0,
         update_begins=look,
     )
@@ -68,7 +68,7 @@ class WithResidual:
             self.strategy,
             torch.optim.SGD(self.model.parameters(), lr=1.0, fused=True),
             MixedPrecision(precision, CPU),
-            NoClock(),
+            StepClock(),
             gradient_clip=None,
             update_begins=self.look,
         )

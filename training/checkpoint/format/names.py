@@ -10,7 +10,6 @@ at once.
 
 import hashlib
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -106,13 +105,10 @@ class CheckpointFolder:
     name: CheckpointName
 
 
-def scan(folder: Path, *, revoked: Collection[tuple[int, int]] = ()) -> list[CheckpointFolder]:
+def scan(folder: Path) -> list[CheckpointFolder]:
     """Return the checkpoints in `folder`, newest first; none if there is no such folder.
 
     Temporary folders, folders being deleted, links and files are passed over.
-
-    Args:
-        revoked: pairs of attempt and generation whose checkpoints do not count.
     """
     try:
         entries = sorted(folder.iterdir())
@@ -121,9 +117,6 @@ def scan(folder: Path, *, revoked: Collection[tuple[int, int]] = ()) -> list[Che
     found = [
         CheckpointFolder(path, name)
         for path in entries
-        if (name := parse_name(path.name)) is not None
-        and (name.attempt, name.generation) not in revoked
-        and path.is_dir()
-        and not path.is_symlink()
+        if (name := parse_name(path.name)) is not None and path.is_dir() and not path.is_symlink()
     ]
     return sorted(found, key=lambda f: f.name.age_key, reverse=True)

@@ -99,21 +99,18 @@ def test_scan_passes_over_all_else(tmp_path: Path) -> None:
     (tmp_path / removed_name(CheckpointName(3, 1, 1))).mkdir()
     (tmp_path / "step-00000004-a1-g1").write_text("a file")
     (tmp_path / "step-00000005-a1-g1").symlink_to(good)
-    (tmp_path / "step-00000006-a2-g1").mkdir()
     (tmp_path / "notes").mkdir()
-    assert [found.path for found in scan(tmp_path, revoked={(2, 1)})] == [good]
+    assert [found.path for found in scan(tmp_path)] == [good]
     assert scan(tmp_path / "missing") == []
 
 
-@given(st.sets(names, max_size=8), st.sets(st.tuples(st.integers(1, 3), st.integers(1, 3))))
-def test_scan_finds_all_that_is_not_revoked(
-    tmp_path_factory: pytest.TempPathFactory,
-    chosen: set[CheckpointName],
-    revoked: set[tuple[int, int]],
+@given(st.sets(names, max_size=8))
+def test_scan_finds_all_newest_first(
+    tmp_path_factory: pytest.TempPathFactory, chosen: set[CheckpointName]
 ) -> None:
     folder = tmp_path_factory.mktemp("scan")
     for name in chosen:
         (folder / str(name)).mkdir()
-    found = [f.name for f in scan(folder, revoked=revoked)]
-    assert set(found) == {n for n in chosen if (n.attempt, n.generation) not in revoked}
+    found = [f.name for f in scan(folder)]
+    assert set(found) == chosen
     assert found == sorted(found, key=lambda n: n.age_key, reverse=True)
