@@ -23,7 +23,7 @@ const home = createRoute({
   },
 });
 
-export interface JobsSearch {
+interface JobsSearch {
   show?: Filter | undefined;
   search?: string | undefined;
   /** Ids of the jobs selected to be compared, separated by commas. */
@@ -41,7 +41,7 @@ const jobs = createRoute({
   component: lazyRouteComponent(() => import("@/features/jobs/jobs-page")),
 });
 
-export interface JobSearch extends CurveView {
+interface JobSearch extends CurveView {
   tab?: Tab | undefined;
   /** Logs: of one rank, one stream, one attempt only. */
   rank?: number | undefined;
@@ -67,7 +67,7 @@ const job = createRoute({
   component: lazyRouteComponent(() => import("@/features/job/job-page")),
 });
 
-export interface CompareSearch extends CurveView {
+interface CompareSearch extends CurveView {
   /** Their ids, separated by commas. */
   jobs?: string | undefined;
 }
@@ -82,7 +82,7 @@ const compare = createRoute({
   component: lazyRouteComponent(() => import("@/features/compare/compare-page")),
 });
 
-export interface NodesSearch {
+interface NodesSearch {
   search?: string | undefined;
   /** Names of the nodes of which every device is shown, separated by commas; left out: of a few all. */
   open?: string | undefined;
@@ -104,7 +104,7 @@ const queue = createRoute({
   component: lazyRouteComponent(() => import("@/features/queue/queue-page")),
 });
 
-export interface NewSearch {
+interface NewSearch {
   /** Begin with the spec of this job. */
   from?: string | undefined;
 }

@@ -16,7 +16,7 @@ export interface Segment {
   underline: boolean;
 }
 
-export interface ShownLine {
+interface ShownLine {
   segments: Segment[];
   /** Characters that were cut from the end. */
   cut: number;

@@ -6,7 +6,7 @@ export interface Difference {
 }
 
 /** An element of a list, as JSON. */
-export interface ListElement {
+interface ListElement {
   text: string;
   /** Not all of the lists have it. */
   differs: boolean;

@@ -1,7 +1,7 @@
 import type { ClusterNode, Device } from "@/shared/api/types";
 
 /** Totals over the devices of a node; null where none reports it. */
-export interface Sums {
+interface Sums {
   utilization: number | null;
   memoryUsed: number;
   memoryTotal: number;
@@ -25,7 +25,7 @@ export function summed(devices: readonly Device[]): Sums {
   };
 }
 
-export interface JobOnNode {
+interface JobOnNode {
   id: string;
   name: string;
   /** How many devices of the node it holds. */

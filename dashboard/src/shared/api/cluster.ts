@@ -43,7 +43,7 @@ export function useUnreachable(): string | undefined {
 }
 
 /** A time span in RFC 3339; `until` null: up to now. */
-export interface TimeSpan {
+interface TimeSpan {
   since: string;
   until: string | null;
 }

@@ -53,7 +53,7 @@ function fieldProblems(errors: unknown): FieldProblem[] {
   }));
 }
 
-export function isRecord(value: unknown): value is Record<string, unknown> {
+function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 

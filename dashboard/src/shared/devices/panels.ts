@@ -10,7 +10,7 @@ export interface DeviceCurves {
   history: DeviceHistory;
 }
 
-export interface DevicePanel {
+interface DevicePanel {
   title: string;
   format: (value: number | null) => string;
   binary: boolean;

@@ -41,7 +41,7 @@ const TIMING_BUDGET = 20_000;
 const NAMES_AT_ONCE = 64;
 
 /** A zoomed range of steps in full resolution, with live points added. */
-export interface Window {
+interface Window {
   first: number;
   last: number;
   store: CurveStore;

@@ -24,7 +24,7 @@ export interface Frame {
  * - `stale`        no response for some seconds: the page shows old data
  * - `gone`         the job does not exist
  */
-export type Phase = "connecting" | "live" | "reconnecting" | "stale" | "gone";
+type Phase = "connecting" | "live" | "reconnecting" | "stale" | "gone";
 
 export interface StreamStatus {
   phase: Phase;
@@ -43,7 +43,7 @@ export interface SocketLike {
   close(): void;
 }
 
-export interface StreamOptions {
+interface StreamOptions {
   /** URL of the frames after a `seq`. */
   url: (after: number) => string;
   /** Loads all data through REST, replacing the old. */
@@ -59,11 +59,11 @@ export interface StreamOptions {
   random?: () => number;
 }
 
-export const UNKNOWN_JOB = 4404;
+const UNKNOWN_JOB = 4404;
 /** Greater than the `seq` of any frame. */
 export const END = Number.MAX_SAFE_INTEGER;
 /** Silence after which the coordinator is probed. */
-export const SILENCE_MS = 5000;
+const SILENCE_MS = 5000;
 /** Frames that are buffered during a load; with more, the load starts over. */
 const MAX_BUFFERED = 50_000;
 const TICK_MS = 1000;

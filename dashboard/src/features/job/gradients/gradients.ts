@@ -45,7 +45,7 @@ export function magnitudes(norms: (number | null)[]): (number | null)[] {
   return norms.map((norm) => (norm !== null && norm > 0 ? Math.log10(norm) : null));
 }
 
-export interface Bar {
+interface Bar {
   /** The lower bound of its magnitudes. */
   from: number;
   count: number;

@@ -140,7 +140,7 @@ function parallelismOf(parallelism: ParallelismSpec, workers: number): string[] 
 }
 
 /** The newest step. The stream is ahead of REST; both go back when a job repeats steps. */
-export function currentStep(job: Job, live: JobLive): number {
+function currentStep(job: Job, live: JobLive): number {
   return live.curves.stepwise()?.last?.step ?? job.step;
 }
 

@@ -5,7 +5,7 @@ import { count, metric, percent, toNumber } from "@/shared/format";
 import { customNames, formatOf, labelOf } from "@/shared/live/metric-names";
 
 /** A headline metric of a job. */
-export interface Headline {
+interface Headline {
   name: string;
   label: string;
   text: string;
@@ -82,7 +82,7 @@ interface Summary {
 }
 
 /** The mean of the newest points; null when the newest is not finite, which must not be hidden. */
-export function recentMean(series: CurveSeries): Summary | null {
+function recentMean(series: CurveSeries): Summary | null {
   const end = series.length;
   const last = series.values[end - 1];
   if (last === null || last === undefined) return null;
@@ -103,7 +103,7 @@ function latest(series: CurveSeries): Summary | null {
 }
 
 /** The best point, the first of equal ones, and the latest one if it is another. */
-export function bestOf(series: CurveSeries, goal: "min" | "max"): Summary | null {
+function bestOf(series: CurveSeries, goal: "min" | "max"): Summary | null {
   let at = -1;
   series.values.forEach((value, i) => {
     const before = series.values[at];

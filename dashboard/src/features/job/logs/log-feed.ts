@@ -16,7 +16,7 @@ export interface LogState {
 }
 
 /** The place to start reading: the end, the beginning, or a line by its id. */
-export type LogStart = "end" | "beginning" | { at: string };
+type LogStart = "end" | "beginning" | { at: string };
 
 export const TAIL = 1000;
 export const MAX_LINES = 200_000;

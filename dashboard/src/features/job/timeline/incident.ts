@@ -4,7 +4,7 @@ import { count, duration } from "@/shared/format";
 export type Incident = Attempt["timeline"][number];
 
 /** A stage of the recovery, from the failure to the next step. */
-export interface Stage {
+interface Stage {
   label: string;
   text: string;
 }

@@ -5,7 +5,7 @@ import { byteTicks, dateAndTime } from "@/shared/format";
 import { COLUMNS_PER_CURVE, chartData, type Drawn, stackedData } from "./columns";
 import { positionText } from "./legend";
 
-export interface PlotOptions {
+interface PlotOptions {
   curves: Curve[];
   axis: Axis;
   logarithmic: boolean;

@@ -1,7 +1,7 @@
 import type { CurveSeries } from "./series";
 
 /** Units of the horizontal axis: optimizer steps, wall time, or seconds since the job's start. */
-export const AXES = ["step", "time", "elapsed"] as const;
+const AXES = ["step", "time", "elapsed"] as const;
 export type Axis = (typeof AXES)[number];
 
 export function isAxis(value: unknown): value is Axis {

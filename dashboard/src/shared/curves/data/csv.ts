@@ -1,6 +1,6 @@
 import type { CurveSeries } from "./series";
 
-export interface CsvColumn {
+interface CsvColumn {
   name: string;
   series: CurveSeries | undefined;
 }
