@@ -23,9 +23,9 @@ from trainhall.api.params import checked_id
 from trainhall.api.problems import RefusalError, invalid, refusal_of, shown
 from trainhall.cluster.api_paths import AGENT_PREFIX
 from trainhall.cluster.errors import NodeRemovedError, NotAllowedError, NotFoundError
-from trainhall.cluster.gateway.channel import ChannelClosedError, CloseCode, close_reason
+from trainhall.cluster.gateway.channel import ChannelClosedError, close_reason
 from trainhall.cluster.wire.batches import BatchItem, BatchReply, decode_batch, encode_replies
-from trainhall.cluster.wire.protocol import Acked, JoinRequest, LogAcked, Verified
+from trainhall.cluster.wire.protocol import Acked, CloseCode, JoinRequest, LogAcked, Verified
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import Origin
 from trainhall.training.link.events import RankEvent

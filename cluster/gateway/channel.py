@@ -1,6 +1,5 @@
 """An agent's connection as the gateway sees it: a port; tests and the simulator bring their own."""
 
-from enum import IntEnum
 from typing import Protocol
 
 _REASON_BYTES = 123
@@ -9,23 +8,6 @@ _REASON_BYTES = 123
 
 class ChannelClosedError(Exception):
     """The other side is gone."""
-
-
-class CloseCode(IntEnum):
-    """Why the coordinator closes a connection (WebSocket application codes)."""
-
-    STOPPING = 1001
-    """The coordinator shuts down; connect again."""
-    INVALID = 4400
-    """A message that is not understood."""
-    REMOVED = 4403
-    """The node was removed; its credential is revoked."""
-    NO_REPORT = 4408
-    """Nothing was received for too long; connect again."""
-    REPLACED = 4409
-    """A newer connection of this node took over."""
-    PROTOCOL = 4426
-    """Another version of the protocol; upgrade."""
 
 
 def close_reason(text: str) -> str:

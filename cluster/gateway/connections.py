@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from trainhall.cluster.checkpoints import retention
 from trainhall.cluster.errors import ProtocolMismatchError
 from trainhall.cluster.gateway.assignments import assignments_for
-from trainhall.cluster.gateway.channel import Channel, ChannelClosedError, CloseCode, close_reason
+from trainhall.cluster.gateway.channel import Channel, ChannelClosedError, close_reason
 from trainhall.cluster.gateway.node_reports import store_report
 from trainhall.cluster.nodes.devices import store_device_use
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
@@ -26,6 +26,7 @@ from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
 from trainhall.cluster.waiting import end_tasks, run_until_one_ends
 from trainhall.cluster.wire.protocol import (
     PROTOCOL_VERSION,
+    CloseCode,
     Desired,
     DeviceUse,
     HostUse,

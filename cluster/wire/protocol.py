@@ -24,6 +24,7 @@ or the first that wrote a log; with the node it says what of it is superseded
 (`monitoring.lineage`). A refused (revoked) attempt still ships logs and metrics.
 """
 
+from enum import IntEnum
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -36,6 +37,23 @@ from trainhall.training.link.status import FailedRank, Outcome, RankState
 from trainhall.training.spec.plan import ChosenPlan
 
 PROTOCOL_VERSION = 1
+
+
+class CloseCode(IntEnum):
+    """Why the coordinator closes a connection (WebSocket application codes)."""
+
+    STOPPING = 1001
+    """The coordinator shuts down; connect again."""
+    INVALID = 4400
+    """A message that is not understood."""
+    REMOVED = 4403
+    """The node was removed; its credential is revoked."""
+    NO_REPORT = 4408
+    """Nothing was received for too long; connect again."""
+    REPLACED = 4409
+    """A newer connection of this node took over."""
+    PROTOCOL = 4426
+    """Another version of the protocol; upgrade."""
 
 
 class Message(Documented, BaseModel):

@@ -7,6 +7,7 @@ own reply. One message is in flight at a time; items sent meanwhile share the ne
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import InvalidStatus, WebSocketException
@@ -17,6 +18,7 @@ from trainhall.cluster.agent.coordinator_link.http_api import (
     RefusedError,
     Source,
     UnavailableError,
+    describe_error,
     failure_of,
 )
 from trainhall.cluster.agent.options import AgentOptions
@@ -35,8 +37,6 @@ SMALL_BYTES = 64 * 1024
 not wait behind a backlog."""
 ANSWER_SECONDS = 30.0
 """For a message to be taken and answered, a new connection included."""
-REMOVED = 410
-"""A connection is refused with it for good."""
 
 
 class BatchedApi(CoordinatorApi):
@@ -124,14 +124,15 @@ class BatchSender:
                 replies = decode_replies(await self._socket.recv())
         except InvalidStatus as error:
             reason = f"{error.response.status_code} {error.response.reason_phrase}"
-            if error.response.status_code == REMOVED:
-                raise RefusedError(REMOVED, reason) from None
+            if error.response.status_code == HTTPStatus.GONE:
+                # A node that was removed.
+                raise RefusedError(HTTPStatus.GONE, reason) from None
             # It says nothing of the items: a proxy replies so, or an older coordinator.
             raise UnavailableError(reason) from None
         except TimeoutError:
             raise UnavailableError(f"no answer within {ANSWER_SECONDS:g} s") from None
         except (OSError, WebSocketException, ValueError) as error:
-            raise UnavailableError(str(error) or type(error).__name__) from None
+            raise UnavailableError(describe_error(error)) from None
         finally:
             if replies is None and self._socket is not None:
                 # An answer that comes late would be taken for that of the next message.

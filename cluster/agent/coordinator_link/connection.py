@@ -5,12 +5,14 @@ import json
 import random
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from pydantic import ValidationError
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
+from trainhall.cluster.agent.coordinator_link.http_api import describe_error
 from trainhall.cluster.agent.options import (
     AgentOptions,
     CredentialRefusedError,
@@ -20,7 +22,7 @@ from trainhall.cluster.agent.options import (
 from trainhall.cluster.agent.shim import isolation
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.waiting import run_until_one_ends, wait_until_set
-from trainhall.cluster.wire.protocol import Desired, Report, ReportAck, ToAgent
+from trainhall.cluster.wire.protocol import CloseCode, Desired, Report, ReportAck, ToAgent
 from trainhall.training.event_log import EventLogger
 
 logger = EventLogger(__name__)
@@ -31,9 +33,6 @@ PAUSE_SECONDS = 0.02
 """Changes within so short a time share one report."""
 UNCONFIRMED_REPORTS = 64
 """Number of unconfirmed reports whose send times are kept."""
-REMOVED = 4403
-PROTOCOL = 4426
-UNAUTHORIZED, FORBIDDEN, GONE, UPGRADE_REQUIRED = 401, 403, 410, 426
 
 
 class Socket(Protocol):
@@ -145,7 +144,7 @@ class Connection:
                 self._check_close(error)
                 self._warn("connection_closed", error.rcvd.reason if error.rcvd else "")
             except (OSError, TimeoutError, WebSocketException) as error:
-                self._warn("coordinator_unreachable", _describe(error))
+                self._warn("coordinator_unreachable", describe_error(error))
             await asyncio.sleep(self._backoff.next())
 
     def _websocket(self) -> AbstractAsyncContextManager[Socket]:
@@ -219,18 +218,18 @@ class Connection:
 
     def _check_close(self, error: ConnectionClosed) -> None:
         received = error.rcvd
-        if received is not None and received.code == REMOVED:
+        if received is not None and received.code == CloseCode.REMOVED:
             raise self._removed()
-        if received is not None and received.code == PROTOCOL:
+        if received is not None and received.code == CloseCode.PROTOCOL:
             raise ProtocolMismatchError(received.reason or "the coordinator runs another version")
 
     def _check_status(self, error: InvalidStatus) -> None:
         status = error.response.status_code
-        if status == GONE:
+        if status == HTTPStatus.GONE:
             raise self._removed()
-        if status == UPGRADE_REQUIRED:
+        if status == HTTPStatus.UPGRADE_REQUIRED:
             raise ProtocolMismatchError(_refusal(error))
-        if status in (UNAUTHORIZED, FORBIDDEN) and self._raise_if_refused:
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) and self._raise_if_refused:
             raise CredentialRefusedError(_refusal(error))
 
     def _removed(self) -> RemovedByCoordinatorError:
@@ -247,10 +246,6 @@ def _refusal(error: InvalidStatus) -> str:
     except (ValueError, KeyError, TypeError):
         detail = error.response.reason_phrase
     return f"the coordinator refuses this node: {detail}"
-
-
-def _describe(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 def _short(error: ValidationError) -> str:

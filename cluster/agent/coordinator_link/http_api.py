@@ -121,7 +121,7 @@ class CoordinatorApi:
                 headers={"Content-Type": "application/json"},
             )
         except RefusedError as error:
-            if error.status == 426:
+            if error.status == HTTPStatus.UPGRADE_REQUIRED:
                 raise ProtocolMismatchError(error.detail) from None
             raise JoinRefusedError(
                 f"the coordinator at {self._url} refuses to let this host join: {error.detail}"
@@ -187,7 +187,7 @@ class CoordinatorApi:
                     file.flush()
                     await asyncio.to_thread(os.fsync, file.fileno())
         except httpx.TransportError as error:
-            raise UnavailableError(_describe(error)) from None
+            raise UnavailableError(describe_error(error)) from None
         return size, digest.hexdigest()
 
     async def _send(self, source: Source, what: str, content: bytes, **params: Any) -> bytes:
@@ -200,7 +200,7 @@ class CoordinatorApi:
         try:
             answer = await self._http.request(method, self._url + path, headers=headers, **options)
         except httpx.TransportError as error:
-            raise UnavailableError(_describe(error)) from None
+            raise UnavailableError(describe_error(error)) from None
         _check(answer)
         return answer.content
 
@@ -245,5 +245,6 @@ def _problem(answer: httpx.Response) -> tuple[str, int | None]:
         return answer.reason_phrase or f"status {answer.status_code}", None
 
 
-def _describe(error: httpx.TransportError) -> str:
+def describe_error(error: Exception) -> str:
+    """Return the message of a failed connection, or its kind where it has none."""
     return str(error) or type(error).__name__

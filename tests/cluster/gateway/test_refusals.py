@@ -7,8 +7,8 @@ import pytest
 from support.cluster.simulated import SimulatedCluster, SimulatedNode
 from support.nodes.channel import MemoryChannel
 
-from trainhall.cluster.gateway.channel import CloseCode
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.wire.protocol import CloseCode
 
 
 async def refused(hall: SimulatedCluster, node: SimulatedNode, *texts: str) -> tuple[int, str]:
