@@ -16,6 +16,7 @@ import typer
 
 from trainhall.cli.base.options import Format
 from trainhall.cluster.durations import format_duration
+from trainhall.training.common.units import size_text
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
@@ -252,14 +253,7 @@ def measured(name: str, value: Any) -> str:
 
 def size(count: int | None) -> str:
     """Format bytes in binary units."""
-    if count is None:
-        return BLANK
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    raise AssertionError("unreachable")
+    return BLANK if count is None else size_text(count)
 
 
 def moment(time: str) -> str:

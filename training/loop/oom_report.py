@@ -4,6 +4,7 @@ import traceback
 
 import torch
 
+from trainhall.training.common.units import size_text
 from trainhall.training.process.rank_context import RankContext
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.plan import PlanPrediction
@@ -79,17 +80,13 @@ def _predicted(prediction: PlanPrediction | None) -> str:
         return ""
     largest = max(prediction.memory, key=lambda kind: prediction.memory[kind])
     text = (
-        f"A peak of {_gib(prediction.peak_memory_bytes)} was predicted, of which "
-        f"{_gib(prediction.memory[largest])} for {largest}. "
+        f"A peak of {size_text(prediction.peak_memory_bytes)} was predicted, of which "
+        f"{size_text(prediction.memory[largest])} for {largest}. "
     )
     if not prediction.smaller:
         return f"{text}No other strategy was predicted to need less. "
-    others = ", ".join(f"{o.summary} {_gib(o.peak_memory_bytes)}" for o in prediction.smaller)
+    others = ", ".join(f"{o.summary} {size_text(o.peak_memory_bytes)}" for o in prediction.smaller)
     return f"{text}Less was predicted for {others}. "
-
-
-def _gib(count: int) -> str:
-    return f"{count / _GIB:.2f} GiB"
 
 
 def phase_of(error: BaseException) -> str:

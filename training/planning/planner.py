@@ -25,7 +25,7 @@ from trainhall.parallelism.plan.devices import Rates
 from trainhall.parallelism.plan.prediction import Prediction, best, predict
 from trainhall.parallelism.plan.trace import Subject, TraceError, Tracing, pretended
 from trainhall.parallelism.strategy import NoGradientError
-from trainhall.training.common.units import brief
+from trainhall.training.common.units import brief, size_text
 from trainhall.training.data.batch_reader import Reader, Request
 from trainhall.training.loop.model_checks import refuse_extra_state
 from trainhall.training.loop.strategy_config import asked_of
@@ -346,8 +346,8 @@ def reason(made: Plan) -> str:
         if made.choice is None:
             assert made.memory is not None
             return (
-                f"nothing fits: {mesh_text(least.asked)} needs the least, {_gib(least.peak)}, "
-                f"which is {_gib(least.peak - made.memory)} more than a device has; take more "
+                f"nothing fits: {mesh_text(least.asked)} needs the least, {size_text(least.peak)}, "
+                f"which is {size_text(least.peak - made.memory)} more than a device has; take more "
                 "workers, a smaller training.global_batch_size, or more "
                 "training.gradient_accumulation"
             )
@@ -365,20 +365,13 @@ def reason(made: Plan) -> str:
         )
     if made.memory is None:
         return f"{text}; no memory limit is known"
-    text += f", and needs {_gib(choice.peak)} of {_gib(made.memory)}"
+    text += f", and needs {size_text(choice.peak)} of {size_text(made.memory)}"
     quicker = [p for p in made.predictions if p not in fitting and p.seconds < choice.seconds]
     if quicker:
         other = min(quicker, key=lambda p: p.seconds)
-        missing = _gib(other.peak - made.memory)
+        missing = size_text(other.peak - made.memory)
         text += f"; {mesh_text(other.asked)} takes {brief(other.seconds)}, but is {missing} short"
     return text
-
-
-def _gib(count: int) -> str:
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count / 1024:.1f} KiB"
 
 
 def rates_of(device: PlanDevice, *, half: bool) -> Rates:

@@ -1,6 +1,7 @@
 """Plans of simulated hosts: quick, and slightly off."""
 
 from trainhall.cluster.simulator.workload.curves import Model, model_of
+from trainhall.training.common.units import size_text
 from trainhall.training.link.launch import Launch
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.plan import (
@@ -44,7 +45,7 @@ def plan(launch: Launch) -> ChosenPlan:
     least = min(peaks[strategy] for strategy, _ in possible)
     assert limit is not None
     raise PlanningFailedError(
-        f"nothing fits: the least that is needed is {_gib(least - limit)} too much"
+        f"nothing fits: the least that is needed is {size_text(least - limit)} too much"
     )
 
 
@@ -66,11 +67,11 @@ def _chosen(
     memory["buffers"] = peak - sum(memory.values())
     mesh_text = " × ".join(f"{name} {size}" for name, size in mesh.items() if size > 1)
     words = f"{strategy} ({mesh_text})" if mesh_text else strategy
-    room = f" of {_gib(asked.device.memory)}" if asked.device.memory is not None else ""
+    room = f" of {size_text(asked.device.memory)}" if asked.device.memory is not None else ""
     return ChosenPlan(
         parallelism={"strategy": strategy, **mesh},
         summary=words,
-        reason=f"{words} has the shortest step, {seconds:.3g} s, and needs {_gib(peak)}{room}",
+        reason=f"{words} has the shortest step, {seconds:.3g} s, and needs {size_text(peak)}{room}",
         assumed=f"{asked.device.name}, simulated",
         device=asked.device.name,
         prediction=PlanPrediction(
@@ -87,7 +88,3 @@ def _chosen(
         ),
         calibration=factors,
     )
-
-
-def _gib(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB"

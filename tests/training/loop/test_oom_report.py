@@ -75,5 +75,5 @@ def test_oom_report_includes_the_plan() -> None:
         smaller=[PlanAlternative(summary="fsdp (shard 8)", peak_memory_bytes=40 << 30)],
     )
     text = str(explained(MemoryError(), validate_spec(JOB), torch.device("cpu"), 0, 1, prediction))
-    assert "A peak of 70.00 GiB was predicted, of which 50.00 GiB for activations. " in text
-    assert "Less was predicted for fsdp (shard 8) 40.00 GiB. It needs less with " in text
+    assert "A peak of 70.0 GiB was predicted, of which 50.0 GiB for activations. " in text
+    assert "Less was predicted for fsdp (shard 8) 40.0 GiB. It needs less with " in text
