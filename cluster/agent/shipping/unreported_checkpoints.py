@@ -8,7 +8,6 @@ starts from what is found there, and its first host reports it in the name of th
 """
 
 import asyncio
-import hashlib
 import json
 import time
 import zlib
@@ -21,8 +20,8 @@ from trainhall.cluster.agent.shipping import checkpoint_transfer
 from trainhall.cluster.agent.shipping.spools import EventShipper, Upload
 from trainhall.training.checkpoint.format.draft import Committed, fsync_folder
 from trainhall.training.checkpoint.format.errors import BadCheckpointError
-from trainhall.training.checkpoint.format.manifest import FileRecord
-from trainhall.training.checkpoint.format.names import MANIFEST, CheckpointFolder, scan
+from trainhall.training.checkpoint.format.manifest import read_files
+from trainhall.training.checkpoint.format.names import CheckpointFolder, scan
 from trainhall.training.event_log import EventLogger
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.launch import Launch
@@ -193,15 +192,4 @@ def _committed(path: Path, job_id: str) -> Committed:
     Raises:
         BadCheckpointError: it is damaged, or that of another job.
     """
-    manifest = checkpoint_transfer.verified(path, job_id)
-    data = (path / MANIFEST).read_bytes()
-    last = FileRecord(path=MANIFEST, size=len(data), sha256=hashlib.sha256(data).hexdigest())
-    files = [*manifest.files, last]
-    return Committed(
-        name=path.name,
-        step=manifest.step,
-        size=sum(file.size for file in files),
-        files=files,
-        metrics=dict(manifest.metrics),
-        path=path,
-    )
+    return Committed.of(path, checkpoint_transfer.verified(path, job_id), read_files(path))

@@ -45,6 +45,22 @@ class Committed:
     metrics: dict[str, Any]
     path: Path
 
+    @classmethod
+    def of(cls, path: Path, manifest: Manifest, files: Sequence[FileRecord]) -> Self:
+        """Return the checkpoint in a folder.
+
+        Args:
+            files: every file, the manifest last.
+        """
+        return cls(
+            name=path.name,
+            step=manifest.step,
+            size=sum(file.size for file in files),
+            files=files,
+            metrics=dict(manifest.metrics),
+            path=path,
+        )
+
     def event(self) -> dict[str, Any]:
         """Return the data of a rank event of kind `checkpoint`."""
         return {
@@ -122,15 +138,7 @@ class Draft:
             _refuse_existing(self.target)
             self.path.rename(self.target)
         fsync_folder(self.path.parent)
-        files = [*manifest.files, last]
-        return Committed(
-            name=str(self.name),
-            step=manifest.step,
-            size=sum(file.size for file in files),
-            files=files,
-            metrics=dict(manifest.metrics),
-            path=self.target,
-        )
+        return Committed.of(self.target, manifest, [*manifest.files, last])
 
     def abandon(self) -> None:
         """Remove the temporary folder; best effort, since a stale one harms nobody."""
