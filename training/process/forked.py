@@ -5,6 +5,13 @@ import random
 import sys
 from pathlib import Path
 
+EXIT_CRASHED = 70
+"""A fork's own code for an exception that its entry point let through (EX_SOFTWARE)."""
+PADDING_VARIABLE = "TRAINHALL_PADDING"
+"""A process that is forked and not exec'd keeps showing the environment of its ancestor (`ps e`,
+`/proc/<pid>/environ`). An ancestor that is started with room in it lets its children write down who
+they are, so that they can be found, as an exec'd process can."""
+
 
 def close_files(keep: tuple[int, ...] = ()) -> None:
     """Close every open file beyond standard error, except `keep`."""

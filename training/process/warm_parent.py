@@ -28,15 +28,13 @@ import sys
 import traceback
 from typing import Any
 
-from trainhall.training.process.forked import close_files, reseed
+from trainhall.training.process.forked import EXIT_CRASHED, PADDING_VARIABLE, close_files, reseed
 
 TORCH_MODULES = ("torch", "torch._dynamo", "torch.distributed", "torch.nn.parallel", "torch.optim")
 """The first optimizer that is built pulls in `torch._dynamo` and some 800 modules: 0.7 s."""
 
 # Left to itself numpy's OpenBLAS starts a thread per core at import.
 _THREAD_LIMITS = {"OPENBLAS_NUM_THREADS": "1"}
-_EXIT_CRASHED = 70
-_PADDING_VARIABLE = "TRAINHALL_PADDING"
 
 
 class WarmUpError(Exception):
@@ -74,7 +72,7 @@ def warm_up(modules: list[str]) -> None:
         WarmUpError: one of them cannot be imported, or leaves threads behind.
     """
     # It served its purpose in the process's own memory and is nothing that a script should see.
-    os.environ.pop(_PADDING_VARIABLE, None)
+    os.environ.pop(PADDING_VARIABLE, None)
     added = {k: v for k, v in _THREAD_LIMITS.items() if k not in os.environ}
     os.environ.update(added)
     # Imports leave hardly any garbage behind: looking for it takes a fifth of their time.
@@ -167,7 +165,7 @@ def _fork(request: tuple[str, list[str]]) -> int:
     pid = os.fork()
     if pid:
         return pid
-    code = _EXIT_CRASHED
+    code = EXIT_CRASHED
     try:
         _become_new()
         code = int(getattr(importlib.import_module(module), function)(*arguments))

@@ -9,17 +9,15 @@ import os
 import signal
 import sys
 
+from trainhall.training.process.forked import PADDING_VARIABLE
+
 IS_LINUX = sys.platform == "linux"
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
-PADDING_VARIABLE = "TRAINHALL_PADDING"
 PADDING_BYTES = 8192
-"""A process that is forked and not exec'd keeps showing the environment of its ancestor (`ps e`,
-`/proc/<pid>/environ`). An ancestor that is started with so many bytes of room lets its children
-write down who they are, so that they can be found, as an exec'd process can."""
 
 
 def environment_padding() -> dict[str, str]:

@@ -18,6 +18,7 @@ from trainhall.cluster.agent.shim import folder_ipc, rank_process
 from trainhall.cluster.agent.shim.supervisor import Shim
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
+from trainhall.training.process.forked import PADDING_VARIABLE
 from trainhall.training.process.warm_parent import WarmUpError, warm_up
 
 
@@ -64,7 +65,7 @@ def main() -> int:
     parser.add_argument("--doorbell")
     options = parser.parse_args()
     # It served its purpose in this process's own memory and is nothing that a rank should see.
-    os.environ.pop(linux.PADDING_VARIABLE, None)
+    os.environ.pop(PADDING_VARIABLE, None)
     return supervise(
         options.folder,
         fork=options.preload and _preloaded(),

@@ -20,12 +20,10 @@ from trainhall.cluster.agent.shim import script_launch
 from trainhall.cluster.agent.shim.hang import flight_record
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
-from trainhall.training.process.forked import close_files, reseed
+from trainhall.training.process.forked import EXIT_CRASHED, close_files, reseed
 from trainhall.training.spec import parameters
 
 RANK_MODULE = "trainhall.training.rank"
-EXIT_CRASHED = 70
-"""A forked rank's own code for an exception that its entry point let through (EX_SOFTWARE)."""
 
 _SECRETS = ("TRAINHALL_TOKEN", "DATABASE_URL")
 

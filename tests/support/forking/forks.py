@@ -33,7 +33,7 @@ from support.holds import with_tests
 
 from trainhall.cluster.agent.launch.warm_client import RANK_MODULE, SHIM_MODULE
 from trainhall.cluster.agent.os_support import linux
-from trainhall.training.process.forked import close_files, reseed
+from trainhall.training.process.forked import PADDING_VARIABLE, close_files, reseed
 from trainhall.training.process.warm_parent import warm_up
 from trainhall.training.spec.plan import PLANNER
 
@@ -74,7 +74,7 @@ PROGRAMS = (
 TORCH = "torch"
 _WITH_TORCH = (COMMAND, RANKS, TORCHRUN, SCRIPT)
 _MESSAGE_BYTES = 1 << 17
-_PADDING = {linux.PADDING_VARIABLE: "." * 32768}
+_PADDING = {PADDING_VARIABLE: "." * 32768}
 """Room to show the variables of a program, and of what it forks in turn."""
 _READY = b"ready\n"
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
@@ -299,7 +299,7 @@ def become(
         with Path("/run/netns", space).open() as file:
             enter_network(file.fileno())
     shown = {k: v for k, v in env.items() if os.environ.get(k) != v}
-    shown.pop(linux.PADDING_VARIABLE, None)
+    shown.pop(PADDING_VARIABLE, None)
     assert linux.show_environment(shown), "no room for the variables"
     os.environ.clear()
     os.environ.update(env)
@@ -351,7 +351,7 @@ def main() -> None:
             importlib.import_module(name)
         gc.collect()
         gc.freeze()
-    os.environ.pop(linux.PADDING_VARIABLE, None)
+    os.environ.pop(PADDING_VARIABLE, None)
     os.write(1, _READY)
     request, fds = _serve(listener)
     listener.detach()

@@ -21,6 +21,7 @@ from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Command, RankSlot, Rendezvous
 from trainhall.training.link.status import Outcome
+from trainhall.training.process.forked import PADDING_VARIABLE
 
 
 def test_script_environment_matches_torchrun(run: Any, tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ print(json.dumps({"env": dict(os.environ), "args": sys.argv[1:], "cwd": os.getcw
         assert env["TRAINHALL_WRITER"] == writer_name(one.launch, rank)
         assert env["CUDA_VISIBLE_DEVICES"] == ""
         assert env["MINE"] == "yes"
-        assert linux.PADDING_VARIABLE not in env
+        assert PADDING_VARIABLE not in env
         assert environment["args"] == ["--lr", "0.1"]
         assert environment["cwd"] == str(tmp_path)
 
