@@ -2,7 +2,8 @@
 
 `scheduler` goes through the queue in the order of `queue_order`, with the devices of `supply` and
 the limits of `quota_use`, places gangs (`placement`), preempts jobs (`preemption`) and reserves
-devices for the first that waits (`reservation`). `queue` describes it as text on demand.
+devices for the first that waits (`reservation`), which shorter jobs may borrow (`backfill`).
+`queue` describes it as text on demand.
 
 It imports `snapshot` and what that may.
 """

@@ -13,7 +13,7 @@ One after the other, in the queue's order (`queue_order`), every waiting job is
 
 from bisect import bisect_right
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -21,15 +21,9 @@ from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, clock_time
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduling import reasons
+from trainhall.cluster.scheduling.backfill import Backfill
 from trainhall.cluster.scheduling.demand import Group
-from trainhall.cluster.scheduling.estimates import expected_seconds
-from trainhall.cluster.scheduling.placement import (
-    DeviceKey,
-    FreeDevices,
-    FreePool,
-    PlacedNode,
-    devices_of,
-)
+from trainhall.cluster.scheduling.placement import DeviceKey, PlacedNode, devices_of
 from trainhall.cluster.scheduling.preemption import Candidate, preempted
 from trainhall.cluster.scheduling.queue_order import queue_order
 from trainhall.cluster.scheduling.quota_use import QuotaUse
@@ -100,11 +94,10 @@ class Pass:
     now: datetime
     facts: ClusterFacts
     options: ClusterOptions
-    reservations: list[Reservation] = field(default_factory=list)
-    """In the order in which they were made."""
 
     def __post_init__(self) -> None:
         self.supply = Supply(self.facts)
+        self.backfill = Backfill(self.supply)
         self.quotas = QuotaUse(self.options.quotas, self.facts)
         self._waiting: list[JobFacts] = []
         """The queue."""
@@ -112,11 +105,6 @@ class Pass:
         """Projects and users of whom a job waits for their quota."""
         self._needs: dict[tuple[str, int], Needs] = {}
         self._never: dict[tuple[Group, bool], str] = {}
-        self._backfilled: set[tuple[str, int]] = set()
-        self._backfill_sources: dict[str, list[tuple[int, float]]] = {}
-        """By kind: the reservations whose time is known, and in how many seconds it comes."""
-        self._backfill_pools: dict[tuple[Served, tuple[int, ...]], FreePool] = {}
-        """Free devices for short jobs of a group, by the reservations that can wait for them."""
         self._timelines: dict[str, Timeline] = {}
         self.running = Running(self.now, self.facts)
         self.labels = reasons.Labels(self.facts.jobs)
@@ -151,7 +139,7 @@ class Pass:
             return self._over_quota(job, position, served)
         placed = self._place(job, position, served, headroom)
         if placed is None and served.reservation is not None:
-            placed = self._place_before_reserved(job, served)
+            placed = self.backfill.place(job, served)
         if placed is not None:
             return self._placed(job, position, placed, kind)
         if served.reservation is None:
@@ -206,51 +194,15 @@ class Pass:
             and (headroom is None or headroom >= job.sizes[0])
         )
 
-    def _place_before_reserved(self, job: JobFacts, served: Served) -> Sequence[PlacedNode] | None:
-        """On devices that are kept, if it is expected to end before they are needed."""
-        seconds = expected_seconds(job, job.sizes[0])
-        if seconds is None:
-            return None
-        dated = self._backfill_sources.get(served.group.kind, [])
-        sources = tuple([number for number, left in dated if seconds <= left])
-        if not sources:
-            return None
-        pool = self._backfill_pools.get((served, sources))
-        if pool is None:
-            pool = self._backfill_pools[served, sources] = self._backfill_pool(served, sources)
-        return pool.place(job.sizes[0], one_host=served.group.one_host)
-
-    def _backfill_pool(self, served: Served, sources: Sequence[int]) -> FreePool:
-        """Return the free devices for a job that ends before these reservations are needed."""
-        free = {node_id: served.part.free_of(node_id) for node_id in served.part.node_ids}
-        for number in sources:
-            for node_id, indices in self.reservations[number].free.items():
-                if node_id in free:
-                    free[node_id] += tuple(
-                        i for i in indices if (node_id, i) not in self._backfilled
-                    )
-        names = self.supply.pool(served.group.kind).names
-        return FreePool(FreeDevices(n, names[n], indices) for n, indices in free.items())
-
     def _placed(
         self, job: JobFacts, position: int, placed: Sequence[PlacedNode], kind: str
     ) -> QueueEntry:
         count = len(devices_of(placed))
         self.supply.grant(job, placed)
-        if self.reservations:
-            self._take_from_others(placed, kind)
+        self.backfill.take(placed, kind)
         self.quotas.take(job, count)
         reason = reasons.placed(placed, kind)
         return QueueEntry(job, position, self._need(kind, count), reason, tuple(placed))
-
-    def _take_from_others(self, placed: Sequence[PlacedNode], kind: str) -> None:
-        """Remove granted devices from every pool, wherever they were found."""
-        pools = [self.supply.pool(kind)]
-        pools += [p for (served, _), p in self._backfill_pools.items() if served.group.kind == kind]
-        for node in placed:
-            self._backfilled.update((node.node_id, index) for index in node.device_indices)
-            for pool in pools:
-                pool.take(node.node_id, node.device_indices)
 
     def _over_quota(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
         self._quota_waits.update(self._accounts(job))
@@ -263,7 +215,7 @@ class Pass:
     def _reserve(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
         """Reserve devices for the first of its group that has to wait."""
         group, one_host = served.group, served.group.one_host
-        earlier = tuple(self.reservations)
+        earlier = tuple(self.backfill.reservations)
         helpers = self._preempt(job, served, earlier)
         self._returning += [helper.job for helper in helpers if helper.keeps is None]
         timeline = self.timeline(group.kind)
@@ -276,11 +228,7 @@ class Pass:
         nodes = frozenset(served.part.node_ids)
         reservation = Reservation(job, group, nodes, devices, at, free)
         served.reservation = reservation
-        if at is not None:
-            dated = self._backfill_sources.setdefault(group.kind, [])
-            dated.append((len(self.reservations), (at - self.now).total_seconds()))
-        self.reservations.append(reservation)
-        self._backfill_pools.clear()
+        self.backfill.reserve(reservation, None if at is None else (at - self.now).total_seconds())
         if helpers:
             reason = reasons.preempting(job, group, [helper.job for helper in helpers])
         else:

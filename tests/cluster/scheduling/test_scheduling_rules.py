@@ -234,9 +234,9 @@ def test_reservation_is_not_delayed_by_backfill(facts: ClusterFacts) -> None:
     options = ClusterOptions(preemption=False)
     scheduling = Pass(NOW, facts, options)
     entries = scheduling.run()
-    if not scheduling.reservations or scheduling.reservations[0].at is None:
+    if not scheduling.backfill.reservations or scheduling.backfill.reservations[0].at is None:
         return
-    first = scheduling.reservations[0]
+    first = scheduling.backfill.reservations[0]
     assert first.at is not None
     after = facts
     for entry in entries:
@@ -244,9 +244,9 @@ def test_reservation_is_not_delayed_by_backfill(facts: ClusterFacts) -> None:
             after = step(after, entry, NOW)
     again = Pass(NOW, after, options)
     again.run()
-    assert again.reservations[0].job.id == first.job.id
-    assert again.reservations[0].at is not None
-    assert again.reservations[0].at <= first.at
+    assert again.backfill.reservations[0].job.id == first.job.id
+    assert again.backfill.reservations[0].at is not None
+    assert again.backfill.reservations[0].at <= first.at
 
 
 def test_large_job_does_not_starve() -> None:
