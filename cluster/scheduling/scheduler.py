@@ -35,12 +35,12 @@ from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 
 
 class QueueEntry(NamedTuple):
-    """One waiting job: either it is placed now, or its reason says what it waits for."""
+    """One waiting job: either it is placed now, or it has a reason to wait."""
 
     job: JobFacts
     position: int
     needs: Needs
-    reason: Reason
+    waits: Reason | None
     placed: tuple[PlacedNode, ...] | None
     earliest_start: datetime | None = None
     preempted: tuple[Candidate, ...] = ()
@@ -53,6 +53,13 @@ class QueueEntry(NamedTuple):
     """True if it waits for others to release devices of its quotas."""
     forecast: str = ""
     """Expected start, in words (`trainhall.cluster.scheduling.forecast`)."""
+
+    @property
+    def reason(self) -> Reason:
+        """Return the reason to wait, or the placement, whose text is made where it is read."""
+        if self.waits is not None:
+            return self.waits
+        return reasons.placed(self.placed or (), self.needs.device)
 
     @property
     def text(self) -> str:
@@ -124,16 +131,18 @@ class Pass:
     def _consider(self, job: JobFacts, position: int) -> QueueEntry:
         served = self.supply.for_job(job)
         kind = served.group.kind
-        least = job.sizes[0]
+        least, key = job.sizes[0], (job.sizes, job.last_failure)
         start = not_before(self.now, job, self.options)
         if start is not None and start > self.now:
             time = clock_time(start, self.now, seconds=True)
             reason = reasons.waits(ReasonCode.RESTART_BACKOFF, job, served.group, time=time)
             return self._waits(job, position, kind, reason, earliest_start=start)
         if served.capacity < least:
-            why = self._why_never(served, least)
-            reason = reasons.waits(ReasonCode.NEVER_FITS, job, served.group, why=why)
-            return self._waits(job, position, kind, reason, never=True)
+            if key not in served.reasons:
+                why = self._why_never(served, least)
+                reason = reasons.waits(ReasonCode.NEVER_FITS, job, served.group, why=why)
+                served.reasons[key] = reason
+            return self._waits(job, position, kind, served.reasons[key], never=True)
         headroom = self.quotas.headroom(job)
         if headroom is not None and headroom < least:
             return self._over_quota(job, position, served)
@@ -144,7 +153,6 @@ class Pass:
             return self._placed(job, position, placed, kind)
         if served.reservation is None:
             return self._reserve(job, position, served)
-        key = (job.sizes, job.last_failure)
         if key not in served.reasons:
             ahead = reasons.sized_label(served.reservation.job, kind)
             reason = reasons.waits(ReasonCode.WAITING_FOR_JOB, job, served.group, ahead=ahead)
@@ -201,8 +209,7 @@ class Pass:
         self.supply.grant(job, placed)
         self.backfill.take(placed, kind)
         self.quotas.take(job, count)
-        reason = reasons.placed(placed, kind)
-        return QueueEntry(job, position, self._need(kind, count), reason, tuple(placed))
+        return QueueEntry(job, position, self._need(kind, count), None, tuple(placed))
 
     def _over_quota(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
         self._quota_waits.update(self._accounts(job))

@@ -27,7 +27,7 @@ class Served:
     """The same without `one_host`."""
     reservation: Reservation | None = None
     reasons: dict[tuple[tuple[int, ...], str | None], Reason] = field(default_factory=dict)
-    """Reasons to wait behind the first, by a job's sizes and the end of its last attempt."""
+    """Reasons that many jobs share, by their sizes and the ends of their last attempts."""
 
 
 class Supply:
