@@ -170,14 +170,14 @@ class Attempt(Base):
 
 
 class Node(Base):
-    """A host that runs an agent, or one that was announced and has not joined yet."""
+    """A host that runs an agent, or one that was registered and has not joined yet."""
 
     __tablename__ = "nodes"
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     name: Mapped[str] = mapped_column(String(128), unique=True)
     state: Mapped[str] = mapped_column(String(16), index=True)
-    """pending (announced), ready, suspect, lost, draining, drained. Only
+    """pending (registered), ready, suspect, lost, draining, drained. Only
     `trainhall.cluster.lifecycle.nodes` writes it."""
     state_at: Mapped[datetime]
     """Since when."""

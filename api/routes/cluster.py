@@ -13,12 +13,12 @@ from trainhall.api.openapi.describe import NAME_TAKEN, NODE_GOES, Operations, bo
 from trainhall.api.params import Cursor, Limit, NodeId
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.nodes import (
-    AnnouncedNode,
     Drain,
     NewNode,
     NodeChange,
     NodeEvents,
     NodeHistory,
+    RegisteredNode,
 )
 from trainhall.cluster.nodes.views import DevicePage, Node, NodePage
 from trainhall.cluster.pagination import page_of
@@ -48,14 +48,14 @@ async def list_nodes(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> 
         required=False,
     ),
 )
-async def announce_node(hall: Hall, request: Request, response: Response) -> AnnouncedNode:
+async def register_node(hall: Hall, request: Request, response: Response) -> RegisteredNode:
     """Makes a join token, which works once, and the command to run on the host. The name of a
-    node without heartbeats announces that node again, for a host that lost its credential."""
+    node without heartbeats registers that node again, for a host that lost its credential."""
     wanted = await read_json(request, NewNode)
-    node = await hall.nodes.announce(wanted.name, wanted.labels)
+    node = await hall.nodes.register(wanted.name, wanted.labels)
     response.headers["Location"] = f"{request.url.path}/{node.id}"
     response.headers["Cache-Control"] = "no-store"
-    return AnnouncedNode(
+    return RegisteredNode(
         id=node.id,
         name=node.name,
         join_token=node.join_token,

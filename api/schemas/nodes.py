@@ -57,7 +57,7 @@ class NodeEvents(View):
     """The oldest first; the last 100 are kept."""
 
 
-class AnnouncedNode(View):
+class RegisteredNode(View):
     """A node that may join once with this token."""
 
     id: str

@@ -2,7 +2,7 @@
 
 The letters of the edges appear in the diagram of the documentation:
 
-    a  · → pending            announced
+    a  · → pending            registered
     b  pending → ready        its agent reports for the first time
     c  pending, ready, lost → suspect    no heartbeat for a while, or its agent stops
     d  suspect → ready        it reports again
@@ -86,7 +86,7 @@ def reason_to_drain(state: NodeState, why: str) -> Reason:
 
 
 async def create_node(session: AsyncSession, node: Node, *, now: datetime) -> None:
-    """Edge a. Store a node that was announced, with its first event."""
+    """Edge a. Store a node that was registered, with its first event."""
     node.state, node.state_at, node.created_at = NodeState.PENDING.value, now, now
     reason = Reason.of(ReasonCode.REGISTERED)
     node.reason, node.reason_code = reason.text, reason.code.value

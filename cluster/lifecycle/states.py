@@ -96,7 +96,7 @@ ATTEMPT_EDGES: dict[tuple[AttemptState, AttemptState], str] = {
 
 class NodeState(StrEnum):
     PENDING = "pending"
-    """Announced; it has not reported yet."""
+    """Registered; it has not reported yet."""
     READY = "ready"
     SUSPECT = "suspect"
     """Silent for a while: no new work."""

@@ -1,4 +1,4 @@
-"""Nodes: announcement, joining, authentication, removal."""
+"""Nodes: registration, joining, authentication, removal."""
 
 import hashlib
 import re
@@ -49,12 +49,12 @@ class NodeService(Service):
         self._known: dict[str, tuple[str, float]] = {}
         """SHA-256 of a credential → (node id, monotonic time until which that is trusted)."""
 
-    async def announce(
+    async def register(
         self, name: str | None = None, labels: dict[str, str] | None = None
-    ) -> views.Announcement:
+    ) -> views.Registration:
         """Make a token with which one host may join, once, within a day.
 
-        The name of a node without heartbeats announces that same node again, for a host that lost
+        The name of a node without heartbeats registers that same node again, for a host that lost
         its credential; the old one works until the new token is used. Without a name the node gets
         its host's.
 
@@ -69,20 +69,20 @@ class NodeService(Service):
         token = self._ids.secret()
         expires = now + timedelta(seconds=self._options.join_token_seconds)
         try:
-            announcement = await self._announce(name, labels, token, expires, now)
+            registration = await self._register(name, labels, token, expires, now)
         except IntegrityError:
             raise ConflictError(f"a node named {name!r} was registered at the same time") from None
         self._notifier.notify_reconciler()
-        return announcement
+        return registration
 
-    async def _announce(
+    async def _register(
         self,
         name: str | None,
         labels: dict[str, str],
         token: str,
         expires: datetime,
         now: datetime,
-    ) -> views.Announcement:
+    ) -> views.Registration:
         async with self._db.transaction() as session:
             node = None
             if name is not None:
@@ -107,7 +107,7 @@ class NodeService(Service):
             node.join_token_sha256 = _digest(token)
             node.join_expires_at = expires
             await session.flush()
-            return views.Announcement(node.id, node.name, token, expires)
+            return views.Registration(node.id, node.name, token, expires)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Trade a join token for the node's own credential.
@@ -429,7 +429,7 @@ async def _free_name(session: AsyncSession, wanted: str, node_id: str) -> str:
 
 
 def _placeholder(node_id: str) -> str:
-    """Return the name of a node that was announced without one, until its host reports its own."""
+    """Return the name of a node that was registered without one, until its host reports its own."""
     return f"node-{node_id}"
 
 

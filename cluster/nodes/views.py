@@ -99,7 +99,7 @@ class Summary(View):
 
 
 @dataclass(frozen=True)
-class Announcement:
+class Registration:
     """Node that may join, once, with this token."""
 
     id: str

@@ -220,12 +220,12 @@ def _none_joined(what: str, nodes: Sequence[NodeFacts]) -> str:
     Args:
         what: of which kind they all are.
     """
-    announced = sorted(node.name for node in nodes if not node.removing)
-    if not announced:
+    registered = sorted(node.name for node in nodes if not node.removing)
+    if not registered:
         return f"no {what} has joined: add one with `trainhall nodes add`"
-    names = ", ".join(announced[:_SHOWN])
-    are = "is" if len(announced) == 1 else "are"
-    nodes_are = f"node{'' if len(announced) == 1 else 's'} {names} {are}"
+    names = ", ".join(registered[:_SHOWN])
+    are = "is" if len(registered) == 1 else "are"
+    nodes_are = f"node{'' if len(registered) == 1 else 's'} {names} {are}"
     return f"no {what} has joined yet: {nodes_are} registered, not yet joined"
 
 

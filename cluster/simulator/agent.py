@@ -133,10 +133,10 @@ class Agent:
         host = self.host
 
         async def join(coordinator: Coordinator) -> None:
-            announced = await coordinator.nodes.announce(host.name)
+            registered = await coordinator.nodes.register(host.name)
             reply = await coordinator.nodes.join(
                 JoinRequest(
-                    join_token=announced.join_token,
+                    join_token=registered.join_token,
                     name=host.name,
                     address=host.address,
                     agent_version=host.agent_version,

@@ -34,7 +34,7 @@ NAMES = {
     "readLogs",
     "listAttempts",
     "listNodes",
-    "announceNode",
+    "registerNode",
     "getNode",
     "removeNode",
     "readNodeHistory",

@@ -158,7 +158,7 @@ BAD_BODIES = [
 ]  # fmt: skip
 
 
-async def test_bad_bodies_announce_no_node(client: httpx.AsyncClient) -> None:
+async def test_bad_bodies_register_no_node(client: httpx.AsyncClient) -> None:
     for body in BAD_BODIES:
         reply = await client.post(
             f"{API}/cluster/nodes", content=body, headers={"Content-Type": "application/json"}

@@ -43,11 +43,11 @@ async def test_a_submitted_job_reaches_its_node_at_once(database: Database, tmp_
         on_fatal=lambda name, error: died.append(name),
     )
     await coordinator.start()
-    announced = await coordinator.nodes.announce("alpha")
+    registered = await coordinator.nodes.register("alpha")
     node = SimulatedNode("alpha", 2)
     reply = await coordinator.nodes.join(
         JoinRequest(
-            join_token=announced.join_token,
+            join_token=registered.join_token,
             name="alpha",
             address="127.0.0.1",
             agent_version="1",
@@ -75,9 +75,9 @@ async def test_silent_node_is_lost_without_extra_tick(database: Database, tmp_pa
     )
     coordinator = Coordinator(database, data_dir=tmp_path, options=options)
     await coordinator.start()
-    announced = await coordinator.nodes.announce("alpha")
+    registered = await coordinator.nodes.register("alpha")
     joining = JoinRequest(
-        join_token=announced.join_token,
+        join_token=registered.join_token,
         name="alpha",
         address="127.0.0.1",
         agent_version="1",

@@ -44,7 +44,7 @@ class Reader:
         self.job = cluster.submit({"name": "endless", "script": {"path": str(script)}})
         eventually("its output", lambda: cluster.log_text(self.job, 0))
         self.host = cluster.get("/cluster/nodes")["items"][0]["id"]
-        self.node = cluster.post("/cluster/nodes", json={"name": "announced"})["id"]
+        self.node = cluster.post("/cluster/nodes", json={"name": "registered"})["id"]
 
     def run(self, line: str) -> None:
         if line.endswith("/resume"):
@@ -94,7 +94,7 @@ def test_rest_page_commands_work_in_order(cluster: Cluster) -> None:
         reader.run(line)
     # What commands have done shows that they were more than answered.
     assert cluster.job(reader.job)["state"] in ("cancelling", "cancelled")
-    assert "announced" not in [n["name"] for n in cluster.get("/cluster/nodes")["items"]]
+    assert "registered" not in [n["name"] for n in cluster.get("/cluster/nodes")["items"]]
     eventually("the restored job", lambda: cluster.job(reader.finished)["attempt"] == 2)
 
 

@@ -27,7 +27,7 @@ COMMAND_SECONDS = 240.0
 TROUBLE_SECONDS = 900.0
 """Mean times between jobs that are submitted, commands of users, and hosts with a trouble."""
 JOIN_SECONDS = 8.0
-"""Between two looks for hosts that were announced."""
+"""Between two looks for hosts that were registered."""
 MOST_WAITING = 4
 """No more jobs are submitted while so many wait."""
 RESERVED = 6
@@ -90,7 +90,7 @@ class Scenario:
         self._before(1250, partial(self._switch_off, "gpu-03", 140))
         self._before(820, partial(self._cut_off, "gpu-02", 35))
         self._before(300, partial(self._ask, "pause", "sweep lr=1e-4"))
-        self._at(self._present + 5, self._join_announced)
+        self._at(self._present + 5, self._join_registered)
         self._at(self._present + 25, self._arrive)
         self._at(self._present + 150, self._command)
         self._at(self._present + 420, self._trouble)
@@ -107,9 +107,9 @@ class Scenario:
         if workers >= LARGE or now.devices - now.devices_busy - workers >= RESERVED:
             await self._submit(order)
 
-    async def _join_announced(self) -> None:
-        """Join hosts that a user of the page announced, as if they ran the command there."""
-        self._at(self._now() + JOIN_SECONDS, self._join_announced)
+    async def _join_registered(self) -> None:
+        """Join hosts that a user of the page registered, as if they ran the command there."""
+        self._at(self._now() + JOIN_SECONDS, self._join_registered)
         page = await self._cluster.coordinator.nodes.list(limit=200)
         for node in page.items:
             if node.state == NodeState.PENDING:

@@ -5,46 +5,6 @@ export type ClientOptions = {
 };
 
 /**
- * AnnouncedNode
- *
- * A node that may join once with this token.
- */
-export type AnnouncedNode = {
-    /**
-     * Id
-     */
-    id: string;
-    /**
-     * Name
-     */
-    name: string;
-    /**
-     * Join Token
-     *
-     * Works once.
-     */
-    join_token: string;
-    /**
-     * Command
-     *
-     * Run this on the host.
-     */
-    command: string;
-    /**
-     * Note
-     *
-     * Limitation of the command; null when it works on any host.
-     */
-    note: string | null;
-    /**
-     * Expires At
-     *
-     * When the token ends.
-     */
-    expires_at: string;
-};
-
-/**
  * Attempt
  *
  * One execution of a job.
@@ -2341,6 +2301,46 @@ export type RecoverySpec = {
 };
 
 /**
+ * RegisteredNode
+ *
+ * A node that may join once with this token.
+ */
+export type RegisteredNode = {
+    /**
+     * Id
+     */
+    id: string;
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Join Token
+     *
+     * Works once.
+     */
+    join_token: string;
+    /**
+     * Command
+     *
+     * Run this on the host.
+     */
+    command: string;
+    /**
+     * Note
+     *
+     * Limitation of the command; null when it works on any host.
+     */
+    note: string | null;
+    /**
+     * Expires At
+     *
+     * When the token ends.
+     */
+    expires_at: string;
+};
+
+/**
  * Remark
  *
  * Anomaly of a parameter's newest gradient.
@@ -3819,14 +3819,14 @@ export type ListNodesResponses = {
 
 export type ListNodesResponse = ListNodesResponses[keyof ListNodesResponses];
 
-export type AnnounceNodeData = {
+export type RegisterNodeData = {
     body?: NewNode;
     path?: never;
     query?: never;
     url: '/api/v1/cluster/nodes';
 };
 
-export type AnnounceNodeErrors = {
+export type RegisterNodeErrors = {
     /**
      * Not allowed
      */
@@ -3857,16 +3857,16 @@ export type AnnounceNodeErrors = {
     503: Problem;
 };
 
-export type AnnounceNodeError = AnnounceNodeErrors[keyof AnnounceNodeErrors];
+export type RegisterNodeError = RegisterNodeErrors[keyof RegisterNodeErrors];
 
-export type AnnounceNodeResponses = {
+export type RegisterNodeResponses = {
     /**
      * The command with which the host joins.
      */
-    201: AnnouncedNode;
+    201: RegisteredNode;
 };
 
-export type AnnounceNodeResponse = AnnounceNodeResponses[keyof AnnounceNodeResponses];
+export type RegisterNodeResponse = RegisterNodeResponses[keyof RegisterNodeResponses];
 
 export type RemoveNodeData = {
     body?: never;

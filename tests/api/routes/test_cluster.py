@@ -1,4 +1,4 @@
-"""Nodes through the API: announce, join, connect, remove; and what agents ship."""
+"""Nodes through the API: register, join, connect, remove; and what agents ship."""
 
 import asyncio
 import hashlib
@@ -21,7 +21,7 @@ def joining(token: str, **changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def announced(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+async def registered(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
     reply = await client.post(f"{API}/cluster/nodes", json=body)
     assert reply.status_code == 201, reply.text
     answer: dict[str, Any] = reply.json()
@@ -29,14 +29,14 @@ async def announced(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
 
 
 async def credential(client: httpx.AsyncClient) -> dict[str, str]:
-    node = await announced(client)
+    node = await registered(client)
     reply = await client.post(f"{API}/agent/join", json=joining(node["join_token"]))
     assert reply.status_code == 200, reply.text
     return {"Authorization": f"Bearer {reply.json()['credential']}"}
 
 
-async def test_a_node_is_announced_with_a_command(client: httpx.AsyncClient) -> None:
-    node = await announced(client, name="gpu-07", labels={"rack": "b"})
+async def test_a_node_is_registered_with_a_command(client: httpx.AsyncClient) -> None:
+    node = await registered(client, name="gpu-07", labels={"rack": "b"})
     words = shlex.split(node["command"])
     assert words[:2] == ["trainhall", "agent"]
     assert words[words.index("--coordinator") + 1] == "http://127.0.0.1:8000"
@@ -53,7 +53,7 @@ async def test_a_node_is_announced_with_a_command(client: httpx.AsyncClient) -> 
 
 
 async def test_a_node_has_a_history(client: httpx.AsyncClient) -> None:
-    node = await announced(client)
+    node = await registered(client)
     path = f"{API}/cluster/nodes/{node['id']}/history"
     assert (await client.get(path)).json() == {"items": []}
     days = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00+02:00"}
@@ -71,7 +71,7 @@ def bearer(reply: httpx.Response) -> dict[str, str]:
 
 
 async def test_a_token_is_good_for_one_credential(client: httpx.AsyncClient) -> None:
-    node = await announced(client)
+    node = await registered(client)
     # The answer of the first may have been lost: nothing was heard of the node yet.
     replies = [
         await client.post(f"{API}/agent/join", json=joining(node["join_token"])) for _ in range(2)
@@ -92,7 +92,7 @@ async def test_a_token_is_good_for_one_credential(client: httpx.AsyncClient) -> 
 
 
 async def test_a_node_that_never_joined_goes_at_once(client: httpx.AsyncClient) -> None:
-    node = await announced(client)
+    node = await registered(client)
     reply = await client.delete(f"{API}/cluster/nodes/{node['id']}")
     assert reply.status_code in (202, 204)
     assert (await client.get(f"{API}/cluster/nodes")).json()["items"] == []
@@ -197,7 +197,7 @@ def _files(app: FastAPI) -> set[str]:
 
 
 async def test_a_drain_is_asked_for_and_taken_back(client: httpx.AsyncClient) -> None:
-    node = await announced(client, name="gpu-07")
+    node = await registered(client, name="gpu-07")
     path = f"{API}/cluster/nodes/{node['id']}"
     reply = await client.post(f"{path}/drain", json={"reason": "new disk"})
     assert reply.status_code == 200, reply.text
@@ -219,7 +219,7 @@ async def test_a_drain_is_asked_for_and_taken_back(client: httpx.AsyncClient) ->
 
 
 async def test_labels_are_changed_one_by_one(client: httpx.AsyncClient) -> None:
-    node = await announced(client, labels={"rack": "b", "gpu": "a100"})
+    node = await registered(client, labels={"rack": "b", "gpu": "a100"})
     path = f"{API}/cluster/nodes/{node['id']}"
     changed = await client.patch(path, json={"labels": {"rack": None, "zone": "x"}})
     assert changed.status_code == 200, changed.text

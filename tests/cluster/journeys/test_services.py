@@ -153,21 +153,21 @@ def join_request(token: str, name: str = "host") -> JoinRequest:
 
 async def test_join_token_works_once_within_a_day(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
-    late = await nodes.announce("late")
+    late = await nodes.register("late")
     hall.clock.advance(24 * 3600)
     with pytest.raises(NotAllowedError, match="expired"):
         await nodes.join(join_request(late.join_token))
-    announced = await nodes.announce(None, {"rack": "3"})
-    wrong = join_request(announced.join_token).model_copy(update={"protocol_version": 99})
+    registered = await nodes.register(None, {"rack": "3"})
+    wrong = join_request(registered.join_token).model_copy(update={"protocol_version": 99})
     with pytest.raises(ProtocolMismatchError, match="upgrade the coordinator"):
         await nodes.join(wrong)
-    reply = await nodes.join(join_request(announced.join_token, "my host!"))
+    reply = await nodes.join(join_request(registered.join_token, "my host!"))
     assert await nodes.authenticate(reply.credential) == reply.node_id
     with pytest.raises(NotAllowedError):
         await nodes.authenticate("wrong")
     node = await nodes.get(reply.node_id)
     assert (node.name, node.state, node.labels) == ("my-host", "pending", {"rack": "3"})
-    second = await nodes.join(join_request((await nodes.announce(None)).join_token, "my host!"))
+    second = await nodes.join(join_request((await nodes.register(None)).join_token, "my host!"))
     assert (await nodes.get(second.node_id)).name == "my-host-2"
 
 
@@ -175,7 +175,7 @@ async def test_hosts_of_one_name_join_at_once(
     hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = hall.coordinator.nodes
-    tokens = [(await nodes.announce()).join_token for _ in range(5)]
+    tokens = [(await nodes.register()).join_token for _ in range(5)]
     joining = (nodes.join(join_request(token, "gpu")) for token in tokens[:4])
     replies = await asyncio.gather(*joining)
     names = {(await nodes.get(reply.node_id)).name for reply in replies}
@@ -194,11 +194,11 @@ async def test_hosts_of_one_name_join_at_once(
 
 async def test_join_can_be_repeated_after_lost_reply(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
-    announced = await nodes.announce(None)
+    registered = await nodes.register(None)
     node = SimulatedNode("my-host", 1)
-    lost = await nodes.join(join_request(announced.join_token, node.name))
+    lost = await nodes.join(join_request(registered.join_token, node.name))
     assert await nodes.authenticate(lost.credential) == lost.node_id
-    reply = await nodes.join(join_request(announced.join_token, node.name))
+    reply = await nodes.join(join_request(registered.join_token, node.name))
     assert reply.node_id == lost.node_id
     assert [n.name for n in (await nodes.list()).items] == ["my-host"]
     with pytest.raises(NotAllowedError):
@@ -216,17 +216,17 @@ async def test_join_can_be_repeated_after_lost_reply(hall: SimulatedCluster) -> 
             await hall.settle()
         assert (await nodes.get(node.node_id)).state == state
         with pytest.raises(NotAllowedError, match="used before"):
-            await nodes.join(join_request(announced.join_token, node.name))
+            await nodes.join(join_request(registered.join_token, node.name))
     assert await nodes.authenticate(reply.credential) == reply.node_id
 
 
 async def test_used_join_token_expires(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
-    announced = await nodes.announce("alpha")
-    reply = await nodes.join(join_request(announced.join_token))
+    registered = await nodes.register("alpha")
+    reply = await nodes.join(join_request(registered.join_token))
     hall.clock.advance(24 * 3600)
     with pytest.raises(NotAllowedError, match="expired"):
-        await nodes.join(join_request(announced.join_token))
+        await nodes.join(join_request(registered.join_token))
     assert await nodes.authenticate(reply.credential) == reply.node_id
 
 
@@ -236,7 +236,7 @@ async def test_known_node_can_join_again_once(hall: SimulatedCluster) -> None:
     await hall.disconnect(alpha)
     hall.clock.advance(100)
     await hall.settle()
-    token = (await nodes.announce("alpha")).join_token
+    token = (await nodes.register("alpha")).join_token
     await nodes.join(join_request(token))
     with pytest.raises(NotAllowedError, match="used before"):
         await nodes.join(join_request(token))
@@ -244,7 +244,7 @@ async def test_known_node_can_join_again_once(hall: SimulatedCluster) -> None:
 
 async def test_join_token_admits_one_of_two_hosts(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
-    token = (await nodes.announce("alpha")).join_token
+    token = (await nodes.register("alpha")).join_token
     replies = await asyncio.gather(*(nodes.join(join_request(token)) for _ in range(4)))
     assert len({reply.node_id for reply in replies}) == 1
     asked = [nodes.authenticate(reply.credential) for reply in replies]
@@ -257,16 +257,16 @@ async def test_node_name_is_unique_unless_node_is_lost(hall: SimulatedCluster) -
     nodes = hall.coordinator.nodes
     alpha = await hall.add_node("alpha")
     with pytest.raises(ConflictError, match="is ready"):
-        await nodes.announce("alpha")
+        await nodes.register("alpha")
     for bad in ("", "a b", "-a", "a" * 200, "ä"):
         with pytest.raises(InvalidValueError, match="name"):
-            await nodes.announce(bad)
+            await nodes.register(bad)
     with pytest.raises(InvalidValueError, match="labels"):
-        await nodes.announce("beta", {"a\n": "b"})
+        await nodes.register("beta", {"a\n": "b"})
     await hall.disconnect(alpha)
     hall.clock.advance(20)
     await hall.settle()
-    again = await nodes.announce("alpha")
+    again = await nodes.register("alpha")
     assert again.id == alpha.node_id
     old = await nodes.join(join_request(again.join_token))
     assert old.node_id == alpha.node_id
@@ -275,7 +275,7 @@ async def test_node_name_is_unique_unless_node_is_lost(hall: SimulatedCluster) -
 
 async def test_credential_of_removed_node_is_refused(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
-    reply = await nodes.join(join_request((await nodes.announce("alpha")).join_token))
+    reply = await nodes.join(join_request((await nodes.register("alpha")).join_token))
     await nodes.authenticate(reply.credential)
     assert await nodes.remove(reply.node_id) is None
     with pytest.raises(NodeRemovedError, match="node alpha was removed"):
@@ -288,7 +288,7 @@ async def test_credential_of_removed_node_is_refused(hall: SimulatedCluster) -> 
 
 async def test_credential_is_refused_after_removal_of_busy_node(hall: SimulatedCluster) -> None:
     nodes, node = hall.coordinator.nodes, SimulatedNode("alpha", 1)
-    reply = await nodes.join(join_request((await nodes.announce("alpha")).join_token))
+    reply = await nodes.join(join_request((await nodes.register("alpha")).join_token))
     node.node_id = reply.node_id
     hall.nodes[node.node_id] = node
     await hall.connect(node)

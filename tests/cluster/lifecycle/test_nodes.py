@@ -309,11 +309,11 @@ async def test_a_drain_survives_the_coordinator(hall: SimulatedCluster) -> None:
 @on_sqlite
 async def test_a_node_may_be_drained_before_it_joins(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
-    announced = await nodes.announce("alpha")
-    pending = await nodes.drain(announced.id, "not yet")
+    registered = await nodes.register("alpha")
+    pending = await nodes.drain(registered.id, "not yet")
     assert (pending.state, pending.drain_reason) == ("pending", "not yet")
-    assert (await nodes.undrain(announced.id)).drain_reason is None
-    assert (await nodes.undrain(announced.id)).state == "pending", "twice is harmless"
+    assert (await nodes.undrain(registered.id)).drain_reason is None
+    assert (await nodes.undrain(registered.id)).state == "pending", "twice is harmless"
 
 
 @on_sqlite
@@ -358,7 +358,7 @@ async def test_lost_node_is_removed_after_its_attempt_ended(
 
 async def test_labels_change_one_by_one(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
-    node = await nodes.announce("alpha", {"rack": "b", "gpu": "a100"})
+    node = await nodes.register("alpha", {"rack": "b", "gpu": "a100"})
     changed = await nodes.label(node.id, {"rack": None, "zone": "x", "never": None})
     assert changed.labels == {"gpu": "a100", "zone": "x"}
     assert (await nodes.label(node.id, {"zone": "x"})).labels == changed.labels

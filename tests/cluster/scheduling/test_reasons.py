@@ -163,18 +163,18 @@ def test_reason_lists_labels_for_unmatched_selector(
     assert reason_for(LABELLED, [], job(1, 2, selector=selector)).endswith(f"; {reason}")
 
 
-def test_reason_names_announced_host_with_labels() -> None:
-    announced = node("p", 0, state=NodeState.PENDING, labels={"rack": "c"})
-    reason = reason_for([gpus("a"), announced], [], job(1, 2, selector={"rack": "c"}))
+def test_reason_names_registered_host_with_labels() -> None:
+    registered = node("p", 0, state=NodeState.PENDING, labels={"rack": "c"})
+    reason = reason_for([gpus("a"), registered], [], job(1, 2, selector={"rack": "c"}))
     assert reason == (
         "needs 2 GPUs on hosts with rack=c; no node with this label has joined yet: "
         "node p is registered, not yet joined"
     )
 
 
-def test_reason_names_announced_hosts_if_needed() -> None:
-    announced = node("p", 0, state=NodeState.PENDING)
-    reason = reason_for([gpus("a"), announced], [], job(1, 9))
+def test_reason_names_registered_hosts_if_needed() -> None:
+    registered = node("p", 0, state=NodeState.PENDING)
+    reason = reason_for([gpus("a"), registered], [], job(1, 9))
     assert "the whole cluster has 8 GPUs (p has not joined yet): add a node" in reason
 
 

@@ -35,10 +35,10 @@ class Network(Generic[N]):
 
     async def join(self, node: N) -> None:
         """The host joins with a token of its own."""
-        announced = await self.coordinator.nodes.announce(node.name)
+        registered = await self.coordinator.nodes.register(node.name)
         reply = await self.coordinator.nodes.join(
             JoinRequest(
-                join_token=announced.join_token,
+                join_token=registered.join_token,
                 name=node.name,
                 address=node.address,
                 agent_version=node.agent_version,

@@ -3,17 +3,17 @@ import { useState } from "react";
 import { CopyButton } from "@/shared/ui/copy-button";
 import { AlertIcon, PlusIcon } from "@/shared/ui/icons";
 import { Problem } from "@/shared/ui/problem";
-import { useAnnounceNode } from "./api/nodes";
+import { useRegisterNode } from "./api/nodes";
 
 /** Registers a node and shows the command that joins it. */
 export function AddNode() {
   const [open, setOpen] = useState(false);
   const [name, setName] = useState("");
-  const announce = useAnnounceNode();
+  const register = useRegisterNode();
   const close = (): void => {
     setOpen(false);
     setName("");
-    announce.reset();
+    register.reset();
   };
   return (
     <>
@@ -21,26 +21,26 @@ export function AddNode() {
         Add a node
       </Button>
       <Modal opened={open} onClose={close} title="Add a node" size="lg" centered>
-        {announce.data ? (
+        {register.data ? (
           <Stack gap="sm">
             <Text size="sm">
-              Run this on <b>{announce.data.name}</b>. Trainhall must be installed there, and the
+              Run this on <b>{register.data.name}</b>. Trainhall must be installed there, and the
               host must reach this coordinator. The token works once.
             </Text>
             <Code block style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>
-              {announce.data.command}
+              {register.data.command}
             </Code>
-            {announce.data.note ? (
+            {register.data.note ? (
               <Alert
                 color="orange"
                 icon={<AlertIcon />}
                 title="Other hosts cannot reach this coordinator"
               >
-                {sentence(announce.data.note)}
+                {sentence(register.data.note)}
               </Alert>
             ) : null}
             <Group justify="space-between">
-              <CopyButton value={announce.data.command} label="Copy command" />
+              <CopyButton value={register.data.command} label="Copy command" />
               <Button size="xs" onClick={close}>
                 Done
               </Button>
@@ -50,7 +50,7 @@ export function AddNode() {
           <form
             onSubmit={(event) => {
               event.preventDefault();
-              announce.mutate({ body: { name: name.trim() || undefined } });
+              register.mutate({ body: { name: name.trim() || undefined } });
             }}
           >
             <Stack gap="sm">
@@ -61,14 +61,14 @@ export function AddNode() {
                 onChange={(event) => setName(event.currentTarget.value)}
                 data-autofocus
               />
-              {announce.error ? (
-                <Problem error={announce.error} what="Could not add the node" />
+              {register.error ? (
+                <Problem error={register.error} what="Could not add the node" />
               ) : null}
               <Group justify="flex-end">
                 <Button variant="default" size="xs" onClick={close}>
                   Close
                 </Button>
-                <Button type="submit" size="xs" loading={announce.isPending}>
+                <Button type="submit" size="xs" loading={register.isPending}>
                   Get command
                 </Button>
               </Group>

@@ -2,7 +2,6 @@ import type { Job } from "@/client";
 
 /** The API's types under the names that the pages use. */
 export type {
-  AnnouncedNode,
   Attempt,
   Checkpoint,
   Device,
@@ -24,6 +23,7 @@ export type {
   QueuePage,
   Quota,
   QuotaPage,
+  RegisteredNode,
   Remark,
   SeriesOut as Series,
   Summary,

@@ -1,9 +1,9 @@
 import { type QueryKey, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { drainNode, listNodes, undrainNode } from "@/client";
 import {
-  announceNodeMutation,
   listNodeEventsOptions,
   listNodesQueryKey,
+  registerNodeMutation,
   removeNodeMutation,
 } from "@/client/@tanstack/react-query.gen";
 import { everyPage } from "@/shared/api/pages";
@@ -31,8 +31,8 @@ export function useNodeEvents(nodeId: string) {
   });
 }
 
-export function useAnnounceNode() {
-  return useMutation({ ...announceNodeMutation(), onSuccess: useRenew(listNodesQueryKey()) });
+export function useRegisterNode() {
+  return useMutation({ ...registerNodeMutation(), onSuccess: useRenew(listNodesQueryKey()) });
 }
 
 export function useRemoveNode() {
