@@ -121,7 +121,8 @@ def _copy(unpacked: Path, to: Path) -> None:
     except shutil.Error as error:
         # It lists every file that could not be written; the first says why.
         first: tuple[str, str, str] = error.args[0][0]
-        raise OSError(f"{first[2]} (and {len(error.args[0]) - 1} more files)") from None
+        others = len(error.args[0]) - 1
+        raise OSError(f"{first[2]} (and {others} more files)" if others else first[2]) from None
 
 
 def _remove(path: Path) -> None:

@@ -16,10 +16,13 @@ from pathlib import Path
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.shim import folder_ipc, rank_process
 from trainhall.cluster.agent.shim.supervisor import Shim
+from trainhall.training.event_log import EventLogger
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
 from trainhall.training.process.forked import PADDING_VARIABLE
 from trainhall.training.process.warm_parent import WarmUpError, warm_up
+
+logger = EventLogger(__name__)
 
 
 def supervise(
@@ -80,7 +83,7 @@ def _preloaded() -> bool:
         warm_up([rank_process.RANK_MODULE])
     except WarmUpError as error:
         # Ranks that import torch themselves do without it, and say what fails.
-        sys.stderr.write(f"ranks start cold: {error}\n")
+        logger.warning("ranks_start_cold", error=error)
         return False
     # Forking a process that has Apple's frameworks loaded is not safe.
     return linux.IS_LINUX
