@@ -9,8 +9,8 @@ from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt, keep_prepared
 from trainhall.cluster.agent.coordinator_link.http_api import CoordinatorApi
 from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.launch.launcher import Launcher
 from trainhall.cluster.agent.launch.warm_client import WarmParent
-from trainhall.cluster.agent.launcher import Launcher
 from trainhall.cluster.agent.observed import ObservedAttempts, hide_folder, remove_hidden
 from trainhall.cluster.agent.reconcile import (
     Action,

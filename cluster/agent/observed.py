@@ -13,7 +13,7 @@ from typing import Any
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.data_dir import DataDir
-from trainhall.cluster.agent.launcher import CannotStartError
+from trainhall.cluster.agent.launch.launcher import CannotStartError
 from trainhall.cluster.agent.os_support import processes
 from trainhall.cluster.agent.reconcile import Stage
 from trainhall.cluster.agent.shim import folder_ipc, outcome

@@ -1,1 +1,1 @@
-"""Preparation of an attempt: code, plan, warm parent; imports `coordinator_link`."""
+"""Preparation and start of an attempt: code, plan, warm parent; imports `shipping`."""
