@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field
 from pydantic.config import JsonDict
 
 from trainhall.api.schemas.base import Body
-from trainhall.cluster.nodes.names import MAX_LABEL, MAX_LABELS, MAX_NAME, NAME
+from trainhall.cluster.nodes.names import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_NAME, NAME
 from trainhall.cluster.nodes.views import NodeEvent
 from trainhall.db.views import Time, View
 from trainhall.monitoring.devices import DeviceHistory
@@ -20,7 +20,8 @@ def _plain(value: str) -> str:
 
 # What is allowed, `cluster.nodes.names` checks; here it is only described.
 _NAME: JsonDict = {"pattern": f"^{NAME.pattern}$", "minLength": 1, "maxLength": MAX_NAME}
-_LABELS: JsonDict = {"maxProperties": MAX_LABELS, "propertyNames": {"type": "string", **_NAME}}
+_KEY: JsonDict = {"type": "string", **_NAME, "maxLength": MAX_KEY}
+_LABELS: JsonDict = {"maxProperties": MAX_LABELS, "propertyNames": _KEY}
 Name = Annotated[str, Field(json_schema_extra=_NAME)]
 Label = Annotated[str, Field(json_schema_extra={"maxLength": MAX_LABEL})]
 

@@ -293,6 +293,7 @@ async def test_unreadable_status_ends_the_attempt_not_the_agent(
     await attempts.close()
 
 
+@pytest.mark.processes
 async def test_attempt_with_unreadable_launch_is_ended(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
