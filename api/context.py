@@ -13,8 +13,8 @@ def coordinator_of(connection: HTTPConnection) -> Coordinator:
     return coordinator
 
 
-async def the_coordinator(connection: HTTPConnection) -> Coordinator:
+async def get_coordinator(connection: HTTPConnection) -> Coordinator:
     return coordinator_of(connection)
 
 
-Hall = Annotated[Coordinator, Depends(the_coordinator)]
+CoordinatorDep = Annotated[Coordinator, Depends(get_coordinator)]

@@ -219,7 +219,7 @@ class Hub:
     async def _replay(self, job_id: str, after: int, up_to: int) -> AsyncIterator[list[Frame]]:
         """Yield the stored frames above `after` and up to `up_to`."""
         if after > up_to:
-            # The viewer may have read what the feed has still to read; or it is of another hall.
+            # The viewer may have read what the feed has still to read, or another database.
             last = await self._last_sequence(job_id)
             if after > last:
                 yield [_reset(last)]

@@ -6,7 +6,7 @@ from fastapi import Path, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from trainhall.api.bodies import read_json
-from trainhall.api.context import Hall
+from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import Operations, body, wrong_state
 from trainhall.api.params import CheckpointId, Cursor, JobId, Limit
@@ -45,10 +45,10 @@ _NOT_SEEN = wrong_state(
     "GET", "/jobs/{job_id}", summary="List a job's checkpoints", answer="A page of checkpoints."
 )
 async def list_checkpoints(
-    hall: Hall, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
+    coordinator: CoordinatorDep, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
 ) -> CheckpointPage:
     """The newest first."""
-    return await hall.checkpoints.list(job_id, limit=limit, cursor=cursor)
+    return await coordinator.checkpoints.list(job_id, limit=limit, cursor=cursor)
 
 
 @router.operation(
@@ -58,19 +58,19 @@ async def list_checkpoints(
     answer="Kept and deleted checkpoints, with the reasons.",
 )
 async def collect_checkpoints(
-    hall: Hall,
+    coordinator: CoordinatorDep,
     job_id: JobId,
     dry_run: Annotated[bool, Query(description="Only return what would be deleted.")] = False,
 ) -> RetentionList:
     """Deletes the checkpoints that the job's `checkpoint` settings do not keep. Every save does it
     by itself; this is for after one was unpinned."""
-    return RetentionList(items=await hall.checkpoints.collect(job_id, dry_run=dry_run))
+    return RetentionList(items=await coordinator.checkpoints.collect(job_id, dry_run=dry_run))
 
 
 @router.operation("GET", "/{checkpoint_id}", summary="Read a checkpoint", answer="The checkpoint.")
-async def get_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
+async def get_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointId) -> Checkpoint:
     """Includes its step, size and metrics."""
-    return await hall.checkpoints.get(checkpoint_id)
+    return await coordinator.checkpoints.get(checkpoint_id)
 
 
 @router.operation(
@@ -81,9 +81,9 @@ async def get_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     answer="Deleted; its files are removed shortly after.",
     status=204,
 )
-async def delete_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Response:
+async def delete_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointId) -> Response:
     """A pinned checkpoint must be unpinned first."""
-    await hall.checkpoints.delete(checkpoint_id)
+    await coordinator.checkpoints.delete(checkpoint_id)
     return Response(status_code=204)
 
 
@@ -94,9 +94,9 @@ async def delete_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Response
     summary="Pin a checkpoint",
     answer="Pinned.",
 )
-async def pin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
+async def pin_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointId) -> Checkpoint:
     """Retention leaves a pinned checkpoint alone."""
-    return await hall.checkpoints.pin(checkpoint_id)
+    return await coordinator.checkpoints.pin(checkpoint_id)
 
 
 @router.operation(
@@ -106,9 +106,9 @@ async def pin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     summary="Unpin a checkpoint",
     answer="Unpinned.",
 )
-async def unpin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
+async def unpin_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointId) -> Checkpoint:
     """Retention may take it from now on."""
-    return await hall.checkpoints.unpin(checkpoint_id)
+    return await coordinator.checkpoints.unpin(checkpoint_id)
 
 
 @router.operation(
@@ -118,13 +118,15 @@ async def unpin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoin
     summary="Verify a checkpoint",
     answer="The problems found; none means that it is intact.",
 )
-async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verification:
+async def verify_checkpoint(
+    coordinator: CoordinatorDep, checkpoint_id: CheckpointId
+) -> Verification:
     """Hashes every file and compares it with the manifest.
 
     A damaged checkpoint is marked corrupt, and no attempt starts from it any more. One that was
     marked and is good again, say from a backup, loses the mark.
     """
-    found = await hall.checkpoints.verification.verify(checkpoint_id)
+    found = await coordinator.checkpoints.verification.verify(checkpoint_id)
     problems = [CheckpointProblem.model_validate(problem) for problem in found]
     return Verification(good=not problems, problems=problems)
 
@@ -136,11 +138,13 @@ async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verifica
     summary="List a checkpoint's files",
     answer="Every file with its size and hash.",
 )
-async def list_checkpoint_files(hall: Hall, checkpoint_id: CheckpointId) -> CheckpointFiles:
+async def list_checkpoint_files(
+    coordinator: CoordinatorDep, checkpoint_id: CheckpointId
+) -> CheckpointFiles:
     """Lists the files in its manifest, and the manifest. The coordinator must see them: in its
     own store, or on storage that it shares with the nodes."""
     return CheckpointFiles.model_validate(
-        {"items": await hall.checkpoints.files.list(checkpoint_id)}
+        {"items": await coordinator.checkpoints.files.list(checkpoint_id)}
     )
 
 
@@ -154,14 +158,14 @@ async def list_checkpoint_files(hall: Hall, checkpoint_id: CheckpointId) -> Chec
     response_class=FileResponse,
 )
 async def read_checkpoint_file(
-    hall: Hall,
+    coordinator: CoordinatorDep,
     checkpoint_id: CheckpointId,
     path: Annotated[
         str, Path(description="The path, as in the list of files.", examples=["state.json"])
     ],
 ) -> FileResponse:
     """Sent as it is read from the disk; ranges of bytes are served."""
-    file = await hall.checkpoints.files.read(checkpoint_id, path)
+    file = await coordinator.checkpoints.files.read(checkpoint_id, path)
     return FileResponse(file, media_type=_BYTES)
 
 
@@ -175,10 +179,12 @@ async def read_checkpoint_file(
     status=202,
     reads=body(Changes, {"unchanged": {}, "on more workers": examples.CHANGES}, required=False),
 )
-async def restore_checkpoint(hall: Hall, checkpoint_id: CheckpointId, request: Request) -> Job:
+async def restore_checkpoint(
+    coordinator: CoordinatorDep, checkpoint_id: CheckpointId, request: Request
+) -> Job:
     """Starts a new attempt of the checkpoint's job from there, as it was or on other resources. The
     job must not be running."""
     wanted = await read_json(request, Changes)
-    return await hall.checkpoints.restore(
+    return await coordinator.checkpoints.restore(
         checkpoint_id, resources=wanted.resources, parallelism=wanted.parallelism
     )

@@ -8,7 +8,7 @@ from pydantic import AwareDatetime
 
 from trainhall.api.addresses import join_command, join_note
 from trainhall.api.bodies import read_json
-from trainhall.api.context import Hall
+from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi.describe import NAME_TAKEN, NODE_GOES, Operations, body
 from trainhall.api.params import Cursor, Limit, NodeId
 from trainhall.api.problems import invalid
@@ -29,9 +29,11 @@ router = Operations(prefix="/cluster", tags=["cluster"])
 
 
 @router.operation("GET", "/nodes", summary="List nodes", answer="A page of nodes.")
-async def list_nodes(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> NodePage:
+async def list_nodes(
+    coordinator: CoordinatorDep, limit: Limit = 1000, cursor: Cursor = None
+) -> NodePage:
     """By name, each with its devices and what they do."""
-    return await hall.nodes.list(limit=limit, cursor=cursor)
+    return await coordinator.nodes.list(limit=limit, cursor=cursor)
 
 
 @router.operation(
@@ -48,11 +50,13 @@ async def list_nodes(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> 
         required=False,
     ),
 )
-async def register_node(hall: Hall, request: Request, response: Response) -> RegisteredNode:
+async def register_node(
+    coordinator: CoordinatorDep, request: Request, response: Response
+) -> RegisteredNode:
     """Makes a join token, which works once, and the command to run on the host. The name of a
     node without heartbeats registers that node again, for a host that lost its credential."""
     wanted = await read_json(request, NewNode)
-    node = await hall.nodes.register(wanted.name, wanted.labels)
+    node = await coordinator.nodes.register(wanted.name, wanted.labels)
     response.headers["Location"] = f"{request.url.path}/{node.id}"
     response.headers["Cache-Control"] = "no-store"
     return RegisteredNode(
@@ -66,9 +70,9 @@ async def register_node(hall: Hall, request: Request, response: Response) -> Reg
 
 
 @router.operation("GET", "/nodes/{node_id}", summary="Read a node", answer="The node.")
-async def get_node(hall: Hall, node_id: NodeId) -> Node:
+async def get_node(coordinator: CoordinatorDep, node_id: NodeId) -> Node:
     """Includes its state, its devices and their use."""
-    return await hall.nodes.get(node_id)
+    return await coordinator.nodes.get(node_id)
 
 
 @router.operation(
@@ -78,7 +82,7 @@ async def get_node(hall: Hall, node_id: NodeId) -> Node:
     answer="The history.",
 )
 async def read_node_history(
-    hall: Hall,
+    coordinator: CoordinatorDep,
     node_id: NodeId,
     since: Annotated[
         AwareDatetime | None, Query(description="Default: one hour before `until`.")
@@ -89,13 +93,13 @@ async def read_node_history(
     ] = 240,
 ) -> NodeHistory:
     """One point for each half minute of the last two days, or fewer that stand for more time."""
-    await hall.nodes.check(node_id)
-    end = until or hall.clock.now()
+    await coordinator.nodes.check(node_id)
+    end = until or coordinator.clock.now()
     try:
         begin = since or end - timedelta(hours=1)
     except OverflowError:
         raise invalid("until", str(until), "is too early; give a later time") from None
-    items = await devices.read_history(hall.db, node_id, begin, end, max_points)
+    items = await devices.read_history(coordinator.db, node_id, begin, end, max_points)
     return NodeHistory(items=items)
 
 
@@ -105,9 +109,9 @@ async def read_node_history(
     summary="List a node's events",
     answer="The node's latest events.",
 )
-async def list_node_events(hall: Hall, node_id: NodeId) -> NodeEvents:
+async def list_node_events(coordinator: CoordinatorDep, node_id: NodeId) -> NodeEvents:
     """Lists its states, each with a reason and a time, and the requests of users."""
-    return NodeEvents(items=await hall.nodes.events(node_id))
+    return NodeEvents(items=await coordinator.nodes.events(node_id))
 
 
 @router.operation(
@@ -118,10 +122,10 @@ async def list_node_events(hall: Hall, node_id: NodeId) -> NodeEvents:
     answer="The node.",
     reads=body(NodeChange, {"labels": {"labels": {"rack": "c", "gpu": None}}}, required=True),
 )
-async def change_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
+async def change_node(coordinator: CoordinatorDep, node_id: NodeId, request: Request) -> Node:
     """Labels that are not named stay as they are."""
     change = await read_json(request, NodeChange)
-    return await hall.nodes.label(node_id, change.labels)
+    return await coordinator.nodes.label(node_id, change.labels)
 
 
 @router.operation(
@@ -132,12 +136,12 @@ async def change_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
     answer="It gets no new work; it is `drained` once nothing runs on it.",
     reads=body(Drain, {"reason": {"reason": "new disk on Friday"}, "none": {}}, required=False),
 )
-async def drain_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
+async def drain_node(coordinator: CoordinatorDep, node_id: NodeId, request: Request) -> Node:
     """Moves its jobs to other nodes, from a saved checkpoint. The node stays drained, over
     restarts and losses, until a user ends the drain. Draining it again only updates the reason,
     if one is given."""
     wanted = await read_json(request, Drain)
-    return await hall.nodes.drain(node_id, wanted.reason)
+    return await coordinator.nodes.drain(node_id, wanted.reason)
 
 
 @router.operation(
@@ -147,9 +151,9 @@ async def drain_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
     summary="Undrain a node",
     answer="The node.",
 )
-async def undrain_node(hall: Hall, node_id: NodeId) -> Node:
+async def undrain_node(coordinator: CoordinatorDep, node_id: NodeId) -> Node:
     """Ends a drain by a user, or a quarantine. Has no effect on other nodes."""
-    return await hall.nodes.undrain(node_id)
+    return await coordinator.nodes.undrain(node_id)
 
 
 @router.operation(
@@ -161,25 +165,27 @@ async def undrain_node(hall: Hall, node_id: NodeId) -> Node:
     also={204: {"description": "Removed."}},
     response_model=Node,
 )
-async def remove_node(hall: Hall, node_id: NodeId) -> Node | Response:
+async def remove_node(coordinator: CoordinatorDep, node_id: NodeId) -> Node | Response:
     """Moves its jobs to other nodes first, from a saved checkpoint.
 
     A node that is lost or never joined is removed at once.
     """
-    view = await hall.nodes.remove(node_id)
+    view = await coordinator.nodes.remove(node_id)
     return Response(status_code=204) if view is None else view
 
 
 @router.operation("GET", "/gpu-status", summary="List devices", answer="A page of devices.")
-async def list_devices(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> DevicePage:
+async def list_devices(
+    coordinator: CoordinatorDep, limit: Limit = 1000, cursor: Cursor = None
+) -> DevicePage:
     """The GPUs and CPU slots of all nodes, and which job holds each."""
-    items, next_cursor = page_of("devices", await hall.nodes.devices(), limit, cursor)
+    items, next_cursor = page_of("devices", await coordinator.nodes.devices(), limit, cursor)
     return DevicePage(items=items, next_cursor=next_cursor)
 
 
 @router.operation("GET", "/queue", summary="Read the queue", answer="A page of the queue.")
 async def read_queue(
-    hall: Hall,
+    coordinator: CoordinatorDep,
     limit: Limit = 1000,
     cursor: Cursor = None,
     job_id: Annotated[
@@ -187,13 +193,15 @@ async def read_queue(
     ] = None,
 ) -> QueuePage:
     """Waiting jobs, the next one first: what each waits for, and when it is expected to start."""
-    return await hall.queue.list(limit=limit, cursor=cursor, job_id=job_id)
+    return await coordinator.queue.list(limit=limit, cursor=cursor, job_id=job_id)
 
 
 @router.operation("GET", "/quotas", summary="Read the quotas", answer="A page of quotas.")
-async def read_quotas(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> QuotaPage:
+async def read_quotas(
+    coordinator: CoordinatorDep, limit: Limit = 1000, cursor: Cursor = None
+) -> QuotaPage:
     """Lists the device limit and the present use of each project and user that holds devices,
     waits for some or has a quota of its own."""
-    quotas = await hall.quotas.list()
+    quotas = await coordinator.quotas.list()
     items, next_cursor = page_of("quotas", quotas.items, limit, cursor)
     return QuotaPage(items=items, next_cursor=next_cursor, others=quotas.others)

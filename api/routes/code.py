@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Request, Response
 
 from trainhall.api.bodies import media_type, unsupported, uploaded
-from trainhall.api.context import Hall
+from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import Operations
 from trainhall.api.problems import RefusalError, invalid, shown
@@ -73,7 +73,7 @@ Sha256 = Annotated[str, Depends(_sha256)]
     },
     response_model=Code,
 )
-async def put_code(request: Request, hall: Hall, sha256: Sha256) -> Response:
+async def put_code(request: Request, coordinator: CoordinatorDep, sha256: Sha256) -> Response:
     """A job names it under `code`; what no job names is removed after an hour.
 
     The archive is looked through before it is kept: paths that lead out of the folder, special
@@ -81,7 +81,7 @@ async def put_code(request: Request, hall: Hall, sha256: Sha256) -> Response:
     """
     if media_type(request) not in ("", MEDIA_TYPE):
         raise unsupported(request, MEDIA_TYPE)
-    view, created = await hall.code.put(sha256, uploaded(request, MAX_ARCHIVE_BYTES))
+    view, created = await coordinator.code.put(sha256, uploaded(request, MAX_ARCHIVE_BYTES))
     content = view.model_dump_json()
     return Response(content, 201 if created else 200, media_type="application/json")
 
@@ -89,6 +89,6 @@ async def put_code(request: Request, hall: Hall, sha256: Sha256) -> Response:
 @router.operation(
     "GET", "/{sha256}", _NO_CODE, summary="Check whether code is stored", answer="It is stored."
 )
-async def get_code(hall: Hall, sha256: Sha256) -> Code:
+async def get_code(coordinator: CoordinatorDep, sha256: Sha256) -> Code:
     """Describes the upload with this SHA-256."""
-    return await hall.code.get(sha256)
+    return await coordinator.code.get(sha256)

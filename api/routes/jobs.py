@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import Header, Query, Request, Response
 
 from trainhall.api.bodies import media_type, read_body, read_json, unsupported
-from trainhall.api.context import Hall
+from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
     BAD_LIMIT,
@@ -88,7 +88,7 @@ _SUBMIT_BODY = {
 )
 async def submit_job(
     request: Request,
-    hall: Hall,
+    coordinator: CoordinatorDep,
     dry_run: Annotated[
         bool, Query(description="Only validate the spec and return when the job would start.")
     ] = False,
@@ -111,19 +111,19 @@ async def submit_job(
     raw = await read_body(request, MAX_SPEC_BYTES)
     spec = parse_spec(raw, kind)
     if dry_run:
-        forecast = await hall.queue.forecast(spec)
+        forecast = await coordinator.queue.forecast(spec)
         plan = DryRun(
             name=spec.name,
             world_size=spec.resources.workers,
             priority=spec.priority,
             spec=spec.model_dump(mode="json"),
-            code_missing=await hall.jobs.code_missing(spec),
+            code_missing=await coordinator.jobs.code_missing(spec),
             shortage=forecast.shortage,
             outlook=forecast.outlook,
         )
         return Response(plan.model_dump_json(), 200, media_type="application/json")
     key = (idempotency_key, hashlib.sha256(raw).hexdigest()) if idempotency_key else None
-    view, created = await hall.jobs.submit(spec, key)
+    view, created = await coordinator.jobs.submit(spec, key)
     headers = {"Location": f"{request.url.path}/{view.id}"}
     if not created:
         headers["Idempotency-Replayed"] = "true"
@@ -132,7 +132,7 @@ async def submit_job(
 
 @router.operation("GET", "", summary="List jobs", answer="A page of jobs.")
 async def list_jobs(
-    hall: Hall,
+    coordinator: CoordinatorDep,
     limit: Limit = 50,
     cursor: Cursor = None,
     state: Annotated[
@@ -149,13 +149,15 @@ async def list_jobs(
     ] = None,
 ) -> JobPage:
     """The newest first."""
-    return await hall.jobs.list(limit=limit, cursor=cursor, states=state or (), search=search)
+    return await coordinator.jobs.list(
+        limit=limit, cursor=cursor, states=state or (), search=search
+    )
 
 
 @router.operation("GET", "/{job_id}", summary="Read a job", answer="The job.")
-async def get_job(hall: Hall, job_id: JobId) -> Job:
+async def get_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
     """Includes its state with the reason, its progress, its last metrics and its spec."""
-    return await hall.jobs.get(job_id)
+    return await coordinator.jobs.get(job_id)
 
 
 @router.operation(
@@ -166,9 +168,9 @@ async def get_job(hall: Hall, job_id: JobId) -> Job:
     answer="It is being cancelled, or is cancelled already.",
     status=202,
 )
-async def cancel_job(hall: Hall, job_id: JobId) -> Job:
+async def cancel_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
     """Ends its ranks at once, without saving. Cancelling a cancelled job again has no effect."""
-    return await hall.jobs.cancel(job_id)
+    return await coordinator.jobs.cancel(job_id)
 
 
 @router.operation(
@@ -179,10 +181,10 @@ async def cancel_job(hall: Hall, job_id: JobId) -> Job:
     answer="It is being paused, or is paused already.",
     status=202,
 )
-async def pause_job(hall: Hall, job_id: JobId) -> Job:
+async def pause_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
     """Has its ranks agree on a step, save a checkpoint and leave; takes a waiting job out of the
     queue."""
-    return await hall.jobs.pause(job_id)
+    return await coordinator.jobs.pause(job_id)
 
 
 @router.operation(
@@ -195,11 +197,11 @@ async def pause_job(hall: Hall, job_id: JobId) -> Job:
     status=202,
     reads=body(Changes, {"unchanged": {}, "in another way": examples.CHANGES}, required=False),
 )
-async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
+async def resume_job(coordinator: CoordinatorDep, job_id: JobId, request: Request) -> Job:
     """Continues from its newest good checkpoint, once there is room: as it was, or with another
     strategy or on other resources, which it keeps."""
     wanted = await read_json(request, Changes)
-    return await hall.jobs.resume(
+    return await coordinator.jobs.resume(
         job_id, resources=wanted.resources, parallelism=wanted.parallelism
     )
 
@@ -221,25 +223,25 @@ async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
         required=True,
     ),
 )
-async def resize_job(hall: Hall, job_id: JobId, request: Request) -> Job:
+async def resize_job(coordinator: CoordinatorDep, job_id: JobId, request: Request) -> Job:
     """Changes its number of workers. A running job changes once there is room for it: under
     `ddp` in place, any other saves and resumes from there. It keeps its size until then."""
     wanted = await read_json(request, Resize)
-    return await hall.jobs.resize(job_id, wanted.model_dump(exclude_none=True))
+    return await coordinator.jobs.resize(job_id, wanted.model_dump(exclude_none=True))
 
 
 @router.operation(
     "GET", "/{job_id}/events", summary="List a job's events", answer="A page of events."
 )
 async def list_events(
-    hall: Hall,
+    coordinator: CoordinatorDep,
     job_id: JobId,
     after: Annotated[Sequence, Query(description="Only events with a `seq` above this.")] = 0,
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> EventPage:
     """The oldest first. A cursor wins over `after`."""
-    return await hall.jobs.events(job_id, after=after, limit=limit, cursor=cursor)
+    return await coordinator.jobs.events(job_id, after=after, limit=limit, cursor=cursor)
 
 
 @router.operation(
@@ -250,7 +252,7 @@ async def list_events(
     answer="A page of lines.",
 )
 async def read_logs(
-    hall: Hall,
+    coordinator: CoordinatorDep,
     job_id: JobId,
     rank: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only this rank.")] = None,
     stream: Annotated[
@@ -298,7 +300,7 @@ async def read_logs(
     The last page has a cursor too: hand it back later for what was written since. A page of a
     search may hold few lines, or none, while `more` says that there is more to search.
     """
-    await hall.jobs.check(job_id)
+    await coordinator.jobs.check(job_id)
     begins = {"before": before, "at": at, "tail": tail}
     given = [name for name, value in begins.items() if value is not None]
     if len(given) > 1 or (given and search is not None):
@@ -306,8 +308,8 @@ async def read_logs(
         raise invalid(given[0], begins[given[0]], f"cannot be given together with {other}")
     line = None if at is None else _line_id(at)
     return await logs.read_logs(
-        hall.db, job_id, rank=rank, stream=stream, attempt=attempt, after=after, before=before,
-        at=line, tail=tail, search=search, limit=limit,
+        coordinator.db, job_id, rank=rank, stream=stream, attempt=attempt, after=after,
+        before=before, at=line, tail=tail, search=search, limit=limit,
     )  # fmt: skip
 
 
@@ -326,9 +328,9 @@ def _line_id(text: str) -> logs.LineId:
     "GET", "/{job_id}/attempts", summary="List a job's attempts", answer="A page of attempts."
 )
 async def list_attempts(
-    hall: Hall, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
+    coordinator: CoordinatorDep, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
 ) -> AttemptPage:
     """The oldest first: where each ran, how it ended and why."""
-    attempts = await hall.jobs.attempts(job_id)
+    attempts = await coordinator.jobs.attempts(job_id)
     items, next_cursor = page_of("attempts", attempts, limit, cursor)
     return AttemptPage(items=items, next_cursor=next_cursor)

@@ -5,7 +5,7 @@ from prometheus_client import generate_latest
 from starlette.responses import PlainTextResponse
 
 from trainhall import __version__
-from trainhall.api.context import Hall
+from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi.describe import FAILED, FORBIDDEN, UNAVAILABLE, Responses, problem
 from trainhall.api.schemas.probes import Health, Readiness
 from trainhall.monitoring import prometheus
@@ -35,9 +35,9 @@ async def read_health(request: Request) -> Health:
         **_REFUSALS,
     },
 )
-async def read_readiness(hall: Hall) -> Readiness:
+async def read_readiness(coordinator: CoordinatorDep) -> Readiness:
     """503 while the database is unavailable."""
-    await hall.db.check()
+    await coordinator.db.check()
     return Readiness(status="ready")
 
 
@@ -52,8 +52,8 @@ async def read_readiness(hall: Hall) -> Readiness:
         **_REFUSALS,
     },
 )
-async def read_prometheus(request: Request, hall: Hall) -> PlainTextResponse:
+async def read_prometheus(request: Request, coordinator: CoordinatorDep) -> PlainTextResponse:
     """Text exposition format: the cluster's figures, and the coordinator's own."""
     own = generate_latest(request.app.state.figures.registry)
-    text = await prometheus.exposition(hall.db) + own
+    text = await prometheus.exposition(coordinator.db) + own
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

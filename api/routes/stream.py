@@ -18,7 +18,7 @@ import structlog
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
-from trainhall.api.context import Hall
+from trainhall.api.context import CoordinatorDep
 from trainhall.api.params import MAX_SEQUENCE, checked_id
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.gateway.channel import close_reason
@@ -38,7 +38,7 @@ CLOSE_SECONDS = 2.0
 
 
 @router.websocket("/stream/{job_id}")
-async def stream(websocket: WebSocket, job_id: str, hall: Hall) -> None:
+async def stream(websocket: WebSocket, job_id: str, coordinator: CoordinatorDep) -> None:
     """Frames behind `?after=SEQ`, until the viewer leaves."""
     await websocket.accept()
     after = websocket.query_params.get("after", "0")
@@ -50,7 +50,9 @@ async def stream(websocket: WebSocket, job_id: str, hall: Hall) -> None:
     except NotFoundError as error:
         await websocket.close(UNKNOWN_JOB, close_reason(error.message))
         return
-    sender = asyncio.create_task(_send(websocket, hall.hub, job_id, int(after)), name="viewer")
+    sender = asyncio.create_task(
+        _send(websocket, coordinator.hub, job_id, int(after)), name="viewer"
+    )
     reader = asyncio.create_task(_until_gone(websocket), name="viewer's end")
     try:
         await asyncio.wait((sender, reader), return_when=asyncio.FIRST_COMPLETED)

@@ -76,11 +76,11 @@ def up(
     spec = specs.load(demo, None) if demo is not None else None
     folder = (data_dir or user_data_dir()).absolute()
     with _only_one(folder), _listening(host, port) as listener:
-        hall = Hall(folder, host, listener, database_url, insecure, slots)
-        raise typer.Exit(hall.run(spec, once))
+        cluster = LocalCluster(folder, host, listener, database_url, insecure, slots)
+        raise typer.Exit(cluster.run(spec, once))
 
 
-class Hall:
+class LocalCluster:
     """The coordinator and the agent as child processes, watched until one asks to end."""
 
     def __init__(
