@@ -97,8 +97,8 @@ async def sole_use(
     Raises:
         StartupError: the database cannot be used, or another coordinator uses it.
     """
-    place = f"process {os.getpid()} on {socket.gethostname()}, data in {folder}"
-    lease = Lease(db, _identity(folder), place)
+    location = f"process {os.getpid()} on {socket.gethostname()}, data in {folder}"
+    lease = Lease(db, _identity(folder), location)
     with _explain_database_errors(db):
         # Where there can be a lease it comes first: a newer version, started by mistake, must not
         # change the tables under the one that runs.

@@ -41,13 +41,13 @@ class Lease:
     Args:
         holder: of the data folder, which no two coordinators that live share. The lease of an
             earlier process with the same one is taken over at once.
-        place: where this process runs, for people.
+        location: where this process runs, for people.
     """
 
-    def __init__(self, db: Database, holder: str, place: str) -> None:
+    def __init__(self, db: Database, holder: str, location: str) -> None:
         self._db = db
         self._holder = holder
-        self._place = place
+        self._location = location
         self._token = secrets.token_hex(16)
         self._written = False
         """True once it stood in the database."""
@@ -63,7 +63,7 @@ class Lease:
             is_over: whether to give up.
 
         Returns:
-            None once it is ours; else the place of the coordinator that keeps it.
+            None once it is ours; else the location of the coordinator that keeps it.
 
         Raises:
             SQLAlchemyError: the database cannot be read, or not be written and the lease is
@@ -80,7 +80,7 @@ class Lease:
             now = time.monotonic()
             shown = (other.token, other.renewals)
             if seen is None:
-                log.info("waiting_for_other_coordinator", process=other.place)
+                log.info("waiting_for_other_coordinator", process=other.location)
             elif shown != seen:
                 renewed = now
             # After a look that hung, or a sleep of this host, nobody may have been able to renew.
@@ -89,7 +89,7 @@ class Lease:
             looked = now
             lives = now - renewed < 2 * RENEW_SECONDS
             if is_over() or (lives and now - began >= patience):
-                return other.place
+                return other.location
             expired = seen if now - since >= EXPIRE_SECONDS else None
             await asyncio.sleep(POLL_SECONDS)
 
@@ -115,7 +115,7 @@ class Lease:
             if other is not None:
                 raise LeaseLostError(
                     "another coordinator uses the database now, or an older copy of it was "
-                    f"restored: {other.place}"
+                    f"restored: {other.location}"
                 )
             pause = RENEW_SECONDS
 
@@ -178,7 +178,7 @@ class Lease:
                 ):
                     return row
                 row.holder, row.token, row.renewals = self._holder, self._token, 0
-                row.place = self._place
+                row.location = self._location
         except IntegrityError:  # another was first to make the row
             return await self._acquire(expired)
         self._written = True

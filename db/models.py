@@ -510,5 +510,5 @@ class CoordinatorLease(Base):
     token: Mapped[str] = mapped_column(String(64))
     """Identity of its process."""
     renewals: Mapped[int] = mapped_column(BigInt)
-    place: Mapped[str] = mapped_column(Text)
-    """Location for people: host and process."""
+    location: Mapped[str] = mapped_column(Text)
+    """For people: host and process."""

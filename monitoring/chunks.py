@@ -47,7 +47,7 @@ class Run:
         return len(self.steps)
 
     def at(self, keep: slice | Ints | NDArray[np.bool_]) -> "Run":
-        """Return the entries at these places."""
+        """Return the entries at these positions."""
         return Run(
             self.steps[keep],
             self.times[keep],

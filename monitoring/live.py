@@ -346,17 +346,17 @@ def _downsampled(values: Floats, limit: int) -> Ints:
     """Select at most `limit` values: of equal spans the smallest, largest and last."""
     rows = -(-len(values) // (limit // 3))
     spans = -(-len(values) // rows)
-    # The last span is filled up with its last value, whose place is then cut off again.
+    # The last span is filled up with its last value, whose position is then cut off again.
     grid = np.append(values, np.full(spans * rows - len(values), values[-1])).reshape(spans, rows)
     starts = np.arange(spans) * rows
-    places = np.concatenate(
+    positions = np.concatenate(
         [
             starts + np.where(np.isnan(grid), np.inf, grid).argmin(axis=1),
             starts + np.where(np.isnan(grid), -np.inf, grid).argmax(axis=1),
             starts + rows - 1,
         ]
     )
-    return np.unique(np.minimum(places, len(values) - 1))
+    return np.unique(np.minimum(positions, len(values) - 1))
 
 
 def _event_frame(row: Any) -> Frame:

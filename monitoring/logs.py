@@ -135,7 +135,7 @@ async def read_logs(
             start = _back(connection, query, limit, end)
             return _page(connection, query, start, limit, end)
         if at is not None:
-            start = _back(connection, query, limit // 2, _place(connection, query, at))
+            start = _back(connection, query, limit // 2, _position(connection, query, at))
             return _page(connection, query, start, limit)
         if tail is not None:
             return _page(connection, query, _back(connection, query, tail, _END), tail)
@@ -203,7 +203,7 @@ def _page_of(items: list[LogLine], start: _Cursor, end: _Cursor, *, more: bool) 
 
 
 def _back(connection: Connection, query: Select[Any], count: int, end: _Cursor) -> _Cursor:
-    """Return the place before the last `count` of the lines ahead of `end`."""
+    """Return the position before the last `count` of the lines ahead of `end`."""
     before, missing = end.seq + 1, count
     while missing > 0:
         chunks = connection.execute(
@@ -222,8 +222,8 @@ def _back(connection: Connection, query: Select[Any], count: int, end: _Cursor) 
     return end
 
 
-def _place(connection: Connection, query: Select[Any], line: LineId) -> _Cursor:
-    """Return the place before a line.
+def _position(connection: Connection, query: Select[Any], line: LineId) -> _Cursor:
+    """Return the position before a line.
 
     Raises:
         LineNotFoundError: when it is not stored, or not among those that are asked for.

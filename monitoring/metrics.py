@@ -175,15 +175,15 @@ def _piece(connection: Connection, series: Any, tail: Run, part: _Part) -> _Piec
 
 def _span(connection: Connection, series: Any, part: _Part) -> tuple[int, int]:
     """Return where the packed points of a part lie, from the first to behind the last."""
-    start = _place(connection, series, part.first)
+    start = _position(connection, series, part.first)
     end = series.points
     if part.last < series.last_step:
-        end = _place(connection, series, part.last + 1)
+        end = _position(connection, series, part.last + 1)
     return start, max(start, end)
 
 
-def _place(connection: Connection, series: Any, step: int) -> int:
-    """Return the place of the first packed point at or behind a step."""
+def _position(connection: Connection, series: Any, step: int) -> int:
+    """Return the position of the first packed point at or behind a step."""
     if step <= 0:
         return 0
     row = connection.execute(
@@ -237,7 +237,7 @@ def _rolled_up(
 def _chunks(
     connection: Connection, series_id: int, level: int, start: int, end: int
 ) -> Iterator[Run]:
-    """Yield the entries of a level from place `start` to before `end`."""
+    """Yield the entries of a level from position `start` to before `end`."""
     rows = connection.execute(
         select(MetricChunk.index, MetricChunk.count, MetricChunk.data)
         .where(

@@ -260,8 +260,8 @@ def _spread(all_: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]
     if len(all_) <= most:
         return list(all_)
     last = len(all_) - 1
-    places = {last - round(i * last / max(most - 1, 1)) for i in range(most)}
-    return [all_[i] for i in sorted(places)]
+    indices = {last - round(i * last / max(most - 1, 1)) for i in range(most)}
+    return [all_[i] for i in sorted(indices)]
 
 
 def _captured(row: GradientRecord) -> Captured:

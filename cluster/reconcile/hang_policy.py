@@ -60,13 +60,13 @@ def _behind(named: list[tuple[str, RankStall]]) -> tuple[str, RankStall | None]:
     stopped = [pair for pair in named if pair[1].state == _STOPPED]
     if stopped:
         return stopped[0]
-    first = min(named, key=lambda pair: _place(pair[1]))
-    same = [pair for pair in named if _place(pair[1]) == _place(first[1])]
+    first = min(named, key=lambda pair: _position(pair[1]))
+    same = [pair for pair in named if _position(pair[1]) == _position(first[1])]
     if len(same) == 1:
         return first
     busy = [pair for pair in same if pair[1].busy]
     return busy[0] if len(busy) == 1 else ("", None)
 
 
-def _place(rank: RankStall) -> tuple[int, int]:
+def _position(rank: RankStall) -> tuple[int, int]:
     return (rank.step, rank.parts)

@@ -101,8 +101,8 @@ class _Forecast:
             grant.job_id: None
             for grant in self._scheduling.facts.grants
             if grant.node_id in ids
-            and (place := (grant.node_id, grant.device_index)) not in self._given
-            and running.coming[place] is None
+            and (device := (grant.node_id, grant.device_index)) not in self._given
+            and running.coming[device] is None
         }
         ahead = [
             job_id

@@ -47,14 +47,14 @@ class QueueService(Service):
         """List the jobs that wait, in the order in which they will be started, each with its
         reason.
 
-        A cursor stands between two places of that order: what starts between two pages moves
-        nobody from one to the other.
+        A cursor stands between two positions of that order: a job that starts between two pages
+        moves no other from one page to the next.
 
         Args:
             job_id: only this job, if it waits.
         """
         pagination.check_limit(limit)
-        behind = None if cursor is None else _place_of(cursor)
+        behind = None if cursor is None else _position_of(cursor)
         async with self._db.session() as session:
             facts = await load_facts(session, self._heartbeats)
         entries = foresee(self._clock.now(), facts, self._options)
@@ -149,7 +149,7 @@ def _view(entry: QueueEntry) -> views.QueueEntry:
     )
 
 
-def _place_of(cursor: str) -> tuple[float, int, int]:
+def _position_of(cursor: str) -> tuple[float, int, int]:
     """Return the key of `queue_order` in a cursor.
 
     Raises:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from trainhall.cluster.scheduling.demand import Group
-from trainhall.cluster.scheduling.placement import FreeDevices, FreePool, place
+from trainhall.cluster.scheduling.placement import DeviceKey, FreeDevices, FreePool, place
 from trainhall.cluster.snapshot.model import JobFacts
 
 Devices = dict[str, tuple[int, ...]]
@@ -39,7 +39,7 @@ class Timeline:
         coming: when each of the others comes free, by node id and index; None: nobody knows.
     """
 
-    def __init__(self, pool: FreePool, coming: Mapping[tuple[str, int], datetime | None]) -> None:
+    def __init__(self, pool: FreePool, coming: Mapping[DeviceKey, datetime | None]) -> None:
         self._pool = pool
         self._coming: dict[str, dict[int, datetime | None]] = {}
         for (node_id, index), when in coming.items():

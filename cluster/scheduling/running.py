@@ -1,4 +1,4 @@
-"""Running jobs: the devices that they hold, until when, and which of them could give some up."""
+"""Running jobs: the devices that they hold, until when, and which of them could release some."""
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import datetime
@@ -6,11 +6,9 @@ from functools import cached_property
 
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, JobState
 from trainhall.cluster.scheduling.estimates import expected_end
+from trainhall.cluster.scheduling.placement import DeviceKey
 from trainhall.cluster.scheduling.preemption import Candidate
 from trainhall.cluster.snapshot.model import AttemptFacts, ClusterFacts, GrantFacts, JobFacts
-
-Place = tuple[str, int]
-"""A device: node id and index."""
 
 
 def active_attempts(facts: ClusterFacts) -> Mapping[str, AttemptFacts]:
@@ -18,8 +16,8 @@ def active_attempts(facts: ClusterFacts) -> Mapping[str, AttemptFacts]:
     return {a.job_id: a for a in facts.attempts if a.state in ACTIVE_ATTEMPT_STATES}
 
 
-def released(attempts: Mapping[str, AttemptFacts], grants: Iterable[GrantFacts]) -> Set[Place]:
-    """Devices that a regrouping has left, and that are not free yet.
+def released(attempts: Mapping[str, AttemptFacts], grants: Iterable[GrantFacts]) -> Set[DeviceKey]:
+    """Return the devices that a regrouping has left, and that are not free yet.
 
     Args:
         attempts: the active ones.
@@ -32,11 +30,11 @@ def released(attempts: Mapping[str, AttemptFacts], grants: Iterable[GrantFacts])
         for index in host.devices
     }
     return {
-        place
+        device
         for grant in grants
         if (attempt := attempts.get(grant.job_id)) is not None
         and attempt.in_place
-        and (place := (grant.node_id, grant.device_index)) not in kept
+        and (device := (grant.node_id, grant.device_index)) not in kept
     }
 
 
@@ -66,30 +64,30 @@ class Running:
         return found
 
     @cached_property
-    def coming(self) -> Mapping[Place, datetime | None]:
-        """When each device that is held comes free; None: nobody knows."""
-        coming: dict[Place, datetime | None] = {
+    def coming(self) -> Mapping[DeviceKey, datetime | None]:
+        """When each device that is held comes free; None: unknown."""
+        coming: dict[DeviceKey, datetime | None] = {
             (grant.node_id, grant.device_index): None for grant in self._facts.grants
         }
-        for place, attempt in self._held.items():
-            coming[place] = self.ends.get(attempt.job_id)
+        for device, attempt in self._held.items():
+            coming[device] = self.ends.get(attempt.job_id)
         return coming | dict.fromkeys(self.leaving, self._now)
 
     @cached_property
-    def leaving(self) -> Set[Place]:
+    def leaving(self) -> Set[DeviceKey]:
         """Devices that come free without anyone's help."""
-        return {place for place, attempt in self._held.items() if attempt.goal != "run"} | {
-            place for place in released(self.attempts, self._facts.grants) if place in self._held
+        return {device for device, attempt in self._held.items() if attempt.goal != "run"} | {
+            device for device in released(self.attempts, self._facts.grants) if device in self._held
         }
 
     def candidates(
-        self, allows: Callable[[JobFacts], bool], node_ids: Set[str], places: Set[Place]
+        self, allows: Callable[[JobFacts], bool], node_ids: Set[str], devices: Set[DeviceKey]
     ) -> list[Candidate]:
-        """Jobs that could make room, with what they hold of these nodes and devices."""
+        """Return jobs that could be preempted, with what they hold of these nodes and devices."""
         held: dict[str, dict[str, list[int]]] = {}
-        for place, attempt in self._held.items():
-            node_id, index = place
-            if node_id in node_ids and place in places and place not in self.leaving:
+        for device, attempt in self._held.items():
+            node_id, index = device
+            if node_id in node_ids and device in devices and device not in self.leaving:
                 held.setdefault(attempt.job_id, {}).setdefault(node_id, []).append(index)
         return [
             Candidate(
@@ -105,7 +103,7 @@ class Running:
         ]
 
     @cached_property
-    def _held(self) -> Mapping[Place, AttemptFacts]:
+    def _held(self) -> Mapping[DeviceKey, AttemptFacts]:
         """The active attempts that hold devices."""
         return {
             (grant.node_id, grant.device_index): attempt

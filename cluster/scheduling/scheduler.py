@@ -7,7 +7,7 @@ One after the other, in the queue's order (`queue_order`), every waiting job is
 2. placed if enough is free for the whole of it (`placement`); an elastic job as large as possible
    beside the demand of waiting jobs of its priority;
 3. else, as the first of its group (of jobs that the same nodes serve in the same way), given a
-   reservation (`reservation`), and if jobs of lower priority can make room, they do (`preemption`);
+   reservation (`reservation`), and jobs of lower priority are preempted for it (`preemption`);
 4. else waits behind that one, unless it is sure to end before the devices that it takes are needed.
 """
 
@@ -249,16 +249,16 @@ class Pass:
     def _preempt(
         self, job: JobFacts, served: Served, earlier: Sequence[Reservation]
     ) -> list[Candidate]:
-        """Return the jobs that make room for the job.
+        """Return the jobs to preempt for the job.
 
-        None if it could not start even so, or if a job that comes before it could take their
-        devices.
+        There are none if it could not start even so, or if a job ahead of it in the queue could
+        take their devices.
         """
         if not self.options.preemption or self._is_preceded(job, served, earlier):
             return []
         group, order = served.group, queue_order(job, self.options)
-        places = {(n.id, d.index) for n in served.nodes for d in n.devices if d.kind == group.kind}
-        free = self._free_soon(served, places)
+        devices = {(n.id, d.index) for n in served.nodes for d in n.devices if d.kind == group.kind}
+        free = self._free_soon(served, devices)
         enough = max(free.values(), default=0) if group.one_host else sum(free.values())
         if enough >= job.sizes[0]:
             return []
@@ -271,11 +271,11 @@ class Pass:
                 and self._quota_waits.isdisjoint(self._accounts(other))
             )
 
-        candidates = self.running.candidates(allows, set(served.part.node_ids), places)
+        candidates = self.running.candidates(allows, set(served.part.node_ids), devices)
         return preempted(job.sizes[0], free, candidates, one_host=group.one_host) or []
 
     def _is_preceded(self, job: JobFacts, served: Served, earlier: Sequence[Reservation]) -> bool:
-        """Return whether a job that comes before this one could take devices freed for it."""
+        """Return whether a job ahead of this one could take devices freed for it."""
         group, node_ids = served.group, set(served.part.node_ids)
         if any(r.group.kind == group.kind and r.nodes & node_ids for r in earlier):
             return True
@@ -285,12 +285,12 @@ class Pass:
             for other in self._returning
         )
 
-    def _free_soon(self, served: Served, places: Set[DeviceKey]) -> dict[str, int]:
+    def _free_soon(self, served: Served, devices: Set[DeviceKey]) -> dict[str, int]:
         """Return the devices of each node that are free, or that ranks are leaving."""
         free = {node_id: len(served.part.free_of(node_id)) for node_id in served.part.node_ids}
-        for place in self.running.leaving:
-            if place[0] in free and place in places:
-                free[place[0]] += 1
+        for device in self.running.leaving:
+            if device[0] in free and device in devices:
+                free[device[0]] += 1
         return free
 
     def _could_take(self, job: JobFacts, group: Group, node_ids: Set[str]) -> bool:
@@ -300,10 +300,10 @@ class Pass:
 
     def timeline(self, kind: str) -> Timeline:
         if kind not in self._timelines:
-            places = {
+            devices = {
                 (n.id, d.index) for n in self.facts.nodes for d in n.devices if d.kind == kind
             }
-            coming = {p: when for p, when in self.running.coming.items() if p in places}
+            coming = {d: when for d, when in self.running.coming.items() if d in devices}
             self._timelines[kind] = Timeline(self.supply.pool(kind), coming)
         return self._timelines[kind]
 

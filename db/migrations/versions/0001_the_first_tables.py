@@ -298,7 +298,7 @@ def upgrade() -> None:
         sa.Column("holder", sa.String(64), nullable=False),
         sa.Column("token", sa.String(64), nullable=False),
         sa.Column("renewals", BIGINT, nullable=False),
-        sa.Column("place", sa.Text, nullable=False),
+        sa.Column("location", sa.Text, nullable=False),
     )
 
 
