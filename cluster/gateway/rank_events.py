@@ -34,7 +34,7 @@ from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress, Writer
 from trainhall.db.sanitize import sanitize_json
 from trainhall.monitoring.lineage import UNKNOWN, Origin, superseded_from
-from trainhall.training.checkpoint.format.errors import Reason
+from trainhall.training.checkpoint.format.errors import SkipReason
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.gradient_record import GradientRecord
 
@@ -195,7 +195,7 @@ class RankEvents(Service):
             why = f"{why}: {data['note']}"
         for each in _passed_over(data):
             # With another one loaded from the same storage, it is not the storage that is away.
-            if each.get("reason") in (Reason.DAMAGED, Reason.GONE):
+            if each.get("reason") in (SkipReason.DAMAGED, SkipReason.GONE):
                 await self._mark_damaged(context, each)
         await self._note(context, event, EventCode.RANK_STARTED, why, data, kind="attempt")
 
@@ -388,7 +388,7 @@ def _passed_over(data: dict[str, Any]) -> list[dict[str, Any]]:
 def _suspects(event: RankEvent) -> list[str]:
     if event.kind != "started":
         return []
-    bad = (Reason.DAMAGED, Reason.GONE, Reason.MISSING)
+    bad = (SkipReason.DAMAGED, SkipReason.GONE, SkipReason.MISSING)
     listed = _passed_over(event.data)
     return [str(each.get("name")) for each in listed if each.get("reason") in bad]
 

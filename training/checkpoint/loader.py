@@ -15,7 +15,7 @@ from trainhall.training.checkpoint.format.errors import (
     NewerFormatError,
     NoGoodCheckpointError,
     PassedOver,
-    Reason,
+    SkipReason,
     StateMismatchError,
     UnreadableCheckpointError,
 )
@@ -59,7 +59,7 @@ class Loaded:
 class _Failure:
     """The reason that a candidate cannot be loaded."""
 
-    reason: Reason
+    reason: SkipReason
     text: str
 
 
@@ -91,7 +91,7 @@ class _Candidates:
             n: why for by_name in self.lacking for n, why in by_name.items() if n not in known
         }
         return [
-            PassedOver(name, Reason.MISSING, f"no host has a good copy: {why}")
+            PassedOver(name, SkipReason.MISSING, f"no host has a good copy: {why}")
             for name, why in reasons.items()
         ]
 
@@ -103,7 +103,7 @@ class _Candidates:
         text = f"rank {without[0]} does not have it"
         reasons = (self.lacking[rank].get(name) for rank in without)
         text += next((f": {why}" for why in reasons if why), "")
-        return PassedOver(name, Reason.MISSING, text)
+        return PassedOver(name, SkipReason.MISSING, text)
 
 
 class CheckpointLoader:
@@ -142,7 +142,7 @@ class CheckpointLoader:
         if not notes:
             return None
         reasons = {note.reason for note in notes}
-        if Reason.UNREADABLE in reasons or reasons <= {Reason.GONE}:
+        if SkipReason.UNREADABLE in reasons or reasons <= {SkipReason.GONE}:
             raise UnreadableCheckpointError(notes, self._folder)
         raise NoGoodCheckpointError(notes)
 
@@ -188,7 +188,7 @@ class CheckpointLoader:
         digest = hashlib.sha256(encode_manifest(seen[0])).hexdigest()
         if len(set(self._ranks.gather(digest))) > 1:
             text = "the ranks see different checkpoints under this name"
-            return _Failure(Reason.DISAGREEMENT, text)
+            return _Failure(SkipReason.DISAGREEMENT, text)
         if why := self._agreed(lambda: opened.append(SafetensorsReader(folder, seen[0]))):
             return why
         return seen[0], opened[0]
@@ -206,7 +206,7 @@ class CheckpointLoader:
         try:
             action()
         except OSError as error:
-            failure = _Failure(Reason.UNREADABLE, describe(error))
+            failure = _Failure(SkipReason.UNREADABLE, describe(error))
         except (CheckpointError, SafetensorError) as error:
             failure = _Failure(_reason_of(error), str(error))
         return self._common_failure(self._ranks.gather(failure))
@@ -222,10 +222,14 @@ class CheckpointLoader:
         first, *_ = reversed(reported)
         if len(reported) == 1 and all(failures):
             # Alike on hosts that share the storage: it is not one of them that does not see it.
-            return _Failure(Reason.GONE, first.text) if first.reason is Reason.MISSING else first
-        damaged = any(why.reason is Reason.DAMAGED for why in reported)
+            return (
+                _Failure(SkipReason.GONE, first.text)
+                if first.reason is SkipReason.MISSING
+                else first
+            )
+        damaged = any(why.reason is SkipReason.DAMAGED for why in reported)
         text = "; ".join(f"on rank {rank}: {why.text}" for why, rank in reversed(reported.items()))
-        return _Failure(Reason.DAMAGED if damaged else first.reason, text)
+        return _Failure(SkipReason.DAMAGED if damaged else first.reason, text)
 
     def _refuse_mismatch(
         self, name: str, flat: FlatState, index: Index, optional: str | None
@@ -241,15 +245,15 @@ class CheckpointLoader:
                 raise StateMismatchError(f"{name} does not fit{where}: {difference}")
 
 
-def _reason_of(error: CheckpointError | SafetensorError) -> Reason:
+def _reason_of(error: CheckpointError | SafetensorError) -> SkipReason:
     match error:
         case _NotACheckpointError() | NewerFormatError():
-            return Reason.MISMATCH
+            return SkipReason.MISMATCH
         case BadCheckpointError() if all(problem.path == "." for problem in error.problems):
-            return Reason.MISSING
+            return SkipReason.MISSING
         case BadCheckpointError() if not any(problem.is_damage for problem in error.problems):
-            return Reason.UNREADABLE
-    return Reason.DAMAGED
+            return SkipReason.UNREADABLE
+    return SkipReason.DAMAGED
 
 
 def _merged(lists: Sequence[list[str]]) -> list[str]:

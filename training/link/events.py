@@ -16,8 +16,8 @@ class RankEvent(LinkModel):
                  place; `resumed_from` is missing where nobody knows, of a script that loads no
                  checkpoint through the SDK; one that loads later reports it again, and the newest
                  counts; `note` says why an older checkpoint was taken, `passed_over` of each better
-                 one: `reason` is a code of `training.checkpoint.format.errors.Reason`, `text` says
-                 it in words
+                 one: `reason` is a code of `training.checkpoint.format.errors.SkipReason`, `text`
+                 says it in words
     stepped      rank 0, after the first step of a generation: `{generation, step, loaded}`;
                  `loaded` is when all ranks had their state, seconds since the epoch
     checkpoint   rank 0, committed: `{name, step, size, files: [{path, size, sha256}],
@@ -25,7 +25,7 @@ class RankEvent(LinkModel):
     failure      before the rank leaves with an exception: `{type, message, traceback, final?}`;
                  `final`: another attempt would fail in the same way
     gradients    rank 0, after a step whose gradients were captured: a
-                 `training.link.gradient_record.GradientRecord`
+                 `training.gradient_record.GradientRecord`
     completed    rank 0, at the end: `{steps, metrics: {name: last value}, weights_sha256, seconds,
                  measured, network?, chain?}`; `chain` is the last link of a reproducible job
     paused       rank 0, after the checkpoint was committed: `{step, measured}`; `measured` is

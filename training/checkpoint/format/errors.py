@@ -50,7 +50,7 @@ class NewerFormatError(BadCheckpointError):
     """A whole checkpoint, written by a newer Trainhall."""
 
 
-class Reason(StrEnum):
+class SkipReason(StrEnum):
     """Why a candidate was not loaded. Only one of them says that its files are bad."""
 
     MISSING = "missing"
@@ -72,7 +72,7 @@ class PassedOver:
     """A candidate that was not loaded, and why."""
 
     name: str
-    reason: Reason
+    reason: SkipReason
     text: str
     """The reason in plain words, with what was expected and found where."""
 
