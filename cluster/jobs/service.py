@@ -21,12 +21,13 @@ from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import DONE, TRANSITIONS, Command, refusal
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns, resized_spec, sizes_of
 from trainhall.cluster.lifecycle.jobs import (
-    columns_of_reason,
     create_job,
     lock_job,
     move_job,
+    reason_columns,
     record_reason,
     request_stop,
+    set_reason,
 )
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, JobState
@@ -116,7 +117,7 @@ class JobService(Service):
                 code=spec.code,
                 spec=spec.model_dump(mode="json"),
                 priority=spec.priority,
-                **columns_of_reason(Reason.of(ReasonCode.SUBMITTED)),
+                **reason_columns(Reason.of(ReasonCode.SUBMITTED)),
                 attempt=0,
                 generation=0,
                 restarts=0,
@@ -395,12 +396,12 @@ async def _resize_active(
     if size in sizes:
         if job.reason_code == ReasonCode.RESIZE_REQUESTED:
             # An earlier resize that it still waited for is withdrawn.
-            job.reason, job.reason_code = attempt.reason, attempt.reason_code
+            set_reason(job, Reason.stored(attempt.reason_code, attempt.reason))
         change = f"{change}; it continues with {size}"
         return Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
     change = f"{change}; it keeps {size} until it can change"
     reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
-    job.reason, job.reason_code = reason.text, reason.code.value
+    set_reason(job, reason)
     return reason
 
 

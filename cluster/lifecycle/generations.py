@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from trainhall.cluster.lifecycle.jobs import set_reason
 from trainhall.cluster.lifecycle.reasons import ReasonCode, running
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
 from trainhall.db.documents import Allocation, GenerationStart
@@ -62,8 +63,8 @@ def note_full_size(job: Job, attempt: Attempt) -> str | None:
         return None
     reason = running(current.world_size, current.allocation.node_names)
     if job.reason_code == current.reason_code:  # else a user has asked for something since
-        job.reason, job.reason_code = reason.text, reason.code.value
-    attempt.reason, attempt.reason_code = reason.text, reason.code.value
+        set_reason(job, reason)
+    set_reason(attempt, reason)
     return reason.text
 
 

@@ -48,7 +48,7 @@ from trainhall.cluster.lifecycle.states import (
     JobState,
 )
 from trainhall.db.events import record_event
-from trainhall.db.models import Attempt, Job, JobProgress
+from trainhall.db.models import Attempt, Job, JobProgress, Node
 from trainhall.training.fencing import FencingToken
 
 
@@ -59,9 +59,14 @@ class IllegalTransitionError(Exception):
         super().__init__(f"{what} may not go from {start} to {end}")
 
 
-def columns_of_reason(reason: Reason) -> dict[str, str]:
+def reason_columns(reason: Reason) -> dict[str, str]:
     """Return the columns of a job, an attempt or a node that say why."""
     return {"reason": reason.text, "reason_code": reason.code.value}
+
+
+def set_reason(row: Job | Attempt | Node, reason: Reason) -> None:
+    """Set both columns that say why; the flush stores them."""
+    row.reason, row.reason_code = reason.text, reason.code.value
 
 
 def has_token(token: FencingToken) -> tuple[ColumnElement[bool], ...]:
@@ -134,7 +139,7 @@ async def move_job(
     """
     if (start, end) not in JOB_EDGES:
         raise IllegalTransitionError("a job", start, end)
-    values: dict[str, Any] = {"state": end.value, **columns_of_reason(reason), **(changes or {})}
+    values: dict[str, Any] = {"state": end.value, **reason_columns(reason), **(changes or {})}
     if end in FINAL_STATES:
         values["finished_at"] = now
     if end is JobState.QUEUED:
@@ -179,7 +184,7 @@ async def move_attempt(
     """
     if (start, end) not in ATTEMPT_EDGES:
         raise IllegalTransitionError("an attempt", start, end)
-    values: dict[str, Any] = {"state": end.value, **columns_of_reason(reason), **(changes or {})}
+    values: dict[str, Any] = {"state": end.value, **reason_columns(reason), **(changes or {})}
     if end is AttemptState.RUNNING:
         values["running_at"] = now
     elif end is AttemptState.STOPPING:
@@ -230,6 +235,6 @@ async def request_stop(
     await session.execute(
         update(Attempt)
         .where(Attempt.job_id == token.job_id, Attempt.number == token.attempt)
-        .values(**columns_of_reason(reason), **changes)
+        .values(**reason_columns(reason), **changes)
     )
     return True

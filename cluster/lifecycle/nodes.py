@@ -24,7 +24,7 @@ from datetime import datetime
 from sqlalchemy import CursorResult, bindparam, delete, exists, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.lifecycle.jobs import IllegalTransitionError, columns_of_reason
+from trainhall.cluster.lifecycle.jobs import IllegalTransitionError, reason_columns, set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.db.models import Grant, Node, NodeEvent
@@ -89,7 +89,7 @@ async def create_node(session: AsyncSession, node: Node, *, now: datetime) -> No
     """Edge a. Store a node that was registered, with its first event."""
     node.state, node.state_at, node.created_at = NodeState.PENDING.value, now, now
     reason = Reason.of(ReasonCode.REGISTERED)
-    node.reason, node.reason_code = reason.text, reason.code.value
+    set_reason(node, reason)
     session.add(node)
     await session.flush()
     await record_node_event(session, node.id, NodeState.PENDING, reason, now)
@@ -117,7 +117,7 @@ async def move_node(
     moved = await session.execute(
         update(Node)
         .where(Node.id == node_id, Node.state == start.value)
-        .values(state=end.value, state_at=now, **columns_of_reason(reason))
+        .values(state=end.value, state_at=now, **reason_columns(reason))
     )
     assert isinstance(moved, CursorResult)
     if moved.rowcount != 1:
@@ -144,7 +144,7 @@ async def drain_node(session: AsyncSession, node: Node, *, reason: str, now: dat
         end = NodeState.DRAINING if holds else NodeState.DRAINED
     why = reason_to_drain(end, reason)
     if end is state:
-        node.reason, node.reason_code = why.text, why.code.value
+        set_reason(node, why)
         await session.flush()
         await record_node_event(session, node.id, state, why, now)
         return

@@ -17,6 +17,7 @@ from trainhall.cluster.errors import (
     NotFoundError,
     ProtocolMismatchError,
 )
+from trainhall.cluster.lifecycle.jobs import set_reason
 from trainhall.cluster.lifecycle.nodes import (
     DRAINS,
     UNREACHABLE_STATES,
@@ -159,8 +160,7 @@ class NodeService(Service):
             node.address = request.address[:255]
             node.agent_version = request.agent_version[:64]
             if node.state == NodeState.PENDING:
-                joined = Reason.of(ReasonCode.JOINED)
-                node.reason, node.reason_code = joined.text, joined.code.value
+                set_reason(node, Reason.of(ReasonCode.JOINED))
             await store_devices(session, node.id, request.devices)
             await session.flush()
             return JoinReply(node_id=node.id, credential=credential)
@@ -276,8 +276,8 @@ class NodeService(Service):
                 reason = Reason.of(
                     ReasonCode.REMOVED, why=f"{REMOVED_BY_USER}: its jobs move first"
                 )
-                node.removing, node.reason = True, reason.text
-                node.reason_code = reason.code.value
+                node.removing = True
+                set_reason(node, reason)
                 await session.flush()
                 if state in (NodeState.READY, NodeState.SUSPECT):
                     end = NodeState.DRAINING

@@ -24,6 +24,7 @@ from trainhall.cluster.lifecycle.jobs import (
     move_job,
     record_reason,
     request_stop,
+    set_reason,
 )
 from trainhall.cluster.lifecycle.nodes import UNREACHABLE_STATES, holds_devices, move_node
 from trainhall.cluster.lifecycle.reasons import event_data
@@ -217,7 +218,7 @@ class Applier(Service):
         assert job is not None
         auto_plans.keep(decision.plan, job, attempt)
         if job.state == JobState.STARTING:
-            job.reason, job.reason_code = decision.reason.text, decision.reason.code.value
+            set_reason(job, decision.reason)
         await session.flush()
         now = self._clock.now()
         await record_reason(

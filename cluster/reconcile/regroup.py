@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.checkpoints.lineage import restart_candidates
 from trainhall.cluster.errors import ConflictError
 from trainhall.cluster.lifecycle.host_report import dump_failure, reports_of
-from trainhall.cluster.lifecycle.jobs import lock_job, record_reason
+from trainhall.cluster.lifecycle.jobs import lock_job, record_reason, set_reason
 from trainhall.cluster.lifecycle.nodes import hold_ready
 from trainhall.cluster.lifecycle.reasons import event_data
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
@@ -62,7 +62,8 @@ async def regroup(
     _begin_generation(attempt, record)
     await _set_resume(session, attempt, job, resume_candidates)
     job.generation, job.world_size = record.generation, record.world_size
-    job.reason, job.reason_code = record.reason, record.reason_code
+    set_reason(job, reason)
+    set_reason(attempt, reason)
     if decision.restarts is not None:
         job.restarts = decision.restarts
     if decision.restarts_step is not None:
@@ -106,7 +107,6 @@ def _begin_generation(attempt: Attempt, record: GenerationRecord) -> None:
     attempt.allocation = record.allocation
     attempt.world_size = record.world_size
     attempt.rendezvous = None
-    attempt.reason, attempt.reason_code = record.reason, record.reason_code
     attempt.generations = _kept((*attempt.generations, record))
     # A host's report on an earlier stay says nothing about the one that begins.
     attempt.node_outcomes = {n: r for n, r in attempt.node_outcomes.items() if n not in joining}

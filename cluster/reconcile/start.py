@@ -10,7 +10,7 @@ from trainhall.cluster.checkpoints.lineage import checkpoint_plan
 from trainhall.cluster.errors import ConflictError
 from trainhall.cluster.jobs import auto_plans
 from trainhall.cluster.lifecycle.generations import regroups_in_place
-from trainhall.cluster.lifecycle.jobs import columns_of_reason, create_attempt, lock_job, move_job
+from trainhall.cluster.lifecycle.jobs import create_attempt, lock_job, move_job, reason_columns
 from trainhall.cluster.lifecycle.nodes import hold_ready
 from trainhall.cluster.lifecycle.reasons import EventCode, Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
@@ -95,13 +95,13 @@ def _new_attempt(
     now: datetime,
     options: ClusterOptions,
 ) -> Attempt:
-    size, columns = allocation.world_size, columns_of_reason(reason)
+    size = allocation.world_size
     stops_isolated = job.spec["recovery"].get("on_isolation") == "stop"
     return Attempt(
         job_id=job.id,
         number=number,
         generation=1,
-        **columns,
+        **reason_columns(reason),
         goal="run",
         revoked=False,
         world_size=size,
@@ -110,9 +110,7 @@ def _new_attempt(
         # It is kept for the attempt's life, whatever is reported later.
         isolation_seconds=options.lost_after_seconds if stops_isolated else None,
         generations=(
-            GenerationRecord(
-                1, now, columns["reason"], size, allocation, reason_code=columns["reason_code"]
-            ),
+            GenerationRecord(1, now, reason.text, size, allocation, reason_code=reason.code.value),
         ),
         node_outcomes={},
         started_at=now,
