@@ -126,7 +126,7 @@ def _of_ingest(error: IngestError) -> RefusalError:
     match error:
         case monitoring_errors.UnknownAttemptError() | monitoring_errors.LineNotFoundError():
             return RefusalError(404, "not-found", detail)
-        case monitoring_errors.InvalidCursorError(field=field):
+        case monitoring_errors.InvalidLogCursorError(field=field):
             return invalid(field, None, detail)
     return RefusalError(422, "damaged", detail)
 

@@ -3,7 +3,7 @@
 IngestError
 ├── UnknownAttemptError    no such job or attempt
 ├── DamagedFrameError      bytes that are no metric frame
-├── InvalidCursorError     a cursor of the log that is not one
+├── InvalidLogCursorError  a cursor of the log that is not one
 └── LineNotFoundError      a line of the log that is not stored
 """
 
@@ -25,7 +25,7 @@ class DamagedFrameError(IngestError):
     """Bytes that are no metric frame."""
 
 
-class InvalidCursorError(IngestError):
+class InvalidLogCursorError(IngestError):
     """A cursor that no page of a log gave."""
 
     def __init__(self, field: str, text: str) -> None:

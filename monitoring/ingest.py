@@ -13,7 +13,7 @@ from trainhall.monitoring.batcher import Batcher
 from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin
 from trainhall.monitoring.prometheus import LOG_BYTES, POINTS
-from trainhall.monitoring.store import Item, Metrics, Output, Stored, note_first_step, store
+from trainhall.monitoring.store import Item, Metrics, Output, Stored, record_first_step, store
 
 BATCH_BYTES = 16 * 1024 * 1024
 """About the most that one transaction stores."""
@@ -119,7 +119,7 @@ class Ingest:
             }
 
         answers = await self._database.write(work)
-        await self._note_first_steps(items, answers)
+        await self._record_first_steps(items, answers)
         for job_id, of_job in answers.items():
             stored = [answer for answer in of_job if isinstance(answer, Stored)]
             points = sum(answer.points for answer in stored)
@@ -130,12 +130,12 @@ class Ingest:
                 self._wake(job_id)
         return answers
 
-    async def _note_first_steps(
+    async def _record_first_steps(
         self,
         items: Mapping[str, list[Item]],
         answers: Mapping[str, Sequence[Stored | UnknownAttemptError]],
     ) -> None:
-        """Note first steps in a transaction of its own: locks are taken in another order."""
+        """Record first steps in a transaction of its own: locks are taken in another order."""
         first: dict[tuple[str, int], int] = {}
         for job_id, of_job in items.items():
             for item, answer in zip(of_job, answers[job_id], strict=True):
@@ -146,6 +146,6 @@ class Ingest:
 
             def work(connection: Connection) -> None:
                 for (job_id, attempt), step in sorted(first.items()):
-                    note_first_step(connection, job_id, attempt, step)
+                    record_first_step(connection, job_id, attempt, step)
 
             await self._database.write(work)

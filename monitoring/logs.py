@@ -12,7 +12,7 @@ from trainhall.db import cursors
 from trainhall.db.database import Database
 from trainhall.db.models import LogChunk
 from trainhall.db.views import VALUE, Time
-from trainhall.monitoring.errors import InvalidCursorError, LineNotFoundError
+from trainhall.monitoring.errors import InvalidLogCursorError, LineNotFoundError
 from trainhall.monitoring.lines import plain_text, split_lines
 
 _CHUNKS_AT_ONCE = 64
@@ -78,7 +78,7 @@ class _Cursor:
         try:
             seq, line = cursors.decode("logs", text, int, int)
         except ValueError:
-            raise InvalidCursorError(field, text) from None
+            raise InvalidLogCursorError(field, text) from None
         return cls(int(seq), int(line))
 
 
@@ -110,7 +110,7 @@ async def read_logs(
     or after a second without an end. An unknown job has no lines.
 
     Raises:
-        InvalidCursorError: when `after` or `before` is none.
+        InvalidLogCursorError: when `after` or `before` is none.
         LineNotFoundError: when the line `at` is not stored.
     """
     cursor = _BEGINNING if after is None else _Cursor.decode("after", after)

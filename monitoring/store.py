@@ -155,7 +155,7 @@ _NEWEST_SAVED = (
 """The newest save, whatever became of it since: an attempt that begins before it repeats steps."""
 
 
-def note_first_step(connection: Connection, job_id: str, attempt: int, step: int) -> None:
+def record_first_step(connection: Connection, job_id: str, attempt: int, step: int) -> None:
     """Record an attempt's first step, unless it has reported another one itself."""
     connection.execute(
         update(Attempt)

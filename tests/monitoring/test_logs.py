@@ -14,7 +14,11 @@ from support.storage.frames import NOW, add_job, revoke
 from trainhall.db.database import Database
 from trainhall.db.models import JobProgress, LogChunk
 from trainhall.monitoring import logs
-from trainhall.monitoring.errors import InvalidCursorError, LineNotFoundError, UnknownAttemptError
+from trainhall.monitoring.errors import (
+    InvalidLogCursorError,
+    LineNotFoundError,
+    UnknownAttemptError,
+)
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import Origin
 from trainhall.monitoring.lines import PIECE_BYTES, cut_lines, split_lines
@@ -284,7 +288,7 @@ async def test_no_lines_have_a_cursor_too(output: Output) -> None:
     ["", "x", "é", "WyJsb2dzIiwxXQ", "bnVsbA", "WyJsb2dzIiwiYSIsMV0", "WyJsb2dzIiwtMSwwXQ"],
 )
 async def test_cursor_that_is_none_is_refused(database: Database, cursor: str) -> None:
-    with pytest.raises(InvalidCursorError, match="next_cursor"):
+    with pytest.raises(InvalidLogCursorError, match="next_cursor"):
         await read_logs(database, "job", after=cursor)
 
 
