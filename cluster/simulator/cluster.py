@@ -1,4 +1,4 @@
-"""The hosts of a simulated cluster, the coordinator that they speak to, and where ranks meet."""
+"""The hosts of a simulated cluster, their coordinator, and the groups that ranks join."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -20,7 +20,7 @@ class Cluster(Ledger, Generic[H]):
     """
     Args:
         clock: of the coordinator, and of the ranks.
-        begin: makes the work of ranks that have met.
+        begin: makes the work of ranks that have joined.
     """
 
     server: Server

@@ -50,7 +50,7 @@ class ItsAgent(Protocol):
 
 
 class Ledger(GroupObserver):
-    """A host's surroundings: where its ranks meet, and hooks that observe them."""
+    """A host's surroundings: the groups that its ranks join, and hooks that observe them."""
 
     def group(self, launch: Launch) -> Group:
         """Return the group of a launch's ranks."""

@@ -28,7 +28,7 @@ from trainhall.training.link.status import (
     EXIT_STOPPED,
 )
 
-MEET_SECONDS = (0.1, 1.0)
+JOIN_SECONDS = (0.1, 1.0)
 BEGIN_SECONDS = (0.05, 0.5)
 """Until a new process looks for its group."""
 NOTICE_SECONDS = (0.01, 0.3)
@@ -145,7 +145,7 @@ class Rank:
         """True if it was rank 0 of the last group that joined."""
         self.has_saved = False
         self.steps_left = math.inf if fate is None else fate.step
-        """Steps until it meets its fate."""
+        """Steps until its fate."""
         self.fate = fate
         self.account: RankExit | None = None
         """Its own failure, as the shim of a real host would find it."""
@@ -222,14 +222,14 @@ class Rank:
 
 
 class GroupObserver:
-    def met(self, group: "Group") -> None:
+    def joined(self, group: "Group") -> None:
         """Note that its ranks have joined, and from which step they continue."""
 
     def stepped(self, group: "Group") -> None: ...
 
 
 class Work(ABC):
-    """The steps of ranks that have met, and what they write about them."""
+    """The steps of ranks that have joined, and what they write about them."""
 
     takes_blocks = False
     """A reader may find more steps taken, although none was due."""
@@ -294,7 +294,7 @@ class Work(ABC):
 
 @dataclass
 class Group:
-    """The ranks of a generation of an attempt: they meet, step, agree on where to stop, and end."""
+    """The ranks of a generation of an attempt: they join, step, agree on where to stop, and end."""
 
     launch: Launch
     """Launch of any of its hosts."""
@@ -306,7 +306,7 @@ class Group:
     ranks: dict[int, Rank] = field(default_factory=dict)
     """Members by rank."""
     work: Work | None = None
-    """Their work, since they have met."""
+    """Their work, since they have joined."""
     step: int = 0
     is_fresh: bool = False
     """None of its ranks had taken a step: they started from a checkpoint or from scratch."""
@@ -327,7 +327,7 @@ class Group:
             # Its peer is gone: it finds out when it tries to connect.
             later(4 * STUCK_SECONDS, rank.leave_group, self)
         elif len(self.ranks) == self.launch.world_size:
-            later(self.chance.uniform(*MEET_SECONDS), self._meet)
+            later(self.chance.uniform(*JOIN_SECONDS), self._begin_work)
 
     def lost(self, rank: Rank, *, silently: bool = False) -> None:
         """Handle the loss of a rank that has ended or left."""
@@ -348,7 +348,7 @@ class Group:
 
     # -- what they do ----------------------------------------------------------------------------
 
-    def _meet(self) -> None:
+    def _begin_work(self) -> None:
         """Exchange positions; the furthest rank gives its state to the others."""
         if self.is_broken:
             return
@@ -364,7 +364,7 @@ class Group:
             rank.step = rank.reported_step = self.step
             rank.unsure, rank.was_first = [], rank.number == 0
             rank.has_saved = source.has_saved
-        self.looks_on.met(self)
+        self.looks_on.joined(self)
         if self.is_fresh:
             resumed = {"resumed_from": self.step or None, "total_steps": self.work.total}
             since = min(rank.spool.generation for rank in ranks)

@@ -78,7 +78,7 @@ async def _simulate(seed: int, story: Story) -> Result:
             await faults.inject(draws.uniform(*FAULTY_SECONDS), bad_from_the_start=not is_settled)
             await faults.end()
             await asyncio.gather(*submissions)
-            world.inspector.room.calm()
+            world.inspector.preemption.calm()
             if is_crowded:
                 await world.crowd(chance.stream(seed, "crowd"))
             await world.finish()

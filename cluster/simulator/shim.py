@@ -103,7 +103,7 @@ class Shim:
         self.control = Command.RUN
         """Command that the ranks read."""
         self.newest_group: Launch | None = None
-        """The same: the newest generation whose ranks can meet, of a job that regroups in place."""
+        """The same: the newest generation whose ranks can join, of a job that regroups in place."""
         self.gradients = 0
         """Newest request for gradients."""
         self.isolated = False
@@ -156,8 +156,8 @@ class Shim:
     def _heed_isolation(self, lost_after: float) -> None:
         if not self.alive:
             return
-        silence = self._machine.monotonic() - self.folder.acked_at
-        step = isolation.step(silence, 0.0, isolation.limits(lost_after, math.inf))
+        since_ack = self._machine.monotonic() - self.folder.acked_at
+        step = isolation.step(since_ack, 0.0, isolation.limits(lost_after, math.inf))
         if step is not isolation.Step.CONTINUE:
             self.isolated = self.isolated or self.control is Command.RUN
             self.send_command(Command.PAUSE)
@@ -346,7 +346,7 @@ class Shim:
     # -- its end ---------------------------------------------------------------------------------
 
     def die(self, *, with_ranks: bool, silently: bool = False) -> None:
-        """Kill it silently; its ranks run on if only the shim is killed."""
+        """Kill it without notice; its ranks run on if only the shim is killed."""
         self.alive = False
         if with_ranks:
             for rank in self.running:

@@ -143,7 +143,7 @@ class Spool:
         self.events = [event for event in self.events if event.sequence > acked]
 
     async def _upload(self, send: Send, event: RankEvent) -> RankEvent:
-        """Bring a checkpoint's files to the coordinator before it hears of it."""
+        """Bring a checkpoint's files to the coordinator before it receives the event."""
         name = str(event.data["name"])
         files = self._uploads.get(name)
         if files is None:

@@ -22,7 +22,7 @@ from trainhall.cluster.simulator.checks.invariants import (
     Inspector,
     Measured,
 )
-from trainhall.cluster.simulator.checks.room import WAITED
+from trainhall.cluster.simulator.checks.preemption import WAITED
 from trainhall.cluster.simulator.clock import WorldClock
 from trainhall.cluster.simulator.cluster import Cluster
 from trainhall.cluster.simulator.counting import Counting
@@ -148,10 +148,10 @@ class World(Cluster[Host]):
         step = host.chance.randint(1, 15)
         return Fate("killed" if host.chance.random() < 0.5 else "error", step)
 
-    def met(self, group: Group) -> None:
+    def joined(self, group: Group) -> None:
         self.story.log("ranks", f"{name(group.launch)} joined after step {group.step}")
-        self.inspector.regroupings.met(group)
-        self.inspector.lineages.met(group)
+        self.inspector.regroupings.joined(group)
+        self.inspector.lineages.joined(group)
 
     def stepped(self, group: Group) -> None:
         self.inspector.regroupings.stepped(group)
@@ -238,8 +238,8 @@ class World(Cluster[Host]):
         large = await submit(slots, random_.randint(2, 4), 2 if is_urgent else 0)
         if large is None:
             return
-        self.inspector.room.comes_first(large)
-        while self.inspector.room.waits(large) and self.broken is None:
+        self.inspector.preemption.mark_next(large)
+        while self.inspector.preemption.waits(large) and self.broken is None:
             if len(self.inspector.unfinished_jobs()) <= 2 * slots:
                 self.story.exercised[WAITED] += 1
                 await submit(1, random_.randint(2, 6), 0)

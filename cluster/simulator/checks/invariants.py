@@ -22,10 +22,10 @@ from trainhall.cluster.lifecycle.states import (
     NodeState,
 )
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.simulator.checks import lineages, regroupings, room
+from trainhall.cluster.simulator.checks import lineages, preemption, regroupings
 from trainhall.cluster.simulator.checks.lineages import Lineages
+from trainhall.cluster.simulator.checks.preemption import PreemptionChecks
 from trainhall.cluster.simulator.checks.regroupings import Regroupings, places_of
-from trainhall.cluster.simulator.checks.room import RoomInspector
 from trainhall.cluster.simulator.checks.violation import Inspected, InvariantViolationError
 from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.shim import Shim, name
@@ -47,7 +47,7 @@ LIVENESS = "liveness"
 
 _SLACK_SECONDS = 1e-6
 
-# What has to happen for an invariant to be put to the test, told as "invariant: what happened".
+# What has to happen for an invariant to be put to the test, as "invariant: what happened".
 EDGE_TAKEN = f"{TRANSITIONS}: a job or an attempt changed its state"
 ASKED_AGAIN = f"{SUBMISSIONS}: a submission without an answer was sent again"
 SURVIVED = f"{SUBMISSIONS}: a coordinator began with an unfinished job"
@@ -65,7 +65,7 @@ AT_QUOTA = f"{QUOTAS}: a project held all that it may"
 EXERCISED = (
     EDGE_TAKEN, ASKED_AGAIN, SURVIVED, LAUNCHED_AGAIN, REVOKED_REPORTED, RAN_BESIDE, ENDED_ALONE,
     ENDED_LATE, NODE_LOST, BEGAN_AMONG_NODES, SENT_AGAIN, TAKEN_OVER, DRAINED_NODE,
-    AT_QUOTA, *lineages.EXERCISED, *regroupings.EXERCISED, *room.EXERCISED,
+    AT_QUOTA, *lineages.EXERCISED, *regroupings.EXERCISED, *preemption.EXERCISED,
 )  # fmt: skip
 
 _AttemptKey = tuple[str, int]
@@ -123,7 +123,7 @@ class Inspector:
         inspected = Inspected(connection, story, now, self.violated)
         self.regroupings = Regroupings(inspected, hosts)
         self.lineages = Lineages(inspected)
-        self.room = RoomInspector(inspected)
+        self.preemption = PreemptionChecks(inspected)
         self._jobs: dict[str, str] = {}
         self._attempts: dict[_AttemptKey, str] = {}
         self._generations: dict[_AttemptKey, tuple[int, frozenset[tuple[str, int]]]] = {}
@@ -147,7 +147,7 @@ class Inspector:
             self._check_nodes()
             self.regroupings.committed()
             self.lineages.committed()
-            self.room.committed(self._jobs)
+            self.preemption.committed(self._jobs)
         except InvariantViolationError as violation:
             self.violated(violation)
 
@@ -295,10 +295,10 @@ class Inspector:
             if state == NodeState.LOST:
                 self._story.exercised[NODE_LOST] += 1
                 since = max(self.reported_at.get(node_id, 0.0), self.listening_since)
-                silent = self._now() - since
-                if silent < self._options.lost_after_seconds - _SLACK_SECONDS:
+                idle_seconds = self._now() - since
+                if idle_seconds < self._options.lost_after_seconds - _SLACK_SECONDS:
                     raise InvariantViolationError(
-                        GRACE, f"node {node_id} was lost after {silent:.1f} s of silence"
+                        GRACE, f"node {node_id} was lost {idle_seconds:.1f} s after its last report"
                     )
         self._nodes = now
         self._story.checks[DRAINED] += 1

@@ -35,7 +35,7 @@ class Lineages(Check):
         self._checkpoints = 0
         """Up to this row they have been looked at."""
 
-    def met(self, group: Group) -> None:
+    def joined(self, group: Group) -> None:
         """Record the step from which the ranks of a generation continue."""
         job_id, token = group.launch.job_id, _token(group)
         if token < self._newest.get(job_id, token):

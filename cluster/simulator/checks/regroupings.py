@@ -25,12 +25,12 @@ SURVIVORS = "survivors"
 LEFT_BEHIND = "hosts left behind"
 
 REGROUPED = f"{MEMBERS}: an attempt continued in a later generation"
-SPANNED = f"{MEMBERS}: ranks of several hosts met in a later generation"
+SPANNED = f"{MEMBERS}: ranks of several hosts joined in a later generation"
 KEPT = f"{SURVIVORS}: a process continued in a later generation"
 REPLACED = f"{SURVIVORS}: a process began in a later generation"
 HANDED_OVER = f"{STEPS}: a rank got the state of another"
 BEGAN_FROM_SCRATCH = f"{STEPS}: no rank of a later generation had the state"
-LEFT_OUT = f"{LEFT_BEHIND}: a host was heard that a regrouping had left out"
+LEFT_OUT = f"{LEFT_BEHIND}: a host reported that a regrouping had left out"
 EXERCISED = (REGROUPED, SPANNED, KEPT, REPLACED, HANDED_OVER, BEGAN_FROM_SCRATCH, LEFT_OUT)
 
 _ENDS_WITHIN_SECONDS = 5.0
@@ -136,14 +136,14 @@ class Regroupings(Check):
 
     # -- what ranks do ---------------------------------------------------------------------------
 
-    def met(self, group: Group) -> None:
+    def joined(self, group: Group) -> None:
         """Record the step from which the ranks of a generation continue."""
         launch = group.launch
         self._story.checks[STEPS] += 1
         self._story.checks[MEMBERS] += 1
         pids = {(rank.shim, rank.pid) for rank in group.ranks.values() if rank.alive}
         if len(pids) != launch.world_size or set(group.ranks) != set(range(launch.world_size)):
-            self._violated(MEMBERS, f"{name(launch)} met as {sorted(group.ranks)}")
+            self._violated(MEMBERS, f"{name(launch)} joined as {sorted(group.ranks)}")
         key = (launch.job_id, launch.attempt)
         exercised = self._story.exercised
         if launch.generation > 1:

@@ -50,7 +50,7 @@ def model_of(spec: JobSpec) -> Model:
         samples = int(params.get("samples", 4096))
         widths = [int(params.get("features", 32)), *params.get("hidden", [64]), 1]
         idle = float(params.get("step_seconds", 0.0))
-        # Idling imitates a larger model, so it takes the room of one.
+        # Idling imitates a larger model, so it takes the memory of one.
         memory = min(72.0, 0.5 + 34.0 * idle**0.5) * _GIB
         return Model(samples, _mlp(widths), 0.46, 0.012, False, idle + 0.01, memory)
     return Model(50_000, 11_000_000, 4.6, 0.3, True, 0.12, 6 * _GIB)
@@ -116,7 +116,7 @@ class Curves:
         self._turn = total * job.uniform(0.008, 0.06)
         self._start = model.start_loss * job.uniform(0.9, 1.1)
         self._floor = model.floor_loss * job.uniform(0.7, 4.0)
-        self._room = model.memory * job.uniform(0.7, 1.2)
+        self._peak_memory = model.memory * job.uniform(0.7, 1.2)
         self._slow = job.integers(self._workers) if job.random() < 0.3 else None
         self._norm = job.uniform(1.5, 6.0)
         self._chance = np.random.default_rng(seed)
@@ -131,7 +131,7 @@ class Curves:
         """Peak of every rank, bytes: rank 0 holds a little more."""
         shares = 1 + 0.004 * np.cos(np.arange(self._workers) * 2.4)
         shares[0] += 0.012
-        memory: Floats = np.round(self._room * shares)
+        memory: Floats = np.round(self._peak_memory * shares)
         return memory
 
     def smooth_loss(self, step: float) -> float:

@@ -67,11 +67,11 @@ def _chosen(
     memory["buffers"] = peak - sum(memory.values())
     mesh_text = " × ".join(f"{name} {size}" for name, size in mesh.items() if size > 1)
     words = f"{strategy} ({mesh_text})" if mesh_text else strategy
-    room = f" of {size_text(asked.device.memory)}" if asked.device.memory is not None else ""
+    all_ = f" of {size_text(asked.device.memory)}" if asked.device.memory is not None else ""
     return ChosenPlan(
         parallelism={"strategy": strategy, **mesh},
         summary=words,
-        reason=f"{words} has the shortest step, {seconds:.3g} s, and needs {size_text(peak)}{room}",
+        reason=f"{words} has the shortest step, {seconds:.3g} s, and needs {size_text(peak)}{all_}",
         assumed=f"{asked.device.name}, simulated",
         device=asked.device.name,
         prediction=PlanPrediction(

@@ -248,7 +248,7 @@ class Training(ShownWork):
         self.group.ranks[0].spool.metrics([table])
         self.write(output.step_line(self.step, self.total, metrics))
 
-    # -- how it goes on, and ends ----------------------------------------------------------------
+    # -- how it continues, and ends --------------------------------------------------------------
 
     def saves(self) -> bool:
         seconds = self.spec.checkpoint.every_seconds

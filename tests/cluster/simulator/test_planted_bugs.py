@@ -16,7 +16,7 @@ from trainhall.cluster.scheduling.quota_use import QuotaUse
 from trainhall.cluster.scheduling.reservation import Timeline
 from trainhall.cluster.scheduling.running import Running
 from trainhall.cluster.simulator import agent, faults, run, shim, world
-from trainhall.cluster.simulator.checks import invariants, lineages, regroupings, room
+from trainhall.cluster.simulator.checks import invariants, lineages, preemption, regroupings
 from trainhall.cluster.simulator.run import Result, run_seed
 from trainhall.db.documents import Allocation
 from trainhall.db.models import JobProgress
@@ -91,7 +91,7 @@ def test_simulator_detects_progress_by_any_rank(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_forgotten_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new coordinator counts the silence of nodes from before it began."""
+    """A new coordinator counts the time of nodes without heartbeats from before it began."""
 
     def seconds_since(self: HeartbeatMonitor, node_id: str) -> float:
         return self._clock.monotonic() - self._last_heartbeat.get(node_id, 0.0)
@@ -222,7 +222,7 @@ def test_simulator_detects_an_agent_keeping_leftovers(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("urgent", "likely", "invariant"),
-    [(0.0, 1, room.TURNS), (1.0, 0, room.ROOM)],
+    [(0.0, 1, preemption.RESERVATIONS), (1.0, 0, preemption.PREEMPTION)],
     ids=["equal", "urgent"],
 )
 def test_simulator_detects_devices_kept_forever(
@@ -246,4 +246,4 @@ def test_room_that_anybody_has_to_make(monkeypatch: pytest.MonkeyPatch) -> None:
         return candidates(self, lambda job: True, node_ids, places)
 
     monkeypatch.setattr(Running, "candidates", all_of_them)
-    assert (first_problem(likely=15).problem or "").startswith(room.ROOM)
+    assert (first_problem(likely=15).problem or "").startswith(preemption.PREEMPTION)
