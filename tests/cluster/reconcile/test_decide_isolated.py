@@ -34,20 +34,20 @@ def decided(the_attempt: AttemptFacts, *nodes: NodeFacts) -> list[Decision]:
     return decide(NOW, facts, SHORT)
 
 
-def node(name: str, silent: float = 0.0, state: NodeState = NodeState.READY) -> NodeFacts:
-    return node_facts(name, seconds_since_heartbeat=silent, state=state)
+def node(name: str, idle_seconds: float = 0.0, state: NodeState = NodeState.READY) -> NodeFacts:
+    return node_facts(name, seconds_since_heartbeat=idle_seconds, state=state)
 
 
 @pytest.mark.parametrize(
-    ("promised", "silent", "lost"),
+    ("promised", "idle_seconds", "lost"),
     [(None, 29, False), (None, 31, True), (90.0, 89, False), (90.0, 91, True), (20.0, 29, False)],
 )
 def test_node_is_lost_after_isolation_limit(
-    promised: float | None, silent: float, lost: bool
+    promised: float | None, idle_seconds: float, lost: bool
 ) -> None:
     """A coordinator that was restarted with a shorter limit keeps the word of the one before."""
     moves = [
-        d for d in decided(attempt(RUNNING, promised=promised), node("a", silent))
+        d for d in decided(attempt(RUNNING, promised=promised), node("a", idle_seconds))
         if isinstance(d, MoveNode) and d.end is NodeState.LOST
     ]  # fmt: skip
     assert bool(moves) == lost
