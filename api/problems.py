@@ -33,7 +33,7 @@ TITLES = {
     "revoked": "Attempt superseded",
     "node-removed": "Node removed",
     "too-large": "Request too large",
-    "no-room": "Storage full",
+    "storage-full": "Storage full",
     "unsupported-media-type": "Unsupported content type",
     "invalid-request": "Invalid request",
     "invalid-spec": "Invalid job spec",
@@ -140,7 +140,7 @@ _OF_CLUSTER: Mapping[type[ClusterError], tuple[int, str]] = {
     cluster_errors.TooLargeError: (413, "too-large"),
     cluster_errors.DamagedError: (422, "damaged"),
     cluster_errors.ProtocolMismatchError: (426, "upgrade-required"),
-    cluster_errors.StorageFullError: (507, "no-room"),
+    cluster_errors.StorageFullError: (507, "storage-full"),
 }
 
 

@@ -119,7 +119,7 @@ def server_config(app: FastAPI) -> uvicorn.Config:
 
 
 class Server(uvicorn.Server):
-    """Tells when it listens, and ends with an exit code instead of the signal that ended it."""
+    """Reports when it listens, and ends with an exit code instead of the signal that ended it."""
 
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
         super().__init__(config)

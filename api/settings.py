@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     quotas: Annotated[Quotas, NoDecode] = Field(default_factory=Quotas)
     """Devices that projects and users may hold at once (docs/scheduling.md)."""
     preemption: bool = True
-    """Let jobs of higher priority have others pause or shrink to make room for them."""
+    """Let jobs of higher priority preempt others: these pause or shrink."""
     priority_ageing: Annotated[Duration, Field(gt=0, le=10**9)] = 24 * 3600.0
     """Waiting so long counts in the queue as one level of priority."""
     grow_after: Annotated[Duration, Field(gt=0, le=10**9)] = 10.0

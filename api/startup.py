@@ -34,7 +34,7 @@ class StartupError(Exception):
 
 @asynccontextmanager
 async def only_one(folder: Path, is_over: Callable[[], bool]) -> AsyncIterator[None]:
-    """Hold the data folder: a second coordinator hears no agent and gives every node up.
+    """Hold the data folder: a second coordinator would declare every node lost.
 
     One that was asked to end, as when its `up` was killed, is waited for.
 

@@ -7,9 +7,10 @@
     ├── InvalidCursorError      a page cursor that was not handed out here
     ├── InvalidValueError       a value outside what is allowed; names the field
     ├── NotAllowedError         a missing, unknown, used or expired token
+    ├── NodeRemovedError        the node that held the credential was removed
     ├── RevokedError            the attempt was fenced off; it may change nothing any more
     ├── TooLargeError           an upload beyond its limit
-    ├── StorageFullError        shared storage is full
+    ├── StorageFullError        the coordinator's data folder is full
     ├── DamagedError            bytes whose size or hash is not what was promised
     └── ProtocolMismatchError   agent and coordinator speak different versions
 
@@ -98,7 +99,7 @@ class TooLargeError(ClusterError):
 
 
 class StorageFullError(ClusterError):
-    """The shared storage is full."""
+    """The coordinator's data folder is full."""
 
 
 class DamagedError(ClusterError):

@@ -52,7 +52,7 @@ Time = Annotated[
 """RFC 3339 in UTC."""
 
 MetricValue = float | str | None
-"""Number; NaN and infinities as the texts `NaN`, `Infinity`, `-Infinity`."""
+"""Number; NaN and infinities as the strings `NaN`, `Infinity`, `-Infinity`."""
 
 JsonObject = dict[str, Any]
 

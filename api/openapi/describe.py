@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from fastapi import APIRouter
 from pydantic import BaseModel
 
+from trainhall.api.openapi.examples import JOB
 from trainhall.api.params import CheckpointId, JobId, Limit, NodeId
 from trainhall.api.problems import MEDIA_TYPE, RefusalError, invalid
 from trainhall.api.schemas.problems import FieldProblem
@@ -52,17 +53,17 @@ NEITHER_JSON_NOR_YAML = RefusalError(
 KEY_TAKEN = RefusalError(
     409,
     "conflict",
-    "Idempotency-Key 'nightly-17' was used for another body (job 3f2a9c51d07b); use a new key for "
+    f"Idempotency-Key 'nightly-17' was used for another body, of {JOB}; use a new key for "
     "a new job",
 )
 NODE_GOES = RefusalError(
     409,
     "conflict",
     "node gpu-07 is being removed, which cannot be undone: add it again with "
-    "`trainhall nodes add` once it is gone",
+    "`trainhall nodes add` once it is removed",
 )
 NAME_TAKEN = RefusalError(
-    409, "conflict", "a node named 'gpu-07' is ready; choose another name, or remove it first"
+    409, "conflict", "a node named 'gpu-07' is ready: choose another name, or remove it"
 )
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from trainhall.cluster.lifecycle.reasons import job_label
+
 SPEC: dict[str, Any] = {
     "name": "digits",
     "task": {"name": "digits", "params": {"hidden": [64]}},
@@ -22,6 +24,7 @@ checkpoint:
 """
 CHANGES = {"parallelism": {"strategy": "fsdp"}, "resources": {"workers": 4}}
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+JOB = job_label("3f2a9c51d07b", "digits")
 _TIME = "2026-01-05T09:30:00.210000Z"
 _TEXTS = {
     "id": "5e60b7d2f913",

@@ -279,7 +279,8 @@ async def authenticate(connection: HTTPConnection) -> str:
 
     Raises:
         RefusalError: there is no credential.
-        NotAllowedError: it is none, or of a removed node.
+        NodeRemovedError: the node that held it was removed.
+        NotAllowedError: no node holds it.
     """
     return await coordinator_of(connection).nodes.authenticate(bearer(connection))
 

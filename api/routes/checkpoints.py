@@ -90,7 +90,7 @@ async def delete_checkpoint(coordinator: CoordinatorDep, checkpoint_id: Checkpoi
 @router.operation(
     "PUT",
     "/{checkpoint_id}/pin",
-    wrong_state("checkpoint 5e60b7d2f913 is deleted"),
+    wrong_state("checkpoint 5e60b7d2f913 is deleted; it can no longer be pinned"),
     summary="Pin a checkpoint",
     answer="Pinned.",
 )
@@ -102,7 +102,7 @@ async def pin_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointI
 @router.operation(
     "DELETE",
     "/{checkpoint_id}/pin",
-    wrong_state("checkpoint 5e60b7d2f913 is deleted"),
+    wrong_state("checkpoint 5e60b7d2f913 is deleted; it can no longer be unpinned"),
     summary="Unpin a checkpoint",
     answer="Unpinned.",
 )
@@ -172,7 +172,9 @@ async def read_checkpoint_file(
 @router.operation(
     "POST",
     "/{checkpoint_id}/restore",
-    wrong_state("job 3f2a9c51d07b is running; pause or cancel it first"),
+    wrong_state(
+        f"{examples.JOB} cannot be restored: it is running; pause or cancel it before a restore"
+    ),
     invalid("resources.workers", 0, "must be at least 1"),
     summary="Restore a checkpoint",
     answer="The job is queued; its next attempt starts from this checkpoint.",

@@ -32,7 +32,7 @@ _BODY = {
 }
 _NO_CODE = RefusalError(404, "not-found", f"there is no code {examples.SHA256!r}")
 _TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 64 MiB")
-_STORE_FULL = RefusalError(507, "no-room", describe_full_store(8 * 1024**3))
+_STORE_FULL = RefusalError(507, "storage-full", describe_full_store(8 * 1024**3))
 _NOT_A_TAR = RefusalError(
     415, "unsupported-media-type",
     f"content type 'text/plain' is not accepted; send {MEDIA_TYPE}",

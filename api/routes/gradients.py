@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Path, Query, Response
 
 from trainhall.api.context import CoordinatorDep
+from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import Operations, wrong_state
 from trainhall.api.params import MAX_SEQUENCE, JobId
 from trainhall.api.problems import RefusalError, invalid
@@ -24,7 +25,9 @@ _NO_STEP = RefusalError(404, "not-found", "there is no recorded step '40 of job 
 @router.operation(
     "POST",
     "",
-    wrong_state("job 3f2a9c51d07b is completed, and takes no more steps"),
+    wrong_state(
+        f"gradients of {examples.JOB} cannot be recorded: it is completed and takes no more steps"
+    ),
     summary="Record the gradients of a step",
     answer="The job's next step is recorded.",
     status=202,

@@ -163,7 +163,7 @@ async def get_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
 @router.operation(
     "DELETE",
     "/{job_id}",
-    wrong_state("job 3f2a9c51d07b cannot be cancelled: it is completed, which is final"),
+    wrong_state(f"{examples.JOB} cannot be cancelled: it is completed, which is final"),
     summary="Cancel a job",
     answer="It is being cancelled, or is cancelled already.",
     status=202,
@@ -176,7 +176,7 @@ async def cancel_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
 @router.operation(
     "PUT",
     "/{job_id}/pause",
-    wrong_state("job 3f2a9c51d07b cannot be paused: it is completed, which is final"),
+    wrong_state(f"{examples.JOB} cannot be paused: it is completed, which is final"),
     summary="Pause a job",
     answer="It is being paused, or is paused already.",
     status=202,
@@ -190,7 +190,9 @@ async def pause_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
 @router.operation(
     "PUT",
     "/{job_id}/resume",
-    wrong_state("job 3f2a9c51d07b cannot be resumed: it is running; only a paused job can"),
+    wrong_state(
+        f"{examples.JOB} cannot be resumed: it is running; only a paused job can be resumed"
+    ),
     invalid("resources.workers", 0, "must be at least 1"),
     summary="Resume a paused job",
     answer="It is queued again.",
@@ -198,7 +200,7 @@ async def pause_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
     reads=body(Changes, {"unchanged": {}, "in another way": examples.CHANGES}, required=False),
 )
 async def resume_job(coordinator: CoordinatorDep, job_id: JobId, request: Request) -> Job:
-    """Continues from its newest good checkpoint, once there is room: as it was, or with another
+    """Continues from its newest good checkpoint, once devices are free: as it was, or with another
     strategy or on other resources, which it keeps."""
     wanted = await read_json(request, Changes)
     return await coordinator.jobs.resume(
@@ -210,7 +212,7 @@ async def resume_job(coordinator: CoordinatorDep, job_id: JobId, request: Reques
     "PUT",
     "/{job_id}/resize",
     wrong_state(
-        "job 3f2a9c51d07b cannot be resized: it is completed; restore one of its checkpoints "
+        f"{examples.JOB} cannot be resized: it is completed; restore one of its checkpoints "
         "with other resources instead"
     ),
     invalid("resources.workers", 0, "must be at least 1"),
@@ -224,7 +226,7 @@ async def resume_job(coordinator: CoordinatorDep, job_id: JobId, request: Reques
     ),
 )
 async def resize_job(coordinator: CoordinatorDep, job_id: JobId, request: Request) -> Job:
-    """Changes its number of workers. A running job changes once there is room for it: under
+    """Changes its number of workers. A running job changes once devices are free: under
     `ddp` in place, any other saves and resumes from there. It keeps its size until then."""
     wanted = await read_json(request, Resize)
     return await coordinator.jobs.resize(job_id, wanted.model_dump(exclude_none=True))

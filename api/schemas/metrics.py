@@ -10,7 +10,7 @@ class Point(View):
     """Finished optimizer steps; the first is 1."""
     time: Time
     value: MetricValue
-    """NaN and infinities are texts."""
+    """NaN and infinities are strings."""
     min: MetricValue
     """Smallest value of the bucket."""
     max: MetricValue

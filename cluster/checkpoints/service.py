@@ -85,7 +85,8 @@ class CheckpointService(Service):
             row = await load_locked(session, checkpoint_id)
             if row.state in ("deleting", "deleted"):
                 raise WrongStateError(
-                    f"checkpoint {checkpoint_id} is {row.state}; it can no longer be pinned",
+                    f"checkpoint {checkpoint_id} is {row.state}; it can no longer be "
+                    f"{'pinned' if pinned else 'unpinned'}",
                     row.state,
                 )
             row.pinned = pinned
@@ -93,7 +94,7 @@ class CheckpointService(Service):
             return checkpoint_view(row)
 
     async def delete(self, checkpoint_id: str) -> views.Checkpoint:
-        """Give a checkpoint up; its files go soon after.
+        """Delete a checkpoint; its files are removed soon after.
 
         Raises:
             WrongStateError: it is pinned, or about to be restored.
@@ -172,7 +173,8 @@ class CheckpointService(Service):
                 session, job.id, state, JobState.QUEUED,
                 reason=reason, now=now, attempt=job.attempt, changes=changes,
             ):  # fmt: skip
-                raise ConflictError(f"job {job.id} changed at the same time; try again")
+                label = job_label(job.id, job.name)
+                raise ConflictError(f"{label} changed at the same time; try again")
             await session.refresh(job)
             await session.refresh(progress)
             (view,) = await job_views(session, [(job, progress)], now)
@@ -182,7 +184,7 @@ class CheckpointService(Service):
     async def record(
         self, session: AsyncSession, attempt: Attempt, job: Job, data: dict[str, Any]
     ) -> None:
-        """Store what rank 0 committed, then let the retention give older ones up.
+        """Store what rank 0 committed, then let the retention delete older ones.
 
         Raises:
             InvalidValueError: it is no checkpoint of this token, or its upload was not committed.

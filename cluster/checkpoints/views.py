@@ -24,7 +24,7 @@ class Checkpoint(View):
     pinned: bool
     """Retention never deletes it."""
     metrics: dict[str, MetricValue]
-    """Job-wide values at its step. NaN and infinities are texts."""
+    """Job-wide values at its step. NaN and infinities are strings."""
     location: str
     """Its folder: on shared storage or, when relative, below the coordinator's data folder."""
 

@@ -60,7 +60,7 @@ class Captured:
     has_histograms: bool
     names: list[str]
     norms: list[float | str]
-    """NaN and infinities as texts, here and below."""
+    """NaN and infinities as strings, here and below."""
     largest: list[float | str]
 
 

@@ -18,7 +18,7 @@ class MainMetric:
     __pydantic_config__ = VALUE
     name: str
     value: MetricValue
-    """Latest value; null before the first. NaN and infinities are texts."""
+    """Latest value; null before the first. NaN and infinities are strings."""
     goal: MetricMode | None
     """`min` if lower is better, `max` if higher is; null if unknown."""
 

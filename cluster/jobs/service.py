@@ -104,9 +104,10 @@ class JobService(Service):
                 known = await session.get(IdempotencyKey, key)
                 if known is not None:
                     if known.body_sha256 != digest:
+                        earlier, _ = await _load(session, known.job_id)
                         raise ConflictError(
-                            f"Idempotency-Key {key!r} was used for another body (job "
-                            f"{known.job_id}); use a new key for a new job"
+                            f"Idempotency-Key {key!r} was used for another body, of "
+                            f"{job_label(earlier.id, earlier.name)}; use a new key for a new job"
                         )
                     return await self._view(session, known.job_id), False
             newest = await session.scalar(select(func.max(Job.number)))
@@ -264,8 +265,8 @@ class JobService(Service):
     async def resize(self, job_id: str, resources: dict[str, int]) -> views.Job:
         """Change a job's number of workers, or the range of it.
 
-        A waiting or paused job starts with it. A running one changes as soon as there is room, in
-        place if it can, else from a checkpoint that it saves.
+        A waiting or paused job starts with it. A running one changes as soon as devices are free,
+        in place if it can, else from a checkpoint that it saves.
 
         Args:
             resources: `workers`, or `min_workers` and `max_workers`.
@@ -316,7 +317,10 @@ class JobService(Service):
             self._notifier.notify_job(job_id)
             self._notifier.notify_hosts(allocation)
             return view
-        raise ConflictError(f"job {job_id} changes too often to {command} it now; try again")
+        async with self._db.session() as session:
+            job, _ = await _load(session, job_id)
+        label = job_label(job_id, job.name)
+        raise ConflictError(f"{label} changes too often to {command} it now; try again")
 
     async def _command_once(
         self, job_id: str, command: Command, asked: Mapping[str, dict[str, Any]]

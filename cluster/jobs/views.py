@@ -80,7 +80,7 @@ class Job(View):
     spec: JsonObject
     """Job spec as submitted, with its defaults."""
     metrics: dict[str, MetricValue]
-    """Last value of every job-wide series. NaN and infinities are texts."""
+    """Last value of every job-wide series. NaN and infinities are strings."""
     main_metric: MainMetric | None
     """The `metric` of the spec, else a validation metric (`eval_…`, `val…`) that the job reports,
     else a loss; null for a job that reports none of them."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
+from trainhall.cluster.lifecycle.reasons import job_label
 from trainhall.training.link.failure_cause import Cause
 
 WINDOW = timedelta(hours=24)
@@ -32,6 +33,7 @@ class Ended:
     cause: Cause | None
     """None: it ended well, trained until it was asked to end, or failed elsewhere."""
     message: str = ""
+    job_name: str | None = None
 
 
 class Fault(Enum):
@@ -114,5 +116,6 @@ def _jobs(ended: Sequence[Ended]) -> int:
 def _reason(summary: str, evidence: Sequence[Ended]) -> str:
     last = evidence[-1]
     hours = WINDOW.total_seconds() / 3600
-    why = f"; the last, of job {last.job_id}: {last.message}" if last.message else ""
+    label = job_label(last.job_id, last.job_name)
+    why = f"; the last, of {label}: {last.message}" if last.message else ""
     return f"quarantined (unhealthy): {summary} within {hours:g} hours{why}"

@@ -1,4 +1,4 @@
-"""Draining nodes on which attempts fail again and again (`node_faults` has the rule)."""
+"""Draining nodes on which attempts fail again and again (`fault_policy` has the rule)."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from trainhall.cluster.lifecycle.nodes import drain_node
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, AttemptState
 from trainhall.cluster.nodes.fault_policy import WINDOW, Ended, quarantine_reason
 from trainhall.db.documents import Allocation
-from trainhall.db.models import Attempt, Node
+from trainhall.db.models import Attempt, Job, Node
 from trainhall.training.link.failure import Failure
 
 log = structlog.get_logger(__name__)
@@ -22,12 +22,13 @@ log = structlog.get_logger(__name__)
 # Of a day's attempts, which may be many: what is large about them stays in the database.
 _ENDS = select(
     Attempt.job_id,
+    Job.name.label("job_name"),
     Attempt.state,
     Attempt.generations,
     Attempt.allocation,
     Attempt.finished_at,
     Attempt.failure,
-)
+).join(Job, Job.id == Attempt.job_id)
 _STOPPED_STATES = (AttemptState.PAUSED.value, AttemptState.CANCELLED.value)
 _OVER = (AttemptState.FAILED.value, AttemptState.COMPLETED.value, *_STOPPED_STATES)
 
@@ -77,18 +78,28 @@ def _ends_on(node: Node, attempt: Row[Any]) -> Iterator[Ended]:
     for before, after in pairwise(attempt.generations):
         failure = parse_failure(after.failure)
         if failure is not None and _is_of(node, failure, before.allocation):
-            yield Ended(after.time.astimezone(UTC), attempt.job_id, failure.cause, failure.message)
+            yield _ended(attempt, failure, after.time.astimezone(UTC))
     if attempt.allocation.host(node.id) is None or attempt.finished_at is None:
         return
     failure = parse_failure(attempt.failure)
     if attempt.state in _STOPPED_STATES:
         # That it was failing while a user cancelled it is neither a fault nor a good end.
         if failure is None or failure.cause.is_move:
-            yield Ended(attempt.finished_at, attempt.job_id, None)
+            yield _ended(attempt, None)
     elif failure is not None and _is_of(node, failure, attempt.allocation):
-        yield Ended(attempt.finished_at, attempt.job_id, failure.cause, failure.message)
+        yield _ended(attempt, failure)
     else:
-        yield Ended(attempt.finished_at, attempt.job_id, None)
+        yield _ended(attempt, None)
+
+
+def _ended(attempt: Row[Any], failure: Failure | None, time: datetime | None = None) -> Ended:
+    return Ended(
+        time or attempt.finished_at,
+        attempt.job_id,
+        failure.cause if failure else None,
+        failure.message if failure else "",
+        attempt.job_name,
+    )
 
 
 def _is_of(node: Node, failure: Failure, allocation: Allocation) -> bool:

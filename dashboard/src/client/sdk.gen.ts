@@ -116,7 +116,7 @@ export const pauseJob = <ThrowOnError extends boolean = true>(options: Options<P
 /**
  * Resume a paused job
  *
- * Continues from its newest good checkpoint, once there is room: as it was, or with another
+ * Continues from its newest good checkpoint, once devices are free: as it was, or with another
  * strategy or on other resources, which it keeps.
  */
 export const resumeJob = <ThrowOnError extends boolean = true>(options: Options<ResumeJobData, ThrowOnError>) => (options.client ?? client).put<ResumeJobResponses, ResumeJobErrors, ThrowOnError, 'data'>({
@@ -132,7 +132,7 @@ export const resumeJob = <ThrowOnError extends boolean = true>(options: Options<
 /**
  * Resize a job
  *
- * Changes its number of workers. A running job changes once there is room for it: under
+ * Changes its number of workers. A running job changes once devices are free: under
  * `ddp` in place, any other saves and resumes from there. It keeps its size until then.
  */
 export const resizeJob = <ThrowOnError extends boolean = true>(options: Options<ResizeJobData, ThrowOnError>) => (options.client ?? client).put<ResizeJobResponses, ResizeJobErrors, ThrowOnError, 'data'>({

@@ -161,7 +161,7 @@ export type Checkpoint = {
     /**
      * Metrics
      *
-     * Job-wide values at its step. NaN and infinities are texts.
+     * Job-wide values at its step. NaN and infinities are strings.
      */
     metrics: {
         [key: string]: number | string | null;
@@ -1163,7 +1163,7 @@ export type Job = {
     /**
      * Metrics
      *
-     * Last value of every job-wide series. NaN and infinities are texts.
+     * Last value of every job-wide series. NaN and infinities are strings.
      */
     metrics: {
         [key: string]: number | string | null;
@@ -1423,7 +1423,7 @@ export type MainMetric = {
     /**
      * Value
      *
-     * Latest value; null before the first. NaN and infinities are texts.
+     * Latest value; null before the first. NaN and infinities are strings.
      */
     value: number | string | null;
     /**
@@ -2004,7 +2004,7 @@ export type Point = {
     /**
      * Value
      *
-     * NaN and infinities are texts.
+     * NaN and infinities are strings.
      */
     value: number | string | null;
     /**

@@ -235,7 +235,7 @@ export const pauseJobMutation = (options?: Partial<Options<PauseJobData>>): UseM
 /**
  * Resume a paused job
  *
- * Continues from its newest good checkpoint, once there is room: as it was, or with another
+ * Continues from its newest good checkpoint, once devices are free: as it was, or with another
  * strategy or on other resources, which it keeps.
  */
 export const resumeJobMutation = (options?: Partial<Options<ResumeJobData>>): UseMutationOptions<ResumeJobResponse, ResumeJobError, Options<ResumeJobData>> => {
@@ -252,7 +252,7 @@ export const resumeJobMutation = (options?: Partial<Options<ResumeJobData>>): Us
 /**
  * Resize a job
  *
- * Changes its number of workers. A running job changes once there is room for it: under
+ * Changes its number of workers. A running job changes once devices are free: under
  * `ddp` in place, any other saves and resumes from there. It keeps its size until then.
  */
 export const resizeJobMutation = (options?: Partial<Options<ResizeJobData>>): UseMutationOptions<ResizeJobResponse, ResizeJobError, Options<ResizeJobData>> => {
