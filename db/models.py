@@ -329,7 +329,7 @@ class Event(Base):
     seq: Mapped[int] = mapped_column(BigInt, primary_key=True)
     time: Mapped[datetime]
     kind: Mapped[str] = mapped_column(String(32))
-    """state, attempt, checkpoint, not_saved, note, node …"""
+    """state, attempt, checkpoint, not_saved, note …"""
     code: Mapped[str] = mapped_column(String(48))
     """`ReasonCode` or `EventCode` of `trainhall.cluster.lifecycle.reasons`."""
     reason: Mapped[str] = mapped_column(Text)

@@ -37,8 +37,8 @@ def refresh_interval(text: str) -> float:
     return seconds
 
 
-def whole(text: str, option: str, *, least: int, most: int) -> int:
-    """Raise UsageError unless it is a whole number between the bounds."""
+def integer(text: str, option: str, *, least: int, most: int) -> int:
+    """Raise UsageError unless it is an integer between the bounds."""
     if text.isascii() and text.isdigit() and least <= int(text) <= most:
         return int(text)
     raise UsageError(f"{option} takes integers from {least:,} to {most:,}, not {text!r}")

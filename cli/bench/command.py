@@ -170,7 +170,8 @@ def _forecast(
     from trainhall.distributed.collectives.errors import ScheduleError
 
     counts = [
-        quantities.whole(n, "--ranks", least=2, most=MOST_RANKS) for n in _items(ranks or SIMULATED)
+        quantities.integer(n, "--ranks", least=2, most=MOST_RANKS)
+        for n in _items(ranks or SIMULATED)
     ]
     names = _items(algorithms) if algorithms else list(NAMES)
     if unknown := [name for name in names if name not in NAMES]:
@@ -265,7 +266,7 @@ def _measure(
 def _scenarios(ranks: str, sizes: str, limits: str | None) -> "list[Scenario]":
     from trainhall.distributed.bench.request import Scenario
 
-    counts = {quantities.whole(n, "--ranks", least=2, most=MOST_MEASURED) for n in _items(ranks)}
+    counts = {quantities.integer(n, "--ranks", least=2, most=MOST_MEASURED) for n in _items(ranks)}
     asked = tuple(sorted({_elements(text) for text in _items(sizes)}))
     found = [Scenario(f"loopback, {n} ranks", (tuple(range(n)),), asked) for n in sorted(counts)]
     for text in _items(limits) if limits else []:

@@ -59,10 +59,10 @@ class Packed:
         """
         path = script.path
         if path is not None and not Path(path).is_absolute() and not self._holds(path):
-            raise self._note_missing_class("script.path", path)
+            raise self._missing_path_error("script.path", path)
         where = script.working_dir
         if where is not None and not Path(where).is_absolute() and not self._has_below(where):
-            raise self._note_missing_class("script.working_dir", where)
+            raise self._missing_path_error("script.working_dir", where)
 
     def check_task(self, name: str) -> None:
         """Check that the class `package.module:Class` is in the upload, without running any of it.
@@ -117,7 +117,7 @@ class Packed:
         below = any(name.startswith(folder + "/") for name in self.names)
         return folder == "." or below or self._holds(path)
 
-    def _note_missing_class(self, field: str, path: str) -> UsageError:
+    def _missing_path_error(self, field: str, path: str) -> UsageError:
         if field == "script.path" and self._has_below(path):
             return UsageError(f"{field}: {path} is a folder without a __main__.py")
         if (self.folder / path).exists():

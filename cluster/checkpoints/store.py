@@ -140,7 +140,7 @@ class CheckpointStore:
         return self.folder(job_id, name).is_dir()
 
     def file(self, job_id: str, name: str, path: str) -> Path:
-        """Open a file of a committed checkpoint.
+        """Return the path of a file of a committed checkpoint.
 
         Raises:
             NotFoundError: there is none.

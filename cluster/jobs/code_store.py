@@ -95,7 +95,7 @@ class CodeStore:
         return Code(sha256=sha256, size=found.st_size)
 
     def file(self, sha256: str) -> Path:
-        """Open the archive itself.
+        """Return the path of the archive.
 
         Raises:
             NotFoundError: there is none.
@@ -139,7 +139,7 @@ class CodeStore:
         return await asyncio.to_thread(self._remove, unused, older_than_seconds)
 
     async def _check_space(self) -> None:
-        """See that there is room for what is being received, however large it will be."""
+        """Check that there is space for what is being received, however large it will be."""
         sizes = await asyncio.to_thread(self._sizes)
         async with self._db.session() as session:
             used = set(await session.scalars(select(Job.code).distinct()))

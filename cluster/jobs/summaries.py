@@ -92,7 +92,7 @@ class RunTime:
 
 
 async def run_times(session: AsyncSession, job_ids: Iterable[str]) -> dict[str, RunTime]:
-    """Return run times by job id; a job without an attempt has none."""
+    """Return run times by job id; that of a job without an attempt is zero."""
     times = {job_id: RunTime() for job_id in job_ids}
     found = await session.execute(
         select(Attempt.job_id, Attempt.started_at, Attempt.finished_at).where(

@@ -304,7 +304,7 @@ class Applier(Service):
         )  # fmt: skip
 
     async def _check_lost(self, session: AsyncSession, decision: EndAttempt) -> None:
-        """Raise if a node that was lost at the time of the decision has reported since."""
+        """Raise if every node that was lost at the time of the decision has reported since."""
         if not decision.lost_nodes:
             return
         reported = await session.scalars(

@@ -1,7 +1,7 @@
 """The restart budget of a job: restarts in a row without progress, and when another is in vain.
 
 Faults of nodes are no failures in this sense: a lost node, a stopped agent or a broken device costs
-no restart. A device that breaks again takes its node out of use (`node_faults`), so that this ends.
+no restart. A device that breaks again takes its node out of use (`fault_policy`), so this ends.
 """
 
 import re
@@ -41,7 +41,7 @@ class AfterFailure:
 
 
 def after_failure(job: JobFacts, failure: Failure) -> AfterFailure:
-    """Return whether another attempt is worth it: new steps give the whole budget back."""
+    """Return the consequence of a failure; new steps restore the whole budget."""
     if is_node_fault(failure.cause):
         return AfterFailure(
             job.restarts, job.restarts_step, will_retry=True, is_free=True, repeated=False
