@@ -1,1 +1,1 @@
-"""Checkpoint records, uploads and retention; imports `jobs`."""
+"""Checkpoint records, uploads and retention; imports `jobs` and `lifecycle`."""

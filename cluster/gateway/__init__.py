@@ -1,1 +1,3 @@
-"""The coordinator's end of the agents' connections; imports `checkpoints` and `snapshot`."""
+"""The coordinator's end of the agents' connections; imports `checkpoints`, `jobs`, `lifecycle`,
+`nodes`, `snapshot` and `wire`.
+"""

@@ -1,1 +1,3 @@
-"""Decisions and how they are applied; imports every room of `cluster` but `coordinator`."""
+"""Decisions and how they are applied; imports `checkpoints`, `jobs`, `lifecycle`, `nodes`,
+`scheduling` and `snapshot`.
+"""

@@ -1,1 +1,1 @@
-"""The state that decisions are made from, loaded at once; imports `lifecycle` and `nodes`."""
+"""The state that decisions rest on, loaded at once; imports `lifecycle`, `nodes` and `wire`."""

@@ -1,1 +1,1 @@
-"""The messages between coordinator and agent; imports `training.link` alone."""
+"""The messages between coordinator and agent; imports the torch-free parts of `training` alone."""

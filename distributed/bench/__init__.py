@@ -1,1 +1,1 @@
-"""Collectives measured between real processes; no other room of `distributed` imports it."""
+"""Collectives measured between real processes; no other package of `distributed` imports it."""

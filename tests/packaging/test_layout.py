@@ -115,6 +115,21 @@ def test_package_says_what_it_is_for_and_may_import() -> None:
     assert silent == []
 
 
+def test_packages_of_cluster_name_what_they_import() -> None:
+    files = list((ROOT / "cluster").glob("*/__init__.py"))
+    packages = {path.parent.name for path in files} - {"simulator"}
+    found = {}
+    for path in files:
+        name = path.parent.name
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+        code = "\n".join(module.read_text() for module in path.parent.rglob("*.py"))
+        imported = set(re.findall(r"^ *from trainhall\.cluster\.(\w+)", code, re.MULTILINE))
+        named = packages.intersection(re.findall(r"`(\w+)`", text))
+        if name in packages and named != packages & imported - {name}:
+            found[name] = sorted(packages & imported - {name})
+    assert not found, f"write what the package imports: {found}"
+
+
 def test_compose_and_the_image_use_commands_that_exist() -> None:
     import yaml
     from typer.main import get_command

@@ -1,1 +1,1 @@
-"""The training loop of a rank; imports all rooms but `elastic`, `planning`, `sdk`, `verify`."""
+"""The training loop of a rank; imports all packages but `elastic`, `planning`, `sdk`, `verify`."""
