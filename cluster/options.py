@@ -10,9 +10,9 @@ class ClusterOptions:
     heartbeat_seconds: float = 2.0
     """Interval between an agent's reports when nothing changes."""
     suspect_after_seconds: float = 15.0
-    """Silence after which a node gets no new work."""
+    """Time without a heartbeat after which a node gets no new work."""
     lost_after_seconds: float = 90.0
-    """Silence after which a node's attempts are revoked and replaced."""
+    """Time without a heartbeat after which a node's attempts are revoked and replaced."""
     hello_seconds: float = 10.0
     """Time for a new connection to send its first report."""
     tick_seconds: float = 1.0
@@ -35,7 +35,7 @@ class ClusterOptions:
     priority_ageing_seconds: float = 24 * 3600.0
     """So much waiting counts in the queue as one level of priority."""
     preemption: bool = True
-    """Jobs of higher priority may have others pause to make room for them."""
+    """Jobs of higher priority may preempt others: these pause or shrink."""
     quotas: Quotas = field(default_factory=Quotas)
     """Devices that projects and users may hold at once."""
     grow_after_seconds: float = 10.0

@@ -1,8 +1,8 @@
 """The use of a database by one coordinator alone.
 
-A second one hears no agent, and would give every node up. Who has the lease renews it. Who wants it
-watches by its own clock whether it is renewed, so that the clocks of two hosts are never compared
-(as leader election in Kubernetes' client-go does).
+A second one would receive no heartbeat, and declare every node lost. The holder of the lease renews
+it. A process that wants it watches by its own clock whether it is renewed, so that the clocks of
+two hosts are never compared (as leader election in Kubernetes' client-go does).
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Lease:
 
         Args:
             patience: seconds that another coordinator, which lives, may take to end.
-            is_over: whether to give up.
+            is_over: whether to stop waiting.
 
         Returns:
             None once it is ours; else the location of the coordinator that keeps it.
@@ -83,7 +83,7 @@ class Lease:
                 log.info("waiting_for_other_coordinator", process=other.location)
             elif shown != seen:
                 renewed = now
-            # After a look that hung, or a sleep of this host, nobody may have been able to renew.
+            # Where this check hung, or this host slept, the holder may have been unable to renew.
             if shown != seen or now - looked > RENEW_SECONDS:
                 seen, since = shown, now
             looked = now
@@ -96,8 +96,8 @@ class Lease:
     async def keep(self) -> None:
         """Renew it until cancelled.
 
-        Nobody takes it while the database is away for all. Where it is away for this coordinator
-        alone, another may have it after `EXPIRE_SECONDS`.
+        It stays ours while the database is unreachable for all. Where it is so for this
+        coordinator alone, another may have it after `EXPIRE_SECONDS`.
 
         Raises:
             LeaseLostError: it is another's.
@@ -159,13 +159,13 @@ class Lease:
         return await self._acquire()
 
     async def _acquire(self, expired: tuple[str, int] | None = None) -> CoordinatorLease | None:
-        """Make the lease ours if it is nobody's, or, at first, of an earlier process like ours.
+        """Make the lease ours if it is free, or, at first, of an earlier process like ours.
 
         Args:
             expired: or if it is still this token's, renewed so often.
 
         Returns:
-            Whose it is, if it is not ours.
+            The lease of another coordinator, if one holds it.
         """
         try:
             async with self._db.transaction() as session:

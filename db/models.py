@@ -139,8 +139,8 @@ class Attempt(Base):
         Document(CheckpointPlan), default=CheckpointPlan
     )
     isolation_seconds: Mapped[float | None]
-    """Under `recovery.on_isolation: stop`: its ranks end before a node was silent for so long, and
-    it is not replaced sooner."""
+    """Under `recovery.on_isolation: stop`: its ranks end before a node has sent no heartbeat for so
+    long, and it is not replaced sooner."""
     in_place: Mapped[bool] = mapped_column(Boolean, default=False)
     """True if its ranks can regroup under the next generation while they run."""
     spec: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -191,7 +191,7 @@ class Node(Base):
     address: Mapped[str] = mapped_column(String(255), default="")
     agent_version: Mapped[str | None] = mapped_column(String(64))
     join_token_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)
-    """None once nobody may join with it any more."""
+    """None once it is used or has ended."""
     join_expires_at: Mapped[datetime | None]
     credential_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)
     host_use: Mapped[dict[str, Any]] = mapped_column(default=dict)

@@ -4,7 +4,7 @@ NCCL's messages carry nothing but their bytes, and two ranks match them in the o
 begin them. So a rank begins what it sends and receives in a round at once, piece by piece, and no
 round ahead (`Transport.lockstep`). A round's messages are then a step that all ranks take in the
 same order, and no two wait for each other. Sizes and types are compared before, by
-`Communicator.agree`; a message that does not belong there is noticed only by waiting in vain.
+`Communicator.agree`; a message that does not belong there is noticed only by a timeout.
 """
 
 import time
@@ -68,7 +68,7 @@ class Nccl:
         self._begun.clear()
 
     def leave(self, reason: str) -> None:
-        """Give up what is under way: a kernel that waits for a peer would never end."""
+        """Abort what is under way: a kernel that waits for a peer would never end."""
         self._group._get_backend(self._device).abort()
 
     def wrap(self, array: Array) -> Tensor:

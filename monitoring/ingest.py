@@ -46,8 +46,8 @@ class Ingest:
     ) -> int:
         """Store the frames of `body` that are new; returns the writer's newest stored sequence.
 
-        Frames behind a gap are not stored: the answer is below their sequence, and the sender goes
-        on from there.
+        Frames behind a gap are not stored: the answer is below their sequence, and the sender
+        continues from there.
 
         Raises:
             DamagedFrameError: when the body is not a run of whole frames.

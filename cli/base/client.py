@@ -72,7 +72,7 @@ class Client:
         """Send one request below /api/v1 and return the JSON of the answer (None when empty).
 
         Args:
-            deadline: when to give up trying, by `time.monotonic`, though not before the first try
+            deadline: when to stop trying, by `time.monotonic`, though not before the first try
                 has had a second.
         """
         repeatable = method in IDEMPOTENT or "Idempotency-Key" in (options.get("headers") or {})

@@ -97,7 +97,7 @@ class Attempts:
         self._desired = {a.launch.token: a for a in assignments}
 
     def reconcile(self) -> None:
-        """Do what leads from what is to what shall be. Cheap when nothing is to be done."""
+        """Bring the attempts to their desired state. Cheap when they are there."""
         wanted = None
         if self._desired is not None:
             wanted = {

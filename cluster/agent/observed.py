@@ -262,7 +262,7 @@ def _end_unreadable(folder: AttemptFolder) -> None:
         if time.monotonic() > until:
             logger.error("processes_left", path=folder.path, pids=sorted(left))
             return
-        # A shim that has been told to stop starts no more ranks, and ends once none is left.
+        # A shim that was asked to stop starts no more ranks, and ends once none is left.
         folder_ipc.send_command(folder, Command.STOP)
         processes.send(left, signal.SIGKILL)
         time.sleep(SWEEP_SECONDS)

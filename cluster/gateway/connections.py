@@ -203,7 +203,8 @@ class Gateway(Service):
         connection.changed.set()
 
     async def _listen(self, connection: _Connection) -> None:
-        """Note when reports arrive: to store one may take longer than a node may be silent."""
+        """Note when reports arrive: to store one may take longer than a node may go
+        without a heartbeat."""
         try:
             while connection.ended is None:
                 connection.unread = await connection.channel.receive_text()

@@ -99,7 +99,7 @@ class RankEvents(Service):
                 self._checkpoints.verification.verify_later(job_id, suspects)
         self._notifier.notify_job(job_id)
         if checkpoint:
-            self._notifier.notify_hosts(allocation)  # the retention may have given older ones up
+            self._notifier.notify_hosts(allocation)  # the retention may have deleted older ones
         return acked
 
     async def _accept_batch(

@@ -140,7 +140,7 @@ def _at_the_end(attempt: Attempt, following: Attempt | None) -> Incident:
         done = "the attempt ended" if attempt.finished_at is not None else "its ranks were stopped"
     else:
         done = f"attempt {following.number} replaced it"
-    # One that made room for others then waits in the queue: that is no part of a way back.
+    # A preempted job then waits in the queue: that is no part of its recovery.
     moved = failure.cause.is_move
     return _incident(
         generation=attempt.generation,

@@ -39,7 +39,7 @@ class HostReport:
     """True if its ranks can regroup while they run."""
     failed_ranks: tuple[FailedRank, ...] = ()
     leaving: tuple[int, ...] = ()
-    """Devices that this generation gave up and that are not free yet."""
+    """Devices that this generation released and that are not free yet."""
     missing: int = field(default=0, compare=False)
     """Reports in a row that did not list the attempt."""
 

@@ -13,9 +13,9 @@ The letters of the edges appear in the diagram of the documentation:
     i  pending, ready, suspect, lost → drained       it is to be drained, and nothing runs on it
     j  draining, drained → ready, suspect    a user takes the drain back
 
-A drain is a wish (`Node.drain_reason`), kept until a user takes it back. So a drained node that is
-lost and returns is drained, and so is one whose agent or coordinator restarts. A node that is to be
-removed drains first.
+A drain is a request (`Node.drain_reason`), kept until a user takes it back. So a drained node that
+is lost and returns is drained, and so is one whose agent or coordinator restarts. A node that is to
+be removed drains first.
 """
 
 from collections.abc import Collection
@@ -159,7 +159,7 @@ async def undrain_node(
     """Edge j, of a locked node: it may get work again. Harmless where it is not drained.
 
     Args:
-        reachable: it is not silent at present.
+        reachable: its heartbeats arrive.
     """
     if node.drain_reason is None:
         return
@@ -176,7 +176,7 @@ async def undrain_node(
 
 
 def void_join_token(node: Node) -> None:
-    """Nobody joins with it any more."""
+    """End a node's join token."""
     node.join_token_sha256 = node.join_expires_at = None
 
 

@@ -1,5 +1,5 @@
 """The time of each node's last heartbeat, on the coordinator's monotonic clock: a clock that jumps,
-or a coordinator that was down or asleep, never makes a healthy node look silent."""
+or a coordinator that was down or asleep, never makes a healthy node look unreachable."""
 
 import math
 
@@ -19,11 +19,11 @@ class HeartbeatMonitor:
         self._reported: set[str] = set()
 
     def start(self, stall_threshold_seconds: float) -> None:
-        """Begin to listen: every node's silence begins here.
+        """Begin to listen: every node's time without a heartbeat is counted from here.
 
         Args:
             stall_threshold_seconds: longest time between two calls of this monitor from now on.
-                After a longer one the process did not run, and every node's silence starts again.
+                After a longer one the process did not run, and every node's count starts again.
         """
         self._stall_threshold = stall_threshold_seconds
         self._listening_since = self._last_checked = self._clock.monotonic()

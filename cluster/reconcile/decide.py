@@ -58,8 +58,8 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
 
 
 def _isolation_seconds(facts: ClusterFacts) -> dict[str, float]:
-    """Return, by node id, the silence before which no attempt of a node is replaced: its ranks stop
-    on their own, and rely on the limit in force at their start."""
+    """Return, by node id, the time without a heartbeat before which no attempt of a node is
+    replaced: its ranks stop on their own, and rely on the limit in force at their start."""
     isolation_seconds: dict[str, float] = {}
     for attempt in facts.attempts:
         if attempt.isolation_seconds is not None and attempt.state in ACTIVE_ATTEMPT_STATES:
@@ -87,7 +87,7 @@ def _decide_liveness(
 
 
 def seconds_until_unreachable(facts: ClusterFacts, options: ClusterOptions) -> float:
-    """Return the time until a node's silence next calls for a decision."""
+    """Return the time until the lack of a node's heartbeats next calls for a decision."""
     isolation_seconds = _isolation_seconds(facts)
     ends = [math.inf]
     for node in facts.nodes:

@@ -23,12 +23,12 @@ class MoveNode:
     end: NodeState
     reason: Reason
     after_seconds: float = 0.0
-    """The node has to be silent for so long."""
+    """The node has to be without a heartbeat for so long."""
 
 
 @dataclass(frozen=True)
 class RemoveNode:
-    """Nothing runs on it any more, and a user gave it up."""
+    """Nothing runs on it any more, and a user removed it."""
 
     node_id: str
     reason: Reason
@@ -69,7 +69,7 @@ class KeepPlan(_OfAttempt):
 
 @dataclass(frozen=True)
 class StopAttempt(_OfAttempt):
-    """Tell the hosts of an attempt to pause or to stop, without a user having asked."""
+    """Have the hosts of an attempt pause or stop, without a user having asked."""
 
     goal: Goal
     reason: Reason

@@ -1,4 +1,4 @@
-"""The reconciler: load what is, decide what shall be, apply it; woken by events and a slow tick."""
+"""The reconciler: load the state, decide, apply; woken by events and a slow tick."""
 
 import asyncio
 import math
@@ -34,7 +34,7 @@ class Reconciler(Service):
         self._applier = Applier(context, heartbeats)
         self._wanted = asyncio.Event()
         self._unreachable_in = math.inf
-        """Seconds until the silence of a node asks for something, as of the last pass."""
+        """Seconds until a node without heartbeats calls for a decision, as of the last pass."""
 
     def wake(self) -> None:
         self._wanted.set()

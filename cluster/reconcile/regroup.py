@@ -31,7 +31,7 @@ async def regroup(
 ) -> tuple[Attempt, set[str]]:
     """Move the attempt to its next generation; return it and the hosts of the one before.
 
-    Devices that it gives up stay granted until their hosts report that nothing runs there.
+    Devices that it releases stay granted until their hosts report that nothing runs there.
 
     Raises:
         ConflictError: the token is outdated, the attempt does not run, failures since have left no

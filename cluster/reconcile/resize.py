@@ -160,8 +160,8 @@ def _fit_after(
     kept = [node for node in placed(attempt) if node.node_id not in losses.node_ids]
     missing = {key for key in devices_of(kept) if not spare.exists(key)}
     # It leaves the devices that its hosts do not have any more; where it could not resume then, at
-    # least those on which nothing lives. One that was resized, and has no room for that yet, may
-    # keep the size that it has.
+    # least those on which nothing lives. One that was resized may keep the size that it has until
+    # devices are free for another.
     unresized = replace(job, sizes=(attempt.size,))
     for left in (missing, missing & losses.devices):
         remaining = _without(kept, left)
@@ -221,7 +221,7 @@ def _with_more(
 def _keep_first_ranks(
     kept: Sequence[PlacedNode], size: int, fresh: Collection[DeviceKey] = ()
 ) -> list[PlacedNode]:
-    """Return the first `size` ranks, so that few hosts, the last ones, give devices up; ranks that
+    """Return the first `size` ranks, so that few hosts, the last ones, release devices; ranks that
     have the state go before fresh ones."""
     ordered = sorted(devices_of(kept), key=lambda device: device in fresh)
     return [node for node in _without(kept, ordered[size:]) if node.device_indices]

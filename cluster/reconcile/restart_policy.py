@@ -1,4 +1,4 @@
-"""The restart budget of a job: restarts in a row without progress, and when another is in vain.
+"""The restart budget of a job: restarts in a row without progress, and failures that would repeat.
 
 Faults of nodes are no failures in this sense: a lost node, a stopped agent or a broken device costs
 no restart. A device that breaks again takes its node out of use (`fault_policy`), so this ends.

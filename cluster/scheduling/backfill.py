@@ -26,7 +26,7 @@ class Backfill:
         """Add a reservation.
 
         Args:
-            seconds: until it is needed; None: nobody knows.
+            seconds: until it is needed; None: unknown.
         """
         if seconds is not None:
             sources = self._sources.setdefault(reservation.group.kind, [])

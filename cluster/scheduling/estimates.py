@@ -10,7 +10,7 @@ _FEWEST_STEPS = 2
 
 
 def expected_end(now: datetime, job: JobFacts, attempt: AttemptFacts) -> datetime | None:
-    """When an attempt gives its devices back; None: nobody knows.
+    """When an attempt releases its devices; None: unknown.
 
     Its pace is that of the whole attempt so far, with all evaluations and checkpoints. So the end
     of one that hangs moves away with time.

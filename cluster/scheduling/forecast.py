@@ -1,7 +1,7 @@
 """Forecast: expected start times of waiting jobs, computed on demand.
 
-A job of unknown duration is assumed to hold its devices for ever, and jobs that wait for such a one
-start at an unknown time. So a forecast is late rather than early, as long as running jobs keep
+A job of unknown duration is assumed to hold its devices without end, and jobs that wait for such a
+one start at an unknown time. So a forecast is late rather than early, as long as running jobs keep
 their pace and no new job comes in between.
 """
 
@@ -52,7 +52,7 @@ class _Forecast:
             for node_id, indices in helper.devices.items()
             for index in indices
         }
-        """Devices that running jobs give up for others."""
+        """Devices that running jobs release for others."""
         self._endless: list[tuple[str, str, frozenset[str]]] = []
         """Jobs that are expected to start and may take any time then: id, and of what they are to
         get the kind and the nodes."""

@@ -1,8 +1,8 @@
-"""Preemption: the fewest jobs that make room so that one of higher priority can start.
+"""Preemption: the fewest jobs to preempt so that one of higher priority can start.
 
 An elastic job that regroups in place continues with fewer workers; only if that is not enough do
 jobs pause. The cheapest to preempt come first, and a job that turns out not to be needed is spared.
-For a job that needs one host, the host is the one on which the least is given up.
+For a job that needs one host, the host is the one on which the fewest workers are lost.
 """
 
 import math
@@ -20,7 +20,7 @@ Devices = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A job that could make room."""
+    """A job that could be preempted."""
 
     job: JobFacts
     attempt: AttemptFacts
@@ -47,7 +47,7 @@ class Candidate:
         return sum(len(host.devices) for host in self.attempt.hosts)
 
     def shrunk(self, size: int) -> "Candidate":
-        """Return the same, going on with its first `size` ranks."""
+        """Return the same, continuing with its first `size` ranks."""
         devices = dict(self.devices)
         left = size
         for host in self.attempt.hosts:

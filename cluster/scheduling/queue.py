@@ -1,4 +1,4 @@
-"""The queue as people ask for it: who waits for what, until when, and what a new job would meet."""
+"""The queue for users: who waits for what, until when, and when a new job would start."""
 
 import asyncio
 import math

@@ -68,7 +68,7 @@ def sized_label(job: JobFacts, kind: str) -> str:
 
 
 def preempting(job: JobFacts, group: Group, others: Sequence[JobFacts]) -> Reason:
-    """Return the reason of a job for which others give devices up."""
+    """Return the reason of a job for which others are preempted."""
     return waits(
         ReasonCode.WAITING_FOR_PREEMPTION,
         job,
@@ -146,7 +146,7 @@ def not_free(
     """Return the reason of the first of a group.
 
     Args:
-        earlier: reservations for others that come first.
+        earlier: reservations for others that are ahead of it.
         ending: ids of jobs that are about to release their devices.
     """  # fmt: skip
     group, nodes = served.group, served.nodes

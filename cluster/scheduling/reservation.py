@@ -26,7 +26,7 @@ class Reservation:
     devices: Devices
     """Devices kept for it, free already or not."""
     at: datetime | None
-    """When it is expected to start; None: nobody knows, and every free device is kept."""
+    """When it is expected to start; None: unknown, and every free device is kept."""
     free: Devices = field(default_factory=dict)
     """Devices of it that are free until then; lent ones are left out."""
 
@@ -36,7 +36,7 @@ class Timeline:
 
     Args:
         pool: what is free; what is reserved is taken from it.
-        coming: when each of the others comes free, by node id and index; None: nobody knows.
+        coming: when each of the others comes free, by node id and index; None: unknown.
     """
 
     def __init__(self, pool: FreePool, coming: Mapping[DeviceKey, datetime | None]) -> None:
@@ -71,7 +71,7 @@ class Timeline:
         return self._free_ones(count, node_ids, one_host=one_host), None
 
     def keep(self, devices: Devices) -> Devices:
-        """They are another's from now on; returns those of them that are free."""
+        """Keep these devices for a job; return those of them that are free."""
         free = {}
         for node_id, indices in devices.items():
             if now_free := tuple(i for i in indices if i in self._pool.free[node_id]):
@@ -83,7 +83,7 @@ class Timeline:
         return free
 
     def keep_all(self, node_ids: Iterable[str]) -> None:
-        """Nobody knows what of these nodes is left for others."""
+        """Keep all of these nodes: it is unknown what is left for others."""
         for node_id in node_ids:
             self._pool.take(node_id, self._pool.free[node_id])
             self._coming.pop(node_id, None)

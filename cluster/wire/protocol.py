@@ -139,12 +139,12 @@ class AssignmentReport(Message):
     """Devices that the launch of `generation` does not list any more, whose processes have yet to
     end: until then nothing else runs on them."""
     rendezvous: Rendezvous | None = None
-    """Told by node rank 0 once the store listens."""
+    """Reported by node rank 0 once the store listens."""
     plan: ChosenPlan | None = None
-    """Told while `planning`, once it is done and until the coordinator answers with a launch that
-    has a strategy."""
+    """Reported while `planning`, once it is done and until the coordinator answers with a launch
+    that has a strategy."""
     outcome: Outcome | None = None
-    """Told once the attempt's last process on this node is gone."""
+    """Reported once the attempt's last process on this node is gone."""
     failure: Failure | None = None
     shipped: bool = False
     """Everything the ranks wrote is acknowledged; the agent forgets the attempt when it is not
@@ -209,7 +209,7 @@ class Desired(Message):
     """`Report.number` of a report that was taken before this was sent."""
     assignments: list[Assignment]
     remove: list[str] = []
-    """Checkpoint folders on shared storage that retention or a user gave up. The agent removes
+    """Checkpoint folders on shared storage that retention or a user deleted. The agent removes
     only a folder that is named like a checkpoint and holds a manifest."""
 
 

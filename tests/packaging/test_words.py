@@ -85,6 +85,14 @@ PHRASES = re.compile(
     re.IGNORECASE,
 )
 """Phrases of a private vocabulary that no message, reason, event or page of the product has."""
+CODE_PHRASES = re.compile(
+    r"\b(go(es)?|going|went) on\b|\bheard\b|\bsets? aside\b|\b(made|mak(e|es|ing)) room\b|\banew\b"
+    r"|\bheld[ -]out\b|\btruth value\b|\bwhole number\b|\b(un)?told\b|\bg(ive|ives|iven|ave) up\b"
+    r"|\bwhat shall be\b|\btook its place\b|\bin vain\b|\bfor ever\b|\b(is|are) said\b"
+    r"|\bcannot be had\b",
+    re.IGNORECASE,
+)
+"""Those that docstrings and comments do not have either: they have a better word in any context."""
 _SPOKEN = re.compile(r"[^\s]+ [^\s]")
 TEST_BANNED = re.compile(
     r"_(told|tells?|heard|anew|whoever|(goes|go|went)_on|(comes|come|came)_back|(given|gives|give)_up)"
@@ -161,6 +169,19 @@ def test_strings_use_the_phrases_of_the_field() -> None:
     assert not found, f"say it as the field does: {found}"
 
 
+@pytest.mark.processes
+def test_docstrings_and_comments_use_the_phrases_of_the_field() -> None:
+    found = []
+    for path in _python():
+        if path.relative_to(ROOT).parts[0] in PRODUCT:
+            texts = [*_comments(path), *(text for _, text in _docstrings(path))]
+            lines = (" ".join(text.split()) for text in texts)
+            found += [
+                f"{path.relative_to(ROOT)}: {text}" for text in lines if CODE_PHRASES.search(text)
+            ]
+    assert not found, f"say it as the field does: {found}"
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -233,6 +254,12 @@ def _docstrings(path: Path) -> Iterator[tuple[int, str]]:
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):
                 yield node.lineno, text
+
+
+def _comments(path: Path) -> list[str]:
+    """Return the comments, those of one block as a whole."""
+    blocks = re.findall(r"(?:^ *#.*\n)+|(?<=  )#.*", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return [block.replace("#", " ") for block in blocks]
 
 
 def _docstrings_of_functions(path: Path) -> Iterator[tuple[int, str]]:

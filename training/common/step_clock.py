@@ -28,7 +28,7 @@ HIDDEN = "communication_hidden_seconds"
 """The time in which something was on its way to other ranks while this one computed; NaN in steps
 in which that was not measured."""
 COMPRESSION = "compression_seconds"
-"""The time in which gradients were compressed and decompressed, whatever went on beside it."""
+"""The time in which gradients were compressed and decompressed, whatever else ran meanwhile."""
 
 Seconds = npt.NDArray[np.float64]
 Span = tuple[float, float]

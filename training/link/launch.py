@@ -100,8 +100,8 @@ class Launch(LinkModel):
     """Ranks that lose one of them keep what they have in memory and wait for a launch of a higher
     generation, in which a process keeps its device and may get another number."""
     broken: int = 0
-    """The newest generation that has lost a rank: what still waits in a group of it, or of an
-    earlier one, waits in vain."""
+    """The newest generation that has lost a rank: a rank that still waits in a group of it,
+    or of an earlier one, would wait without end."""
     isolation_seconds: float | None = None
     """Under `recovery.on_isolation: stop`: the silence after which the coordinator may start the
     job elsewhere. The shim ends the ranks before that."""

@@ -117,7 +117,7 @@ class Session:
     def join(self) -> None:
         """Join the process group of several ranks, where torch is installed."""
         if self._helps:
-            return  # its place is taken, and the others would wait for ever
+            return  # its place is taken, and the others would wait without end
         if self.context.world_size > 1 and find_spec("torch") is not None:
             master = os.environ.get("MASTER_ADDR", "127.0.0.1")
             importlib.import_module(_TORCH_PART).join(self.context.device, master)

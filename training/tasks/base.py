@@ -86,7 +86,7 @@ class Task(ABC):
 
     A subclass loads its data in `__init__(self, params, job)`: `params` is an instance of `Params`,
     or a dict where there is none, and `job` the whole job spec, whose `training.seed` keys what
-    shall be random.
+    is random.
     """
 
     Params: ClassVar[type[BaseModel] | None] = None

@@ -30,7 +30,7 @@ TRIES = 3
 
 
 class CodeUnavailableError(Exception):
-    """The code cannot be had; the message says why."""
+    """The code is unavailable; the message says why."""
 
 
 class Fetching(Protocol):

@@ -21,7 +21,7 @@ PADDING_BYTES = 8192
 
 
 def environment_padding() -> dict[str, str]:
-    """Return environment entries that make room to label the forks of a process."""
+    """Return environment entries whose space can label the forks of a process."""
     return {PADDING_VARIABLE: "." * PADDING_BYTES} if IS_LINUX else {}
 
 

@@ -48,7 +48,7 @@ FIRST_SECONDS = 0.25
 """Between two batches of rank 0's metrics, and between two looks while they come: ranks write as
 often (`training.sync.step_sync`), and to be woken up is most of what a host costs."""
 QUIET_SECONDS = 0.5
-"""Without metrics of rank 0 until they are said to come no more."""
+"""Without metrics of rank 0 for so long, no more are expected."""
 OTHERS_SECONDS = 2.0
 """Between two batches of metrics of a rank that is not rank 0: what is drawn live are the job's own
 series, which rank 0 writes. A piece costs a host as much for one number as for thousands."""
