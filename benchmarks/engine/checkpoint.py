@@ -20,6 +20,7 @@ from benchmarks.report import Figure, report
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.format.draft import Committed
 from trainhall.training.checkpoint.format.removal import retire
+from trainhall.training.fencing import FencingToken
 from trainhall.training.spec.recovery import CheckpointSpec
 
 GOAL = 1.3
@@ -63,7 +64,9 @@ def main() -> None:
         committed.append(done)
         retire(folder, rule)
 
-    checkpointer = Checkpointer(folder, ("benchmark", 1, 1), None, keep, on_error=errors.append)
+    checkpointer = Checkpointer(
+        folder, FencingToken("benchmark", 1, 1), None, keep, on_error=errors.append
+    )
     copies, stalls, writes = [], [], []
     try:
         begun = time.perf_counter()

@@ -77,7 +77,7 @@ class Checkpointer:
     Args:
         folder: holds one folder per checkpoint, of this job alone; made at the first save. Unless
             `replicated`, all ranks must see the same storage under it.
-        token: job, attempt, generation. Checkpoints are named by it, and none is ever replaced.
+        token: checkpoints are named by it, and none is ever replaced.
         process_group: one that carries host memory (Gloo); None for a process by itself.
         on_commit: called on rank 0 in the background thread, once the checkpoint is durable.
         on_error: called on each rank that knows of it (rank 0 at least), in the background thread
@@ -90,7 +90,7 @@ class Checkpointer:
     def __init__(
         self,
         folder: Path,
-        token: tuple[str, int, int],
+        token: FencingToken,
         process_group: dist.ProcessGroup | None,
         on_commit: Callable[[Committed], None],
         *,
@@ -99,7 +99,7 @@ class Checkpointer:
         mesh: Mapping[str, int] | None = None,
     ) -> None:
         self.folder = folder
-        self.token = FencingToken(*token)
+        self.token = token
         self._ranks: Ranks = SingleProcess() if process_group is None else Group(process_group)
         self._replicated = replicated or process_group is None
         if self._replicated or process_group is None:

@@ -27,9 +27,10 @@ from trainhall.training.checkpoint.format.errors import (
 from trainhall.training.checkpoint.format.manifest import FileRecord
 from trainhall.training.checkpoint.format.names import scan
 from trainhall.training.common import random_state
+from trainhall.training.fencing import FencingToken
 
 CPU = torch.device("cpu")
-TOKEN = ("job", 1, 1)
+TOKEN = FencingToken("job", 1, 1)
 
 
 def as_rank(work: Callable[[Path, int], None]) -> Callable[[Path], int]:

@@ -22,10 +22,11 @@ from trainhall.parallelism.strategy import Strategy
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.format.manifest import Manifest
 from trainhall.training.checkpoint.index import Index
+from trainhall.training.fencing import FencingToken
 from trainhall.training.loop.compression_state import PART, CompressionState
 
 SHAPES = {"0.weight": (9, 6), "0.bias": (9,), "scale": ()}
-TOKEN = ("job", 1, 1)
+TOKEN = FencingToken("job", 1, 1)
 NAME = "step-00000001-a1-g1"
 
 

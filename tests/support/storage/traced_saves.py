@@ -15,6 +15,7 @@ from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.format.removal import retire
+from trainhall.training.fencing import FencingToken
 from trainhall.training.spec.recovery import CheckpointSpec
 
 NOT_TRACED = 99
@@ -31,7 +32,7 @@ def run(folder: Path) -> int:
     checkpoints, rule = folder / "checkpoints", CheckpointSpec(keep_latest=order["keep"])
     checkpointer = Checkpointer(
         checkpoints,
-        ("job", 2, 1),
+        FencingToken("job", 2, 1),
         None,
         lambda committed: retire(checkpoints, rule),
         on_error=errors.append,
@@ -55,7 +56,7 @@ def run_sharded(folder: Path) -> int:
         errors: list[Exception] = []
         checkpointer = Checkpointer(
             checkpoints,
-            ("job", 2, 1),
+            FencingToken("job", 2, 1),
             process_group.cpu_group(),
             lambda committed: retire(checkpoints, rule),
             on_error=errors.append,

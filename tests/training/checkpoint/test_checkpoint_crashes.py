@@ -17,6 +17,7 @@ from support.storage.traced_saves import NOT_TRACED, state
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.format.manifest import verify_folder
 from trainhall.training.checkpoint.format.names import scan
+from trainhall.training.fencing import FencingToken
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="strace is of Linux"),
@@ -34,7 +35,9 @@ class Call(NamedTuple):
 
 
 def checkpointer(folder: Path, attempt: int) -> Checkpointer:
-    return Checkpointer(folder / "checkpoints", ("job", attempt, 1), None, lambda done: None)
+    return Checkpointer(
+        folder / "checkpoints", FencingToken("job", attempt, 1), None, lambda done: None
+    )
 
 
 @pytest.fixture(scope="module")

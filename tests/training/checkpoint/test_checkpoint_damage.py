@@ -36,6 +36,7 @@ from trainhall.training.checkpoint.format.manifest import (
 )
 from trainhall.training.checkpoint.format.names import MANIFEST, scan
 from trainhall.training.checkpoint.format.removal import retire
+from trainhall.training.fencing import FencingToken
 from trainhall.training.spec.recovery import CheckpointSpec
 
 OLD, NEW = "step-00000001-a1-g1", "step-00000002-a1-g1"
@@ -45,7 +46,9 @@ SHARD = "tensors-00000-00000.safetensors"
 @pytest.fixture
 def saver(tmp_path: Path) -> Checkpointer:
     """With the checkpoints of steps 1 and 2."""
-    made = Checkpointer(tmp_path / "checkpoints", ("job", 1, 1), None, lambda done: None)
+    made = Checkpointer(
+        tmp_path / "checkpoints", FencingToken("job", 1, 1), None, lambda done: None
+    )
     for step in (1, 2):
         made.save(step, state(step))
         made.wait()

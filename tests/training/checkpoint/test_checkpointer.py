@@ -31,7 +31,7 @@ class Job:
         self.folder = folder
         self.committed: list[Committed] = []
         self.errors: list[Exception] = []
-        options.setdefault("token", ("job", 1, 1))
+        options.setdefault("token", FencingToken("job", 1, 1))
         options.setdefault("on_commit", self.committed.append)
         options.setdefault("on_error", self.errors.append)
         self.checkpointer = Checkpointer(folder, process_group=None, **options)
@@ -371,7 +371,7 @@ def test_save_cleans_up_after_dead_attempts(tmp_path: Path) -> None:
     dead = Draft.create(tmp_path, FencingToken("job", 1, 1), 5)
     dead.write("half", [b"half"])
     other = Draft.create(tmp_path, FencingToken("other", 1, 1), 5)
-    Job(tmp_path, token=("job", 2, 1)).save(6, small_state())
+    Job(tmp_path, token=FencingToken("job", 2, 1)).save(6, small_state())
     assert not dead.path.exists()
     assert other.path.exists()
 

@@ -26,6 +26,7 @@ from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.export import export
 from trainhall.training.checkpoint.format.errors import BadCheckpointError, NoModelError
 from trainhall.training.common.weights_hash import weights_sha256
+from trainhall.training.fencing import FencingToken
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
 
@@ -68,7 +69,9 @@ def test_file_loads_into_the_plain_model(
 def saved(folder: Path, state: dict[str, Any]) -> Path:
     """The folder of a checkpoint with this state."""
     names: list[str] = []
-    checkpointer = Checkpointer(folder, ("job", 1, 1), None, lambda done: names.append(done.name))
+    checkpointer = Checkpointer(
+        folder, FencingToken("job", 1, 1), None, lambda done: names.append(done.name)
+    )
     checkpointer.save(1, state)
     checkpointer.wait()
     return folder / names[0]

@@ -12,6 +12,7 @@ from trainhall.training.checkpoint.checkpointer import Checkpointer, SaveAbandon
 from trainhall.training.checkpoint.format import draft
 from trainhall.training.checkpoint.format.draft import Committed, Draft
 from trainhall.training.checkpoint.format.names import scan
+from trainhall.training.fencing import FencingToken
 
 STATE = {"model": {"weight": torch.ones(8)}, "extra": {}}
 
@@ -24,7 +25,11 @@ class Saved:
         self.committed: list[Committed] = []
         self.errors: list[Exception] = []
         self.checkpointer = Checkpointer(
-            folder, ("job", 1, 1), None, self.committed.append, on_error=self.errors.append
+            folder,
+            FencingToken("job", 1, 1),
+            None,
+            self.committed.append,
+            on_error=self.errors.append,
         )
 
     def save(self) -> None:

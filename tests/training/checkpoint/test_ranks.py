@@ -12,6 +12,7 @@ from support.cluster.attempts import RankServer
 from trainhall.training.checkpoint import storage
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.format.draft import Committed
+from trainhall.training.fencing import FencingToken
 
 
 def call(ranks: RankServer, function: str, world_size: int, folder: Path) -> None:
@@ -23,7 +24,9 @@ def call(ranks: RankServer, function: str, world_size: int, folder: Path) -> Non
 
 def save_alone(folder: Path, step: int) -> str:
     messages: list[str] = []
-    checkpointer = Checkpointer(folder, ("job", 1, 1), None, lambda c: messages.append(c.name))
+    checkpointer = Checkpointer(
+        folder, FencingToken("job", 1, 1), None, lambda c: messages.append(c.name)
+    )
     checkpointer.save(step, {"model": {"weight": torch.full((4,), float(step))}})
     checkpointer.wait()
     return messages[0]
@@ -137,7 +140,7 @@ def test_rank_begins_new_file_before_one_is_too_large(
 ) -> None:
     monkeypatch.setattr(storage, "MAX_FILE_BYTES", 30)
     committed: list[Committed] = []
-    checkpointer = Checkpointer(tmp_path, ("job", 1, 1), None, committed.append)
+    checkpointer = Checkpointer(tmp_path, FencingToken("job", 1, 1), None, committed.append)
     state = {"a": torch.randn(3, 4), "b": {"c": torch.arange(5)}, "d": torch.tensor(1.5)}
     checkpointer.save(1, state)
     checkpointer.wait()
