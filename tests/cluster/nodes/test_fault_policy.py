@@ -32,6 +32,14 @@ def test_fault_policy_quarantines_after_second_device_fault() -> None:
     assert quarantine_reason(NOW, [*once, at(50, None), at(5, Cause.DEVICE_FAULT)])
 
 
+def test_quarantine_reason_names_the_last_job() -> None:
+    ended = [
+        Ended(NOW - timedelta(minutes=minutes), "a", Cause.DEVICE_FAULT, "ECC error", "digits")
+        for minutes in (9, 2)
+    ]
+    assert str(quarantine_reason(NOW, ended)).endswith("; the last, of “digits” (a): ECC error")
+
+
 def test_fault_policy_ignores_faults_before_release() -> None:
     faults = [at(25 * 60, Cause.DEVICE_FAULT), at(30, Cause.DEVICE_FAULT)]
     assert quarantine_reason(NOW, faults) is None
