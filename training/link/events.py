@@ -25,7 +25,7 @@ class RankEvent(LinkModel):
     failure      before the rank leaves with an exception: `{type, message, traceback, final?}`;
                  `final`: another attempt would fail in the same way
     gradients    rank 0, after a step whose gradients were captured: a
-                 `training.gradient_record.GradientRecord`
+                 `training.link.gradient_record.GradientRecord`
     completed    rank 0, at the end: `{steps, metrics: {name: last value}, weights_sha256, seconds,
                  measured, network?, chain?}`; `chain` is the last link of a reproducible job
     paused       rank 0, after the checkpoint was committed: `{step, measured}`; `measured` is

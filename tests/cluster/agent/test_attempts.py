@@ -38,6 +38,12 @@ def made(tmp_path: Path) -> Attempts:
     return attempts
 
 
+def is_forgotten(attempts: Attempts) -> bool:
+    """Reconcile as the agent does after each change: what was written is shipped meanwhile."""
+    attempts.reconcile()
+    return attempts.empty()
+
+
 def coded() -> Launch:
     launch = launch_of({"script": {"path": "train.py"}, "code": SHA256})
     return launch.model_copy(update={"checkpoint": CheckpointPlan(folder="", upload=False)})
@@ -66,8 +72,7 @@ async def test_cancelled_attempt_leaves_no_code(
     release.set()
     await until("it to be removed", lambda: list((tmp_path / "attempts").glob("*/*")) == [])
     attempts.desire([])
-    attempts.reconcile()
-    await until("it to be forgotten", attempts.empty)
+    await until("it to be forgotten", partial(is_forgotten, attempts))
     assert list((tmp_path / "attempts").iterdir()) == []
     await attempts.close()
 
@@ -101,7 +106,7 @@ async def test_agent_stays_responsive_during_file_removal(
     attempts.desire([])
     attempts.reconcile()
     release.set()
-    await until("it to be forgotten", attempts.empty)
+    await until("it to be forgotten", partial(is_forgotten, attempts))
     assert list((tmp_path / "attempts").iterdir()) == []
     await attempts.close()
 
@@ -150,8 +155,7 @@ async def test_late_shim_starts_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         folder_ipc.claim(folder)
     await until("all to be shipped", lambda: attempts.observed.reports()[0].shipped)
     attempts.desire([])
-    attempts.reconcile()
-    await until("it to be forgotten", attempts.empty)
+    await until("it to be forgotten", partial(is_forgotten, attempts))
     assert list((tmp_path / "attempts").iterdir()) == []
     await attempts.close()
 
