@@ -70,9 +70,6 @@ def holdings(schedule: Schedule) -> list[Holdings]:
     if schedule.collective is Collective.ALL_GATHER:
         now = [[frozenset({c} if c == rank else ()) for c in range(schedule.chunks)]
                for rank in ranks]  # fmt: skip
-    elif schedule.collective is Collective.BROADCAST:
-        now = [[frozenset()] * schedule.chunks for _ in ranks]
-        now[getattr(schedule, "root", 0)] = [frozenset(ranks)] * schedule.chunks
     else:
         now = [[frozenset({rank})] * schedule.chunks for rank in ranks]
     found = [now]

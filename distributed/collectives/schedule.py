@@ -32,8 +32,6 @@ class Collective(StrEnum):
     """On rank r chunk r of the sum."""
     ALL_GATHER = "all-gather"
     """Everywhere chunk r of rank r, for all r."""
-    BROADCAST = "broadcast"
-    """Everywhere what the root brought."""
 
 
 class Phase(StrEnum):

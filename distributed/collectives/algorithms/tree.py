@@ -10,9 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from trainhall.distributed.collectives.errors import ScheduleError
 from trainhall.distributed.collectives.schedule import (
-    Collective,
     Leg,
     Phase,
     Receive,
@@ -20,7 +18,6 @@ from trainhall.distributed.collectives.schedule import (
     Schedule,
     Send,
     placed,
-    placed_legs,
     to_pairs,
 )
 
@@ -46,41 +43,6 @@ class Tree(Schedule):
     def legs(self) -> Iterator[Leg]:
         yield from reduce_legs(self.world_size)
         yield from broadcast_legs(self.world_size)
-
-
-@dataclass(frozen=True)
-class TreeBroadcast(Schedule):
-    """The root's tensor, handed from rank to rank.
-
-    ⌈log₂ n⌉·(α + m·β). In each round twice as many ranks have it.
-
-    Args:
-        root: the rank whose tensor all get.
-    """
-
-    algorithm = "tree"
-    collective = Collective.BROADCAST
-
-    root: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.root < self.world_size:
-            raise ScheduleError(
-                f"root is {self.root}; it must lie between 0 and world_size - 1 = "
-                f"{self.world_size - 1}"
-            )
-
-    def rounds(self, rank: int) -> Iterator[Round]:
-        own = broadcast_rounds((rank - self.root) % self.world_size, self.world_size, WHOLE)
-        yield from placed(own, members=self._members(), first=0)
-
-    def legs(self) -> Iterator[Leg]:
-        yield from placed_legs(broadcast_legs(self.world_size), self._members())
-
-    def _members(self) -> list[int]:
-        """Return the ranks from the root on: rank i of the tree is the i-th of them."""
-        return [(self.root + i) % self.world_size for i in range(self.world_size)]
 
 
 def depth(world_size: int) -> int:

@@ -21,7 +21,6 @@ from trainhall.distributed.collectives.algorithms.ring import (
     RingOfTwo,
     RingReduceScatter,
 )
-from trainhall.distributed.collectives.algorithms.tree import TreeBroadcast
 from trainhall.distributed.collectives.errors import CollectiveInputError, ScheduleError
 from trainhall.distributed.collectives.message import Array
 from trainhall.distributed.collectives.schedule import (
@@ -109,9 +108,6 @@ def test_parts_stand_alone(world_size: int, elements: int) -> None:
         np.testing.assert_array_equal(scattered[rank][part], np.sum(tensors, axis=0)[part])
         for other in gathered:
             np.testing.assert_array_equal(other[part], tensors[rank][part])
-    for root in range(world_size):
-        for tensor in simulate(TreeBroadcast(world_size, root), tensors).tensors:
-            np.testing.assert_array_equal(tensor, tensors[root])
 
 
 def halving_doubling(n: int) -> list[Fraction]:
@@ -178,7 +174,6 @@ def test_hierarchy_sends_between_host_leaders_only() -> None:
         (lambda: Hierarchical(5, ((0, 1), (2, 3))), "hosts of 2, 2 ranks do not match a world of"),
         (lambda: Hierarchical(4, ((0, 1), (1, 2))), "must be on exactly one host"),
         (lambda: Hierarchical(2, ((0, 1), ())), "hosts of 2, 0 ranks"),
-        (lambda: TreeBroadcast(3, 3), "root is 3; it must lie between 0 and world_size - 1 = 2"),
         (lambda: all_reduce("star", 2), "there is no algorithm 'star'; there are ring, tree"),
         (
             lambda: Round(

@@ -9,7 +9,6 @@ import pytest
 
 from trainhall.distributed.collectives.algorithms.registry import NAMES, all_reduce
 from trainhall.distributed.collectives.algorithms.ring import Ring, RingAllGather, RingReduceScatter
-from trainhall.distributed.collectives.algorithms.tree import TreeBroadcast
 from trainhall.distributed.collectives.cost import (
     EXAMPLE_LINKS,
     Cluster,
@@ -40,7 +39,7 @@ def layered(world_size: int) -> Cluster:
 
 def schedules(cluster: Cluster) -> list[Schedule]:
     n = cluster.world_size
-    alone = [RingReduceScatter(n), RingAllGather(n), TreeBroadcast(n, root=n // 2)]
+    alone = [RingReduceScatter(n), RingAllGather(n)]
     return [all_reduce(name, n, hosts=cluster.hosts) for name in NAMES] + alone
 
 
