@@ -1,4 +1,4 @@
-"""Finding and checking MNIST's IDX files before they are read.
+"""Finding, checking and reading MNIST's IDX files.
 
 A file is big-endian: two zero bytes, the type (8: bytes), the number of dimensions, each dimension
 as u32, then the values (http://yann.lecun.com/exdb/mnist).
@@ -8,7 +8,11 @@ import gzip
 import math
 import zlib
 from pathlib import Path
-from typing import IO, cast
+from typing import BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from trainhall.training.tasks.base import BadDataError
 
@@ -45,44 +49,39 @@ def _plain_or_packed(path: Path) -> Path | None:
     return path if path.is_file() else packed if packed.is_file() else None
 
 
-def unpack_checked(source: Path, target: Path, dimensions: int) -> tuple[int, ...]:
-    """Put a file at `target`, unpacked or as a link, once its header fits it; its dimensions.
+def read(path: Path, dimensions: int) -> Tensor:
+    """Read a file, packed or not, of so many dimensions of bytes.
 
     Raises:
         BadDataError: it is not an IDX file of so many dimensions of bytes, or is cut short.
     """
     try:
-        if source.suffix != ".gz":
-            with source.open("rb") as file:
-                shape = _header(source, file, dimensions)
-            size = source.stat().st_size - _header_size(dimensions)
-            _check_size(source, shape, size)
-            target.symlink_to(source.resolve())
-            return shape
-        with gzip.open(source) as packed, target.open("wb") as plain:
-            shape = _header(source, cast("IO[bytes]", packed), dimensions)
-            packed.seek(0)
-            # A byte more shows that it is too long; how much more there would be does not matter.
-            _copy(cast("IO[bytes]", packed), plain, _header_size(dimensions) + math.prod(shape) + 1)
-        _check_size(source, shape, target.stat().st_size - _header_size(dimensions))
-        return shape
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            shape = _header(path, file, dimensions)
+            size, values = math.prod(shape), bytearray()
+            # How much more there is than the header says does not matter.
+            while len(values) <= size and (block := file.read(_BLOCK)):
+                values += block
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadDataError(
-            f"{source} is not a complete gzip file ({error}); download it again"
+            f"{path} is not a complete gzip file ({error}); download it again"
         ) from error
     except OSError as error:
-        raise BadDataError(f"{source} can't be read: {error.strerror or error}") from error
+        raise BadDataError(f"{path} can't be read: {error.strerror or error}") from error
+    if len(values) != size:
+        what, found = (
+            ("cut short", f"{len(values):,}") if len(values) < size else ("too long", "more")
+        )
+        raise BadDataError(
+            f"{path} is {what}: its header says {'×'.join(map(str, shape))} = {size:,} bytes of "
+            f"values, and it has {found}; fetch it again"
+        )
+    return torch.from_numpy(np.frombuffer(values, dtype=np.uint8).reshape(shape))
 
 
-def _copy(source: IO[bytes], target: IO[bytes], limit: int) -> None:
-    """Copy at most so many bytes."""
-    while limit > 0 and (block := source.read(min(limit, _BLOCK))):
-        target.write(block)
-        limit -= len(block)
-
-
-def _header(path: Path, file: IO[bytes], dimensions: int) -> tuple[int, ...]:
-    data = file.read(_header_size(dimensions))
+def _header(path: Path, file: "BinaryIO | gzip.GzipFile", dimensions: int) -> tuple[int, ...]:
+    size = 4 + 4 * dimensions
+    data = file.read(size)
     expected = bytes([0, 0, _TYPE_BYTES, dimensions])
     if data[:4] != expected:
         found = data[:4].hex(" ") or "nothing"
@@ -90,23 +89,9 @@ def _header(path: Path, file: IO[bytes], dimensions: int) -> tuple[int, ...]:
             f"{path} is not an IDX file of {dimensions}-dimensional bytes: it begins with {found}, "
             f"not {expected.hex(' ')}; fetch it again"
         )
-    if len(data) < _header_size(dimensions):
+    if len(data) < size:
         raise BadDataError(f"{path} ends within its header; fetch it again")
     shape = tuple(int.from_bytes(data[i : i + 4], "big") for i in range(4, len(data), 4))
     if math.prod(shape) > MAX_VALUES:
         raise BadDataError(f"{path} claims {'×'.join(map(str, shape))} values; fetch it again")
     return shape
-
-
-def _header_size(dimensions: int) -> int:
-    return 4 + 4 * dimensions
-
-
-def _check_size(path: Path, shape: tuple[int, ...], size: int) -> None:
-    expected = math.prod(shape)
-    if size != expected:
-        what, found = ("cut short", f"{size:,}") if size < expected else ("too long", "more")
-        raise BadDataError(
-            f"{path} is {what}: its header says {'×'.join(map(str, shape))} = {expected:,} bytes "
-            f"of values, and it has {found}; fetch it again"
-        )

@@ -1,11 +1,9 @@
-"""MNIST and Fashion-MNIST: 28×28 images in ten classes, read by torchvision."""
+"""MNIST and Fashion-MNIST: 28×28 images in ten classes."""
 
-import tempfile
 from pathlib import Path
 from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from trainhall.parallelism.declaration import Declaration
 from trainhall.training.spec import JobSpec
@@ -19,8 +17,10 @@ from trainhall.training.tasks.folders import readable_folder
 from trainhall.training.tasks.images import ImageData, small_cnn
 from trainhall.training.tasks.vision import torchvision
 
-_PARTS = ("train", "t10k")
-_FILES = tuple(f"{part}-{kind}-ubyte" for part in _PARTS for kind in ("images-idx3", "labels-idx1"))
+_FILES = (
+    "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
+)  # fmt: skip
 _CLASSES, _PIXELS = 10, 28
 
 
@@ -37,32 +37,39 @@ class Mnist(Classifier):
 
     def __init__(self, params: MnistParams, job: JobSpec) -> None:
         self.params = params
-        kind = getattr(torchvision("datasets"), self.dataset)
         if params.download:
-            once_a_host(lambda: self._download(params.root, kind))
+            once_a_host(lambda: self._download(params.root))
         root = readable_folder(params.root)
-        files = idx.find_files(root, self.dataset, _FILES)
-        # torchvision reads plain files at one place; these may be packed, or elsewhere.
-        with tempfile.TemporaryDirectory(prefix="trainhall-data-") as folder:
-            raw = Path(folder) / self.dataset / "raw"
-            raw.mkdir(parents=True)
-            for part in _PARTS:
-                _put(files, raw, part)
-            self.train_data = self._read(kind(folder, train=True), files[_FILES[1]])
-            self.eval_data = self._read(kind(folder, train=False), files[_FILES[3]])
+        found = idx.find_files(root, self.dataset, _FILES)
+        images, labels, test_images, test_labels = (found[file] for file in _FILES)
+        self.train_data = self._read(images, labels)
+        self.eval_data = self._read(test_images, test_labels)
 
-    def _download(self, root: str, kind: type) -> None:
+    def _download(self, root: str) -> None:
         try:
-            kind(root, download=True)
+            getattr(torchvision("datasets"), self.dataset)(root, download=True)
         except (OSError, RuntimeError) as error:
             raise TaskUnavailableError(
                 f"{self.dataset} can't be downloaded to {root}: {error}; put its files there "
                 "yourself and leave task.params.download out"
             ) from error
 
-    def _read(self, data: "torch.utils.data.Dataset[object]", labels: Path) -> ImageData:
-        images_NHW: Tensor = data.data  # type: ignore[attr-defined] # torchvision has no types
-        labels_N: Tensor = data.targets  # type: ignore[attr-defined]
+    def _read(self, images: Path, labels: Path) -> ImageData:
+        """Read both files of a part.
+
+        Raises:
+            BadDataError: one is damaged, or they do not fit each other.
+        """
+        images_NHW, labels_N = idx.read(images, 3), idx.read(labels, 1).long()
+        number, *size = images_NHW.shape
+        if number == 0:
+            raise BadDataError(f"{images} holds no images")
+        if size != [_PIXELS, _PIXELS]:
+            raise BadDataError(f"{images} holds images of {size[0]}×{size[1]} pixels, not 28×28")
+        if len(labels_N) != number:
+            raise BadDataError(
+                f"{images} holds {number} images, but {labels} {len(labels_N)} labels"
+            )
         if int(labels_N.max()) >= _CLASSES:
             raise BadDataError(f"{labels} holds the label {int(labels_N.max())}; labels are 0 to 9")
         return ImageData(images_NHW[:, None], labels_N, mean=[self.mean], std=[self.std])
@@ -83,22 +90,3 @@ class FashionMnist(Mnist):
     dataset = "FashionMNIST"
     mean = 0.2860
     std = 0.3530
-
-
-def _put(files: dict[str, Path], raw: Path, part: str) -> None:
-    """Put both files of a part into `raw`, when they are whole and fit each other.
-
-    Raises:
-        BadDataError: they are not, or do not.
-    """
-    images, labels = (f"{part}-{kind}-ubyte" for kind in ("images-idx3", "labels-idx1"))
-    number, *size = idx.unpack_checked(files[images], raw / images, 3)
-    (labelled,) = idx.unpack_checked(files[labels], raw / labels, 1)
-    if number == 0:
-        raise BadDataError(f"{files[images]} holds no images")
-    if size != [_PIXELS, _PIXELS]:
-        raise BadDataError(f"{files[images]} holds images of {size[0]}×{size[1]} pixels, not 28×28")
-    if labelled != number:
-        raise BadDataError(
-            f"{files[images]} holds {number} images, but {files[labels]} {labelled} labels"
-        )
