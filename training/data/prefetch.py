@@ -1,9 +1,10 @@
 """Data workers: processes that read batches ahead of the rank and hand them over in shared memory.
 
 They are forked from the rank, each knows the order of requests, and worker w of W reads the
-requests w, w + W, w + 2W …, at most `prefetch` of them ahead. A batch's tensors are written into a
-slot, memory without a name that both processes map; small messages go over a socket pair. When the
-last tensor on a slot is gone, wherever it was kept, the slot is free again.
+requests w, w + W, w + 2W …, at most `prefetch` of them ahead. A batch is pickled, but for the
+numbers of its tensors and arrays: these are written into a slot, memory without a name that both
+processes map; the pickle goes over a socket pair. When the last tensor on a slot is gone, wherever
+it was kept, the slot is free again.
 
 Compared with PyTorch's own workers: slots are used again instead of being made for each batch,
 nothing of them has a name in a file system (so nothing is left when a rank is killed, and a
@@ -12,6 +13,7 @@ container's small /dev/shm is no limit), and a worker ends at once with its rank
 
 import contextlib
 import ctypes
+import io
 import mmap
 import multiprocessing
 import os
@@ -34,7 +36,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainhall.parallelism.pipelining.batches import leaves_of, mapped
 from trainhall.training.data.batch_reader import Request
 from trainhall.training.tasks.base import BadDataError, TaskUnavailableError
 
@@ -63,28 +64,14 @@ class DataReadError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class _Place:
-    """The position of a tensor in a slot."""
-
-    offset: int
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class _Read:
-    """A batch whose tensors lie in a slot; `new_size` of a slot that follows, or 0."""
+    """A batch whose numbers lie in a slot; `new_size` of a slot that follows, or 0."""
 
-    batch: Any
+    pickled: bytes
+    spans: list[tuple[int, int]]
+    """The beginning and the end in the slot of each buffer that the pickle leaves out."""
     slot: int
     new_size: int
-
-
-@dataclass(frozen=True)
-class _Failed:
-    kind: str
-    message: str
-    traceback: str
 
 
 class Prefetcher:
@@ -164,16 +151,16 @@ class _Worker:
         free = [self.released.popleft() for _ in range(len(self.released))]
         # A worker that is gone is noticed where its batch is missed.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send_bytes(pickle.dumps(free))
+            self.connection.send(free)
 
     def take(self) -> Any:
         wait([self.connection, self.process.sentinel])
         try:
             if not self.connection.poll():
                 raise EOFError
-            reply = pickle.loads(self.connection.recv_bytes())
-            if isinstance(reply, _Failed):
-                raise _error(reply)
+            reply: _Read | Exception = self.connection.recv()
+            if isinstance(reply, Exception):
+                raise reply
             if reply.new_size:
                 handle = recv_handle(self.connection)
                 self.slots[reply.slot] = mmap.mmap(handle, reply.new_size)
@@ -184,20 +171,12 @@ class _Worker:
 
     def _restored(self, reply: _Read) -> Any:
         """Return the batch with its tensors on the slot."""
-        if reply.slot < 0:
-            return reply.batch
+        if not reply.spans:
+            return pickle.loads(reply.pickled)
         memory = np.frombuffer(self.slots[reply.slot], dtype=np.uint8)
         finalizer = weakref.finalize(memory, self.released.append, reply.slot)
         finalizer.atexit = False
-        whole = torch.from_numpy(memory)
-
-        def restore(leaf: Any) -> Any:
-            if not isinstance(leaf, _Place):
-                return leaf
-            size = int(np.prod(leaf.shape)) * leaf.dtype.itemsize
-            return whole[leaf.offset : leaf.offset + size].view(leaf.dtype).view(leaf.shape)
-
-        return mapped(reply.batch, restore)
+        return pickle.loads(reply.pickled, buffers=[memory[a:b] for a, b in reply.spans])
 
     def _died(self) -> DataWorkerDiedError:
         self.process.join(timeout=5)
@@ -215,11 +194,8 @@ class _Worker:
         return DataWorkerDiedError(f"{who} {how}", ended_by)
 
 
-def _error(failed: _Failed) -> Exception:
-    kinds: dict[str, type[Exception]] = {kind.__name__: kind for kind in _RAISED_AS_IS}
-    error = kinds.get(failed.kind, DataReadError)(failed.message)
-    error.add_note(f"In the data worker:\n{failed.traceback}")
-    return error
+def _tensor(buffer: Any, dtype: torch.dtype, shape: torch.Size) -> Tensor:
+    return torch.from_numpy(buffer).view(dtype).view(shape)
 
 
 # -- in the worker --------------------------------------------------------------------------------
@@ -243,24 +219,18 @@ def _work(
         if position % workers != number:
             continue
         try:
-            slots.free += pickle.loads(connection.recv_bytes())
+            slots.free += connection.recv()
         except (EOFError, ConnectionResetError):
             return
         handle: int | None = None
-        reply: _Read | _Failed
+        reply: _Read | BaseException
         try:
             reply, handle = slots.put(read(request))
-            message = pickle.dumps(reply)
         except (Exception, SystemExit) as error:
-            kind = type(error)
-            reply = _Failed(
-                kind.__name__,
-                str(error) if kind in _RAISED_AS_IS else describe(error),
-                traceback.format_exc(),
-            )
-            message = pickle.dumps(reply)
+            reply = error if type(error) in _RAISED_AS_IS else DataReadError(describe(error))
+            reply.add_note(f"In the data worker:\n{traceback.format_exc()}")
         try:
-            connection.send_bytes(message)
+            connection.send(reply)
             if handle is not None:
                 send_handle(connection, handle, parent)
                 os.close(handle)
@@ -280,27 +250,22 @@ class _Slots:
         self.free: list[int] = []
 
     def put(self, batch: Any) -> tuple[_Read, int | None]:
-        """Write a batch's tensors into a slot; the descriptor of the slot where it is new."""
-        tensors = [leaf for leaf in leaves_of(batch) if _fits_a_slot(leaf)]
-        if not tensors:
-            return _Read(batch, -1, 0), None
-        sizes = [_aligned(tensor.nbytes) for tensor in tensors]
-        slot, handle = self._slot(sum(sizes))
-        memory = torch.from_numpy(np.frombuffer(self._memory[slot], dtype=np.uint8))
-        offset = 0
-
-        def write(leaf: Any) -> Any:
-            nonlocal offset
-            if not _fits_a_slot(leaf):
-                return leaf
-            place = _Place(offset, leaf.dtype, tuple(leaf.shape))
-            target = memory[offset : offset + leaf.nbytes].view(leaf.dtype).view(leaf.shape)
-            target.copy_(leaf)
-            offset += _aligned(leaf.nbytes)
-            return place
-
-        placed = mapped(batch, write)
-        return _Read(placed, slot, len(self._memory[slot]) if handle is not None else 0), handle
+        """Write a batch's numbers into a slot; the descriptor of the slot where it is new."""
+        pickled, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
+        _Pickler(pickled, protocol=5, buffer_callback=buffers.append).dump(batch)
+        spans, end = [], 0
+        for buffer in buffers:
+            start = -(-end // _ALIGNMENT) * _ALIGNMENT
+            end = start + buffer.raw().nbytes
+            spans.append((start, end))
+        if not spans:
+            return _Read(pickled.getvalue(), [], -1, 0), None
+        slot, handle = self._slot(end)
+        memory = memoryview(self._memory[slot])
+        for (start, end), buffer in zip(spans, buffers, strict=True):
+            memory[start:end] = buffer.raw()
+        new_size = 0 if handle is None else len(memory)
+        return _Read(pickled.getvalue(), spans, slot, new_size), handle
 
     def _slot(self, size: int) -> tuple[int, int | None]:
         for slot in self.free:
@@ -308,27 +273,28 @@ class _Slots:
                 self.free.remove(slot)
                 return slot, None
         handle = os.memfd_create("trainhall-batch")
-        capacity = int(size * _SPARE)
+        capacity = int(size * _SPARE) + _ALIGNMENT
         os.ftruncate(handle, capacity)
         self._memory.append(mmap.mmap(handle, capacity))
         return len(self._memory) - 1, handle
 
 
-def _fits_a_slot(leaf: Any) -> bool:
-    """Return whether it is a plain tensor in host memory that has elements; anything else is
-    pickled."""
-    return (
-        type(leaf) is Tensor
-        and leaf.device.type == "cpu"
-        and leaf.layout is torch.strided
-        and not leaf.requires_grad
-        and not leaf.is_quantized
-        and leaf.numel() > 0
-    )
+class _Pickler(pickle.Pickler):
+    """Leaves out the numbers of plain tensors in host memory, as numpy's arrays do themselves."""
 
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+    def reducer_override(self, value: Any) -> Any:
+        plain = (
+            type(value) is Tensor
+            and value.device.type == "cpu"
+            and value.layout is torch.strided
+            and not value.requires_grad
+            and not value.is_quantized
+            and value.numel() > 0
+        )
+        if not plain:
+            return NotImplemented
+        numbers = value.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8).numpy()
+        return _tensor, (pickle.PickleBuffer(numbers), value.dtype, value.shape)
 
 
 def _die_with(parent: int) -> None:

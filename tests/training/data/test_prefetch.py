@@ -151,6 +151,9 @@ def test_data_workers_keep_batch_order() -> None:
             "empty": torch.empty(0, 4),
             "scalar": torch.tensor(start),
             "strided": torch.arange(6).view(2, 3).t(),
+            "conjugate": torch.full((2,), start + 1j).conj(),
+            "array": np.arange(start, dtype=np.float32),
+            "request": request,
         }
 
     ahead = Prefetcher(read, requests(30), workers=3, prefetch=2)
@@ -159,9 +162,11 @@ def test_data_workers_keep_batch_order() -> None:
     for request, batch in zip(requests(30), kept, strict=True):
         expected = read(request)
         assert batch.keys() == expected.keys()
-        for key in ("floats", "empty", "scalar", "strided"):
+        for key in ("floats", "empty", "scalar", "strided", "conjugate"):
             assert batch[key].dtype == expected[key].dtype
             assert torch.equal(batch[key], expected[key])
+        np.testing.assert_array_equal(batch["array"], expected["array"])
+        assert torch.equal(batch["request"].indices, request.indices)
         flags, (numbers, text) = batch["flags"]
         assert flags.tolist() == [True, False]
         assert torch.equal(numbers, torch.arange(int(request.indices[0])))
