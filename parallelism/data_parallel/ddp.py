@@ -13,7 +13,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _BufferCommHookLocation
 
 from trainhall.distributed import breakable, process_group
-from trainhall.parallelism.data_parallel.buckets import Buckets
 from trainhall.parallelism.data_parallel.same_model import check_same_parameters
 from trainhall.parallelism.data_parallel.sending import Average, Hook, average_on
 from trainhall.parallelism.degrees import Degrees
@@ -53,7 +52,6 @@ class Replicas(Strategy):
             self.called = self._spread(model, device, bucket_mb)
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._parameters = list(self.parameters.values())
-        self._buckets = Buckets()
         self._residual: dict[str, Tensor] = {}
 
     def _spread(self, model: nn.Module, device: torch.device, bucket_mb: float) -> nn.Module:
@@ -124,7 +122,9 @@ class Replicas(Strategy):
 
     def clip(self, largest: float | None) -> Tensor:
         self._add_residual_to_gradients()
-        norm = self._buckets.norm([p.grad for p in self._parameters if p.grad is not None])
+        # One tensor at a time: how DDP lays gradients out depends on the world size.
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
         clip_gradients(self._parameters, largest, norm)
         return norm
 
@@ -200,9 +200,8 @@ def _settle_buckets(wrapped: DistributedDataParallel) -> None:
     It does so again after a process's first backward pass, in the order in which gradients came.
     A ring adds an element's values in an order that depends on its place in the bucket, so with
     more than two ranks the first step after a resume would round differently from the same step of
-    an uninterrupted job. With any number, `Buckets` would hold the old ones until the end of that
-    step: all gradients twice. A pass over the bare parameters, with gradients of zero, makes the
-    choice without running the model: nothing is drawn at random and no buffer changes.
+    an uninterrupted job. A pass over the bare parameters, with gradients of zero, makes the choice
+    without running the model: nothing is drawn at random and no buffer changes.
     """
     module = wrapped.module
     wrapped.module = _Bare([p for p in module.parameters() if p.requires_grad])

@@ -20,7 +20,7 @@ from trainhall.distributed.tree import divide, merges
 from trainhall.distributed.tree_sum import TreeSum
 from trainhall.parallelism.data_parallel import ddp
 from trainhall.parallelism.data_parallel.ddp import Replicas
-from trainhall.parallelism.strategy import Loss, NoGradientError, Tools, clip_gradients
+from trainhall.parallelism.strategy import Loss, NoGradientError, Tools
 
 T = TypeVar("T")
 
@@ -120,14 +120,6 @@ class LogicalShards(Replicas):
             "training.reproducible every trained parameter takes part in every micro-batch; "
             "set requires_grad to False on what is not trained"
         )
-
-    def clip(self, largest: float | None) -> Tensor:
-        self._add_residual_to_gradients()
-        # One tensor at a time: how DDP lays gradients out depends on the world size.
-        norms = torch._foreach_norm([p.grad for p in self._parameters if p.grad is not None])
-        norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
-        clip_gradients(self._parameters, largest, norm)
-        return norm
 
     def _account(self, means: list[Tensor], before: list[Tensor]) -> Tensor:
         """Return a shard's results besides gradients, as one vector: its means, and by how much it

@@ -10,7 +10,10 @@ from support.cluster.attempts import RankServer
 from support.ranks import ddp as ddp_ranks
 from torch import nn
 
+from trainhall.parallelism.data_parallel.ddp import Replicas
 from trainhall.parallelism.data_parallel.logical_shards import LogicalShards
+
+CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
@@ -75,10 +78,27 @@ def test_ddp_names_unused_parameter_before_update(
             assert message.startswith("sometimes.weight got no gradient"), (kind, message)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_clip_scales_down_to_global_norm(dtype: torch.dtype) -> None:
+    model = nn.Linear(120, 100, dtype=dtype)
+    strategy = Replicas(model, device=CPU, bucket_mb=25)
+    for parameter in model.parameters():
+        # A narrow type need not hold the sum of squares.
+        parameter.grad = torch.full_like(parameter, 20)
+    norm = 20 * (120 * 100 + 100) ** 0.5
+    assert float(strategy.clip(10.0)) == pytest.approx(norm, rel=1e-2)
+    gradient = model.weight.grad
+    assert gradient is not None
+    assert float(gradient[0, 0]) == pytest.approx(20 * 10 / norm, rel=1e-2)
+    strategy.clear_gradients()
+    model.bias.grad = torch.ones_like(model.bias)  # alone, as where the others are frozen
+    assert float(strategy.clip(None)) == pytest.approx(10, rel=1e-2)
+
+
 def test_logical_shards_remove_their_hooks() -> None:
     model = nn.Linear(2, 1)
     for _ in range(3):
-        LogicalShards(model, device=torch.device("cpu"), bucket_mb=25, shards=2)
+        LogicalShards(model, device=CPU, bucket_mb=25, shards=2)
     gc.collect()
     # Nothing public counts them.
     hooks: list[object] = [p._post_accumulate_grad_hooks for p in model.parameters()]
