@@ -1,17 +1,20 @@
 """Work that is shared among copies of this process, which have all that it has prepared."""
 
+import contextlib
+import multiprocessing
 import os
-import pickle
-import struct
 import sys
 from collections.abc import Callable
-from typing import BinaryIO, TypeVar
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
 
 import torch
 
 T = TypeVar("T")
 
-_INDEX = struct.Struct("@i")
+_task: Callable[[int], Any]
+"""The task of this process, which is a copy."""
 
 
 def in_copies(task: Callable[[int], T], count: int, copies: int) -> list[T]:
@@ -21,47 +24,31 @@ def in_copies(task: Callable[[int], T], count: int, copies: int) -> list[T]:
     What a copy could not do (it was killed, the task raised) is done here, one after another.
 
     Args:
-        count: at most a few thousand: they wait in a pipe.
         copies: of this process, at most; no more than it has cores and there is work. Below two,
             or where a process cannot be copied safely (not Linux, or CUDA is in use), it does all
             by itself.
     """
-    done: dict[int, T] = {}
     if sys.platform == "linux":
         copies = min(copies, count, len(os.sched_getaffinity(0)))
-    if copies > 1 and sys.platform == "linux" and not torch.cuda.is_initialized():
-        waiting, filling = os.pipe()
-        os.write(filling, b"".join(map(_INDEX.pack, range(count))))
-        os.close(filling)
-        started = [_start(task, waiting) for _ in range(copies)]
-        os.close(waiting)
-        for pid, results in started:
-            with results:
-                data = results.read()
-            if os.waitpid(pid, 0)[1] == 0:
-                done.update(pickle.loads(data))
+    if copies < 2 or sys.platform != "linux" or torch.cuda.is_initialized():
+        return [task(index) for index in range(count)]
+    fork = multiprocessing.get_context("fork")
+    futures: dict[int, Future[T]] = {}
+    with (
+        ProcessPoolExecutor(copies, fork, initializer=_begin, initargs=(task,)) as pool,
+        contextlib.suppress(BrokenProcessPool),  # a copy was killed: what it leaves is done here
+    ):
+        for index in range(count):
+            futures[index] = pool.submit(_do, index)
+    done = {i: future.result() for i, future in futures.items() if future.exception() is None}
     return [done[index] if index in done else task(index) for index in range(count)]
 
 
-def _start(task: Callable[[int], T], waiting: int) -> tuple[int, BinaryIO]:
-    """Start a copy that takes waiting items; returns its pid, and the pipe for its results."""
-    theirs, ours = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid:
-        os.close(ours)
-        return pid, os.fdopen(theirs, "rb")
-    code = 1
-    try:
-        os.close(theirs)
-        torch.set_num_threads(1)  # OpenMP's own threads were not copied, and would be waited for
-        found: dict[int, T] = {}
-        while index := os.read(waiting, _INDEX.size):
-            number = _INDEX.unpack(index)[0]
-            found[number] = task(number)
-        with os.fdopen(ours, "wb") as results:
-            pickle.dump(found, results)
-        code = 0
-    finally:
-        os._exit(code)  # whatever it was: who waits does the rest, and says what there is to say
+def _begin(task: Callable[[int], Any]) -> None:
+    global _task
+    _task = task
+    torch.set_num_threads(1)  # OpenMP's own threads were not copied, and would be waited for
+
+
+def _do(index: int) -> Any:
+    return _task(index)
