@@ -6,7 +6,6 @@ Parameter Server", OSDI 2014), here without any staleness. Each parameter lies w
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -74,9 +73,6 @@ class _Role(Strategy):
         self.waits = Waits()
         self._device = device
 
-    def local_gradients(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
     def copies(self, name: str) -> int:
         return 1
 
@@ -142,10 +138,6 @@ class Worker(_Role):
     def clip(self, largest: float | None) -> Tensor:
         return self._norm([])
 
-    def clear_gradients(self) -> None:
-        for _, parameter in self._named:
-            parameter.grad = None
-
     def finish_step(self, tools: Tools) -> None:
         """Pull."""
         self.step += 1
@@ -199,10 +191,6 @@ class Server(_Role):
         norm = self._norm(self._sum.tensors)
         clip_gradients(list(self.parameters.values()), largest, norm)
         return norm
-
-    def clear_gradients(self) -> None:
-        for parameter in self.parameters.values():
-            parameter.grad = None
 
     def finish_step(self, tools: Tools) -> None:
         self.step += 1

@@ -95,7 +95,7 @@ def nothing_like(model: nn.Module) -> Tensor:
 
 
 class Divided(Strategy):
-    """The base of strategies whose ranks hold parts of the model.
+    """A model of which the ranks hold parts: the base of strategies that spread one so.
 
     Attributes:
         waits: what the rank waits for within the passes and in clipping.
@@ -106,7 +106,7 @@ class Divided(Strategy):
     waits: Waits
     nothing: Tensor
 
-    def _take(self, model: nn.Module, mesh: Mesh) -> None:
+    def __init__(self, model: nn.Module, mesh: Mesh) -> None:
         """Train a model that is spread over the mesh already."""
         self.waits = Waits()
         self.degrees = mesh.degrees

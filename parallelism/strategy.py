@@ -151,9 +151,12 @@ class Strategy(ABC):
         self.average_gradients()
         tools.communication_ended()
 
-    @abstractmethod
     def local_gradients(self) -> AbstractContextManager[None]:
-        """Accumulate only in backward passes within it; the next outside averages over ranks."""
+        """Accumulate only in backward passes within it; the next outside averages over ranks.
+
+        Most exchange no gradients before the last pass has ended.
+        """
+        return nullcontext()
 
     def average_gradients(self) -> None:  # noqa: B027 - some are complete by then
         """Complete the gradients of `parameters` once the last backward pass has ended."""
@@ -162,9 +165,10 @@ class Strategy(ABC):
     def clip(self, largest: float | None) -> Tensor:
         """Clip the gradient in place to `largest`; return the global L2 norm before, a scalar."""
 
-    @abstractmethod
     def clear_gradients(self) -> None:
         """Forget the gradients of a finished step."""
+        for parameter in self.accumulating().values():
+            parameter.grad = None
 
     def finish_step(self, tools: Tools) -> None:  # noqa: B027 - most ranks update what they use
         """Bring the weights, after the optimizer's step, to where they are computed with."""

@@ -5,8 +5,6 @@ ranks is all they exchange (Megatron: Shoeybi et al., arXiv:1909.08053). With se
 what lies between is divided by positions (Korthikanti et al., arXiv:2205.05198).
 """
 
-from contextlib import AbstractContextManager, nullcontext
-
 from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
@@ -42,12 +40,8 @@ class TensorParallel(Divided):
         """
         share_weights(model)
         divide(model, declaration, mesh, sequence_parallel=sequence_parallel)
-        self._take(model, mesh)
+        super().__init__(model, mesh)
         self._copies = mesh.group("data")
-
-    def local_gradients(self) -> AbstractContextManager[None]:
-        # The sums within a layer belong to its computation; copies exchange nothing before the end.
-        return nullcontext()
 
     def average_gradients(self) -> None:
         super().average_gradients()

@@ -66,7 +66,10 @@ class Replicas(Strategy):
         super()._backward_and_average(loss, tools)
 
     def local_gradients(self) -> AbstractContextManager[None]:
-        return local_gradients(self.called)
+        if isinstance(self.called, DistributedDataParallel):
+            context: AbstractContextManager[None] = self.called.no_sync()
+            return context
+        return nullcontext()
 
     def average_gradients(self) -> None:
         """Check that the gradients were averaged.
@@ -128,12 +131,14 @@ class Replicas(Strategy):
         clip_gradients(self._parameters, largest, norm)
         return norm
 
-    def clear_gradients(self) -> None:
-        for parameter in self._parameters:  # `zero_grad` without its profiler hooks: 10 µs a step
-            parameter.grad = None
+    def accumulating(self) -> dict[str, nn.Parameter]:
+        return self.parameters
 
     def share_buffers(self) -> None:
-        share_buffers(self.called)
+        # DDP does so before each forward pass, so after the last one they differ between ranks:
+        # what is evaluated then is neither the same model everywhere nor the one that is saved.
+        if self.averages:
+            breakable.broadcast(list(self.model.buffers()), 0)
 
 
 def apply(
@@ -223,21 +228,3 @@ class _Bare(nn.Module):
 
     def forward(self, _: Tensor) -> Tensor | int:
         return sum((p * 0).sum() for p in self._all)
-
-
-def share_buffers(model: nn.Module) -> None:
-    """Give every rank rank 0's buffers, such as the running statistics of batch norm. A collective.
-
-    DDP does so before each forward pass, so after the last one they differ between ranks: what is
-    evaluated then is neither the same model everywhere nor the one that is saved.
-    """
-    if isinstance(model, DistributedDataParallel):
-        breakable.broadcast(list(model.buffers()), 0)
-
-
-def local_gradients(model: nn.Module) -> AbstractContextManager[None]:
-    """Accumulate only in backward passes within it; the next outside averages over ranks."""
-    if isinstance(model, DistributedDataParallel):
-        context: AbstractContextManager[None] = model.no_sync()
-        return context
-    return nullcontext()

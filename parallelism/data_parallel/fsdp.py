@@ -50,7 +50,7 @@ class FullyShardedData(Divided):
         if mesh.degrees.tensor > 1:
             tensor.divide(model, declaration, mesh, sequence_parallel=sequence_parallel)
         shard(model, declaration, mesh, reshard=reshard, low_precision=low_precision)
-        self._take(model, mesh)
+        super().__init__(model, mesh)
         # One rank alone exchanges nothing.
         self._groups = _groups(model) if self.degrees.samples > 1 else []
         for group in self._groups:

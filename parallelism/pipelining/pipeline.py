@@ -6,7 +6,7 @@ arXiv:2401.10241).
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -210,9 +210,6 @@ class Pipeline(Divided):
         # The first time a schedule asks twice: once for the shapes, with numbers that mean nothing.
         self._measured[int(index)] = [value.detach() for value in (loss, *measures)]
         return self.tools.scale(loss / (self._microbatches * self._rounds))
-
-    def local_gradients(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def average_gradients(self) -> None:
         super().average_gradients()

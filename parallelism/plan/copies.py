@@ -5,7 +5,6 @@ none. What it holds is imitated here.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +14,8 @@ from trainhall.parallelism.degrees import Degrees
 from trainhall.parallelism.strategy import Strategy, clip_gradients
 
 
-class Copies(Strategy):
-    """As DistributedDataParallel: gradients live in buckets, which stay from step to step."""
+class SingleRank(Strategy):
+    """One rank: gradients are new in each step."""
 
     averages = False
 
@@ -24,11 +23,6 @@ class Copies(Strategy):
         self.degrees, self.samples, self.stream = Degrees(), 0, 0
         self.model = self.called = model
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        for parameter in self.parameters.values():
-            parameter.grad = torch.empty_like(parameter)
-
-    def local_gradients(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def clip(self, largest: float | None) -> Tensor:
         parameters = list(self.parameters.values())
@@ -36,26 +30,23 @@ class Copies(Strategy):
         clip_gradients(parameters, largest, norm)
         return norm
 
-    def clear_gradients(self) -> None:
-        """Keep them: the next backward pass writes over them."""
-
     def share_buffers(self) -> None:
         """Do nothing: there is one rank."""
 
 
-class SingleRank(Copies):
-    """One rank: gradients are new in each step."""
+class Copies(SingleRank):
+    """As DistributedDataParallel: gradients live in buckets, which stay from step to step."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
-        self.clear_gradients()
+        for parameter in self.parameters.values():
+            parameter.grad = torch.empty_like(parameter)
 
     def clear_gradients(self) -> None:
-        for parameter in self.parameters.values():
-            parameter.grad = None
+        """Keep them: the next backward pass writes over them."""
 
 
-class Shards(Copies):
+class Shards(SingleRank):
     """As `logical_shards.LogicalShards`, of the rank that holds the most shards.
 
     What shards give is kept until the tree that adds them up has a use for it.
@@ -65,13 +56,11 @@ class Shards(Copies):
         super().__init__(model)
         self._ranks = ranks
         self._bucket_bytes = bucket_bytes
-        self._in_buckets = [p.grad for p in self.parameters.values() if p.grad is not None]
+        shared = self.parameters.values() if ranks > 1 else ()
+        self._in_buckets = [torch.empty_like(parameter) for parameter in shared]
         mine = max(divide(shards, ranks), key=len)
         self._completed = merges(shards, mine)
         self._sums: list[list[Tensor]] = []
-        self.clear_gradients()
-        if ranks == 1:
-            self._in_buckets = []
 
     def begin(self) -> Iterator[bool]:
         """Before the passes of each shard; whether it is the last."""
@@ -88,10 +77,6 @@ class Shards(Copies):
             for parameter, gradient in zip(self.parameters.values(), self._sums[0], strict=True):
                 parameter.grad = gradient
         self._sums = []
-
-    def clear_gradients(self) -> None:
-        for parameter in self.parameters.values():
-            parameter.grad = None
 
     def _give_buckets(self) -> None:
         for parameter, gradient in zip(self.parameters.values(), self._in_buckets, strict=True):

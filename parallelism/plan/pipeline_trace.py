@@ -7,7 +7,6 @@ at once; further ones use the same memory again.
 
 import warnings
 from collections import Counter
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,7 +200,7 @@ class PipelineTracer:
         if self.mesh is None:
             return SingleRank(part)
         self._divide(part, self.mesh)
-        return _Parts(part, self.mesh)
+        return Divided(part, self.mesh)
 
     def _divide(self, model: nn.Module, mesh: Mesh) -> None:
         """Divide as the engine does before it leaves layers to other ranks: the halves of a split
@@ -332,16 +331,6 @@ class _Way:
             self.result.backward(gradient)
         else:
             stage_backward_weight(iter(weights), self.groups)
-
-
-class _Parts(Divided):
-    """A rank's parts of the layers that it computes with others."""
-
-    def __init__(self, model: nn.Module, mesh: Mesh) -> None:
-        self._take(model, mesh)
-
-    def local_gradients(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
 
 def _part(model: nn.Module, names: list[str]) -> nn.Module:

@@ -25,10 +25,6 @@ class Pushing(SingleRank):
     def clip(self, largest: float | None) -> Tensor:
         return torch.zeros(())
 
-    def clear_gradients(self) -> None:
-        for parameter in self.model.parameters():
-            parameter.grad = None
-
 
 class Serving(SingleRank):
     """The server that holds the most parameters; gradients stay where they were added up."""

@@ -30,6 +30,7 @@ from trainhall.training.spec import Precision
 
 DIES = 1
 STEPS, ROUNDS, BATCH = 5, 3, 24
+TOOLS = Tools(nullcontext, lambda loss: loss, lambda: None, lambda: None, lambda: None)
 
 
 def build() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
@@ -47,11 +48,11 @@ def share_buffers(folder: Path) -> int:
     with process_group.joined(environment, device=device, namespace="test"):
         torch.manual_seed(0)
         plain = nn.Sequential(nn.Linear(6, 9), nn.BatchNorm1d(9))
-        model = ddp.apply(plain, device=device, bucket_mb=25, hook=Average())
+        strategy = Replicas(plain, device=device, bucket_mb=25)
         torch.manual_seed(environment.rank)
-        model(torch.randn(BATCH, 6)).sum().backward()
+        strategy.called(torch.randn(BATCH, 6)).sum().backward()
         before = {name: buffer.clone() for name, buffer in plain.named_buffers()}
-        ddp.share_buffers(model)
+        strategy.share_buffers()
         after = dict(plain.named_buffers())
         torch.save((before, after), folder / f"{environment.rank}.pt")
     return 0
@@ -113,13 +114,12 @@ def lose_one(folder: Path) -> int:
     device = torch.device("cpu")
     with process_group.joined(environment, device=device, namespace="test"):
         model, inputs, _ = build()
-        strategy = ddp.Replicas(model, device=device, bucket_mb=0.0001)
-        tools = Tools(nullcontext, lambda loss: loss, lambda: None, lambda: None, lambda: None)
+        strategy = Replicas(model, device=device, bucket_mb=0.0001)
         for step in range(2):
             if step and environment.rank == DIES:
                 os.kill(os.getpid(), signal.SIGKILL)
             try:
-                strategy.backward(inputs[step], _loss, tools, rounds=1, last=True)
+                strategy.backward(inputs[step], _loss, TOOLS, rounds=1, last=True)
             except RuntimeError as error:
                 (folder / f"{environment.rank}.txt").write_text(str(error), encoding="utf-8")
             strategy.clear_gradients()
@@ -130,27 +130,26 @@ def _loss(model: nn.Module, batch: torch.Tensor) -> tuple[torch.Tensor, tuple[to
     return model(batch).square().mean(), ()
 
 
+def _error(model: nn.Module, batch: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    x, y = batch
+    return nn.functional.mse_loss(model(x), y), ()
+
+
 def train(folder: Path) -> int:
     torch.set_num_threads(1)
     environment = RankEnvironment.read(os.environ)
     device = torch.device("cpu")
     with process_group.joined(environment, device=device, namespace="test"):
         plain, inputs, targets = build()
-        hook = Average()
-        model = ddp.apply(plain, device=device, bucket_mb=0.0001, hook=hook)
+        strategy = Replicas(plain, device=device, bucket_mb=0.0001)
         optimizer = torch.optim.AdamW(plain.parameters(), lr=0.01)
         for step in range(STEPS):
             mine = slice(environment.rank, None, environment.world_size)
             rounds = zip(
                 inputs[step, mine].chunk(ROUNDS), targets[step, mine].chunk(ROUNDS), strict=True
             )
-            for i, (x, y) in enumerate(rounds, start=1):
-                if i < ROUNDS:
-                    with ddp.local_gradients(model):
-                        (nn.functional.mse_loss(model(x), y) / ROUNDS).backward()
-                else:
-                    (nn.functional.mse_loss(model(x), y) / ROUNDS).backward()
-            hook.check()
+            for i, batch in enumerate(rounds, start=1):
+                strategy.backward(batch, _error, TOOLS, rounds=ROUNDS, last=i == ROUNDS)
             optimizer.step()
             optimizer.zero_grad()
         torch.save(plain.state_dict(), folder / f"{environment.rank}.pt")
