@@ -31,7 +31,6 @@ from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.spool import EventSpool, MetricSpool
 from trainhall.training.link.status import EXIT_PAUSED, EXIT_STOPPED
 from trainhall.training.sdk.reporting import Reporter, Spooled, Terminal
-from trainhall.training.sdk.stopping import Alone, Never, Stopping
 
 Resized = Callable[[int, int], None]
 _LOCK = "sdk.lock"
@@ -87,7 +86,10 @@ class Session:
         """The report of this attempt's start. Without `checkpoint.load()` nobody knows from which
         step."""
         self._reported_start: dict[str, Any] | None = None
-        self._stopping: Stopping | None = None
+        self._asks_to_stop = False
+        """The script asks after every step whether to stop."""
+        self._command = Command.RUN
+        """What all ranks have agreed on."""
         self._resized: list[Resized] = []
         self._sizes: tuple[int, int] | None = None
         self.loaded_step = 0
@@ -128,15 +130,21 @@ class Session:
             self.reporter.report(values, step)
 
     def should_stop(self) -> bool:
-        if self._stopping is None:
+        if not self._asks_to_stop:
             self._begin()
-            self._stopping = self._make_stopping()
+            self._asks_to_stop = True
             if self._progress is not None:
                 self._progress.begin(self.reporter.step)
         elif self._progress is not None:
             self._progress.step(self.reporter.step)
-        stop = self._stopping.ask()
-        if stop and self._control is not None:
+        if self._control is None:
+            return False  # nobody outside can ask this process to stop
+        self._control.listen()
+        self._command = self._control.command
+        if self._agreement is not None:
+            self._command = self._agreement.reach(self._command)
+        stop = self._command is not Command.RUN
+        if stop:
             self._control.answer()
         return stop
 
@@ -147,18 +155,17 @@ class Session:
         """
         if self._progress is not None:
             self._progress.set_activity(Activity.ENDING)
-        command = Command.RUN if self._stopping is None else self._stopping.command
         saved = None
         if "checkpoints" in self.__dict__:
             self.checkpoints.finish()
             saved = self.checkpoints.saved_step
         code = EXIT_STOPPED
-        if command is Command.RUN:
+        if self._command is Command.RUN:
             code = 0
-        elif command is Command.PAUSE and saved is not None:
+        elif self._command is Command.PAUSE and saved is not None:
             code = EXIT_PAUSED
             self._append_event("paused", {"step": saved})
-        elif command is Command.PAUSE:
+        elif self._command is Command.PAUSE:
             self._append_event("note", {"message": self._unsaved_pause()})
         raise SystemExit(code)
 
@@ -270,14 +277,11 @@ class Session:
         if self._events is not None and self.context.rank == 0:
             self._events.append(kind, data)
 
-    def _make_stopping(self) -> Stopping:
-        if self._control is None:
-            return Never()
-        if self.context.world_size == 1:
-            return Alone(self._control)
+    @cached_property
+    def _agreement(self) -> Any:
+        """The way in which all ranks agree to stop; None: there is one rank. A collective."""
         group = self._group()
-        stopping: Stopping = importlib.import_module(_TORCH_PART).Together(self._control, group)
-        return stopping
+        return None if group is None else importlib.import_module(_TORCH_PART).Agreement(group)
 
     def _group(self) -> Any:
         if self.context.world_size == 1:

@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 
 from trainhall.distributed import breakable, process_group
-from trainhall.training.link.control import Control
 from trainhall.training.link.launch import Command
 from trainhall.training.process.device import own_gpu
 from trainhall.training.sync.step_sync import StepSync
@@ -92,34 +91,37 @@ def settle(group: Any) -> None:
         dist.barrier(group)
 
 
-class Together:
+class Agreement:
     """All ranks agree to stop at the same step, by the step sync: about four exchanges a second."""
 
-    def __init__(self, control: Control, group: dist.ProcessGroup) -> None:
-        self._control = control
+    def __init__(self, group: dist.ProcessGroup) -> None:
         self._step_sync = StepSync(group)
         self._steps = 0
         self._seconds: list[float] = []
         self._asked_at = time.monotonic()
-        self.command = Command.RUN
+        self._command = Command.RUN
 
-    def ask(self) -> bool:
-        """Return whether to stop here; every rank asks equally often."""
-        self._control.listen()
+    def reach(self, command: Command) -> Command:
+        """Return the highest command of any rank; `RUN` until all know it. Every rank calls it
+        equally often.
+
+        Args:
+            command: this rank's own.
+        """
         now = time.monotonic()
         self._steps += 1
         self._seconds.append(now - self._asked_at)
         self._asked_at = now
-        if self.command is Command.RUN and self._step_sync.due(self._steps):
+        if self._command is Command.RUN and self._step_sync.due(self._steps):
             result = self._step_sync.exchange(
                 self._steps,
                 np.asarray(self._seconds).reshape(-1, 1),
                 seconds=0,
-                command=self._control.command,
+                command=command,
                 save=False,
                 peak_memory_bytes=0.0,
             )
             self._seconds = []
-            self.command = result.command
+            self._command = result.command
             self._asked_at = time.monotonic()
-        return self.command is not Command.RUN
+        return self._command
