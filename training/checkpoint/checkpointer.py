@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
 from trainhall.training.checkpoint.format.draft import Committed, Draft
-from trainhall.training.checkpoint.format.errors import CheckpointError
+from trainhall.training.checkpoint.format.errors import CheckpointError, NotSavedError
 from trainhall.training.checkpoint.format.manifest import FileRecord, Manifest
 from trainhall.training.checkpoint.format.removal import remove_leftovers
 from trainhall.training.checkpoint.index import INDEX, Index, StoredChunk, encode_index
@@ -112,6 +112,10 @@ class Checkpointer:
         self._staging = Staging()
         self._plan: Plan | None = None
         self._thread: threading.Thread | None = None
+        self.saving_step = 0
+        """The step of the newest save."""
+        self.error: str | None = None
+        """Why that one came to nothing, as far as this rank knows."""
         self._cleaned = False
         self._abandoned = False
         self._committing = threading.Lock()
@@ -151,9 +155,12 @@ class Checkpointer:
         Raises:
             TypeError: the state holds what a checkpoint cannot.
         """
+        self.saving_step = step
         if self._idle:
             return
+        # One that is still under way may fail: its error is not this one's.
         self.wait()
+        self.error = None
         extra = to_json(dict(state.get(EXTRA, {})))
         flat = without_extra(state)
         plan, tensors = self._planned(flat)
@@ -201,6 +208,20 @@ class Checkpointer:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+    def finish(self) -> None:
+        """Wait until the newest save is committed, on all ranks. A collective.
+
+        Raises:
+            NotSavedError: it is not; what was trained since the one before would be lost in
+                silence.
+        """
+        self.wait()
+        # The ranks of a script may be at different steps.
+        mine = None if self.error is None else f"step {self.saving_step}: {self.error}"
+        for rank, failed in enumerate(self._ranks.gather(mine)):
+            if failed is not None:
+                raise NotSavedError(f"rank {rank} could not save the checkpoint of {failed}")
 
     def load(
         self,
@@ -342,6 +363,7 @@ class Checkpointer:
                 log.warning("interrupted_checkpoint_removed", checkpoint=name)
 
     def _report(self, error: Exception) -> None:
+        self.error = f"{type(error).__name__}: {error}"
         try:
             self._on_error(error)
         except Exception:

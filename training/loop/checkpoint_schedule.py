@@ -4,10 +4,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainhall.distributed import breakable, process_group
+from trainhall.distributed import process_group
 from trainhall.training.checkpoint.checkpointer import Checkpointer, SaveAbandonedError
 from trainhall.training.checkpoint.format.draft import Committed
-from trainhall.training.checkpoint.format.errors import NotSavedError
 from trainhall.training.checkpoint.loader import Loaded
 from trainhall.training.link.launch import Launch
 from trainhall.training.link.spool import EventSpool
@@ -41,8 +40,6 @@ class CheckpointSchedule:
         self.saved_step = 0
         """The newest step that was saved, or at which the attempt began; 0: there is none."""
         self._saved_at = time.monotonic()
-        self._error: str | None = None
-        self._saving_step = 0
         self._folder = Path(launch.checkpoint.folder)
         degrees = state.strategy.degrees
         if launch.num_nodes > 1 and launch.checkpoint.upload and not state.strategy.replicated:
@@ -95,28 +92,14 @@ class CheckpointSchedule:
         """Begin to save the present step; training continues while it is written."""
         if self.saved_step == self._state.step:
             return
-        # A save that is still under way may fail: its error is not this one's.
-        self._checkpointer.wait()
-        self._error = None
-        self._saving_step = self._state.step
         self._checkpointer.save(self._state.step, self._state.snapshot(), metrics)
         # Only now: a rank may be lost while the others gather the state, and nothing is written.
         self.saved_step = self._state.step
         self._saved_at = time.monotonic()
 
     def finish(self) -> None:
-        """Wait until the last save is committed, on all ranks.
-
-        Raises:
-            NotSavedError: it is not; what was trained since the one before would be lost in
-                silence.
-        """
-        self._checkpointer.wait()
-        for rank, error in enumerate(breakable.gather_objects(self._error, self._state.group)):
-            if error is not None:
-                raise NotSavedError(
-                    f"rank {rank} could not save the checkpoint of step {self.saved_step}: {error}"
-                )
+        """Wait for the last save; see `Checkpointer.finish`."""
+        self._checkpointer.finish()
 
     def abandon(self) -> bool:
         """Commit nothing any more: the token is not the job's from now on. Whether a save was under
@@ -148,11 +131,11 @@ class CheckpointSchedule:
             self._on_saved(committed.step)
 
     def _failed(self, error: Exception) -> None:
-        self._error = f"{type(error).__name__}: {error}"
         if self._rank != 0:
             return
         if isinstance(error, SaveAbandonedError):  # the remaining ranks save again
             self._events.append("note", {"message": f"a checkpoint was not saved: {error}"})
         else:
-            message = f"the checkpoint of step {self._saving_step} was not saved: {self._error}"
-            self._events.append("not_saved", {"step": self._saving_step, "message": message})
+            step = self._checkpointer.saving_step
+            message = f"the checkpoint of step {step} was not saved: {self._checkpointer.error}"
+            self._events.append("not_saved", {"step": step, "message": message})

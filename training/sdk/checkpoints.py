@@ -8,13 +8,13 @@ import torch
 
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.format.draft import Committed
-from trainhall.training.checkpoint.format.errors import NotSavedError, StateMismatchError
+from trainhall.training.checkpoint.format.errors import StateMismatchError
 from trainhall.training.checkpoint.format.manifest import Manifest
 from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.loader import Loaded
 from trainhall.training.checkpoint.state import escaped
 from trainhall.training.fencing import FencingToken
-from trainhall.training.sdk.together import all_errors, settle
+from trainhall.training.sdk.together import settle
 from trainhall.training.sync.shared_storage_check import prove_shared
 
 _STATE = "state"
@@ -51,8 +51,6 @@ class Checkpoints:
         self._lacking = lacking
         self._group = group
         self._not_saved = not_saved
-        self._error: str | None = None
-        self._saving_step = 0
         self._checkpointer = Checkpointer(folder, token, group, committed, on_error=self._failed)
         self.saved_step: int | None = None
 
@@ -64,26 +62,16 @@ class Checkpoints:
         """
         if not isinstance(state, dict):
             raise TypeError(f"a state is a dict, not {type(state).__name__}")
-        # A save that is still under way may fail: its error is not this one's.
         self._checkpointer.wait()
-        if step == self.saved_step and self._error is None:
+        if step == self.saved_step and self._checkpointer.error is None:
             return
-        self._error = None
-        self._saving_step = step
         extra = {_SHAPE: _shape(state)}
         self._checkpointer.save(step, {_STATE: state, "extra": extra}, metrics)
         self.saved_step = step
 
     def finish(self) -> None:
-        """Wait until the last save is committed, on all ranks.
-
-        Raises:
-            NotSavedError: it is not.
-        """
-        self._checkpointer.wait()
-        for rank, error in enumerate(all_errors(self._group, self._error)):
-            if error is not None:
-                raise NotSavedError(f"rank {rank} could not save {error}")
+        """Wait for the last save; see `Checkpointer.finish`."""
+        self._checkpointer.finish()
         settle(self._group)
 
     def load(self) -> tuple[dict[str, Any], Loaded] | None:
@@ -103,10 +91,8 @@ class Checkpoints:
         return None if loaded is None else (made[-1][_STATE], loaded)
 
     def _failed(self, error: Exception) -> None:
-        which = f"the checkpoint of step {self._saving_step}"
-        why = f"{type(error).__name__}: {error}"
-        self._error = f"{which}: {why}"
-        self._not_saved(self._saving_step, f"{which} was not saved: {why}")
+        step, why = self._checkpointer.saving_step, self._checkpointer.error
+        self._not_saved(step, f"the checkpoint of step {step} was not saved: {why}")
 
 
 def _shape(node: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from trainhall.distributed import breakable, process_group
+from trainhall.distributed import process_group
 from trainhall.training.link.launch import Command
 from trainhall.training.process.device import own_gpu
 from trainhall.training.sync.step_sync import StepSync
@@ -76,13 +76,6 @@ def host_group(world_size: int) -> Any:
     if "cpu:" in str(dist.get_backend_config()) or dist.get_backend() == "gloo":
         return dist.group.WORLD
     return dist.new_group(backend="gloo")
-
-
-def all_errors(group: Any, error: str | None) -> list[str | None]:
-    """Gather the errors of all ranks, in rank order."""
-    if group is None:
-        return [error]
-    return breakable.gather_objects(error, group)
 
 
 def settle(group: Any) -> None:

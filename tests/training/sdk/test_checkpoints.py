@@ -6,7 +6,6 @@ import pytest
 
 from trainhall.training.checkpoint.format.errors import NotSavedError
 from trainhall.training.fencing import FencingToken
-from trainhall.training.sdk import checkpoints
 from trainhall.training.sdk.checkpoints import Checkpoints
 
 
@@ -34,11 +33,11 @@ def test_failed_save_names_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     # The ranks may be at different steps; each tells its own.
     messages: list[str | None] = []
 
-    def gathered(group: object, error: str | None) -> list[str | None]:
+    def gathered(error: str | None) -> list[str | None]:
         messages.append(error)
         return [None, error]
 
-    monkeypatch.setattr(checkpoints, "all_errors", gathered)
+    monkeypatch.setattr(saves._checkpointer._ranks, "gather", gathered)
     with pytest.raises(NotSavedError, match="rank 1 could not save the checkpoint of step 3"):
         saves.finish()
     assert "step 3" in str(messages)
