@@ -88,8 +88,7 @@ def plan(
     workers: int,
     rates: Rates,
     memory: int | None,
-    progress: Callable[[str], None] = lambda _: None,
-    calibration: PlanCalibration | None = None,
+    calibration: PlanCalibration = PlanCalibration(),
     copies: int = 1,
 ) -> Plan:
     """Predict a job on `workers` devices under every strategy and mesh that its spec allows.
@@ -103,52 +102,37 @@ def plan(
         TaskUnavailableError, BadDataError, BadTaskError: the task cannot be built here.
     """
     with pretended(workers):
-        return _plan(
-            spec, workers, rates, memory, progress, calibration or PlanCalibration(), copies
-        )
+        tracing = Tracing(subject_of(spec))
+        refuse_extra_state(tracing.model)
+        meshes = list(candidates(workers))
 
+        def predicted(strategy: StrategyName, mesh: dict[str, int]) -> Prediction:
+            asked = traced_of(with_mesh(spec, workers, strategy, mesh))
+            check(
+                tracing.subject.declaration,
+                asked.degrees,
+                sequence_parallel=asked.sequence_parallel,
+                schedule=asked.schedule,
+            )
+            return _calibrated(predict(tracing, asked, rates), calibration)
 
-def _plan(
-    spec: JobSpec,
-    workers: int,
-    rates: Rates,
-    memory: int | None,
-    progress: Callable[[str], None],
-    calibration: PlanCalibration,
-    copies: int,
-) -> Plan:
-    tracing = Tracing(subject_of(spec))
-    refuse_extra_state(tracing.model)
-    meshes = list(candidates(workers))
+        def outcome(index: int) -> Prediction | Refused:
+            strategy, mesh = meshes[index]
+            try:
+                return predicted(strategy, mesh)
+            except SpecError as error:
+                return Refused(strategy, mesh, "; ".join(p.message for p in error.problems))
+            except (DegreesError, NoGradientError) as error:
+                return Refused(strategy, mesh, str(error))
+            except TraceError as error:
+                return Refused(strategy, mesh, _untraced(error, spec), is_untraced=True)
 
-    def predicted(strategy: StrategyName, mesh: dict[str, int]) -> Prediction:
-        asked = traced_of(with_mesh(spec, workers, strategy, mesh))
-        check(
-            tracing.subject.declaration,
-            asked.degrees,
-            sequence_parallel=asked.sequence_parallel,
-            schedule=asked.schedule,
-        )
-        progress(f"{strategy} {mesh}")
-        return _calibrated(predict(tracing, asked, rates), calibration)
-
-    def outcome(index: int) -> Prediction | Refused:
-        strategy, mesh = meshes[index]
-        try:
-            return predicted(strategy, mesh)
-        except SpecError as error:
-            return Refused(strategy, mesh, "; ".join(p.message for p in error.problems))
-        except (DegreesError, NoGradientError) as error:
-            return Refused(strategy, mesh, str(error))
-        except TraceError as error:
-            return Refused(strategy, mesh, _untraced(error, spec), is_untraced=True)
-
-    outcomes = in_copies(outcome, len(meshes), copies)
-    predictions = [each for each in outcomes if isinstance(each, Prediction)]
-    refused = [each for each in outcomes if isinstance(each, Refused)]
-    untraced = next((each for each in refused if each.is_untraced), None)
-    if untraced is not None and not predictions:
-        predicted(untraced.strategy, untraced.mesh)  # it raises what all have in common
+        outcomes = in_copies(outcome, len(meshes), copies)
+        predictions = [each for each in outcomes if isinstance(each, Prediction)]
+        refused = [each for each in outcomes if isinstance(each, Refused)]
+        untraced = next((each for each in refused if each.is_untraced), None)
+        if untraced is not None and not predictions:
+            predicted(untraced.strategy, untraced.mesh)  # it raises what all have in common
     choice = best(predictions, memory)
 
     def order(prediction: Prediction) -> tuple[bool, bool, float]:
