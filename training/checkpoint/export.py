@@ -23,6 +23,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from trainhall.training.checkpoint.format.draft import fsync_folder
 from trainhall.training.checkpoint.format.errors import CheckpointError, NoModelError
 from trainhall.training.checkpoint.header import encode_header
+from trainhall.training.checkpoint.state import unescaped
 from trainhall.training.checkpoint.storage import SafetensorsReader
 
 MODEL = ("model/", "state/model/")
@@ -117,8 +118,7 @@ def _weights(reader: SafetensorsReader) -> Entries:
 
 def _plain(name: str) -> str:
     """Return a key as it was before names were joined; dots in it show a state of nested dicts."""
-    parts = (part.replace("~1", "/").replace("~0", "~") for part in name.split("/"))
-    return ".".join(parts)
+    return ".".join(map(unescaped, name.split("/")))
 
 
 def _encoded(reader: SafetensorsReader, entries: Entries) -> Iterator[Any]:

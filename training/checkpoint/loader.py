@@ -81,8 +81,17 @@ class _Candidates:
     """By rank: better checkpoints that are not among its candidates, and why."""
 
     def in_order(self) -> list[str]:
-        """Return every rank's candidates, each once, best first; rank 0's order holds."""
-        return _merged(self.names)
+        """Return every rank's candidates, each once, best first; where ranks differ, rank 0's order
+        holds."""
+        merged = list(self.names[0])
+        for names in self.names[1:]:
+            before = len(merged)
+            for name in reversed(names):
+                if name in merged:
+                    before = merged.index(name)
+                else:
+                    merged.insert(before, name)
+        return merged
 
     def lacking_everywhere(self) -> list[PassedOver]:
         """Return the better checkpoints that are no rank's candidate."""
@@ -254,17 +263,3 @@ def _reason_of(error: CheckpointError | SafetensorError) -> SkipReason:
         case BadCheckpointError() if not any(problem.is_damage for problem in error.problems):
             return SkipReason.UNREADABLE
     return SkipReason.DAMAGED
-
-
-def _merged(lists: Sequence[list[str]]) -> list[str]:
-    """Return every rank's candidates, each once, best first; where ranks differ, rank 0's order
-    holds."""
-    merged = list(lists[0])
-    for names in lists[1:]:
-        before = len(merged)
-        for name in reversed(names):
-            if name in merged:
-                before = merged.index(name)
-            else:
-                merged.insert(before, name)
-    return merged

@@ -8,7 +8,6 @@ header in JSON, then the tensors without a gap.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -35,16 +34,8 @@ MAX_FILE_BYTES = 2 * 1024**3
 """A rank begins a new file before one would grow beyond this (a single tensor may be larger)."""
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A chunk on its way to a file."""
-
-    key: str
-    tensor: Tensor
-
-    @property
-    def size(self) -> int:
-        return self.tensor.numel() * self.tensor.element_size()
+_Part = tuple[str, Tensor]
+"""A chunk on its way to a file, and its key there."""
 
 
 def write_tensors(
@@ -61,13 +52,13 @@ def write_tensors(
         identity = same_memory(tensor) or item.index
         owner[item.index] = identity
         if identity not in parts:
-            parts[identity] = _Part(_key(item), _bytes_in_order(tensor))
+            parts[identity] = _key(item), _bytes_in_order(tensor)
     stored: dict[str, StoredChunk] = {}
     for i, group in enumerate(_split(list(parts.values()), MAX_FILE_BYTES)):
         file = f"tensors-{rank:05d}-{i:05d}.safetensors"
         draft.write(file, _encode_file(group))
-        stored |= {part.key: StoredChunk(file, part.key) for part in group}
-    return {index: stored[parts[identity].key] for index, identity in owner.items()}
+        stored |= {key: StoredChunk(file, key) for key, _ in group}
+    return {index: stored[parts[identity][0]] for index, identity in owner.items()}
 
 
 class SafetensorsReader:
@@ -187,23 +178,24 @@ def _split(parts: list[_Part], limit: int) -> Iterator[list[_Part]]:
     group: list[_Part] = []
     size = 0
     for part in parts:
-        if group and size + part.size > limit:
+        _, tensor = part
+        if group and size + tensor.nbytes > limit:
             yield group
             group, size = [], 0
         group.append(part)
-        size += part.size
+        size += tensor.nbytes
     if group:
         yield group
 
 
 def _encode_file(parts: list[_Part]) -> Iterator[Any]:
     """Yield the bytes of one file."""
-    by_key: dict[str, _Part] = {}
-    for part in parts:
-        if by_key.setdefault(part.key, part) is not part:
-            raise ValueError(f"two tensors of a file are called {part.key}")
-    forms = {key: (part.tensor.dtype, part.tensor.shape) for key, part in by_key.items()}
+    by_key: dict[str, Tensor] = {}
+    for key, tensor in parts:
+        if by_key.setdefault(key, tensor) is not tensor:
+            raise ValueError(f"two tensors of a file are called {key}")
+    forms = {key: (tensor.dtype, tensor.shape) for key, tensor in by_key.items()}
     order, header = encode_header(forms)
     yield header
     for key in order:
-        yield by_key[key].tensor.reshape(-1).view(torch.uint8).numpy()
+        yield by_key[key].reshape(-1).view(torch.uint8).numpy()
