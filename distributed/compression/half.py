@@ -1,14 +1,11 @@
 """Gradients that travel in half precision."""
 
-from collections.abc import Mapping
-
 import torch
-from torch import Tensor
 
-from trainhall.distributed.compression.interface import Bucket, Exchange
+from trainhall.distributed.compression.interface import Bucket, Exchange, Stateless
 
 
-class Half:
+class Half(Stateless):
     """Every number in two bytes: `float16` or `bfloat16`; what rounding takes is not sent later.
 
     `float16` keeps 11 bits, but nothing beyond 65,504 (it becomes an infinity) and little below
@@ -22,9 +19,3 @@ class Half:
         half = bucket.flat.to(self.dtype)
         exchange.sum(half)
         bucket.flat.copy_(half)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Do nothing: there is no state."""

@@ -82,14 +82,18 @@ class Compression(Protocol):
         """Take over what `state_dict` gave."""
 
 
-class Dense:
-    """All of it, as it is: the compression `none`."""
-
-    def combine(self, bucket: Bucket, exchange: Exchange) -> None:
-        exchange.sum(bucket.flat)
+class Stateless:
+    """A compression that keeps nothing from step to step."""
 
     def state_dict(self) -> dict[str, Tensor]:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Do nothing: there is no state."""
+
+
+class Dense(Stateless):
+    """All of it, as it is: the compression `none`."""
+
+    def combine(self, bucket: Bucket, exchange: Exchange) -> None:
+        exchange.sum(bucket.flat)

@@ -1,15 +1,9 @@
 """A shim's report of ranks that take no step any more; free of torch."""
 
-from pydantic import BaseModel, ConfigDict
-
-from trainhall.documented import Documented
+from trainhall.training.link.base import LinkModel
 
 
-class StallModel(Documented, BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-
-class RankStall(StallModel):
+class RankStall(LinkModel):
     """A rank among those that take no step any more."""
 
     rank: int
@@ -30,7 +24,7 @@ class RankStall(StallModel):
     """The rank waits for the others of its next group: it holds nobody up."""
 
 
-class Stall(StallModel):
+class Stall(LinkModel):
     """The ranks of a host take no step any more, or wait for those of another host."""
 
     limit: float

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -56,7 +57,8 @@ def examine(
     links = mine[0]
     # A step waits for the slowest rank.
     whole, *others = (
-        max(each, key=_seconds) for each in zip(*(f for _, f, _ in gathered), strict=True)
+        max(each, key=attrgetter("seconds"))
+        for each in zip(*(f for _, f, _ in gathered), strict=True)
     )
     report = {
         "links": {str(kind): asdict(link) for kind, link in links.items()},
@@ -114,7 +116,3 @@ def message(report: dict[str, Any]) -> str:
 
 def size(count: int) -> str:
     return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} kB"
-
-
-def _seconds(each: Forecast) -> float:
-    return each.seconds
