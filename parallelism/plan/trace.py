@@ -350,12 +350,12 @@ def extrapolated(short: Trace, longer: Trace, a: float, b: float, layers: float)
 
 
 @contextmanager
-def pretended(world_size: int, rank: int = 0) -> Iterator[None]:
-    """Open a default process group of so many ranks; all but this one do nothing.
+def pretended(world_size: int) -> Iterator[None]:
+    """Open a default process group of so many ranks; all but the first, this one, do nothing.
 
     What torch itself warns of does not concern planning: a step that is taken warns again.
     """
-    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world_size)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module=r"torch\.")

@@ -7,6 +7,7 @@ the same script runs as it is and reports to the terminal.
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -140,7 +141,7 @@ class Checkpoint:
         try:
             _begun().save(state, step)
         except NoCheckpointsError:
-            _warn_once("nothing is saved outside Trainhall; give init(checkpoints=FOLDER) for that")
+            _warn_of_no_checkpoints()
 
     def load(self) -> dict[str, Any] | None:
         """Load the newest good state, its tensors on the CPU; None if the job starts from nothing.
@@ -155,7 +156,6 @@ class Checkpoint:
 
 
 checkpoint = Checkpoint()
-_warned: set[str] = set()
 
 
 def _opened() -> Session:
@@ -175,7 +175,8 @@ def _begun() -> Session:
     return session
 
 
-def _warn_once(message: str) -> None:
-    if message not in _warned and _opened().context.rank == 0:
-        _warned.add(message)
-        log.warning("checkpoint_not_saved", reason=message)
+@cache
+def _warn_of_no_checkpoints() -> None:
+    if _opened().context.rank == 0:
+        reason = "nothing is saved outside Trainhall; give init(checkpoints=FOLDER) for that"
+        log.warning("checkpoint_not_saved", reason=reason)

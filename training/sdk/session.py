@@ -89,7 +89,7 @@ class Session:
         self._asks_to_stop = False
         """The script asks after every step whether to stop."""
         self._command = Command.RUN
-        """What all ranks have agreed on."""
+        """The decision that all ranks have agreed on."""
         self._resized: list[Resized] = []
         self._sizes: tuple[int, int] | None = None
         self.loaded_step = 0
