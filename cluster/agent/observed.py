@@ -249,7 +249,7 @@ class ObservedAttempts:
 
 
 def _end_unreadable(folder: AttemptFolder) -> None:
-    """End the processes of an attempt that cannot be taken up.
+    """End the processes of an attempt that cannot be taken up, and remove its folder.
 
     The coordinator learns that it does not run here, and may start the next attempt at once.
     """
@@ -258,6 +258,7 @@ def _end_unreadable(folder: AttemptFolder) -> None:
         left = processes.marked(folder.path)
         is_supervised = folder_ipc.read_claim(folder) is Claim.HELD
         if not left and not is_supervised:
+            remove_hidden(hide_folder(folder))
             return
         if time.monotonic() > until:
             logger.error("processes_left", path=folder.path, pids=sorted(left))

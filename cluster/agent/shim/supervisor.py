@@ -23,6 +23,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from trainhall.cluster.agent.os_support import linux, processes
 from trainhall.cluster.agent.shim import folder_ipc, isolation, outcome
 from trainhall.cluster.agent.shim.escalation import Escalation, ScriptPause
@@ -295,10 +297,16 @@ class Shim:
 
     def _take_launch(self) -> None:
         """Continue with the launch in the folder, if it is of a later generation."""
-        launch = Launch.model_validate_json(self.folder.launch.read_bytes())
-        is_newer = launch.in_place and launch.generation > self.launch.generation
         is_over = self._failure is not None or self._ranks.have_completed
-        if not is_newer or is_over or self._command is Command.STOP:
+        if is_over or self._command is Command.STOP:
+            return
+        try:
+            launch = Launch.model_validate_json(self.folder.launch.read_bytes())
+        except (OSError, ValidationError) as error:
+            self._fail(_unreadable(self.folder.launch, error))
+            self._publish()
+            return
+        if not launch.in_place or launch.generation <= self.launch.generation:
             return
         try:
             failure = self._group.regroup(launch)
@@ -426,6 +434,16 @@ class Shim:
             }
         )
         self._status.publish(status)
+
+
+def _unreadable(path: Path, error: OSError | ValidationError) -> Failure:
+    """Return the failure of an attempt whose file is damaged; the agent replaces it as a whole."""
+    if isinstance(error, OSError):
+        problem = error.strerror or str(error)
+    else:
+        first = error.errors()[0]
+        problem = ": ".join([*map(str, first["loc"]), first["msg"]])
+    return Failure(message=f"{path} cannot be read: {problem}", cause=Cause.STORAGE)
 
 
 def _pids(members: list[RankEntry]) -> list[int]:

@@ -18,13 +18,14 @@ from trainhall.cluster.agent import observed
 from trainhall.cluster.agent.attempts import Attempts
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.launch import code_cache
+from trainhall.cluster.agent.os_support import processes
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.wire.protocol import Assignment
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Launch, RankSlot
 from trainhall.training.link.spool import EventSpool
-from trainhall.training.link.status import Outcome, RankState, ShimStatus
+from trainhall.training.link.status import RankState, ShimStatus
 
 SHA256 = hashlib.sha256(b"code").hexdigest()
 
@@ -310,8 +311,9 @@ async def test_attempt_with_unreadable_launch_is_ended(
         shim.folder.launch.write_bytes(b"")
         attempts = made(tmp_path)
         attempts.observed.find()
-        assert folder_ipc.read_claim(shim.folder) is folder_ipc.Claim.RELEASED
-        assert shim.wait().outcome is not Outcome.COMPLETED
+        assert shim.process.wait(timeout=60) == 0
+        assert not processes.marked(shim.folder.path)
+        assert not shim.folder.path.parent.exists()
         assert attempts.observed.reports() == []
         assert f"attempt_unreadable path={shim.folder.launch}" in caplog.text
         await attempts.close()

@@ -12,8 +12,10 @@ from trainhall.cluster.agent.os_support import processes
 from trainhall.cluster.agent.shim import rank_group, rendezvous
 from trainhall.cluster.agent.shim.supervisor import Shim
 from trainhall.training.link.control import Control
+from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import Launch, Rendezvous
+from trainhall.training.link.status import ShimStatus
 
 ELSEWHERE = Rendezvous(address="127.0.0.3", port=29500)
 TASK = {"task": {"name": "synthetic"}, "training": {"steps": 10}}
@@ -83,6 +85,22 @@ def test_rendezvous_keeps_its_launch_without_free_port(
     assert host.shim.launch.generation == 2
     assert host.stores == {1: False, 2: False, 3: True}
     assert host.launched(2) == host.started[-1] == Rendezvous(address="127.0.0.2", port=29503)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"job_id": "x"}', None])
+def test_unreadable_launch_ends_the_attempt(host: Supervised, content: bytes | None) -> None:
+    if content is None:
+        host.folder.launch.mkdir()
+    else:
+        host.folder.launch.write_bytes(content)
+    host.shim._take_launch()
+    failure = host.shim._failure
+    assert failure is not None
+    assert failure.cause is Cause.STORAGE
+    assert failure.message.startswith(f"{host.folder.launch} cannot be read: ")
+    assert "\n" not in failure.message
+    status = ShimStatus.model_validate_json(host.folder.status.read_bytes())
+    assert (status.phase, status.failure, status.generation) == ("stopping", failure, 1)
 
 
 def test_generations_that_begin_here_share_a_store(host: Supervised) -> None:
