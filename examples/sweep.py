@@ -10,15 +10,15 @@ import trainhall as th
 
 spec, *rates = sys.argv[1:]
 
-with th.Client() as hall:
+with th.Client() as client:
     jobs = {
-        rate: hall.submit(spec, {"name": f"sweep {rate}", "training.learning_rate": float(rate)})
+        rate: client.submit(spec, {"name": f"sweep {rate}", "training.learning_rate": float(rate)})
         for rate in rates
     }
     reached = {}
     goal = min
     for rate, job in jobs.items():
-        job = hall.wait(job["id"])
+        job = client.wait(job["id"])
         if job["state"] != "completed":
             print(f"{rate}: {job['state']}, {job['reason']}")
             continue

@@ -119,7 +119,7 @@ def test_regrouping_jobs_wait_only_breakably() -> None:
     for folder in ("distributed", "parallelism", "training"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = str(path.relative_to(ROOT))
-            if not any(name.startswith(place) for place in _ELSEWHERE):
+            if not any(name.startswith(prefix) for prefix in _ELSEWHERE):
                 calls = (
                     n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)
                 )

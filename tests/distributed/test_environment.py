@@ -63,7 +63,7 @@ def test_ranks_by_host_allows_uneven_hosts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("places", "words"),
+    ("positions", "words"),
     [
         ([(0, 2), (1, 2), (0, 2)], "of 3 ranks make no hosts: a host of 2 would have the ranks 2 to"
          " 3, numbered from 0, but rank 2 has 0 of 2"),
@@ -73,6 +73,8 @@ def test_ranks_by_host_allows_uneven_hosts() -> None:
         ([(0, 0)], "rank 0 has 0 of 0"),
     ],
 )  # fmt: skip
-def test_numbers_that_make_no_hosts_are_refused(places: list[tuple[int, int]], words: str) -> None:
+def test_numbers_that_make_no_hosts_are_refused(
+    positions: list[tuple[int, int]], words: str
+) -> None:
     with pytest.raises(RankEnvironmentError, match=words):
-        ranks_by_host(places)
+        ranks_by_host(positions)

@@ -99,10 +99,10 @@ def test_sample_writes_prompt_and_continuation(
 
 
 @pytest.mark.parametrize(
-    ("place", "step"), [("", 4), ("checkpoints", 4), ("checkpoints/step-00000002-a1-g1", 2)]
+    ("folder", "step"), [("", 4), ("checkpoints", 4), ("checkpoints/step-00000002-a1-g1", 2)]
 )
-def test_any_folder_with_checkpoints_will_do(trained: Path, place: str, step: int) -> None:
-    assert newest_below(trained / place).name == f"step-{step:08d}-a1-g1"
+def test_any_folder_with_checkpoints_will_do(trained: Path, folder: str, step: int) -> None:
+    assert newest_below(trained / folder).name == f"step-{step:08d}-a1-g1"
 
 
 def test_sample_refuses_other_models(ranks: RankServer, tmp_path: Path) -> None:

@@ -24,18 +24,18 @@ from trainhall.distributed.collectives.simulate import Wires, simulate
     world_size=st.integers(2, 9),
     fault=st.sampled_from(Fault),
     elements=st.integers(1, 20),
-    place=st.floats(0, 1, exclude_max=True),
+    position=st.floats(0, 1, exclude_max=True),
     bit=st.integers(0, 1000),
     order=st.randoms(use_true_random=False),
 )
 def test_every_message_fault_is_detected(
-    name: str, world_size: int, fault: Fault, elements: int, place: float, bit: int, order: Any
+    name: str, world_size: int, fault: Fault, elements: int, position: float, bit: int, order: Any
 ) -> None:
     schedule = all_reduce(name, world_size, servers=2)
     tensors = [np.full(elements, 3**rank) for rank in range(world_size)]
     messages = simulate(schedule, tensors).messages
     assume(messages > 0)
-    wires = BrokenWires(fault, int(place * messages), bit=bit)
+    wires = BrokenWires(fault, int(position * messages), bit=bit)
     with pytest.raises(ScheduleViolationError):
         simulate(schedule, tensors, wires=wires, choose=order.randrange)
 

@@ -213,13 +213,13 @@ def test_residuals_have_parameter_shapes_for_any_layout() -> None:
 
 @pytest.mark.parametrize("name", ["none", "fp16", "bf16", *LOSSY])
 @pytest.mark.parametrize("bad", [float("inf"), float("-inf"), float("nan")])
-@pytest.mark.parametrize("place", [0, 110])
-def test_overflow_reaches_all_ranks_and_is_dropped(name: str, bad: float, place: int) -> None:
+@pytest.mark.parametrize("index", [0, 110])
+def test_overflow_reaches_all_ranks_and_is_dropped(name: str, bad: float, index: int) -> None:
     size = elements(SHAPES)
     world = World(name, 0.05, 3)
     world.step(drawn(0, 3, size, torch.float32))
     gradients = drawn(1, 3, size, torch.float32)
-    gradients[1][place] = bad
+    gradients[1][index] = bad
     assert all(not result.isfinite().all() for result in world.step(gradients))
     for compression in world.compressions:
         assert all(tensor.isfinite().all() for tensor in compression.state_dict().values())
@@ -318,12 +318,12 @@ def adversaries() -> list[Callable[[int], Tensor]]:
 def test_largest_are_found(make: Callable[[int], Tensor], size: int, share: float) -> None:
     numbers = make(max(size, 5))[:size]
     count = sent(size, share)
-    places = largest(numbers, count)
-    assert len(places.unique()) == count
+    indices = largest(numbers, count)
+    assert len(indices.unique()) == count
     sizes = numbers.abs().nan_to_num(nan=float("inf"))
     expected = sizes.sort(descending=True).values[:count]
-    assert torch.equal(sizes[places].sort(descending=True).values, expected)
-    assert torch.equal(places, largest(numbers.clone(), count))
+    assert torch.equal(sizes[indices].sort(descending=True).values, expected)
+    assert torch.equal(indices, largest(numbers.clone(), count))
 
 
 @pytest.mark.parametrize("ratio", [0, -0.1, 1.01, float("nan")])

@@ -44,8 +44,8 @@ def test_pipeline_passes_cover_every_microbatch_once(schedule: Schedule, ranks: 
             for chunk in range(STAGES_PER_RANK[schedule])
             for microbatch in range(microbatches)
         )
-        for place in range(ranks):
-            order = passes(schedule, ranks, place, microbatches)
+        for rank in range(ranks):
+            order = passes(schedule, ranks, rank, microbatches)
             assert Counter(order) == wanted
             at = {each: index for index, each in enumerate(order)}
             for each in order:
@@ -66,8 +66,8 @@ def test_pipeline_pass_order_matches_training(
     built.n_local_stages = STAGES_PER_RANK[schedule]
     built.num_stages = ranks * built.n_local_stages
     built.microbatches_per_round = turn_of(schedule, ranks, microbatches)
-    for place in range(ranks):
-        actions = [each for each in built._calculate_single_rank_operations(place) if each]
+    for rank in range(ranks):
+        actions = [each for each in built._calculate_single_rank_operations(rank) if each]
         stages = sorted({each.stage_index for each in actions})
         scheduled = [
             Pass(
@@ -75,4 +75,4 @@ def test_pipeline_pass_order_matches_training(
             )
             for each in actions
         ]
-        assert scheduled == passes(schedule, ranks, place, microbatches)
+        assert scheduled == passes(schedule, ranks, rank, microbatches)

@@ -51,10 +51,10 @@ def run_ranks(world_size: int, work: Callable[["InProcess"], T]) -> list[T]:
     Raises:
         ExceptionGroup: with the error of each rank that failed.
     """
-    hall = _Hall(world_size)
+    group = _SharedGroup(world_size)
 
     def as_rank(rank: int) -> T:
-        transport = InProcess(hall, rank)
+        transport = InProcess(group, rank)
         try:
             return work(transport)
         except Exception as error:
@@ -71,7 +71,7 @@ def run_ranks(world_size: int, work: Callable[["InProcess"], T]) -> list[T]:
     return [rank.result() for rank in ranks]
 
 
-class _Hall:
+class _SharedGroup:
     """State that the ranks of a group share."""
 
     def __init__(self, world_size: int) -> None:
@@ -90,23 +90,23 @@ class InProcess:
 
     lockstep = False
 
-    def __init__(self, hall: _Hall, rank: int) -> None:
-        self._hall = hall
+    def __init__(self, group: _SharedGroup, rank: int) -> None:
+        self._group = group
         self.rank = rank
-        self.world_size = hall.world_size
+        self.world_size = group.world_size
 
     def sender(self, peer: int, header: Header, elements: int, kind: str) -> "_Sender":
-        return _Sender(self._hall, peer, header)
+        return _Sender(self._group, peer, header)
 
     def receiver(self, peer: int, header: Header, elements: int, kind: str) -> "_Receiver":
-        return _Receiver(self._hall, self.rank, header)
+        return _Receiver(self._group, self.rank, header)
 
     def start(self) -> None:
         """Nothing to do: messages go when they are begun."""
 
     def leave(self, reason: str) -> None:
-        self._hall.departures.setdefault(self.rank, reason)
-        for arrival in self._hall.arrivals:
+        self._group.departures.setdefault(self.rank, reason)
+        for arrival in self._group.arrivals:
             with arrival:
                 arrival.notify()
 
@@ -122,15 +122,15 @@ class InProcess:
 
 @dataclass
 class _Sender:
-    hall: _Hall
+    group: _SharedGroup
     peer: int
     header: Header
 
     def begin(self, step: int, data: Array) -> None:
         message = seal(replace(self.header, step=step), data)
-        with self.hall.arrivals[self.peer]:
-            self.hall.wires[self.header.source, self.peer].append(message)
-            self.hall.arrivals[self.peer].notify()
+        with self.group.arrivals[self.peer]:
+            self.group.wires[self.header.source, self.peer].append(message)
+            self.group.arrivals[self.peer].notify()
 
     def wait(self, seconds: float) -> None:
         """Nothing to wait for: the message was copied and lies at its destination."""
@@ -139,8 +139,8 @@ class _Sender:
 class _Receiver:
     """Waits for the next message from a peer, whatever it is, and sees that it is the right one."""
 
-    def __init__(self, hall: _Hall, rank: int, header: Header) -> None:
-        self._hall = hall
+    def __init__(self, group: _SharedGroup, rank: int, header: Header) -> None:
+        self._group = group
         self._rank = rank
         self._header = header
         self._step = 0
@@ -151,8 +151,8 @@ class _Receiver:
 
     def wait(self, seconds: float) -> None:
         peer = self._header.source
-        wire = self._hall.wires[peer, self._rank]
-        arrivals, departures = self._hall.arrivals[self._rank], self._hall.departures
+        wire = self._group.wires[peer, self._rank]
+        arrivals, departures = self._group.arrivals[self._rank], self._group.departures
         with arrivals:
             if not arrivals.wait_for(lambda: wire or peer in departures, max(0.0, seconds)):
                 raise TimeoutError

@@ -202,7 +202,7 @@ def beside(name: str) -> Callable[[Path, bytes], None]:
     return plant
 
 
-PLACES = {
+PLANTED = {
     "a file of DCP": beside(".metadata"),
     "a shard of DCP": beside("__0_0.distcp"),
     "a .pt file": beside("model.pt"),
@@ -216,14 +216,14 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("planted", PLANTED)
 @pytest.mark.parametrize("form", ["pickle", "torch"])
 @pytest.mark.parametrize("vouched", [False, True])
 def test_pickle_is_never_read_wherever_it_lies(
     saver: Checkpointer,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    place: str,
+    planted: str,
     form: str,
     vouched: bool,
 ) -> None:
@@ -233,8 +233,8 @@ def test_pickle_is_never_read_wherever_it_lies(
     else:
         torch.save(Trap(sprung), source)
     folder = saver.folder / NEW
-    PLACES[place](folder, source.read_bytes())
-    if vouched and place != "the manifest":
+    PLANTED[planted](folder, source.read_bytes())
+    if vouched and planted != "the manifest":
         files = [p for p in folder.rglob("*") if p.is_file()]
         if not any(p.parent != folder for p in files):
             forge(folder)

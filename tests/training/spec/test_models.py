@@ -30,8 +30,8 @@ def test_declared_layers_cover_the_model_in_order(name: str) -> None:
     assert all(parameters)
     assert set().union(*parameters) == {id(p) for p in model.parameters()}
     order = [id(m) for m in model.modules()]
-    places = [order.index(id(m)) for layer in modules for m in layer]
-    assert places == sorted(places)
+    positions = [order.index(id(m)) for layer in modules for m in layer]
+    assert positions == sorted(positions)
 
 
 @pytest.mark.parametrize("name", CASES)

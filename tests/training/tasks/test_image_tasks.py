@@ -32,10 +32,10 @@ def refusal(name: str, root: Path, **params: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("place", ["MNIST/raw", "raw", ""])
+@pytest.mark.parametrize("folder", ["MNIST/raw", "raw", ""])
 @pytest.mark.parametrize("packed", [False, True])
-def test_mnist_is_read_from_wherever_it_lies(tmp_path: Path, place: str, packed: bool) -> None:
-    write_mnist(tmp_path / place, train=40, packed=packed)
+def test_mnist_is_read_from_wherever_it_lies(tmp_path: Path, folder: str, packed: bool) -> None:
+    write_mnist(tmp_path / folder, train=40, packed=packed)
     before = sorted(tmp_path.rglob("*"))
     task = build("mnist", tmp_path)
     assert task.eval_data is not None
@@ -229,14 +229,14 @@ def test_augmentation_depends_on_sample_and_epoch() -> None:
     order = torch.tensor([7, 3, 399])
     assert torch.equal(one.batch(order)[0].round().to(torch.uint8), every[order])
     padded = torch.nn.functional.pad(images[0, 0], [2] * 4)
-    places = [(y, x, flip) for y in range(5) for x in range(5) for flip in (False, True)]
+    variants = [(y, x, flip) for y in range(5) for x in range(5) for flip in (False, True)]
     cuts = {
         tuple((cut.flip(1) if flip else cut).flatten().tolist()): (y, x, flip)
-        for y, x, flip in places
+        for y, x, flip in variants
         for cut in [padded[y : y + 8, x : x + 8]]
     }
     found = [cuts[tuple(image.flatten().tolist())] for image in every[:, 0]]
-    assert set(found) == set(places)
+    assert set(found) == set(variants)
     assert 150 < sum(flip for _, _, flip in found) < 250
     one.set_epoch(1)
     assert not torch.equal(one.batch(torch.arange(400))[0], every.float())
