@@ -6,8 +6,6 @@ data folder and resumes.
 
 import asyncio
 import contextlib
-import functools
-import importlib.metadata
 import logging
 import os
 import secrets
@@ -16,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from trainhall import __version__
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.attempts import Attempts
 from trainhall.cluster.agent.coordinator_link.batched_api import BatchedApi
@@ -191,7 +190,7 @@ class Agent:
             join_token=options.token,
             name=options.name,
             address=self._address,
-            agent_version=agent_version(),
+            agent_version=__version__,
             devices=self._devices.infos,
         )
         backoff, failed = Backoff(0.1, options.reconnect_limit_seconds), False
@@ -213,7 +212,7 @@ class Agent:
     def _report(self, revision: int) -> Report:
         device_use, host = self._use
         return Report(
-            agent_version=agent_version(),
+            agent_version=__version__,
             agent_id=self._agent_id,
             time=time.time(),
             address=self._address,
@@ -323,11 +322,6 @@ def _longest_grace(attempts: Iterable[Attempt]) -> float:
     """Return the seconds that the scripts among them may take to end."""
     graces = [a.launch.spec.recovery.grace_seconds for a in attempts if a.launch.spec.script]
     return max(graces, default=0.0)
-
-
-@functools.cache  # every report contains it, and it is read from files
-def agent_version() -> str:
-    return importlib.metadata.version("trainhall")
 
 
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
