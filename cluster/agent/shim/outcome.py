@@ -30,6 +30,8 @@ _EVENTS_TAIL_BYTES = 1024 * 1024
 _COLOR = re.compile(r"\x1b\[[0-9;:]*m")
 _RANK = re.compile(r"^\[rank\d+\]: ")
 """Prefix that torch puts before each line of an exception in a process group."""
+_LOGGED = re.compile(r"^(\[rank\d+\]: ?)?\[[IW]\d{4} \d\d:\d\d:\d\d")
+"""Beginning of a note or a warning that torch's C++ logs: those at the exit hide the exception."""
 _DUMP = "Fatal Python error: "
 """Beginning of the stacks that `faulthandler` writes when a rank crashes."""
 _DUMP_BYTES = 256 * 1024
@@ -178,9 +180,11 @@ def last_failure(events: Path) -> dict[str, Any] | None:
 
 
 def last_message(text: str) -> str:
-    """Return the last readable line of an output, fit for a sentence."""
-    for line in reversed(text.splitlines()):
-        plain = "".join(c if c.isprintable() else " " for c in _COLOR.sub("", line))
+    """Return the last readable line of an output that is no warning, fit for a sentence; the last
+    warning where there is nothing else."""
+    lines = [_COLOR.sub("", line) for line in reversed(text.splitlines())]
+    for line in sorted(lines, key=lambda line: _LOGGED.match(line) is not None):
+        plain = "".join(c if c.isprintable() else " " for c in line)
         if words := _RANK.sub("", " ".join(plain.split())):
             return (
                 words if len(words) <= MAX_MESSAGE_CHARS else words[: MAX_MESSAGE_CHARS - 1] + "…"

@@ -39,6 +39,32 @@ def test_syntax_error_is_final(tmp_path: Path, stderr: str, exit_code: int, fina
     assert "another attempt" not in failure.evidence
 
 
+NCCL_WARNING = (
+    "[rank0]:[W1126 11:13:14.180223 ProcessGroupNCCL.cpp:1553] Warning: WARNING: "
+    "destroy_process_group() was not called before program exit (function operator())\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "message"),
+    [
+        (f"[rank0]: ValueError: no such file\n{NCCL_WARNING}", "ValueError: no such file"),
+        (f"ValueError: no such file\n{NCCL_WARNING}\n{NCCL_WARNING}", "ValueError: no such file"),
+        ("[E1126 11:13:14.1 socket.cpp:9] refused\n", "[E1126 11:13:14.1 socket.cpp:9] refused"),
+        ("[W1126 11:13:14.1 socket.cpp:9] slow\n", "[W1126 11:13:14.1 socket.cpp:9] slow"),
+    ],
+)
+def test_warnings_at_the_exit_do_not_hide_the_exception(
+    tmp_path: Path, stderr: str, message: str
+) -> None:
+    folder = AttemptFolder(tmp_path)
+    folder.rank(0).mkdir(parents=True)
+    folder.stderr(0).write_text(stderr)
+    rank = RankState(rank=0, exit_code=1)
+    failure = describe_failure(folder, rank, out_of_memory=False)
+    assert failure.message == f"rank 0 ended with exit code 1: {message}"
+
+
 def test_reported_syntax_error_is_final(tmp_path: Path) -> None:
     folder = AttemptFolder(tmp_path)
     folder.rank(0).mkdir(parents=True)
