@@ -1,5 +1,6 @@
 """Explains an out-of-memory error: the phase, the amount, and what would fit."""
 
+import re
 import traceback
 
 import torch
@@ -21,6 +22,9 @@ _PHASES = (
     ("parallelism/pipelining/pipeline.py", "the forward pass ran"),
 )
 """By a part of a path that lies on the way to the error; the first one that does counts."""
+
+_AMOUNT = re.compile(r".*?Tried to allocate [\d.]+ \w+")
+"""Behind it the allocator counts up what the process holds, in more words than a reason has."""
 
 _TEXTS = ("can't allocate memory", "CUDA error: out of memory", "Cuda failure 2 'out of memory'")
 
@@ -69,8 +73,8 @@ def explained(
     at = "" if step is None else f" (step {step})"
     text = f"rank {rank} ran out of memory on {device} while {during}{at}: {_held(device)}"
     return OutOfMemoryError(
-        f"{text}{_first_line(error)}. {_predicted(prediction)}"
-        f"It needs less with {', or '.join(_ways(spec))}"
+        f"{text}{_first_line(error)}. It needs less with {', or '.join(_ways(spec))}"
+        f"{_predicted(prediction)}"
     )
 
 
@@ -80,13 +84,13 @@ def _predicted(prediction: PlanPrediction | None) -> str:
         return ""
     largest = max(prediction.memory, key=lambda kind: prediction.memory[kind])
     text = (
-        f"A peak of {size_text(prediction.peak_memory_bytes)} was predicted, of which "
+        f". A peak of {size_text(prediction.peak_memory_bytes)} was predicted, of which "
         f"{size_text(prediction.memory[largest])} for {largest}. "
     )
     if not prediction.smaller:
-        return f"{text}No other strategy was predicted to need less. "
+        return f"{text}No other strategy was predicted to need less"
     others = ", ".join(f"{o.summary} {size_text(o.peak_memory_bytes)}" for o in prediction.smaller)
-    return f"{text}Less was predicted for {others}. "
+    return f"{text}Less was predicted for {others}"
 
 
 def phase_of(error: BaseException) -> str:
@@ -106,7 +110,9 @@ def _held(device: torch.device) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    line = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    amount = _AMOUNT.match(line)
+    return amount.group() if amount else line
 
 
 def _ways(spec: JobSpec) -> list[str]:
