@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 import torch.distributed as dist
@@ -185,7 +185,7 @@ def measure(case: str, options: argparse.Namespace) -> Measured:
     """Run one case in this process."""
     name, _, compiled = case.partition("+")
     spec = spec_of(name, compiled=bool(compiled), tiny=options.tiny)
-    predicted = predicted_memory(spec)
+    predicted = predicted_memory(spec, options.device)
     device = torch.device(options.device)
     if device.type == "cuda":
         torch.cuda.set_device(0)
@@ -250,10 +250,10 @@ def measure(case: str, options: argparse.Namespace) -> Measured:
     )
 
 
-def predicted_memory(spec: JobSpec) -> float | None:
+def predicted_memory(spec: JobSpec, kind: Literal["cpu", "cuda"]) -> float | None:
     """The planner's prediction; None where it has none."""
     try:
-        return float(sum(planning.predicted_memory(spec).values()))
+        return float(sum(planning.predicted_memory(spec, kind).values()))
     except TraceError as error:
         print(f"no prediction of memory: {error}", file=sys.stderr)
         return None

@@ -8,10 +8,10 @@ of the ranks. Run as a program, it reads a request from standard input and write
 import json
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.utils._pytree import tree_map
@@ -22,6 +22,7 @@ from trainhall.parallelism.declaration import check
 from trainhall.parallelism.degrees import DEGREES, DegreesError, StrategyName
 from trainhall.parallelism.plan import devices
 from trainhall.parallelism.plan.devices import Rates
+from trainhall.parallelism.plan.gpu_autocast import autocast_as_on_a_gpu
 from trainhall.parallelism.plan.prediction import Prediction, best, predict
 from trainhall.parallelism.plan.trace import Subject, TraceError, Tracing, pretended
 from trainhall.parallelism.strategy import NoGradientError
@@ -167,12 +168,20 @@ def _calibrated(prediction: Prediction, calibration: PlanCalibration) -> Predict
     return replace(prediction, memory=memory, seconds=prediction.seconds * calibration.time)
 
 
-def predicted_memory(spec: JobSpec) -> dict[str, int]:
+def predicted_memory(spec: JobSpec, kind: Literal["cpu", "cuda"] = "cpu") -> dict[str, int]:
     """Return the peak memory of the rank that needs most, by kind, of a job with the strategy it
-    names."""
+    names.
+
+    Args:
+        kind: of its devices.
+    """
     rates = Rates("", 1.0, 1.0, 1.0, 0.0, "")
-    with pretended(spec.resources.workers):
+    with pretended(spec.resources.workers), _autocast_of(kind):
         return predict(Tracing(subject_of(spec)), traced_of(spec), rates).memory
+
+
+def _autocast_of(kind: Literal["cpu", "cuda"]) -> AbstractContextManager[None]:
+    return autocast_as_on_a_gpu() if kind == "cuda" else nullcontext()
 
 
 def traced_of(spec: JobSpec) -> Asked:
@@ -384,7 +393,7 @@ def main() -> int:
         half = spec.training.precision is not Precision.FP32
         rates = rates_of(request.device, half=half)
         # A task of a user's own may print, and standard output is the plan's alone.
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), _autocast_of(request.device.kind):
             made = plan(
                 spec,
                 request.workers,

@@ -118,6 +118,22 @@ def test_planner_memory_is_within_10_percent(
     assert sum(predicted_memory(spec).values()) == pytest.approx(max(peaks), rel=0.1)
 
 
+def test_half_precision_logits_are_not_copied_on_a_gpu() -> None:
+    params = {"layers": 1, "heads": 1, "width": 8, "context": 64}
+    spec = validate_spec(
+        {
+            "name": "test",
+            "task": {"name": "language_model", "params": params},
+            "training": {"steps": 1, "global_batch_size": 32, "precision": "bf16"},
+        }
+    )
+    on_cpu, on_gpu = (sum(predicted_memory(spec, kind).values()) for kind in ("cpu", "cuda"))
+    logits = 32 * 64 * 256 * 2
+    assert on_cpu - on_gpu == pytest.approx(logits, rel=0.05)
+    # Torch's own rules hold again.
+    assert sum(predicted_memory(spec).values()) == on_cpu
+
+
 @pytest.mark.parametrize(
     ("model", "workers", "parallelism", "training"),
     [
