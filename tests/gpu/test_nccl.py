@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-import torch
 from support.cluster.attempts import RankServer
+from support.groups.gpus import can_group
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs"),
+    pytest.mark.skipif(not can_group(2), reason="NOT TESTED: needs two GPUs"),
 ]
 
 

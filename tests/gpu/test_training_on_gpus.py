@@ -1,14 +1,19 @@
 """Jobs on CUDA devices: every precision, a pause, the clocks, and strategies over several GPUs."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from support.cluster.attempts import RankServer
+from support.groups.gpus import can_group
 
 from trainhall.training.link.launch import Command
 from trainhall.training.link.status import EXIT_PAUSED
+from trainhall.training.planning.planner import predicted_memory
+from trainhall.training.spec.parse import validate_spec
 
 NUMBER = torch.cuda.device_count()
 pytestmark = [
@@ -60,7 +65,44 @@ def test_layers_computed_again_and_compiled_train_alike(ranks: RankServer, tmp_p
     assert losses[2] == pytest.approx(losses[0], rel=1e-3)
 
 
-@pytest.mark.skipif(NUMBER < 2, reason=f"NOT TESTED: needs 2 CUDA devices, torch sees {NUMBER}")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_memory_is_within_10_percent_of_the_plan(
+    ranks: RankServer, tmp_path: Path, precision: str
+) -> None:
+    spec = job(1, {}, precision=precision)
+    spec["task"]["params"] = {"layers": 4, "heads": 8, "width": 512, "context": 512}
+    attempt = ranks.run(tmp_path, spec, device="cuda")
+    assert attempt.codes == [0], attempt.stderr()
+    peak = max(value for _, value in attempt.curve("peak_memory_bytes"))
+    predicted = predicted_memory(validate_spec({"name": "test", **spec}), "cuda")
+    assert sum(predicted.values()) == pytest.approx(peak, rel=0.1)
+
+
+@pytest.fixture(scope="module")
+def on_one_gpu(
+    ranks: RankServer, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], list[float]]:
+    """The losses of the job on one GPU, by precision."""
+
+    @cache
+    def losses(precision: str) -> list[float]:
+        spec = without_dropout(1, {}, precision)
+        attempt = ranks.run(tmp_path_factory.mktemp(precision), spec, device="cuda")
+        assert attempt.codes == [0], attempt.stderr()
+        return [value for _, value in attempt.curve("loss")]
+
+    return losses
+
+
+def without_dropout(workers: int, parallelism: dict[str, Any], precision: str) -> dict[str, Any]:
+    spec = job(workers, parallelism, precision=precision)
+    spec["task"]["params"]["dropout"] = 0.0
+    return spec
+
+
+@pytest.mark.skipif(
+    not can_group(2), reason=f"NOT TESTED: needs 2 CUDA devices, torch sees {NUMBER}"
+)
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize(
     "parallelism",
@@ -77,13 +119,13 @@ def test_layers_computed_again_and_compiled_train_alike(ranks: RankServer, tmp_p
     ids=lambda parallelism: " ".join(map(str, parallelism.values())),
 )
 def test_strategy_trains_as_one_gpu_does(
-    ranks: RankServer, tmp_path: Path, parallelism: dict[str, Any], precision: str
+    ranks: RankServer,
+    on_one_gpu: Callable[[str], list[float]],
+    tmp_path: Path,
+    parallelism: dict[str, Any],
+    precision: str,
 ) -> None:
-    runs = []
-    for workers, spread in ((1, {}), (2, parallelism)):
-        spec = job(workers, spread, precision=precision)
-        spec["task"]["params"]["dropout"] = 0.0
-        runs.append(ranks.run(tmp_path / str(workers), spec, device="cuda"))
-        assert runs[-1].codes == [0] * workers, runs[-1].stderr()
-    one, two = ([value for _, value in run.curve("loss")] for run in runs)
-    assert two == pytest.approx(one, rel=1e-4 if precision == "fp32" else 2e-2)
+    attempt = ranks.run(tmp_path, without_dropout(2, parallelism, precision), device="cuda")
+    assert attempt.codes == [0, 0], attempt.stderr()
+    losses = [value for _, value in attempt.curve("loss")]
+    assert losses == pytest.approx(on_one_gpu(precision), rel=1e-4 if precision == "fp32" else 2e-2)

@@ -1,142 +1,33 @@
 """`trainhall up`: a whole Trainhall, of which nothing is left when it ends, however it ends."""
 
-import contextlib
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
-from support.forking import forks
+from support.cluster.up import PATIENCE, Start, starter
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
 
-PATIENCE = 90.0
-"""Seconds, for a busy machine; on a quiet one everything ends within three."""
 QUICK = """
 name: quick
 task: {name: digits}
 resources: {workers: 2, device: cpu}
 training: {steps: 20}
 """
-PACED = """
-name: paced
-task: {name: synthetic, params: {step_seconds: 0.02}}
-resources: {workers: 2, device: cpu}
-training: {steps: 100000, global_batch_size: 32}
-recovery: {max_restarts: 0}
-"""
-
-
-class Up:
-    """`trainhall up` in a process of its own, with its sockets below the test's folder.
-
-    It and what it starts are forks unless it is executed: importing all that costs more than what
-    most tests are about.
-    """
-
-    def __init__(self, folder: Path, *arguments: str, forked: bool) -> None:
-        self.folder = folder
-        self.runtime = folder / "run"
-        self.runtime.mkdir(exist_ok=True)
-        self.log = folder / "up.log"
-        command = ["up", "--port", "0", "--slots", "2", "--data-dir", str(folder / "data")]
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINHALL_", "DATABASE"))}
-        env["TRAINHALL_RUNTIME_DIR"] = str(self.runtime)
-        self.process: forks.Fork | subprocess.Popen[bytes]
-        with self.log.open("wb") as output, open(os.devnull, "rb") as nothing:
-            if forked:
-                files = [nothing, output, output]
-                self.process = forks.fork(
-                    forks.COMMAND, [*command, *arguments], files=files, env=env
-                )
-                return
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "trainhall.cli.main", *command, *arguments],
-                stdin=nothing, stdout=output, stderr=output, env=env, start_new_session=True,
-            )  # fmt: skip
-
-    @property
-    def printed(self) -> str:
-        return self.log.read_text()
-
-    def url(self) -> str:
-        def find() -> str | None:
-            assert self.process.poll() is None, self.printed
-            found = re.search(r"Trainhall is at (http://\S+)", self.printed)
-            return found.group(1) if found else None
-
-        return str(eventually("the URL", find, timeout=PATIENCE))
-
-    def ready(self) -> str:
-        """The URL, once the node is ready."""
-        url = self.url()
-
-        def node_is_ready() -> bool:
-            assert self.process.poll() is None, self.printed
-            nodes = httpx.get(url + "/api/v1/cluster/nodes").json()["items"]
-            return [n["state"] for n in nodes] == ["ready"]
-
-        eventually("the node", node_is_ready, timeout=PATIENCE)
-        return url
-
-    def running_job(self) -> str:
-        """The id of a job that takes steps."""
-        base = self.ready() + "/api/v1/training/jobs"
-        reply = httpx.post(base, content=PACED, headers={"Content-Type": "application/yaml"})
-        assert reply.status_code == 201, reply.text
-        job = str(reply.json()["id"])
-        eventually("steps", lambda: httpx.get(f"{base}/{job}").json()["step"] > 5, timeout=PATIENCE)
-        return job
-
-    def child(self, name: str) -> psutil.Process:
-        """The `coordinator` or the `agent`: the one whose output its log is."""
-        log = self.folder / "data" / "logs" / f"{name}.log"
-        for process in psutil.Process(self.process.pid).children():
-            with contextlib.suppress(OSError):
-                if Path(f"/proc/{process.pid}/fd/1").readlink() == log:
-                    return process
-        raise AssertionError(f"no {name}")
-
-    def left(self) -> list[psutil.Process]:
-        """Live processes that came from this one, at any depth, however detached."""
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.status() != psutil.STATUS_ZOMBIE and process.pid != self.process.pid:
-                    mine = process.environ().get("TRAINHALL_RUNTIME_DIR") == str(self.runtime)
-                    found += [process] if mine else []
-        return found
-
-
-Start = Callable[..., Up]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts it; with `forked=False` as a user's shell does."""
-    started: list[Up] = []
-
-    def starter(*arguments: str, forked: bool = True) -> Up:
-        started.append(Up(tmp_path, *arguments, forked=forked))
-        return started[-1]
-
-    yield starter
-    for up in started:
-        if up.process.poll() is None:
-            up.process.kill()
-            up.process.wait()
-        for process in up.left():
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+    """Starts it with two slots."""
+    with starter(tmp_path) as anyhow:
+        yield partial(anyhow, "--slots", "2")
 
 
 # That the other two do as much is shown on the way below: where the next one goes on, and where

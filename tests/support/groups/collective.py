@@ -17,6 +17,7 @@ from trainhall.distributed.environment import RankEnvironment
 from trainhall.distributed.gloo import Gloo
 from trainhall.distributed.nccl import Nccl
 from trainhall.distributed.process_group import cpu_group
+from trainhall.training.process.device import own_gpu
 
 DIES = 1
 TIMEOUT = 60.0
@@ -71,8 +72,7 @@ def stay_silent_on_gpus(folder: Path) -> int:
 
 
 def nccl() -> Nccl:
-    device = torch.device("cuda", RankEnvironment.read(os.environ).local_rank)
-    torch.cuda.set_device(device)
+    device = own_gpu(RankEnvironment.read(os.environ).local_rank)
     return Nccl(join("nccl"), device)
 
 
