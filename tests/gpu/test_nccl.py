@@ -20,5 +20,6 @@ def test_nccl_collective_times_out(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.groups.collective:stay_silent_on_gpus", 2, tmp_path) == [0, 0]
     message = (tmp_path / "0.txt").read_text(encoding="utf-8")
     assert message.startswith(
-        "CollectiveTimeoutError: rank 0 timed out after 0.5 s: round 0 (reduce-scatter)"
+        "CollectiveTimeoutError: rank 0 timed out after 0.5 s: round 0 (all-reduce) "
+        "still had 800 of 800 bytes to send to rank 1"
     )
