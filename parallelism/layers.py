@@ -16,6 +16,10 @@ from torch.utils.checkpoint import checkpoint
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import DegreesError
 
+_USES = 4
+"""Ways to run a layer that have code of their own: training, evaluation, with whole and with last
+batches."""
+
 
 class NoCompilerError(RuntimeError):
     """`torch.compile` has nothing to compile with on this host."""
@@ -44,8 +48,12 @@ def compile_layers(model: nn.Module, declaration: Declaration) -> None:
     """
     modules = _inner(model, declaration, "compile")
     _check_compiler()
+    # Code for one size of tensors is much faster than code for any, which torch makes where layers
+    # of the same class differ in width. Layers beyond its limit would not be compiled at all.
+    needed = _USES * len(modules)
+    torch._dynamo.config.recompile_limit = max(needed, torch._dynamo.config.recompile_limit)
     for module in modules:
-        _replace(module, torch.compile(module.forward))
+        _replace(module, torch.compile(module.forward, dynamic=False))
 
 
 def _inner(model: nn.Module, declaration: Declaration, field: str) -> list[nn.Module]:

@@ -1,5 +1,10 @@
 """Layers that are computed again give the same gradients, buffers and random numbers."""
 
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -48,6 +53,28 @@ def test_recomputation_is_exact() -> None:
 def test_recomputation_needs_declared_layers() -> None:
     with pytest.raises(DegreesError, match=r"training\.activation_checkpointing acts on layers"):
         layers.recompute(build(), Declaration())
+
+
+@pytest.mark.filterwarnings("ignore")  # of its own code torch's compiler has several
+def test_each_size_of_layers_has_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[bool] = []
+
+    def record(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        compiled.append(all(isinstance(each, Tensor) for each in inputs))
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=record))
+    widths = range(2, 14)
+    model = nn.Sequential(
+        *(nn.Sequential(nn.Linear(a, b), nn.BatchNorm1d(b)) for a, b in pairwise(widths))
+    )
+    layers.compile_layers(model, Declaration(layers=tuple((str(i),) for i in range(len(model)))))
+    x = torch.randn(6, 2)
+    model(x).sum().backward()
+    assert compiled == [True] * len(model), "no graph takes a size as its input"
+    with torch.no_grad():
+        model.eval()(x)
+    assert len(compiled) == 2 * len(model)
 
 
 @pytest.mark.processes
