@@ -155,7 +155,7 @@ class Agent:
         return Report(
             agent_version=self.host.agent_version,
             agent_id=self.agent_id,
-            time=self.host.time_of_day(),
+            time=self.host.clock.time_of_day(),
             address=self.host.address,
             devices=list(self.host.devices),
             device_use=self.host.device_use(),
@@ -175,7 +175,7 @@ class Agent:
             if assignment.goal == "run" and token not in self._seen_running:
                 self._seen_running.add(token)
                 if token[1:] <= self.host.disk.launched.get(token[0], (0, 0)):
-                    self.host.ledger.agent_runs_again(self.host, token)
+                    self.host.ledger.agent_runs_again()
         self.host.ledger.agent_takes(self.host, desired)
         self.desire(desired.assignments)
 
@@ -383,7 +383,8 @@ class Agent:
     async def _prepare(self, attempt: Attempt) -> None:
         await asyncio.sleep(self.host.chance.uniform(*PREPARE_SECONDS))
         folder = Folder(attempt.launch, acked_at=self._acked_at)
-        folder.recovered = self.host.storage.recovered(attempt.launch, self.host.time_of_day())
+        now = self.host.clock.time_of_day()
+        folder.recovered = self.host.storage.recovered(attempt.launch, now)
         self.host.disk.folders[attempt.token] = folder
         self._known[attempt.token] = {
             (place.rank, attempt.launch.generation) for place in attempt.launch.ranks
@@ -446,7 +447,7 @@ class Agent:
 
     async def _ship_spool(self, token: FencingToken, spool: Spool) -> None:
         def accepted(again: bool) -> None:
-            self.host.ledger.accepted(self.host, token, again=again)
+            self.host.ledger.accepted(token, again=again)
             self._changed()
 
         send = partial(self.host.server.request, self.host.link)

@@ -21,6 +21,10 @@ class WorldClock:
     def now(self) -> datetime:
         return self._start + timedelta(seconds=self._passed() + self.offset)
 
+    def time_of_day(self) -> float:
+        """Return the seconds since the epoch."""
+        return self.now().timestamp()
+
     def monotonic(self) -> float:
         return 1000.0 + self._passed()
 

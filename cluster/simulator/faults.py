@@ -2,8 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.loop import Process
@@ -34,7 +32,7 @@ WEIGHTS: dict[str, float] = {
     "remove": 0.5,
     "drain": 1,
 }
-"""Frequency of each kind."""
+"""Frequency of each kind: a method of `Faults`."""
 
 LAUNCH_LOOKS, LAUNCH_LOOK_SECONDS = 20, 0.2
 """Number and interval of polls for a launch, for a host that is about to fail."""
@@ -49,27 +47,6 @@ class Faults:
     def __init__(self, world: World, chance: random.Random) -> None:
         self._world = world
         self._chance = chance
-        self._kinds: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
-            "kill_coordinator": self._kill_coordinator,
-            "suspend_coordinator": self._suspend_coordinator,
-            "stop_coordinator": self._stop_coordinator,
-            "part": self._part,
-            "isolate": self._isolate,
-            "worsen": self._worsen,
-            "kill_agent": self._kill_agent,
-            "stop_agent": self._stop_agent,
-            "power_off": self._power_off,
-            "fail_at_launch": self._fail_at_launch,
-            "kill_shim": self._kill_shim,
-            "kill_rank": self._kill_rank,
-            "slow_disk": self._slow_disk,
-            "failing_disk": self._failing_disk,
-            "jump_clock": self._jump_clock,
-            "command": self._command,
-            "resize": self._resize,
-            "remove": self._remove,
-            "drain": self._drain,
-        }
         self._lasting: list[asyncio.Task[None]] = []
 
     async def inject(self, seconds: float, *, bad_from_the_start: bool) -> None:
@@ -83,7 +60,7 @@ class Faults:
             await asyncio.sleep(self._chance.uniform(*GAP_SECONDS))
             (kind,) = self._chance.choices(kinds, weights)
             # A fault lasts while others begin.
-            self._lasting.append(loop.create_task(self._kinds[kind]()))
+            self._lasting.append(loop.create_task(getattr(self, f"_{kind}")()))
 
     async def end(self) -> None:
         """End every fault that lasts; then nothing stays broken."""

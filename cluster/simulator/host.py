@@ -1,15 +1,15 @@
 """A host: its disk, its devices, and the processes that run on it."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from trainhall.cluster.simulator.clock import WorldClock
 from trainhall.cluster.simulator.loop import Process
 from trainhall.cluster.simulator.network import Link, Server
-from trainhall.cluster.simulator.ranks import Fate, Group, GroupObserver, Rank, Storage
-from trainhall.cluster.simulator.shim import Folder, Shim
+from trainhall.cluster.simulator.ranks import Storage
+from trainhall.cluster.simulator.shim import Folder, Shim, ShimObserver
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.wire.protocol import Desired, DeviceInfo, DeviceUse, HostUse
 from trainhall.training.fencing import FencingToken
@@ -49,31 +49,17 @@ class ItsAgent(Protocol):
         """Note that there is something to ship."""
 
 
-class Ledger(GroupObserver):
-    """A host's surroundings: the groups that its ranks join, and hooks that observe them."""
-
-    def group(self, launch: Launch) -> Group:
-        """Return the group of a launch's ranks."""
-        raise NotImplementedError
-
-    def fate(self, host: "Host", launch: Launch, rank: int) -> Fate | None:
-        """Return what goes wrong in a process that begins."""
-
-    def begins(self, host: "Host", rank: Rank) -> None: ...
-
-    def launched(self, host: "Host", shim: Shim, kept: Mapping[tuple[str, int], int]) -> None: ...
+class Ledger(ShimObserver):
+    """A host's surroundings, with hooks that observe its agent, too."""
 
     def forgets(self, host: "Host", folder: Folder) -> None: ...
 
     def agent_takes(self, host: "Host", desired: Desired) -> None: ...
 
-    def agent_runs_again(self, host: "Host", token: FencingToken) -> None: ...
+    def agent_runs_again(self) -> None:
+        """Note that an agent was sent an attempt that another has launched."""
 
-    def accepted(self, host: "Host", token: FencingToken, *, again: bool) -> None: ...
-
-    def sent_away(self, host: "Host", shim: Shim, rank: Rank) -> None: ...
-
-    def ended(self, host: "Host", shim: Shim) -> None: ...
+    def accepted(self, token: FencingToken, *, again: bool) -> None: ...
 
     def rejoins(self, host: "Host") -> bool:
         """Return whether a host that was removed, and on which nothing runs, joins again."""
@@ -203,27 +189,3 @@ class Host:
     def wrote(self) -> None:
         if self.agent is not None:
             self.agent.ship()
-
-    def time_of_day(self) -> float:
-        return self.clock.now().timestamp()
-
-    def monotonic(self) -> float:
-        return self.clock.monotonic()
-
-    def group(self, launch: Launch) -> Group:
-        return self.ledger.group(launch)
-
-    def fate(self, launch: Launch, rank: int) -> Fate | None:
-        return self.ledger.fate(self, launch, rank)
-
-    def begins(self, rank: Rank) -> None:
-        self.ledger.begins(self, rank)
-
-    def launched(self, shim: Shim, kept: dict[tuple[str, int], int]) -> None:
-        self.ledger.launched(self, shim, kept)
-
-    def sent_away(self, shim: Shim, rank: Rank) -> None:
-        self.ledger.sent_away(self, shim, rank)
-
-    def ended(self, shim: Shim) -> None:
-        self.ledger.ended(self, shim)

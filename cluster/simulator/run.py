@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from trainhall.cluster.simulator import chance
 from trainhall.cluster.simulator.checks.invariants import LIVENESS
-from trainhall.cluster.simulator.checks.violation import InvariantViolationError
 from trainhall.cluster.simulator.faults import Faults
 from trainhall.cluster.simulator.loop import VirtualLoop
 from trainhall.cluster.simulator.story import Story
@@ -83,9 +82,8 @@ async def _simulate(seed: int, story: Story) -> Result:
                 await world.crowd(chance.stream(seed, "crowd"))
             await world.finish()
     except TimeoutError:
-        world.inspector.violated(
-            InvariantViolationError(LIVENESS, "a client waits for an answer without end")
-        )
+        what = "a client waits for an answer without end"
+        world.inspector.inspected.violated(LIVENESS, what)
     problem = world.broken
     await world.close()
     return Result(

@@ -5,6 +5,7 @@ Which ranks take part, which may be replaced and how all of it ended is the real
 
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,8 +19,9 @@ from trainhall.cluster.agent.shim.rank_table import (
     failed_rank,
 )
 from trainhall.cluster.agent.shim.supervisor import AGREE_SECONDS, LEAVE_SECONDS, PEERS_SECONDS
+from trainhall.cluster.simulator.clock import WorldClock
 from trainhall.cluster.simulator.loop import later
-from trainhall.cluster.simulator.ranks import BEGIN_SECONDS, Fate, Group, Rank
+from trainhall.cluster.simulator.ranks import BEGIN_SECONDS, Fate, Group, GroupObserver, Rank
 from trainhall.cluster.simulator.spool import Spool
 from trainhall.cluster.simulator.story import Story
 from trainhall.training.link.failure import Failure
@@ -54,33 +56,19 @@ class Folder:
     """Newest acknowledgement that the agent passed on for `on_isolation: stop`."""
 
 
-class Machine(Protocol):
-    """The host, as a shim needs it."""
-
-    name: str
-    chance: random.Random
-    story: Story
+class ShimObserver(GroupObserver):
+    """The surroundings of shims: the groups that their ranks join, and hooks that observe them."""
 
     def group(self, launch: Launch) -> Group:
-        """Return the process group of a launch's ranks."""
+        """Return the group of a launch's ranks."""
+        raise NotImplementedError
 
-    def fate(self, launch: Launch, rank: int) -> Fate | None:
+    def fate(self, machine: "Machine", launch: Launch, rank: int) -> Fate | None:
         """Return what goes wrong in a process that begins."""
 
-    def time_of_day(self) -> float: ...
+    def begins(self, rank: Rank) -> None: ...
 
-    def monotonic(self) -> float: ...
-
-    def ring(self) -> None:
-        """Notify the host's agent, if there is one."""
-
-    def wrote(self) -> None:
-        """Note that a rank has reported something, which is rare."""
-
-    def begins(self, rank: Rank) -> None:
-        """Note that a process starts."""
-
-    def launched(self, shim: "Shim", kept: dict[tuple[str, int], int]) -> None:
+    def launched(self, shim: "Shim", kept: Mapping[tuple[str, int], int]) -> None:
         """Note that a shim has taken up a launch, and its processes run.
 
         Args:
@@ -92,6 +80,27 @@ class Machine(Protocol):
 
     def ended(self, shim: "Shim") -> None:
         """Note that no rank of it is left, or that what is left has no supervisor."""
+
+
+class Machine(Protocol):
+    """The host, as a shim needs it."""
+
+    name: str
+    node_id: str
+    chance: random.Random
+    clock: WorldClock
+    story: Story
+
+    @property
+    def ledger(self) -> ShimObserver: ...
+
+    def shims(self) -> "list[Shim]": ...
+
+    def ring(self) -> None:
+        """Notify the host's agent, if there is one."""
+
+    def wrote(self) -> None:
+        """Note that a rank has reported something, which is rare."""
 
 
 class Shim:
@@ -110,8 +119,9 @@ class Shim:
         self.status: ShimStatus | None = None
         self.ranks: list[Rank] = []
         """Every process that it has started."""
-        self._machine = machine
-        self._ranks = RankTable(self.launch, self._start_rank, machine.time_of_day)
+        self.machine = machine
+        self._ledger = machine.ledger
+        self._ranks = RankTable(self.launch, self._start_rank, machine.clock.time_of_day)
         self._started = False
         self._signalled = False
         self._has_store = False
@@ -140,23 +150,23 @@ class Shim:
         if self.launch.isolation_seconds is not None:
             later(0.0, self._heed_isolation, self.launch.isolation_seconds)
         self._publish("starting")
-        later(self._machine.chance.uniform(*OPEN_SECONDS), self._open)
+        later(self.machine.chance.uniform(*OPEN_SECONDS), self._open)
 
     def _open(self) -> None:
         if self.alive and not self._signalled:
             self._open_rendezvous()
-            self._machine.launched(self, {})
+            self._ledger.launched(self, {})
 
     def group_of(self, launch: Launch) -> Group:
-        return self._machine.group(launch)
+        return self._ledger.group(launch)
 
     def wrote(self) -> None:
-        self._machine.wrote()
+        self.machine.wrote()
 
     def _heed_isolation(self, lost_after: float) -> None:
         if not self.alive:
             return
-        since_ack = self._machine.monotonic() - self.folder.acked_at
+        since_ack = self.machine.clock.monotonic() - self.folder.acked_at
         step = isolation.step(since_ack, 0.0, isolation.limits(lost_after, math.inf))
         if step is not isolation.Step.CONTINUE:
             self.isolated = self.isolated or self.control is Command.RUN
@@ -208,7 +218,7 @@ class Shim:
         self._ranks.regroup(launch)
         self._regroup_by = math.inf
         if self._ranks.leaving:
-            self._regroup_by = self._machine.monotonic() + LEAVE_SECONDS
+            self._regroup_by = self.machine.clock.monotonic() + LEAVE_SECONDS
             later(LEAVE_SECONDS, self._settle)
         if not launch.ranks:
             assert self._rendezvous is not None
@@ -216,7 +226,7 @@ class Shim:
         else:
             self._open_rendezvous()
         if self.alive:
-            self._machine.launched(self, kept)
+            self._ledger.launched(self, kept)
             self._settle()
 
     def _open_rendezvous(self) -> None:
@@ -225,7 +235,7 @@ class Shim:
         if self.launch.node_rank == 0:
             rendezvous = self._rendezvous
             if rendezvous is None or not self._has_store:
-                port = self._machine.chance.randint(2**14, 2**15)
+                port = self.machine.chance.randint(2**14, 2**15)
                 rendezvous = Rendezvous(address="10.0.0.1", port=port)
             self._has_store = True
         assert rendezvous is not None  # the agent waits for it
@@ -245,15 +255,15 @@ class Shim:
     # -- its ranks -------------------------------------------------------------------------------
 
     def _start_rank(self, launch: Launch, place: RankSlot, rendezvous: Rendezvous) -> int:
-        fate = self._machine.fate(launch, place.rank)
+        fate = self._ledger.fate(self.machine, launch, place.rank)
         spool = self.folder.spools.setdefault(
             (place.rank, launch.generation), Spool(launch, place.rank)
         )
         rank = Rank(self, launch, place, spool, fate)
         self.ranks.append(rank)
         rank.pid = len(self.ranks)
-        self._machine.begins(rank)
-        later(self._machine.chance.uniform(*BEGIN_SECONDS), rank.begin)
+        self._ledger.begins(rank)
+        later(self.machine.chance.uniform(*BEGIN_SECONDS), rank.begin)
         return rank.pid
 
     def rank_ended(self, rank: Rank, code: int) -> None:
@@ -262,7 +272,7 @@ class Shim:
         if not self.alive or member is None:
             return
         if code == EXIT_STOPPED:
-            self._machine.sent_away(self, rank)
+            self._ledger.sent_away(self, rank)
         if not any(member is listed for listed in self._ranks.current):
             pass
         elif self._has_left(member):
@@ -299,7 +309,7 @@ class Shim:
             return
         self._failed_ranks.append(failed_rank(self.launch, member, failure))
         patience = self.launch.spec.recovery.regroup_seconds + PEERS_SECONDS
-        self._regroup_by = min(self._regroup_by, self._machine.monotonic() + patience)
+        self._regroup_by = min(self._regroup_by, self.machine.clock.monotonic() + patience)
         later(patience, self._settle)
 
     def _settle(self) -> None:
@@ -307,7 +317,7 @@ class Shim:
         of it ends once nothing is left."""
         if not self.alive:
             return
-        late = self._machine.monotonic() >= self._regroup_by
+        late = self.machine.clock.monotonic() >= self._regroup_by
         if late:
             self._regroup_by = math.inf
             leaving = {member.state.pid for member in self._ranks.leaving}
@@ -340,7 +350,7 @@ class Shim:
         for rank in self.running:
             if self._failure is None:
                 self._signalled = True
-                self._machine.sent_away(self, rank)
+                self._ledger.sent_away(self, rank)
             rank.end(-9)
 
     # -- its end ---------------------------------------------------------------------------------
@@ -351,15 +361,15 @@ class Shim:
         if with_ranks:
             for rank in self.running:
                 rank.end(-9, silently=silently)
-            self._machine.ended(self)
-        self._machine.ring()
+            self._ledger.ended(self)
+        self.machine.ring()
 
     def _end(self) -> None:
         ended, failure = outcome_of(self._ranks.states, self._work(), self._failure)
         self._publish("exited", ended, failure)
         self.alive = False
-        self._machine.ended(self)
-        self._machine.ring()
+        self._ledger.ended(self)
+        self.machine.ring()
 
     def _work(self) -> AttemptContext:
         return AttemptContext(is_script=False, asked=self.control, signalled=self._signalled)
@@ -375,7 +385,7 @@ class Shim:
         failed = ", ".join(str(f.rank) for f in self._failed_ranks)
         detail = f": {ended}" if ended else f", without {failed}" if failed else ""
         why = f" ({failure.message})" if failure else ""
-        self._machine.story.log(self._machine.name, f"{name(self.launch)} {phase}{detail}{why}")
+        self.machine.story.log(self.machine.name, f"{name(self.launch)} {phase}{detail}{why}")
         self.status = ShimStatus.model_validate(
             {
                 "job_id": self.launch.job_id,
@@ -392,7 +402,7 @@ class Shim:
                 "isolated": self.isolated,
             }
         )
-        self._machine.ring()
+        self.machine.ring()
 
 
 def _describe(member: RankEntry, rank: Rank) -> Failure:

@@ -31,7 +31,7 @@ from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.loop import Process
 from trainhall.cluster.simulator.network import Server
 from trainhall.cluster.simulator.ranks import Fate, Group, Rank
-from trainhall.cluster.simulator.shim import Folder, Shim, name
+from trainhall.cluster.simulator.shim import Folder, Machine, Shim, name
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.wire.protocol import Assignment, Desired
 from trainhall.monitoring.chunks import Run
@@ -142,11 +142,11 @@ class World(Cluster[Host]):
     def add_host(self, slots: int) -> Host:
         return self._add(Host, f"host-{len(self.hosts) + 1}", slots, WorldClock())
 
-    def fate(self, host: Host, launch: Launch, rank: int) -> Fate | None:
-        if host.chance.random() >= FATE_SHARE:
+    def fate(self, machine: Machine, launch: Launch, rank: int) -> Fate | None:
+        if machine.chance.random() >= FATE_SHARE:
             return None
-        step = host.chance.randint(1, 15)
-        return Fate("killed" if host.chance.random() < 0.5 else "error", step)
+        step = machine.chance.randint(1, 15)
+        return Fate("killed" if machine.chance.random() < 0.5 else "error", step)
 
     def joined(self, group: Group) -> None:
         self.story.log("ranks", f"{name(group.launch)} joined after step {group.step}")
@@ -157,30 +157,30 @@ class World(Cluster[Host]):
         self.inspector.regroupings.stepped(group)
         self.inspector.lineages.stepped(group)
 
-    def begins(self, host: Host, rank: Rank) -> None:
+    def begins(self, rank: Rank) -> None:
         self.inspector.regroupings.begins(rank)
 
-    def launched(self, host: Host, shim: Shim, kept: Mapping[tuple[str, int], int]) -> None:
-        self.story.log(host.name, f"launches {name(shim.launch)}")
-        self.inspector.launched(host, shim, kept)
+    def launched(self, shim: Shim, kept: Mapping[tuple[str, int], int]) -> None:
+        self.story.log(shim.machine.name, f"launches {name(shim.launch)}")
+        self.inspector.launched(shim, kept)
 
-    def sent_away(self, host: Host, shim: Shim, rank: Rank) -> None:
-        self.inspector.regroupings.sent_away(host, shim, rank)
+    def sent_away(self, shim: Shim, rank: Rank) -> None:
+        self.inspector.regroupings.sent_away(shim, rank)
 
     def agent_takes(self, host: Host, desired: Desired) -> None:
         wanted = [_describe_assignment(a) for a in desired.assignments]
         self.story.log(host.name, f"shall {', '.join(wanted) or 'do nothing'}")
         self.inspector.regroupings.agent_takes(host, desired)
 
-    def agent_runs_again(self, host: Host, token: FencingToken) -> None:
+    def agent_runs_again(self) -> None:
         self.story.exercised[LAUNCHED_AGAIN] += 1
 
-    def accepted(self, host: Host, token: FencingToken, *, again: bool) -> None:
+    def accepted(self, token: FencingToken, *, again: bool) -> None:
         job_id, attempt, _ = token
         self.inspector.reported(job_id, attempt)
         self.story.exercised[SENT_AGAIN] += again
 
-    def ended(self, host: Host, shim: Shim) -> None:
+    def ended(self, shim: Shim) -> None:
         self.inspector.ended(shim.launch.job_id, shim.launch.attempt, isolated=shim.isolated)
 
     def forgets(self, host: Host, folder: Folder) -> None:
@@ -318,9 +318,7 @@ class World(Cluster[Host]):
 
     @property
     def broken(self) -> str | None:
-        if self.inspector.violation is not None:
-            return str(self.inspector.violation)
-        return self.fatal
+        return self.inspector.inspected.violation or self.fatal
 
     async def close(self) -> None:
         await self.kill_coordinator()

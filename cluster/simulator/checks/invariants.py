@@ -26,7 +26,7 @@ from trainhall.cluster.simulator.checks import lineages, preemption, regroupings
 from trainhall.cluster.simulator.checks.lineages import Lineages
 from trainhall.cluster.simulator.checks.preemption import PreemptionChecks
 from trainhall.cluster.simulator.checks.regroupings import Regroupings, places_of
-from trainhall.cluster.simulator.checks.violation import Inspected, InvariantViolationError
+from trainhall.cluster.simulator.checks.violation import Check, Inspected
 from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.shim import Shim, name
 from trainhall.cluster.simulator.story import Story
@@ -91,7 +91,7 @@ class _Fixed:
     checkpoints: int
 
 
-class Inspector:
+class Inspector(Check):
     """
     Args:
         connection: the coordinator's database.
@@ -106,11 +106,10 @@ class Inspector:
         story: Story,
         now: Callable[[], float],
     ) -> None:
-        self._db = connection
+        self.inspected = inspected = Inspected(connection, story, now)
+        super().__init__(inspected)
         self._hosts = hosts
         self._options = options
-        self._story = story
-        self._now = now
         self._devices: dict[tuple[str, int], _AttemptKey] = {}
         """Attempt whose ranks were launched last on a device."""
         self.acknowledged: dict[str, str] = {}
@@ -119,8 +118,6 @@ class Inspector:
         """When the present coordinator began (virtual seconds)."""
         self.reported_at: dict[str, float] = {}
         """When the coordinator last took a node's report, by node id."""
-        self.violation: InvariantViolationError | None = None
-        inspected = Inspected(connection, story, now, self.violated)
         self.regroupings = Regroupings(inspected, hosts)
         self.lineages = Lineages(inspected)
         self.preemption = PreemptionChecks(inspected)
@@ -141,21 +138,12 @@ class Inspector:
 
     def committed(self) -> None:
         self._story.events += 1
-        try:
-            self._check_jobs()
-            self._check_attempts()
-            self._check_nodes()
-            self.regroupings.committed()
-            self.lineages.committed()
-            self.preemption.committed(self._jobs)
-        except InvariantViolationError as violation:
-            self.violated(violation)
-
-    def violated(self, violation: InvariantViolationError) -> None:
-        """Keep the first one: what comes after it may be its consequence."""
-        if self.violation is None:
-            self.violation = violation
-            self._story.log("INVARIANT", str(violation))
+        self._check_jobs()
+        self._check_attempts()
+        self._check_nodes()
+        self.regroupings.committed()
+        self.lineages.committed()
+        self.preemption.committed(self._jobs)
 
     def _check_jobs(self) -> None:
         self._story.checks[TRANSITIONS] += 1
@@ -164,16 +152,12 @@ class Inspector:
         now = {job_id: state for job_id, state, _ in rows}
         for job_id, state, reason in rows:
             if not reason:
-                raise InvariantViolationError(
-                    TRANSITIONS, f"job {job_id} is {state} without a reason"
-                )
+                self._violated(TRANSITIONS, f"job {job_id} is {state} without a reason")
             if self._jobs.get(job_id) != state:
                 self._check_path(job_id, state)
         for key, job_id in self.acknowledged.items():
             if job_id not in now:
-                raise InvariantViolationError(
-                    SUBMISSIONS, f"job {job_id}, acknowledged to {key}, is gone"
-                )
+                self._violated(SUBMISSIONS, f"job {job_id}, acknowledged to {key}, is gone")
         self._jobs = now
 
     def _check_path(self, job_id: str, state: str) -> None:
@@ -188,13 +172,11 @@ class Inspector:
             self._story.exercised[EDGE_TAKEN] += 1
             end = json.loads(data)["state"]
             if at is not None and (JobState(at), JobState(end)) not in JOB_EDGES:
-                raise InvariantViolationError(TRANSITIONS, f"job {job_id} went from {at} to {end}")
+                self._violated(TRANSITIONS, f"job {job_id} went from {at} to {end}")
             self._story.log("job", f"{job_id} {at or '·'} → {end}")
             at, self._events[job_id] = end, seq
         if at != state:
-            raise InvariantViolationError(
-                TRANSITIONS, f"job {job_id} is {state}, its events end at {at}"
-            )
+            self._violated(TRANSITIONS, f"job {job_id} is {state}, its events end at {at}")
 
     def _check_attempts(self) -> None:
         self._story.checks[REVOKED] += 1
@@ -223,13 +205,11 @@ class Inspector:
                 fixed = _Fixed(state, goal, failure, rendezvous, checkpoints)
                 known = self._revoked.setdefault(key, fixed)
                 if known != fixed:
-                    raise InvariantViolationError(
-                        REVOKED, f"attempt {key} was {known}, and is {fixed}"
-                    )
+                    self._violated(REVOKED, f"attempt {key} was {known}, and is {fixed}")
             elif state in ACTIVE_ATTEMPT_STATES:
                 active[job_id] += 1
                 if (number, generation) != (newest, newest_generation):
-                    raise InvariantViolationError(
+                    self._violated(
                         DEVICES,
                         f"attempt {key} is {state} in generation {generation}; the newest is "
                         f"{newest} in {newest_generation}",
@@ -238,13 +218,11 @@ class Inspector:
                 held[project] += len(needed)
                 # After a regrouping it also holds what its processes have yet to leave.
                 if missing := needed - _held(grants):
-                    raise InvariantViolationError(
-                        DEVICES, f"attempt {key} is {state} without {sorted(missing)}"
-                    )
+                    self._violated(DEVICES, f"attempt {key} is {state} without {sorted(missing)}")
         self._check_quotas(held)
         for job_id, state in self._jobs.items():
             if active[job_id] != (1 if state in ACTIVE_STATES else 0):
-                raise InvariantViolationError(
+                self._violated(
                     TRANSITIONS, f"job {job_id} is {state} with {active[job_id]} active attempts"
                 )
 
@@ -252,9 +230,7 @@ class Inspector:
         before = self._attempts.get(key, state)
         if before != state:
             if (AttemptState(before), AttemptState(state)) not in ATTEMPT_EDGES:
-                raise InvariantViolationError(
-                    TRANSITIONS, f"attempt {key} went from {before} to {state}"
-                )
+                self._violated(TRANSITIONS, f"attempt {key} went from {before} to {state}")
             self._story.exercised[EDGE_TAKEN] += 1
         self._attempts[key] = state
 
@@ -263,9 +239,7 @@ class Inspector:
     ) -> None:
         newest, before = self._generations.get(key, (1, places))
         if generation < newest:
-            raise InvariantViolationError(
-                DEVICES, f"attempt {key} went back to generation {generation}"
-            )
+            self._violated(DEVICES, f"attempt {key} went back to generation {generation}")
         if generation > newest:
             self.regroupings.regrouped(key, before, places)
         self._generations[key] = (generation, places)
@@ -276,7 +250,7 @@ class Inspector:
             self._story.checks[QUOTAS] += 1
             self._story.exercised[AT_QUOTA] += held[project] == most
             if held[project] > most:
-                raise InvariantViolationError(
+                self._violated(
                     QUOTAS, f"project {project} may hold {most} devices, and holds {held[project]}"
                 )
 
@@ -297,7 +271,7 @@ class Inspector:
                 since = max(self.reported_at.get(node_id, 0.0), self.listening_since)
                 idle_seconds = self._now() - since
                 if idle_seconds < self._options.lost_after_seconds - _SLACK_SECONDS:
-                    raise InvariantViolationError(
+                    self._violated(
                         GRACE, f"node {node_id} was lost {idle_seconds:.1f} s after its last report"
                     )
         self._nodes = now
@@ -308,32 +282,32 @@ class Inspector:
             (NodeState.DRAINED.value,),
         )
         for node_id, job_id in held.fetchall():
-            raise InvariantViolationError(
-                DRAINED, f"node {node_id} is drained and job {job_id} holds a device"
-            )
+            self._violated(DRAINED, f"node {node_id} is drained and job {job_id} holds a device")
 
     # -- when ranks are launched -----------------------------------------------------------------
 
-    def launched(self, host: Host, shim: Shim, kept: Mapping[tuple[str, int], int]) -> None:
+    def launched(self, shim: Shim, kept: Mapping[tuple[str, int], int]) -> None:
         """Check a launch that a shim has taken up, with running processes.
 
         Args:
             kept: the pids of those that ran before, by device.
         """
         self._story.checks[LAUNCHES] += 1
-        launch = shim.launch
+        launch, host = shim.launch, shim.machine
         key = (host.name, launch.job_id, launch.attempt, launch.generation)
         self._launches[key] += 1
         if self._launches[key] > 1:
-            self._fail(LAUNCHES, f"{key} was launched {self._launches[key]} times")
-        self.regroupings.launched(host, shim, kept)
+            self._violated(LAUNCHES, f"{key} was launched {self._launches[key]} times")
+        self.regroupings.launched(shim, kept)
         devices = Counter(rank.device[1] for other in host.shims() for rank in other.running)
         for place in launch.ranks:
             device, attempt = (host.name, place.device_index), (launch.job_id, launch.attempt)
             self._story.exercised[TAKEN_OVER] += self._devices.get(device, attempt) != attempt
             self._devices[device] = attempt
             if devices[place.device_index] > 1:
-                self._fail(DEVICES, f"two processes on device {place.device_index} of {host.name}")
+                self._violated(
+                    DEVICES, f"two processes on device {place.device_index} of {host.name}"
+                )
         for other in self._hosts:
             for older in other.shims():
                 if not older.running or older.launch.job_id != launch.job_id:
@@ -342,7 +316,7 @@ class Inspector:
                     self._check_void(older.launch, other)
                     if older.launch.isolation_seconds is not None:
                         what = f"attempt {older.launch.attempt} still runs on {other.name}"
-                        self._fail(ISOLATED, f"{what}, and its job says on_isolation: stop")
+                        self._violated(ISOLATED, f"{what}, and its job says on_isolation: stop")
 
     def _check_void(self, older: Launch, host: Host) -> None:
         """Check the launches beside a newer attempt.
@@ -357,7 +331,9 @@ class Inspector:
             "SELECT revoked, generation FROM attempts WHERE job_id = ? AND number = ?", key
         ).fetchone()
         if row is None or not (row[0] or row[1] > older.generation):
-            self._fail(ISOLATED, f"attempt {key} still runs on {host.name} and is not superseded")
+            self._violated(
+                ISOLATED, f"attempt {key} still runs on {host.name} and is not superseded"
+            )
 
     # -- what puts an invariant to the test ------------------------------------------------------
 
@@ -377,11 +353,6 @@ class Inspector:
         """Note that the ranks of an attempt ended on some host."""
         self._story.exercised[ENDED_ALONE] += isolated
         self._story.exercised[ENDED_LATE] += (job_id, attempt) in self._revoked
-
-    # --------------------------------------------------------------------------------------------
-
-    def _fail(self, invariant: str, what: str) -> None:
-        self.violated(InvariantViolationError(invariant, what))
 
     # -- when the faults are over ----------------------------------------------------------------
 
@@ -408,11 +379,11 @@ class Inspector:
         """Check the end; `measured`: steps per writer, by job, attempt and writer."""
         self._story.checks[LIVENESS] += 1
         for what in self.unfinished():
-            self._fail(LIVENESS, f"{what}, long after the last fault")
+            self._violated(LIVENESS, f"{what}, long after the last fault")
         keys = self._db.execute("SELECT key, job_id FROM idempotency_keys").fetchall()
         jobs = self._db.execute("SELECT count(*) FROM jobs").fetchone()[0]
         if len(keys) != jobs or dict(keys) != dict(keys) | self.acknowledged:
-            self._fail(SUBMISSIONS, f"{jobs} jobs for the keys {dict(keys)}")
+            self._violated(SUBMISSIONS, f"{jobs} jobs for the keys {dict(keys)}")
         self._check_counted_once(measured)
         self.lineages.ended()
 
@@ -432,7 +403,7 @@ class Inspector:
         if not acknowledged <= stored <= written:
             doubled = sorted((stored - written).items())[:3]
             missing = sorted((acknowledged - stored).items())[:3]
-            self._fail(ONCE, f"too often {doubled}, missing {missing}")
+            self._violated(ONCE, f"too often {doubled}, missing {missing}")
 
     def check_curve(
         self,
@@ -459,6 +430,6 @@ class Inspector:
         missing = every - set(steps) - excused
         if missing or not every.issuperset(steps) or len(set(steps)) < len(steps):
             what = f"the curve of job {job_id} has {steps} of {total} steps"
-            self._fail(regroupings.STEPS, what)
+            self._violated(regroupings.STEPS, what)
         curve = dict(zip(steps, values, strict=True))
         self.lineages.check_curve(job_id, {s: v for s, v in curve.items() if s not in excused})

@@ -84,7 +84,7 @@ class Regroupings(Check):
                 self._violated(MEMBERS, f"two processes write as {writer[2]} of {name(launch)}")
             self._writers.add(writer)
 
-    def launched(self, host: Host, shim: Shim, kept: Mapping[tuple[str, int], int]) -> None:
+    def launched(self, shim: Shim, kept: Mapping[tuple[str, int], int]) -> None:
         """Check a launch that a shim has taken up.
 
         Args:
@@ -97,8 +97,9 @@ class Regroupings(Check):
             self._story.exercised[KEPT] += before == pid
             self._story.exercised[REPLACED] += launch.generation > 1 and before is None
             if before not in (None, pid):
-                what = f"process {before} on device {device[1]} of {host.name} was alive, and"
-                self._violated(SURVIVORS, f"{what} {name(launch)} began another")
+                where = f"device {device[1]} of {shim.machine.name}"
+                what = f"process {before} on {where} was alive, and {name(launch)} began another"
+                self._violated(SURVIVORS, what)
         self._check_members(shim)
         self._check_writers()
 
@@ -119,7 +120,7 @@ class Regroupings(Check):
                     MEMBERS, f"{count} processes are rank {number} of {name(shim.launch)}"
                 )
 
-    def sent_away(self, host: Host, shim: Shim, rank: Rank) -> None:
+    def sent_away(self, shim: Shim, rank: Rank) -> None:
         """Record that a process was asked to end."""
         launch = shim.launch
         self._story.checks[SURVIVORS] += 1
@@ -130,8 +131,8 @@ class Regroupings(Check):
         ).fetchone()
         if row is None or shim.isolated or shim.has_completed:
             return
-        if (host.node_id, rank.device[1]) in places_of(row[0]):
-            what = f"process {rank.pid} on device {rank.device[1]} of {host.name}"
+        if (shim.machine.node_id, rank.device[1]) in places_of(row[0]):
+            what = f"process {rank.pid} on device {rank.device[1]} of {shim.machine.name}"
             self._violated(SURVIVORS, f"{what} was stopped, and {name(launch)} continues with it")
 
     # -- what ranks do ---------------------------------------------------------------------------

@@ -7,11 +7,6 @@ from dataclasses import dataclass
 from trainhall.cluster.simulator.story import Story
 
 
-class InvariantViolationError(Exception):
-    def __init__(self, invariant: str, what: str) -> None:
-        super().__init__(f"{invariant}: {what}")
-
-
 @dataclass
 class Inspected:
     """The cluster as a check sees it."""
@@ -19,8 +14,13 @@ class Inspected:
     db: sqlite3.Connection
     story: Story
     now: Callable[[], float]
-    fail: Callable[[InvariantViolationError], None]
-    """Called with each violation."""
+    violation: str | None = None
+    """The first one: what comes after it may be its consequence."""
+
+    def violated(self, invariant: str, what: str) -> None:
+        if self.violation is None:
+            self.violation = f"{invariant}: {what}"
+            self.story.log("INVARIANT", self.violation)
 
 
 class Check:
@@ -28,7 +28,4 @@ class Check:
         self._db = inspected.db
         self._story = inspected.story
         self._now = inspected.now
-        self._fail = inspected.fail
-
-    def _violated(self, invariant: str, what: str) -> None:
-        self._fail(InvariantViolationError(invariant, what))
+        self._violated = inspected.violated

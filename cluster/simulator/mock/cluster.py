@@ -11,7 +11,7 @@ from trainhall.cluster.simulator.loop import Process
 from trainhall.cluster.simulator.mock.host import GpuHost
 from trainhall.cluster.simulator.network import Server
 from trainhall.cluster.simulator.ranks import Fate, Group, Work
-from trainhall.cluster.simulator.shim import Folder
+from trainhall.cluster.simulator.shim import Folder, Machine
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.simulator.workload.script import Script
 from trainhall.cluster.simulator.workload.training import Training
@@ -66,7 +66,7 @@ class SimulatedCluster(Cluster[GpuHost]):
         host.look_seconds, host.ship_seconds = self.look_seconds, self.ship_seconds
         return host
 
-    def fate(self, host: Host, launch: Launch, rank: int) -> Fate | None:
+    def fate(self, machine: Machine, launch: Launch, rank: int) -> Fate | None:
         fate = self._fate(launch) if launch.generation == 1 else None
         return fate if fate is not None and fate.rank == rank else None
 
