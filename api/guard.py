@@ -22,6 +22,7 @@ import ipaddress
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainhall.api.problems import RefusalError
@@ -55,7 +56,8 @@ class Guard:
         await self.app(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> RefusalError | None:
-        hosts, origins = _headers(scope)
+        headers = Headers(scope=scope)
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if scope["path"].startswith(f"{AGENT_PREFIX}/"):
             return self._agent_refusal(origins)
         if self._open:
@@ -92,16 +94,6 @@ class Guard:
 def _refused(detail: str) -> RefusalError:
     # A refused caller of HTTP/1.1 may have a body under way that is never read.
     return RefusalError(403, "not-allowed", detail, headers={"Connection": "close"})
-
-
-def _headers(scope: Scope) -> tuple[list[str], list[str]]:
-    hosts, origins = [], []
-    for name, value in scope["headers"]:
-        if name == b"host":
-            hosts.append(value.decode("latin-1"))
-        elif name == b"origin":
-            origins.append(value.decode("latin-1"))
-    return hosts, origins
 
 
 def is_loopback(host: str) -> bool:

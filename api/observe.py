@@ -6,6 +6,7 @@ import time
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainhall.api.problems import RefusalError
@@ -14,7 +15,7 @@ from trainhall.db.database import was_undone
 
 log = structlog.get_logger(__name__)
 
-REQUEST_ID = b"x-request-id"
+REQUEST_ID = "x-request-id"
 _MAX_ID = 64
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -61,10 +62,8 @@ class Observe:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [
-                    *message.get("headers", ()),
-                    (REQUEST_ID, request_id.encode("ascii")),
-                ]
+                message.setdefault("headers", [])
+                MutableHeaders(scope=message)[REQUEST_ID] = request_id
             await send(message)
 
         try:
@@ -108,11 +107,9 @@ def _route_of(scope: Scope) -> str:
 
 def _request_id(scope: Scope) -> str:
     """Return the caller's own id, so that it finds itself in the log, else a fresh one."""
-    for name, value in scope["headers"]:
-        if name == REQUEST_ID:
-            text = value.decode("latin-1")
-            if 1 <= len(text) <= _MAX_ID and text.isascii() and text.replace("-", "").isalnum():
-                return str(text)
+    text = Headers(scope=scope).get(REQUEST_ID, "")
+    if 1 <= len(text) <= _MAX_ID and text.isascii() and text.replace("-", "").isalnum():
+        return text
     return secrets.token_hex(8)
 
 

@@ -6,7 +6,8 @@ small batch costs four times as much.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
 import structlog
 from pydantic import ValidationError
@@ -16,7 +17,6 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from trainhall.api.auth import bearer
 from trainhall.api.bodies import read_body, read_json, uploaded
 from trainhall.api.context import coordinator_of
 from trainhall.api.params import checked_id
@@ -31,6 +31,7 @@ from trainhall.monitoring.lineage import Origin
 from trainhall.training.link.events import RankEvent
 
 log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 BATCH_BYTES = 16 * 1024 * 1024
 """Limit of one batch of metrics, events or log bytes."""
@@ -251,17 +252,16 @@ class SocketChannel:
             raise ChannelClosedError(str(error)) from None
 
     async def receive_text(self) -> str:
-        try:
-            return await self._websocket.receive_text()
-        except (WebSocketDisconnect, RuntimeError, KeyError) as error:
-            # A KeyError is a binary message, which agents don't send.
-            raise ChannelClosedError(str(error)) from None
+        return await self._received(self._websocket.receive_text())
 
     async def receive_bytes(self) -> bytes:
+        return await self._received(self._websocket.receive_bytes())
+
+    async def _received(self, message: Awaitable[T]) -> T:
         try:
-            return await self._websocket.receive_bytes()
+            return await message
         except (WebSocketDisconnect, RuntimeError, KeyError) as error:
-            # A KeyError is a text, where bytes are sent.
+            # A KeyError is a text where agents send bytes, or the other way round.
             raise ChannelClosedError(str(error)) from None
 
     async def close(self, code: int, reason: str) -> None:
@@ -282,7 +282,24 @@ async def authenticate(connection: HTTPConnection) -> str:
         NodeRemovedError: the node that held it was removed.
         NotAllowedError: no node holds it.
     """
-    return await coordinator_of(connection).nodes.authenticate(bearer(connection))
+    return await coordinator_of(connection).nodes.authenticate(_bearer(connection))
+
+
+def _bearer(connection: HTTPConnection) -> str:
+    """Return the credential of the `Authorization` header.
+
+    Raises:
+        RefusalError: there is none.
+    """
+    scheme, _, credential = connection.headers.get("authorization", "").partition(" ")
+    credential = credential.strip()
+    if scheme.lower() != "bearer" or not credential:
+        raise RefusalError(
+            401, "not-authenticated",
+            "the node's credential is missing: send it as `Authorization: Bearer …`",
+            headers={"WWW-Authenticate": "Bearer"},
+        )  # fmt: skip
+    return credential
 
 
 def _attempt(request: Request) -> tuple[str, int]:

@@ -96,7 +96,7 @@ async def delete_checkpoint(coordinator: CoordinatorDep, checkpoint_id: Checkpoi
 )
 async def pin_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointId) -> Checkpoint:
     """Retention leaves a pinned checkpoint alone."""
-    return await coordinator.checkpoints.pin(checkpoint_id)
+    return await coordinator.checkpoints.set_pinned(checkpoint_id, True)
 
 
 @router.operation(
@@ -108,7 +108,7 @@ async def pin_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointI
 )
 async def unpin_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointId) -> Checkpoint:
     """Retention may take it from now on."""
-    return await coordinator.checkpoints.unpin(checkpoint_id)
+    return await coordinator.checkpoints.set_pinned(checkpoint_id, False)
 
 
 @router.operation(

@@ -59,14 +59,8 @@ async def register_node(
     node = await coordinator.nodes.register(wanted.name, wanted.labels)
     response.headers["Location"] = f"{request.url.path}/{node.id}"
     response.headers["Cache-Control"] = "no-store"
-    return RegisteredNode(
-        id=node.id,
-        name=node.name,
-        join_token=node.join_token,
-        command=join_command(request, node.join_token),
-        note=join_note(request),
-        expires_at=node.expires_at,
-    )
+    command = join_command(request, node.join_token)
+    return RegisteredNode.of(node, command=command, note=join_note(request))
 
 
 @router.operation("GET", "/nodes/{node_id}", summary="Read a node", answer="The node.")

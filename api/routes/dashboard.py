@@ -1,6 +1,5 @@
 """The dashboard: files that `npm run build` wrote, and its page for every address of its own."""
 
-import mimetypes
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
@@ -61,18 +60,13 @@ class Dashboard:
             return None
         file = self._file(path)
         if file is not None:
-            kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
             caching = _IMMUTABLE if path.startswith("/assets/") else _ASK
-            return FileResponse(
-                file, media_type=kind, headers={"Cache-Control": caching, **_HEADERS}
-            )
+            return FileResponse(file, headers={"Cache-Control": caching, **_HEADERS})
         if "." in path.rpartition("/")[2]:
             return None  # a file that is not there, not one of the page's own addresses
         page = self._folder / "index.html"
         if page.is_file():
-            return FileResponse(
-                page, media_type="text/html", headers={"Cache-Control": _ASK, **_HEADERS}
-            )
+            return FileResponse(page, headers={"Cache-Control": _ASK, **_HEADERS})
         return HTMLResponse(_NOT_BUILT, headers={"Cache-Control": "no-store"})
 
     def _file(self, path: str) -> Path | None:
