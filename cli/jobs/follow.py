@@ -129,7 +129,7 @@ def watch(
             nothing was read before.
     """
     job: Any = None
-    for job in _states(client, job_id, every, deadline):
+    for job in states(client, job_id, every, deadline):
         show(job)
         if job["state"] in FINAL:
             break
@@ -196,8 +196,12 @@ class _Written:
         return len(page["items"]) == PAGE
 
 
-def _states(client: Client, job_id: str, every: float, deadline: float) -> Iterator[Any]:
-    """Yield the job at each look until the deadline, and at least once."""
+def states(client: Client, job_id: str, every: float, deadline: float = math.inf) -> Iterator[Any]:
+    """Yield the job at each look until the deadline, and at least once.
+
+    Raises:
+        UnreachableError: as `watch`.
+    """
     lost_at: float | None = None
     seen = False
     lost: UnreachableError | None = None

@@ -1,16 +1,16 @@
 """Printing log lines, page by page."""
 
+import contextlib
 import json
 import re
 import sys
-import time
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import FINAL, UnreachableError
 from trainhall.cli.base.output import harmless, notice
-from trainhall.cli.jobs.follow import PATIENCE_SECONDS
+from trainhall.cli.jobs.follow import states
 
 PAGE = 1000
 POLL_SECONDS = 0.4
@@ -44,31 +44,23 @@ class LogPrinter:
 
     def follow(self, tail: int | None) -> None:
         """Print what there is and what comes, until the job has ended; Ctrl-C ends it too."""
-        lost_at: float | None = None
         quiet = False
         try:
-            while True:
-                try:
-                    # Asked first: what a job wrote before it was final is on the next page.
-                    state = self.client.get(f"/training/jobs/{self.job_id}")["state"]
-                    found = self._page(tail if self._cursor is None else None)
-                    lost_at = None
-                except UnreachableError:
-                    lost_at = lost_at or time.monotonic()
-                    if time.monotonic() - lost_at > PATIENCE_SECONDS:
-                        raise
-                    time.sleep(1.0)
-                    continue
+            # Asked first: what a job wrote before it was final is on the next page.
+            for job in states(self.client, self.job_id, POLL_SECONDS):
+                found = 0
+                # Without a coordinator `states` waits, or ends.
+                with contextlib.suppress(UnreachableError):
+                    while count := self._page(tail if self._cursor is None else None):
+                        found += count
                 # An agent may still ship the last lines of a job that has just ended.
-                if state in FINAL and not found:
+                if job["state"] in FINAL and not found:
                     if quiet:
                         break
                     quiet = True
-                if not found:
-                    time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
             return
-        notice(f"{self.job_id} is {state}")
+        notice(f"{self.job_id} is {job['state']}")
 
     def _page(self, tail: int | None) -> int:
         """Print the next page; how many lines it had."""

@@ -5,8 +5,9 @@ import time
 from typing import Any
 
 from trainhall.cli.base.client import Client
-from trainhall.cli.base.errors import FINAL, CliError, UnreachableError
+from trainhall.cli.base.errors import FINAL, CliError
 from trainhall.cli.base.output import BLANK, main_metric, notice, state_and_reason
+from trainhall.cli.jobs.follow import states
 from trainhall.cli.jobs.progress import Progress
 from trainhall.cli.spec import specs
 from trainhall.cluster.durations import format_duration
@@ -66,16 +67,12 @@ class Demo:
             time.sleep(WATCH_SECONDS)
 
     def _follow(self, client: Client, job: Any, progress: Progress) -> Any:
-        while not self._stop.is_set() and job["state"] not in FINAL:
-            progress.show(job)
-            time.sleep(WATCH_SECONDS)
-            try:
-                job = client.get(f"/training/jobs/{job['id']}")
-            except UnreachableError:
-                # `up` restarts a dead coordinator; the job continues meanwhile.
-                continue
-        progress.show(job)
-        return job
+        seen = job
+        for seen in states(client, job["id"], WATCH_SECONDS):
+            progress.show(seen)
+            if self._stop.is_set() or seen["state"] in FINAL:
+                break
+        return seen
 
     def _report(self, job: Any) -> None:
         if job["state"] != "completed":
