@@ -22,7 +22,7 @@ from trainhall.cluster.errors import (
     NotFoundError,
     WrongStateError,
 )
-from trainhall.cluster.jobs.commands import Command, refusal
+from trainhall.cluster.jobs.commands import Command, check_allowed
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns
 from trainhall.cluster.jobs.views import Job as JobView
 from trainhall.cluster.jobs.views import job_views
@@ -72,15 +72,9 @@ class CheckpointService(Service):
         async with self._db.session() as session:
             return checkpoint_view(await load(session, checkpoint_id))
 
-    async def pin(self, checkpoint_id: str) -> views.Checkpoint:
-        """Keep it until it is unpinned, whatever the retention says."""
-        return await self._set_pinned(checkpoint_id, True)
-
-    async def unpin(self, checkpoint_id: str) -> views.Checkpoint:
-        """Leave it to the retention again, beginning with the job's next checkpoint."""
-        return await self._set_pinned(checkpoint_id, False)
-
-    async def _set_pinned(self, checkpoint_id: str, pinned: bool) -> views.Checkpoint:
+    async def set_pinned(self, checkpoint_id: str, pinned: bool) -> views.Checkpoint:
+        """Keep it whatever the retention says; or leave it to the retention again, beginning with
+        the job's next checkpoint."""
         async with self._db.transaction() as session:
             row = await load_locked(session, checkpoint_id)
             if row.state in ("deleting", "deleted"):
@@ -148,10 +142,7 @@ class CheckpointService(Service):
             assert job is not None
             assert progress is not None
             state = JobState(job.state)
-            why = refusal(job, Command.RESTORE)
-            if why is not None:
-                label = job_label(job.id, job.name)
-                raise WrongStateError(f"{label} cannot be restored: {why}", state)
+            check_allowed(job, Command.RESTORE)
             if row.state != "committed":
                 raise WrongStateError(
                     f"checkpoint {checkpoint_id} is {row.state}; restore another one", row.state

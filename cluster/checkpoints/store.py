@@ -76,39 +76,36 @@ class CheckpointStore:
             StorageFullError: the disk is full; what was received of it is gone again.
         """
         with _reporting_full_disk():
-            await self._put(job_id, name, path, chunks, sha256)
-
-    async def _put(
-        self, job_id: str, name: str, path: str, chunks: AsyncIterator[bytes], sha256: str | None
-    ) -> None:
-        target = _inside(self._uploads, job_id, name, path)
-        committed = self.folder(job_id, name)
-        if await asyncio.to_thread(committed.is_dir) or await self._is_here(target, sha256):
-            # A sender that missed the reply sends it again. A slow disk has to take it once.
-            async for _ in chunks:
-                pass
-            return
-        limit = self._max_file_bytes if path != MANIFEST else MAX_MANIFEST_BYTES
-        temporary = target.with_name(f"{target.name[:200]}.{self._ids.new()}{_PART_SUFFIX}")
-        writer = _Writer(temporary)
-        try:
-            pending = bytearray()
-            async for chunk in chunks:
-                pending += chunk
-                if writer.size + len(pending) > limit:
-                    raise TooLargeError(limit)
-                if len(pending) >= _BLOCK:
-                    await asyncio.to_thread(writer.write, bytes(pending))
-                    pending.clear()
-            # One hop to a thread for all of a small file.
-            await asyncio.to_thread(writer.finish, bytes(pending), target, sha256)
-        except (FileExistsError, NotADirectoryError):
-            raise InvalidValueError("path", path, "a part of it was uploaded as a file") from None
-        except IsADirectoryError:
-            raise InvalidValueError("path", path, "was uploaded as a folder") from None
-        finally:
-            if not writer.is_done:
-                await asyncio.to_thread(writer.discard)
+            target = _inside(self._uploads, job_id, name, path)
+            committed = self.folder(job_id, name)
+            if await asyncio.to_thread(committed.is_dir) or await self._is_here(target, sha256):
+                # A sender that missed the reply sends it again. A slow disk has to take it once.
+                async for _ in chunks:
+                    pass
+                return
+            limit = self._max_file_bytes if path != MANIFEST else MAX_MANIFEST_BYTES
+            temporary = target.with_name(f"{target.name[:200]}.{self._ids.new()}{_PART_SUFFIX}")
+            writer = _Writer(temporary)
+            try:
+                pending = bytearray()
+                async for chunk in chunks:
+                    pending += chunk
+                    if writer.size + len(pending) > limit:
+                        raise TooLargeError(limit)
+                    if len(pending) >= _BLOCK:
+                        await asyncio.to_thread(writer.write, bytes(pending))
+                        pending.clear()
+                # One hop to a thread for all of a small file.
+                await asyncio.to_thread(writer.finish, bytes(pending), target, sha256)
+            except (FileExistsError, NotADirectoryError):
+                raise InvalidValueError(
+                    "path", path, "a part of it was uploaded as a file"
+                ) from None
+            except IsADirectoryError:
+                raise InvalidValueError("path", path, "was uploaded as a folder") from None
+            finally:
+                if not writer.is_done:
+                    await asyncio.to_thread(writer.discard)
 
     async def _is_here(self, file: Path, sha256: str | None) -> bool:
         """Return whether this file of an upload was received before, whole."""

@@ -57,9 +57,9 @@ class CheckpointVerification(Service):
         damage = next((problem for problem in problems if problem.is_damage), None)
         # Where even the folder of the job is gone, it may be the whole disk that is away.
         if damage is not None and await asyncio.to_thread(is_seen, folder):
-            await self.mark_corrupt(checkpoint_id, str(damage))
+            await self.mark(checkpoint_id, str(damage))
         if not problems:
-            await self._mark_intact(checkpoint_id)
+            await self.mark(checkpoint_id, None)
         return problems
 
     async def verify_stored(self, job_id: str, name: str) -> Sequence[str]:
@@ -114,22 +114,18 @@ class CheckpointVerification(Service):
         except (SQLAlchemyError, OSError) as error:
             log.error("checkpoints_not_verified", job=job_id, error=str(error))
 
-    async def mark_corrupt(self, checkpoint_id: str, why: str) -> None:
+    async def mark(self, checkpoint_id: str, damage: str | None) -> None:
+        """Mark a checkpoint corrupt, or remove the mark of one that was repaired: attempts may
+        start from it again."""
+        now = self._clock.now()
         async with self._db.transaction() as session:
             row = await load_locked(session, checkpoint_id)
-            await mark_corrupt(session, row, why, self._clock.now())
-        self._notifier.notify_viewers(row.job_id)
-
-    async def _mark_intact(self, checkpoint_id: str) -> None:
-        """Remove the mark of a repaired checkpoint: attempts may start from it again."""
-        async with self._db.transaction() as session:
-            row = await load_locked(session, checkpoint_id)
-            if row.state == "corrupt":
+            if damage is not None:
+                await mark_corrupt(session, row, damage, now)
+            elif row.state == "corrupt":
                 row.state = "committed"
                 why = f"the checkpoint of step {row.step} is intact again"
-                await record_change(
-                    session, row, why, EventCode.CHECKPOINT_REPAIRED, self._clock.now()
-                )
+                await record_change(session, row, why, EventCode.CHECKPOINT_REPAIRED, now)
         self._notifier.notify_viewers(row.job_id)
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
+from trainhall.cluster.errors import WrongStateError
+from trainhall.cluster.lifecycle.reasons import job_label
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, FINAL_STATES, JobState
 from trainhall.db.models import Job
 
@@ -16,7 +18,10 @@ class Command(StrEnum):
     CAPTURE_GRADIENTS = "capture_gradients"
 
 
-DONE = {Command.PAUSE: "paused", Command.RESUME: "resumed", Command.CANCEL: "cancelled"}
+DONE = {
+    Command.PAUSE: "paused", Command.RESUME: "resumed", Command.CANCEL: "cancelled",
+    Command.RESIZE: "resized", Command.RESTORE: "restored",
+}  # fmt: skip
 
 # The state that a command leads to from each state; a state that is not listed refuses it. A
 # command that is repeated where it already led (None) changes nothing: a client whose reply was
@@ -73,6 +78,14 @@ def refusal(job: Job, command: Command) -> str | None:
     *others, last = (s.value for s, end in table.items() if end is not None)
     allowed = f"{', '.join(others)} or {last}" if others else last
     return f"it is {state.value}; only a {allowed} job can be {DONE[command]}"
+
+
+def check_allowed(job: Job, command: Command) -> None:
+    """Raise WrongStateError if the job's state does not allow the command."""
+    why = refusal(job, command)
+    if why is not None:
+        message = f"{job_label(job.id, job.name)} cannot be {DONE[command]}: {why}"
+        raise WrongStateError(message, job.state)
 
 
 def refused_commands(job: Job) -> dict[Command, str]:

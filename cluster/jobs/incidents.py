@@ -173,11 +173,7 @@ def _incident(
     happened_at = _at(failure.time)
     loaded_at = _at(start.loaded) if start else None
     stepped_at = _at(start.stepped) if start else None
-    detect_seconds = _between(happened_at, detected_at)
-    regroup_seconds = _between(detected_at, regrouped_at)
-    load_seconds = _between(regrouped_at, loaded_at)
-    step_seconds = _between(loaded_at, stepped_at)
-    return Incident(
+    incident = Incident(
         generation=generation,
         failure=Failure.model_validate(failure),
         done=done,
@@ -187,32 +183,29 @@ def _incident(
         loaded_at=loaded_at,
         stepped_at=stepped_at,
         steps_redone=redone,
-        detect_seconds=detect_seconds,
-        regroup_seconds=regroup_seconds,
-        load_seconds=load_seconds,
-        step_seconds=step_seconds,
+        detect_seconds=_between(happened_at, detected_at),
+        regroup_seconds=_between(detected_at, regrouped_at),
+        load_seconds=_between(regrouped_at, loaded_at),
+        step_seconds=_between(loaded_at, stepped_at),
         total_seconds=_between(happened_at, stepped_at),
-        times=_times(detect_seconds, regroup_seconds, load_seconds, step_seconds, redone),
+        times="",
     )
+    incident.times = _times(incident)
+    return incident
 
 
-def _times(
-    detect: float | None,
-    regroup: float | None,
-    load: float | None,
-    step: float | None,
-    redone: int | None,
-) -> str:
+def _times(incident: Incident) -> str:
     parts = [
         f"{what} {_span(seconds)}"
         for what, seconds in (
-            ("detected in", detect),
-            ("regrouped in", regroup),
-            ("loaded in", load),
-            ("next step after", step),
+            ("detected in", incident.detect_seconds),
+            ("regrouped in", incident.regroup_seconds),
+            ("loaded in", incident.load_seconds),
+            ("next step after", incident.step_seconds),
         )
         if seconds is not None
     ]
+    redone = incident.steps_redone
     if redone is not None:
         parts.append(f"{redone} step{'s' if redone != 1 else ''} repeated")
     return ", ".join(parts)

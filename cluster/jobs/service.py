@@ -10,15 +10,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
-from trainhall.cluster.errors import (
-    ConflictError,
-    InvalidValueError,
-    NotFoundError,
-    WrongStateError,
-)
+from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
 from trainhall.cluster.jobs import views
 from trainhall.cluster.jobs.code_store import CodeStore
-from trainhall.cluster.jobs.commands import DONE, TRANSITIONS, Command, refusal
+from trainhall.cluster.jobs.commands import TRANSITIONS, Command, check_allowed
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns, resized_spec, sizes_of
 from trainhall.cluster.lifecycle.jobs import (
     create_job,
@@ -284,10 +279,7 @@ class JobService(Service):
                 whole = "give workers, or min_workers and max_workers for an elastic job"
                 raise InvalidValueError("workers", None, whole)
             state = JobState(job.state)
-            why = refusal(job, Command.RESIZE)
-            if why is not None:
-                label = job_label(job_id, job.name)
-                raise WrongStateError(f"{label} cannot be resized: {why}", state)
+            check_allowed(job, Command.RESIZE)
             spec = resized_spec(job.spec, resources)
             document = spec.model_dump(mode="json")
             if document == job.spec:
@@ -338,10 +330,7 @@ class JobService(Service):
             await lock_job(session, job_id)
             job, progress = await _load(session, job_id)
             state = JobState(job.state)
-            why = refusal(job, command)
-            if why is not None:
-                label = job_label(job_id, job.name)
-                raise WrongStateError(f"{label} cannot be {DONE[command]}: {why}", state)
+            check_allowed(job, command)
             end = TRANSITIONS[command][state]
             if end is None:
                 return await self._view(session, job_id), Allocation()

@@ -63,13 +63,13 @@ _JOBS = (
         Job.reason,
         Job.reason_code,
         Job.attempt,
-        Job.world_size,
+        Job.world_size.label("workers"),
         Job.sizes,
-        Job.spec["resources"],
-        Job.spec["project"].as_string(),
-        Job.spec["user"].as_string(),
-        Job.spec["preemption"].as_boolean(),
-        Job.spec["recovery"]["max_restarts"].as_integer(),
+        Job.spec["resources"].label("resources"),
+        Job.spec["project"].as_string().label("project"),
+        Job.spec["user"].as_string().label("user"),
+        Job.spec["preemption"].as_boolean().label("preemption"),
+        Job.spec["recovery"]["max_restarts"].as_integer().label("max_restarts"),
         Job.queued_at,
         Job.restarts,
         Job.restarts_step,
@@ -159,16 +159,11 @@ async def _nodes(session: AsyncSession, heartbeats: HeartbeatMonitor) -> tuple[N
     rows = await session.execute(_NODES)
     return tuple(
         NodeFacts(
-            id=node_id,
-            name=name,
-            state=NodeState(state),
-            removing=removing,
-            seconds_since_heartbeat=heartbeats.seconds_since(node_id),
-            devices=tuple(devices[node_id]),
-            labels=labels,
-            drain_reason=drain_reason,
+            **row._asdict() | {"state": NodeState(row.state)},
+            seconds_since_heartbeat=heartbeats.seconds_since(row.id),
+            devices=tuple(devices[row.id]),
         )
-        for node_id, name, state, removing, labels, drain_reason in rows
+        for row in rows
     )
 
 
@@ -205,36 +200,21 @@ async def _histories(session: AsyncSession, rows: Sequence[Any]) -> _Histories:
 
 
 def _job_facts(row: Any, histories: _Histories) -> JobFacts:
-    (
-        job_id, name, number, priority, state, reason, reason_code, attempt, world_size, sizes,
-        resources, project, user, preemption, max_restarts, queued_at, restarts, restarts_step,
-        step, total_steps,
-    ) = row  # fmt: skip
+    columns = row._asdict()
+    resources, job_id = columns.pop("resources"), row.id
     last_failure, last_ended_at = histories.ended.get(job_id, (None, None))
     return JobFacts(
-        id=job_id,
-        name=name,
-        number=number,
-        priority=priority,
-        state=JobState(state),
-        reason=reason,
-        reason_code=reason_code,
-        attempt=attempt,
-        workers=world_size,
-        sizes=tuple(sizes or ()),
+        **columns
+        | {
+            "state": JobState(row.state),
+            "sizes": tuple(row.sizes or ()),
+            "preemption": row.preemption is not False,
+            "step": max(row.step, histories.saved.get(job_id, 0)),
+        },
         device=resources.get("device") or "auto",
         selector=resources.get("selector") or {},
         one_host=bool(resources.get("one_host")),
-        project=project,
-        user=user,
-        preemption=preemption is not False,
-        total_steps=total_steps,
         step_seconds=histories.paces.get(job_id),
-        queued_at=queued_at,
-        restarts=restarts,
-        restarts_step=restarts_step,
-        max_restarts=max_restarts,
-        step=max(step, histories.saved.get(job_id, 0)),
         failed_before=histories.failed.get(job_id),
         last_failure=last_failure,
         last_ended_at=last_ended_at,

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import psutil
 
-from trainhall.cluster.agent.os_support import linux
-
 MARK = "TRAINHALL_ATTEMPT_FOLDER"
 """Each rank has it in its environment, and whatever a rank starts inherits it."""
 
@@ -37,26 +35,12 @@ def use(pid: int) -> Use | None:
 
 def marked(folder: Path) -> set[int]:
     """Return live processes with an attempt's mark, except unreadable ones of other users."""
-    entry = f"{MARK}={folder}"
-    return set(_marked_linux(entry) if linux.IS_LINUX else _marked_elsewhere(str(folder)))
-
-
-def _marked_linux(entry: str) -> Iterable[int]:
-    wanted = os.fsencode(entry)
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-            # A zombie's is empty.
-            if wanted in file.read().split(b"\0"):
-                yield int(name)
-
-
-def _marked_elsewhere(folder: str) -> Iterable[int]:
+    found = set()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.pid != os.getpid() and process.environ().get(MARK) == folder:
-                yield process.pid
+            if process.pid != os.getpid() and process.environ().get(MARK) == str(folder):
+                found.add(process.pid)
+    return found
 
 
 def descendants() -> set[int]:

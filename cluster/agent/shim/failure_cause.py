@@ -171,9 +171,5 @@ def _exception(text: str) -> str | None:
 
 
 def _name(number: int | None) -> str | None:
-    if number is None:
-        return None
-    try:
-        return signals.Signals(number).name
-    except ValueError:
-        return None
+    is_known = number in list(signals.Signals)
+    return signals.Signals(number).name if number is not None and is_known else None

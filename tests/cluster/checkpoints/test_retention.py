@@ -59,13 +59,13 @@ async def test_collect_deletes_unpinned_checkpoints(hall: SimulatedCluster) -> N
     service = hall.coordinator.checkpoints
     await hall.save_checkpoint(job_id, 10)
     (first,) = (await service.list(job_id)).items
-    await service.pin(first.id)
+    await service.set_pinned(first.id, True)
     await hall.save_checkpoint(job_id, 20)
     assert await reported(hall, job_id, dry_run=True) == {
         20: (True, "the newest"),
         10: (True, "pinned"),
     }
-    await service.unpin(first.id)
+    await service.set_pinned(first.id, False)
     expected = {20: (True, "the newest"), 10: (False, "not the newest")}
     assert await reported(hall, job_id, dry_run=True) == expected
     assert await states(hall, job_id) == {20: "committed", 10: "committed"}, "a dry run only tells"
@@ -82,7 +82,7 @@ async def test_retention_keeps_corrupt_and_restored_checkpoints(hall: SimulatedC
         await hall.save_checkpoint(job_id, step)
     service = hall.coordinator.checkpoints
     views = {v.step: v for v in (await service.list(job_id)).items}
-    await service.verification.mark_corrupt(views[20].id, "state.json: expected 2 bytes, found 1")
+    await service.verification.mark(views[20].id, "state.json: expected 2 bytes, found 1")
     await hall.coordinator.jobs.cancel(job_id)
     await hall.run_until(job_id, "cancelled")
     (node,) = hall.nodes.values()
@@ -102,7 +102,7 @@ async def test_retention_keeps_restored_checkpoint_until_newer_save(
     service = hall.coordinator.checkpoints
     await hall.save_checkpoint(job_id, 10)
     (first,) = (await service.list(job_id)).items
-    await service.pin(first.id)
+    await service.set_pinned(first.id, True)
     await hall.save_checkpoint(job_id, 20)
     await hall.finish(job_id)
     await service.restore(first.id)
@@ -110,7 +110,7 @@ async def test_retention_keeps_restored_checkpoint_until_newer_save(
     await hall.work()
     assert (await hall.job(job_id)).state == "starting"
     # Its hosts may be fetching it at this moment.
-    await service.unpin(first.id)
+    await service.set_pinned(first.id, False)
     assert await reported(hall, job_id, dry_run=False) == {
         20: (True, "the newest"),
         10: (True, "the job resumes from it"),
@@ -122,9 +122,11 @@ async def test_retention_keeps_restored_checkpoint_until_newer_save(
     assert await states(hall, job_id) == {20: "deleting", 15: "committed", 10: "deleting"}
 
 
-@pytest.mark.parametrize("command", ["pin", "delete", "restore"])
+@pytest.mark.parametrize(
+    ("command", "more"), [("set_pinned", [True]), ("delete", []), ("restore", [])]
+)
 async def test_collect_uses_state_after_waiting_for_job(
-    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, command: str
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, command: str, more: list[bool]
 ) -> None:
     job_id = await running_job(hall)
     await hall.save_checkpoint(job_id, 10)
@@ -143,7 +145,7 @@ async def test_collect_uses_state_after_waiting_for_job(
 
     monkeypatch.setattr(rows, "lock_job", last)
     with pytest.raises(WrongStateError, match="pinned" if command == "delete" else "deleting"):
-        await getattr(service, command)(view.id)
+        await getattr(service, command)(view.id, *more)
 
 
 async def pieces(data: bytes) -> AsyncIterator[bytes]:

@@ -148,7 +148,7 @@ async def test_the_newest_and_the_pinned_are_kept(hall: SimulatedCluster) -> Non
     service = hall.coordinator.checkpoints
     await hall.save_checkpoint(job_id, 10)
     (first,) = (await service.list(job_id)).items
-    assert (await service.pin(first.id)).pinned
+    assert (await service.set_pinned(first.id, True)).pinned
     for step in (20, 30, 40):
         await hall.save_checkpoint(job_id, step)
     views = {v.step: v for v in (await service.list(job_id)).items}
@@ -445,10 +445,10 @@ async def test_job_with_only_damaged_checkpoints_is_not_restarted(
         await hall.save_checkpoint(job_id, step)
     newest, older = (await service.list(job_id)).items
     await pause(hall, job_id)
-    await service.verification.mark_corrupt(newest.id, "state.json: found 1 byte")
+    await service.verification.mark(newest.id, "state.json: found 1 byte")
     assert await start_again(hall, job_id) == ["step-00000005-a1-g1"]
     await pause(hall, job_id)
-    await service.verification.mark_corrupt(older.id, "state.json: found nothing")
+    await service.verification.mark(older.id, "state.json: found nothing")
     assert await start_again(hall, job_id) == ["step-00000005-a1-g1"]
     assert any(
         "attempt 3 starts from step-00000005-a1-g1; its checkpoint is corrupt" in line

@@ -56,7 +56,7 @@ async def test_warning_ends_with_a_later_checkpoint(hall: SimulatedCluster) -> N
     # To make room, or since it was looked at: nothing of it is a save.
     service = hall.coordinator.checkpoints
     newest, oldest = (await service.list(job_id)).items
-    await service.verification.mark_corrupt(newest.id, "state.json: found 1 byte")
+    await service.verification.mark(newest.id, "state.json: found 1 byte")
     await service.delete(oldest.id)
     assert await warnings(hall, job_id) == ["no space"]
     await save(hall, job_id, 50)
