@@ -42,8 +42,8 @@ class Cluster(Ledger, Generic[H]):
     def _add(self, kind: type[H], name: str, slots: int, clock: WorldClock, **more: Any) -> H:
         """Add a host; its agent joins on its own."""
         host = kind(
-            name,
-            slots,
+            name=name,
+            slots=slots,
             clock=clock,
             server=self.server,
             link=self.link(name),
@@ -51,7 +51,7 @@ class Cluster(Ledger, Generic[H]):
             story=self.story,
             chance=chance.stream(self.seed, name),
             ledger=self,
-            agent=Agent,
+            make_agent=Agent,
             **more,
         )
         self.hosts.append(host)

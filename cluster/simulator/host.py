@@ -66,49 +66,38 @@ class Ledger(ShimObserver):
         return True
 
 
+@dataclass(kw_only=True, eq=False)
 class Host:
-    """A machine of the cluster.
-
-    Args:
-        slots: how many devices it has.
-        agent: starts a process of its agent.
-    """
+    """A machine of the cluster."""
 
     agent_version = "simulated"
     look_seconds = LOOK_SECONDS
     ship_seconds = SHIP_SECONDS
+    name: str
+    slots: int
+    """How many devices it has."""
+    clock: WorldClock
+    server: Server
+    link: Link
+    storage: Storage
+    story: Story
+    chance: random.Random
+    ledger: Ledger
+    make_agent: Callable[["Host", str], ItsAgent]
+    """Starts a process of its agent."""
+    address: str = ""
 
-    def __init__(
-        self,
-        name: str,
-        slots: int,
-        *,
-        clock: WorldClock,
-        server: Server,
-        link: Link,
-        storage: Storage,
-        story: Story,
-        chance: random.Random,
-        ledger: Ledger,
-        agent: Callable[["Host", str], ItsAgent],
-    ) -> None:
-        self.name = self.address = name
-        self.clock = clock
-        self.server = server
-        self.link = link
-        self.storage = storage
-        self.story = story
-        self.chance = chance
-        self.ledger = ledger
+    def __post_init__(self) -> None:
+        self.address = self.address or self.name
         self.disk = HostDisk()
         self.node_id = ""
         self.powered = True
         self.power_cuts = 0
         self.agent: ItsAgent | None = None
-        self._make_agent = agent
         self.agents = 0
         self.devices: Sequence[DeviceInfo] = [
-            DeviceInfo(index=i, kind="cuda", name="simulated", memory_total=1) for i in range(slots)
+            DeviceInfo(index=i, kind="cuda", name="simulated", memory_total=1)
+            for i in range(self.slots)
         ]
 
     @property
@@ -133,7 +122,7 @@ class Host:
 
     def start_agent(self) -> None:
         self.agents += 1
-        self.agent = self._make_agent(self, f"{self.name}-{self.agents}")
+        self.agent = self.make_agent(self, f"{self.name}-{self.agents}")
         self.story.log(self.name, f"agent {self.agents} starts")
 
     async def kill_agent(self) -> None:

@@ -1,7 +1,6 @@
 """A host with GPUs: it reports what they do, and plans."""
 
 import random
-from typing import Any
 
 from trainhall import __version__
 from trainhall.cluster.simulator.host import Host
@@ -18,12 +17,11 @@ _TIB = 2**40
 class GpuHost(Host):
     agent_version = __version__
 
-    def __init__(self, name: str, slots: int, *, address: str, **parts: Any) -> None:
-        super().__init__(name, 0, **parts)
-        self.address = address
+    def __post_init__(self) -> None:
+        super().__post_init__()
         # Readings have a stream of their own: how often they are read must change nothing else.
         self._noise = random.Random(self.chance.getrandbits(64))
-        self._gpus = gpus(slots, self._noise)
+        self._gpus = gpus(self.slots, self._noise)
         self.devices = [gpu.info for gpu in self._gpus]
         self._disk_used = self.chance.uniform(2.0, 5.5)
         self._power_factor = self.chance.uniform(0.6, 1.3)

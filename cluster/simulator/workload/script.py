@@ -72,7 +72,7 @@ class Script(ShownWork):
         )
         text = output.traceback(rank.number, frames, "KeyError", "'labels'")
         self.write(text, rank.number, "stderr")
-        rank.account = work.crashed("KeyError: 'labels'", text)
+        rank.account = work.failed("ended with exit code 1: KeyError: 'labels'", text)
         return 1
 
     def saves(self) -> bool:

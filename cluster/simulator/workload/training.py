@@ -291,14 +291,14 @@ class Training(ShownWork):
 
     def fail(self, rank: Rank, fate: Fate) -> int:
         if fate.kind == "killed":
-            rank.account = work.killed()
+            rank.account = work.KILLED
             return -9
         kind, message = self._exception(rank, fate)
         text = output.traceback(rank.number, output.LOOP, kind, message)
         self.write(text, rank.number, "stderr")
         data = {"type": kind, "message": message, "traceback": text}
         rank.spool.event("failure", data, self._finished_at)
-        rank.account = work.raised(kind, message, text)
+        rank.account = work.failed(f"failed: {kind}: {message}", text, kind)
         return 1
 
     def _exception(self, rank: Rank, fate: Fate) -> tuple[str, str]:

@@ -42,19 +42,9 @@ def load_of(rank: Rank) -> Load:
     return Load(100.0, 0.16, load.memory) if group.is_broken else load
 
 
-def killed() -> RankExit:
-    """Return the end of a rank that the kernel killed."""
-    words = "was ended by SIGKILL (the host ran out of memory)"
-    return RankExit(words, signal=9, memory_kills=True)
+KILLED = RankExit("was ended by SIGKILL (the host ran out of memory)", signal=9, memory_kills=True)
 
 
-def raised(kind: str, message: str, traceback: str) -> RankExit:
-    """Return the end by an exception that a rank reported before it left."""
-    words = f"failed: {kind}: {message}"
-    return RankExit(words, exception=kind, exit_code=1, log_tail=traceback[-_LOG_TAIL:])
-
-
-def crashed(words: str, traceback: str) -> RankExit:
-    """Return the end of a script that left with an error."""
-    words = f"ended with exit code 1: {words}"
-    return RankExit(words, exit_code=1, log_tail=traceback[-_LOG_TAIL:])
+def failed(words: str, traceback: str, exception: str | None = None) -> RankExit:
+    """Return the end of a rank that left with an error, or an `exception` that it reported."""
+    return RankExit(words, exception, exit_code=1, log_tail=traceback[-_LOG_TAIL:])

@@ -74,12 +74,12 @@ async def test_stored_checkpoints_are_complete_and_retained(hall: WorkingCluster
         assert isinstance(loss, float)
         assert loss > 0
         assert await service.verification.verify(checkpoint.id) == []
-    await service.pin(kept[1].id)
+    await service.set_pinned(kept[1].id, True)
     await hall.until(job_id, "completed")
     await service.uploads.housekeep()
     left = await service.list(job_id)
     assert [(c.step, c.pinned) for c in left.items] == [(100, False), (80, False), (40, True)]
-    await service.unpin(kept[1].id)
+    await service.set_pinned(kept[1].id, False)
     await service.delete(kept[1].id)
     assert [c.step for c in (await service.list(job_id)).items] == [100, 80]
 
