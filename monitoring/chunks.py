@@ -8,7 +8,7 @@ chunk of the level below. NaN is kept as a point; a group's extremes leave it ou
 there is.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,14 +48,7 @@ class Run:
 
     def at(self, keep: slice | Ints | NDArray[np.bool_]) -> "Run":
         """Return the entries at these positions."""
-        return Run(
-            self.steps[keep],
-            self.times[keep],
-            self.last[keep],
-            self.low[keep],
-            self.high[keep],
-            self.sizes[keep],
-        )
+        return Run(*(getattr(self, column.name)[keep] for column in fields(self)))
 
     def ordered(self) -> bool:
         """Return whether every step is above the one before."""

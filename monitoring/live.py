@@ -284,34 +284,18 @@ def _read(connection: Connection, job_id: str, after: int, limit: int | None) ->
     logs = connection.execute(
         select(
             LogChunk.seq, LogChunk.attempt, LogChunk.rank, LogChunk.stream,
-            LogChunk.offset, LogChunk.time, LogChunk.data,
+            LogChunk.offset, LogChunk.time, LogChunk.data.label("text"),
         ).where(LogChunk.job_id == job_id, LogChunk.seq > after, LogChunk.seq <= up_to)
     )  # fmt: skip
     for row in logs:
-        text = zlib.decompress(row.data).decode("utf-8", errors="replace")
-        frames.append(
-            _frame(
-                row.seq,
-                "log",
-                attempt=row.attempt,
-                rank=row.rank,
-                stream=row.stream,
-                offset=row.offset,
-                time=rfc3339(row.time),
-                text=text,
-            )
-        )
+        text = zlib.decompress(row.text).decode("utf-8", errors="replace")
+        own = row._asdict() | {"time": rfc3339(row.time), "text": text}
+        frames.append(_frame(row.seq, "log", **own))
     events = connection.execute(
         select(
-            Event.seq,
-            Event.time,
-            Event.kind,
-            Event.code,
-            Event.reason,
-            Event.attempt,
-            Event.data,
+            Event.seq, Event.time, Event.kind, Event.code, Event.reason, Event.attempt, Event.data,
         ).where(Event.job_id == job_id, Event.seq > after, Event.seq <= up_to)
-    )
+    )  # fmt: skip
     frames += map(_event_frame, events)
     frames.sort(key=lambda frame: frame.seq)
     return Page(frames, up_to)
@@ -371,21 +355,12 @@ def _event_frame(row: Any) -> Frame:
         )
     if row.kind == "checkpoint":
         return _frame(row.seq, "checkpoint", **row.data)
-    return _frame(
-        row.seq,
-        "event",
-        time=rfc3339(row.time),
-        kind=row.kind,
-        code=row.code,
-        reason=row.reason,
-        attempt=row.attempt,
-        data=row.data,
-    )
+    return _frame(row.seq, "event", **row._asdict() | {"time": rfc3339(row.time)})
 
 
 def _reset(seq: int) -> Frame:
     return _frame(seq, "reset")
 
 
-def _frame(seq: int, kind: str, /, **rest: Any) -> Frame:
-    return Frame(seq, orjson.dumps({**rest, "seq": seq, "type": kind}).decode())
+def _frame(seq: int, type_: str, /, **rest: Any) -> Frame:
+    return Frame(seq, orjson.dumps({**rest, "seq": seq, "type": type_}).decode())

@@ -38,18 +38,10 @@ async def exposition(database: Database) -> bytes:
         labels=["node", "device"],
     )
     async with database.session() as session:
-        for state, count in await session.execute(
-            select(Job.state, func.count()).group_by(Job.state)
-        ):
-            jobs.add_metric([state], count)
-        for state, count in await session.execute(
-            select(Node.state, func.count()).group_by(Node.state)
-        ):
-            nodes.add_metric([state], count)
-        for kind, count in await session.execute(
-            select(Device.kind, func.count()).group_by(Device.kind)
-        ):
-            devices.add_metric([kind], count)
+        for family, column in ((jobs, Job.state), (nodes, Node.state), (devices, Device.kind)):
+            counts = await session.execute(select(column, func.count()).group_by(column))
+            for value, count in counts:
+                family.add_metric([value], count)
         busy.add_metric([], await session.scalar(select(func.count()).select_from(Grant)) or 0)
         for node, index, utilization in await session.execute(
             select(Node.name, Device.index, Device.utilization)
