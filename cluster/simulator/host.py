@@ -75,7 +75,7 @@ class Host:
     ship_seconds = SHIP_SECONDS
     name: str
     slots: int
-    """How many devices it has."""
+    """Number of its devices."""
     clock: WorldClock
     server: Server
     link: Link
