@@ -78,7 +78,8 @@ _OBJECTS = {
     "labels": {"rack": "b"},
     "jobs": {"running": 3, "queued": 1},
     "memory": {"parameters": 4294967296, "activations": 8589934592},
-    "refused_commands": {"resume": "It is running; only a paused job can be resumed."},
+    "mesh": {"data": 1, "pipeline": 1, "shard": 2, "tensor": 1, "servers": 0},
+    "Command": {"resume": "It is running; only a paused job can be resumed."},
 }
 
 
@@ -101,7 +102,8 @@ def example(schema: dict[str, Any], schemas: dict[str, Any], name: str = "") -> 
         case "object" if "properties" in schema:
             return {key: example(of, schemas, key) for key, of in schema["properties"].items()}
         case "object":
-            return _OBJECTS.get(name, {})
+            keys = schema.get("propertyNames", {}).get("$ref", name)
+            return _OBJECTS.get(keys.rpartition("/")[2], {})
         case "array":
             return [example(schema["items"], schemas, name)]
         case "string":

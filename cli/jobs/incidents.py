@@ -5,11 +5,9 @@ from typing import Any
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import CliError
 from trainhall.cli.base.output import age, harmless, indented
-from trainhall.training.link.failure_cause import Cause
 
 SHOWN = 3
 """Newest incidents that are shown in full."""
-_MOVES = {cause.value for cause in Cause if cause.is_move}
 
 
 def incidents(client: Client, job: Any) -> str | None:
@@ -24,7 +22,7 @@ def incidents(client: Client, job: Any) -> str | None:
         (attempt["attempt"], incident)
         for attempt in reversed(attempts)
         for incident in reversed(attempt["timeline"])
-        if incident["failure"]["cause"] not in _MOVES
+        if not incident["is_move"]
     ]
     if not found:
         return None

@@ -40,11 +40,12 @@ def recent_events(events: list[Any]) -> list[Any]:
 
 
 def strategy(job: out.Json) -> str:
-    """Format the spec's strategy with its degrees, as in `fsdp, shard 2 × data 2`."""
-    asked = job["spec"].get("parallelism", {})
-    degrees = ("data", "shard", "tensor", "pipeline", "servers")
-    given = [f"{name} {asked[name]}" for name in degrees if asked.get(name) not in (None, 1)]
-    return ", ".join([asked.get("strategy", "ddp"), *([" × ".join(given)] if given else [])])
+    """Format the spec's strategy with the mesh of its ranks, as in `fsdp, data 2 × shard 2`."""
+    asked, mesh = job["spec"].get("parallelism", {}), job["mesh"] or {}
+    name = asked.get("strategy", "ddp")
+    sizes = [f"{dimension} {size}" for dimension, size in mesh.items() if size > 1]
+    # Under ddp it is the number of workers.
+    return ", ".join([name, *([" × ".join(sizes)] if sizes and name != "ddp" else [])])
 
 
 def _workers(job: out.Json) -> str:

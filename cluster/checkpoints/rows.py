@@ -52,7 +52,8 @@ async def record_change(
         code=code,
         reason=reason,
         attempt=row.attempt,
-        data=checkpoint_view(row).model_dump(mode="json"),
+        # What it refuses changes, and is no part of the event.
+        data=checkpoint_view(row).model_dump(mode="json", exclude={"refused_commands"}),
     )
 
 

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
 from trainhall.cluster.checkpoints import retention, views
+from trainhall.cluster.checkpoints.commands import CheckpointCommand, check_allowed
 from trainhall.cluster.checkpoints.files import CheckpointFiles
 from trainhall.cluster.checkpoints.lineage import STORE, restart_candidates
 from trainhall.cluster.checkpoints.retention import retention_view
@@ -22,7 +23,7 @@ from trainhall.cluster.errors import (
     NotFoundError,
     WrongStateError,
 )
-from trainhall.cluster.jobs.commands import Command, check_allowed
+from trainhall.cluster.jobs import commands
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns
 from trainhall.cluster.jobs.views import Job as JobView
 from trainhall.cluster.jobs.views import job_views
@@ -77,12 +78,7 @@ class CheckpointService(Service):
         the job's next checkpoint."""
         async with self._db.transaction() as session:
             row = await load_locked(session, checkpoint_id)
-            if row.state in ("deleting", "deleted"):
-                raise WrongStateError(
-                    f"checkpoint {checkpoint_id} is {row.state}; it can no longer be "
-                    f"{'pinned' if pinned else 'unpinned'}",
-                    row.state,
-                )
+            check_allowed(row, CheckpointCommand.PIN if pinned else CheckpointCommand.UNPIN)
             row.pinned = pinned
             await session.flush()
             return checkpoint_view(row)
@@ -95,10 +91,7 @@ class CheckpointService(Service):
         """
         async with self._db.transaction() as session:
             row = await load_locked(session, checkpoint_id)
-            if row.pinned:
-                raise WrongStateError(
-                    f"checkpoint {checkpoint_id} is pinned; unpin it first", "pinned"
-                )
+            check_allowed(row, CheckpointCommand.DELETE)
             job = await session.get(Job, row.job_id)
             assert job is not None
             if await _starts_from(session, job, row):
@@ -142,11 +135,8 @@ class CheckpointService(Service):
             assert job is not None
             assert progress is not None
             state = JobState(job.state)
-            check_allowed(job, Command.RESTORE)
-            if row.state != "committed":
-                raise WrongStateError(
-                    f"checkpoint {checkpoint_id} is {row.state}; restore another one", row.state
-                )
+            commands.check_allowed(job, commands.Command.RESTORE)
+            check_allowed(row, CheckpointCommand.RESTORE)
             spec = changed_spec(job.spec, resources, parallelism)
             changes: dict[str, Any] = {
                 **job_columns(spec),

@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from trainhall.cluster.checkpoints.commands import CheckpointCommand, refused_commands
 from trainhall.cluster.checkpoints.lineage import STORE
 from trainhall.db import models
 from trainhall.db.views import MetricValue, Page, Time, View
@@ -27,6 +28,9 @@ class Checkpoint(View):
     """Job-wide values at its step. NaN and infinities are strings."""
     location: str
     """Its folder: on shared storage or, when relative, below the coordinator's data folder."""
+    refused_commands: dict[CheckpointCommand, str]
+    """Commands that would have no effect now, each with the reason as a sentence. Its job may also
+    refuse `restore`."""
 
 
 class CheckpointPage(Page[Checkpoint]):
@@ -45,4 +49,4 @@ class Retention(View):
 def checkpoint_view(row: models.Checkpoint) -> Checkpoint:
     stored = row.location.startswith(STORE)
     location = f"checkpoints/{row.job_id}/{row.name}" if stored else row.location
-    return Checkpoint.of(row, location=location)
+    return Checkpoint.of(row, location=location, refused_commands=refused_commands(row))

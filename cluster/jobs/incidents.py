@@ -45,6 +45,8 @@ class Incident(View):
     generation: int
     """Generation of the ranks that failed."""
     failure: Failure
+    is_move: bool
+    """Nothing failed: the attempt left its devices as decided."""
     done: str
     """Action taken, as a sentence."""
     happened_at: Time | None
@@ -176,6 +178,7 @@ def _incident(
     incident = Incident(
         generation=generation,
         failure=Failure.model_validate(failure),
+        is_move=failure.cause.is_move,
         done=done,
         happened_at=happened_at,
         detected_at=detected_at,

@@ -16,6 +16,7 @@ from trainhall.db import models
 from trainhall.db.documents import Allocation
 from trainhall.db.views import JsonObject, MetricValue, Page, Time, View
 from trainhall.monitoring.health import Straggler
+from trainhall.training.spec import NotPlannedError, ParallelismSpec
 from trainhall.training.spec.plan import PlanCalibration, PlanPrediction
 
 
@@ -95,6 +96,9 @@ class Job(View):
     ranks is suspect. Empty for a job that has ended."""
     plan: Plan | None
     """Plan of strategy `auto`, once it is made."""
+    mesh: dict[str, int] | None
+    """Sizes of the mesh of its ranks, the outermost dimension first, and the number of `servers`
+    beside it; null for a script, and while no plan is made."""
 
 
 class JobPage(Page[Job]):
@@ -174,7 +178,7 @@ async def job_views(
     warned = await job_warnings(session, jobs, now)
     views = []
     for job, progress in rows:
-        refused = refused_commands(job)
+        refused, plan = refused_commands(job), auto_plans.plan_of(job)
         view = Job.of(
             job,
             step=progress.step,
@@ -187,10 +191,22 @@ async def job_views(
             refused_commands=refused,
             straggler=slow.get(job.id),
             warnings=warned.get(job.id, ()),
-            plan=auto_plans.plan_of(job),
+            plan=plan,
+            mesh=_mesh(job, plan),
         )
         views.append(view)
     return views
+
+
+def _mesh(job: models.Job, plan: auto_plans.JobPlan | None) -> dict[str, int] | None:
+    if job.spec.get("task") is None:
+        return None
+    try:
+        asked = plan.parallelism if plan is not None else job.spec["parallelism"]
+        degrees = ParallelismSpec.model_validate(asked).degrees_on(job.world_size)
+    except (ValueError, NotPlannedError):
+        return None  # or the spec is another version's
+    return {**degrees.sizes, "servers": degrees.servers}
 
 
 def attempt_view(attempt: models.Attempt, following: models.Attempt | None) -> Attempt:

@@ -32,6 +32,7 @@ from trainhall.cluster.lifecycle.nodes import (
 from trainhall.cluster.lifecycle.reasons import REMOVED_BY_USER, Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, JobState, NodeState
 from trainhall.cluster.nodes import views
+from trainhall.cluster.nodes.commands import refused_commands
 from trainhall.cluster.nodes.devices import store_devices
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.nodes.names import check_labels, check_name
@@ -387,7 +388,12 @@ async def _view(session: AsyncSession, node: Node) -> views.Node:
 
 
 def _node_view(node: Node, devices: Mapping[str, list[views.Device]]) -> views.Node:
-    return views.Node.of(node, devices=devices.get(node.id, []), host=node.host_use)
+    return views.Node.of(
+        node,
+        devices=devices.get(node.id, []),
+        host=node.host_use,
+        refused_commands=refused_commands(node),
+    )
 
 
 async def _runs_here(session: AsyncSession, node_id: str) -> bool:

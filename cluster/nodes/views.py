@@ -5,6 +5,7 @@ from datetime import datetime
 
 from pydantic import Field
 
+from trainhall.cluster.nodes.commands import NodeCommand
 from trainhall.cluster.wire.protocol import HostUse
 from trainhall.db.views import JsonObject, Page, Time, View
 
@@ -64,6 +65,8 @@ class Node(View):
     address: str
     """Address at which other nodes reach it."""
     host: Host
+    refused_commands: dict[NodeCommand, str]
+    """Commands that would have no effect now, each with the reason as a sentence."""
 
 
 class NodePage(Page[Node]):

@@ -3,7 +3,7 @@
 Free of torch; imports the declarations of `parallelism` alone.
 """
 
-from trainhall.training.spec.job import JobSpec, NotPlannedError
+from trainhall.training.spec.job import JobSpec
 from trainhall.training.spec.parse import MAX_SPEC_BYTES, SpecError, SpecProblem, parse_spec
 from trainhall.training.spec.program import ScriptSpec, TaskSpec
 from trainhall.training.spec.recovery import CheckpointSpec, RecoverySpec
@@ -11,6 +11,7 @@ from trainhall.training.spec.resources import Device, ResourcesSpec
 from trainhall.training.spec.training import (
     GradientSync,
     LearningRateSchedule,
+    NotPlannedError,
     ParallelismSpec,
     Precision,
     TrainingSpec,

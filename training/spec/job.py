@@ -24,7 +24,6 @@ from trainhall.parallelism.degrees import (
     Schedule,
     StrategyName,
     check_schedule,
-    solve,
 )
 from trainhall.training.spec.base import Name, SpecModel, Text
 from trainhall.training.spec.models import declaration_of
@@ -33,13 +32,14 @@ from trainhall.training.spec.problems import problem_at
 from trainhall.training.spec.program import ScriptSpec, TaskSpec
 from trainhall.training.spec.recovery import CheckpointSpec, MetricSpec, RecoverySpec
 from trainhall.training.spec.resources import ResourcesSpec
-from trainhall.training.spec.training import ParallelismSpec, Precision, TrainingSpec
+from trainhall.training.spec.training import (
+    NotPlannedError,
+    ParallelismSpec,
+    Precision,
+    TrainingSpec,
+)
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-class NotPlannedError(RuntimeError):
-    """A job with strategy `auto` was asked for its strategy before it was planned."""
 
 
 KEPT_SPECS = 256
@@ -197,7 +197,7 @@ class JobSpec(SpecModel):
             NotPlannedError: it is `auto`, for which no plan was made yet.
         """
         if self.parallelism.strategy == "auto":
-            raise NotPlannedError("parallelism.strategy is auto, and no plan was made yet")
+            raise NotPlannedError
         return self.parallelism.strategy
 
     @property
@@ -212,16 +212,7 @@ class JobSpec(SpecModel):
         Raises:
             NotPlannedError: as `strategy`.
         """
-        asked = self.parallelism
-        given = {
-            "data": asked.data,
-            "shard": asked.shard,
-            "tensor": asked.tensor,
-            "pipeline": asked.pipeline,
-        }
-        adds_up = self.strategy == "ddp" and asked.gradient_sync.algorithm == "parameter_server"
-        servers = None if adds_up else asked.servers
-        return solve(self.strategy, self.resources.workers, given, servers)
+        return self.parallelism.degrees_on(self.resources.workers)
 
     @property
     def gradient_sync(self) -> SyncOptions:

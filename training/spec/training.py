@@ -10,12 +10,19 @@ from trainhall.parallelism.data_parallel.gradient_sync import (
     CompressionName,
     SyncOptions,
 )
-from trainhall.parallelism.degrees import Schedule, StrategyName
+from trainhall.parallelism.degrees import Degrees, Schedule, StrategyName, solve
 from trainhall.training.spec.base import SpecModel
 from trainhall.training.spec.problems import problem_at
 from trainhall.training.spec.resources import MAX_WORKERS
 
 AskedStrategy = Literal[StrategyName, "auto"]
+
+
+class NotPlannedError(RuntimeError):
+    """The strategy is `auto`, and no plan was made yet."""
+
+    def __init__(self) -> None:
+        super().__init__("parallelism.strategy is auto, and no plan was made yet")
 
 
 class Precision(StrEnum):
@@ -83,6 +90,24 @@ class ParallelismSpec(SpecModel):
     """`parameter_server`: workers that are servers and do not train. Default: 1. With the algorithm
     of that name they also train; default: one per host."""
     gradient_sync: GradientSync = GradientSync()
+
+    def degrees_on(self, workers: int) -> Degrees:
+        """Return the mesh of so many ranks.
+
+        Raises:
+            NotPlannedError: the strategy is `auto`, for which no plan was made yet.
+            DegreesError: the degrees make no mesh of them.
+        """
+        if self.strategy == "auto":
+            raise NotPlannedError
+        given = {
+            "data": self.data,
+            "shard": self.shard,
+            "tensor": self.tensor,
+            "pipeline": self.pipeline,
+        }
+        adds_up = self.strategy == "ddp" and self.gradient_sync.algorithm == "parameter_server"
+        return solve(self.strategy, workers, given, None if adds_up else self.servers)
 
 
 class LearningRateSchedule(SpecModel):

@@ -312,7 +312,8 @@ describe("the nodes", () => {
   it("name the jobs on them without a request for each", async () => {
     const device = { kind: "cuda", name: "H100", utilization: 50, temperature: null, power: null };
     const held = { ...device, index: 0, job_id: "b2", job_name: "tiny", gone: false };
-    const node = { id: "n1", name: "gpu-07", state: "ready", reason: "", labels: {}, host: {} };
+    const state = { state: "ready", reason: "", refused_commands: {} };
+    const node = { id: "n1", name: "gpu-07", ...state, labels: {}, host: {} };
     const asked = await open("/nodes", {
       "GET /cluster/nodes": list({ ...node, drain_reason: null, devices: [held] }),
     });

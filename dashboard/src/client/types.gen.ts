@@ -172,7 +172,21 @@ export type Checkpoint = {
      * Its folder: on shared storage or, when relative, below the coordinator's data folder.
      */
     location: string;
+    /**
+     * Refused Commands
+     *
+     * Commands that would have no effect now, each with the reason as a sentence. Its job may also
+     * refuse `restore`.
+     */
+    refused_commands: {
+        [key in CheckpointCommand]?: string;
+    };
 };
+
+/**
+ * CheckpointCommand
+ */
+export type CheckpointCommand = 'restore' | 'pin' | 'unpin' | 'delete';
 
 /**
  * CheckpointFile
@@ -996,6 +1010,12 @@ export type Incident = {
     generation: number;
     failure: Failure;
     /**
+     * Is Move
+     *
+     * Nothing failed: the attempt left its devices as decided.
+     */
+    is_move: boolean;
+    /**
      * Done
      *
      * Action taken, as a sentence.
@@ -1202,6 +1222,15 @@ export type Job = {
      * Plan of strategy `auto`, once it is made.
      */
     plan: Plan | null;
+    /**
+     * Mesh
+     *
+     * Sizes of the mesh of its ranks, the outermost dimension first, and the number of `servers`
+     * beside it; null for a script, and while no plan is made.
+     */
+    mesh: {
+        [key: string]: number;
+    } | null;
 };
 
 /**
@@ -1574,6 +1603,14 @@ export type Node = {
      */
     address: string;
     host: Host;
+    /**
+     * Refused Commands
+     *
+     * Commands that would have no effect now, each with the reason as a sentence.
+     */
+    refused_commands: {
+        [key in NodeCommand]?: string;
+    };
 };
 
 /**
@@ -1615,6 +1652,11 @@ export type NodeChange = {
         [key: string]: string | null;
     };
 };
+
+/**
+ * NodeCommand
+ */
+export type NodeCommand = 'drain' | 'undrain' | 'remove';
 
 /**
  * NodeEvent

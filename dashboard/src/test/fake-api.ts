@@ -62,6 +62,7 @@ export function job(change: Record<string, unknown> = {}): Record<string, unknow
     straggler: null,
     warnings: [],
     plan: null,
+    mesh: { data: 2, pipeline: 1, shard: 1, tensor: 1, servers: 0 },
     ...change,
   };
 }

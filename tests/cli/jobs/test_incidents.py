@@ -15,7 +15,7 @@ def incident(**more: Any) -> dict[str, Any]:
         "message": "rank 1 ran out of memory",
     }  # fmt: skip
     return {
-        "generation": 1, "failure": failure, "done": "attempt 2 replaced it",
+        "generation": 1, "failure": failure, "is_move": False, "done": "attempt 2 replaced it",
         "detected_at": None, "times": "detected in 0.25 s, 1 step repeated", **more,
     }  # fmt: skip
 
@@ -62,6 +62,6 @@ def test_job_without_failures_shows_no_incidents() -> None:
 
 @pytest.mark.parametrize("cause", ["preempted", "resized"])
 def test_preemption_and_moves_are_no_incidents(cause: str) -> None:
-    moved = incident()
+    moved = incident(is_move=True)
     moved["failure"] = {**moved["failure"], "cause": cause}
     assert printed_incidents([moved]) is None

@@ -110,17 +110,16 @@ def test_show_lists_all_events_on_request(shown: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "text"),
+    ("asked", "mesh", "text"),
     [
-        (None, "ddp"),
-        ({"strategy": "fsdp", "shard": 2, "data": 2}, "fsdp, data 2 × shard 2"),
-        (
-            {"strategy": "pipeline", "pipeline": 4, "data": 1, "tensor": None},
-            "pipeline, pipeline 4",
-        ),
-        ({"strategy": "auto"}, "auto"),
+        (None, {"data": 2, "servers": 0}, "ddp"),
+        ({"strategy": "fsdp"}, {"data": 2, "shard": 2, "servers": 0}, "fsdp, data 2 × shard 2"),
+        ({"strategy": "pipeline"}, {"data": 1, "pipeline": 4}, "pipeline, pipeline 4"),
+        ({"strategy": "auto"}, None, "auto"),
     ],
 )
-def test_show_prints_strategy_and_degrees(asked: dict[str, Any] | None, text: str) -> None:
+def test_show_prints_strategy_and_mesh(
+    asked: dict[str, Any] | None, mesh: dict[str, int] | None, text: str
+) -> None:
     spec = {"task": {"name": "digits"}} | ({"parallelism": asked} if asked else {})
-    assert strategy({"spec": spec}) == text
+    assert strategy({"spec": spec, "mesh": mesh}) == text

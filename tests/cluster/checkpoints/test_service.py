@@ -14,6 +14,7 @@ from support.database import on_sqlite
 from support.storage.stored import FILES, NAME, manifest, pieces, upload_and_commit
 
 from trainhall.cluster.checkpoints import verification
+from trainhall.cluster.checkpoints.commands import CheckpointCommand
 from trainhall.cluster.errors import (
     InvalidCursorError,
     NotFoundError,
@@ -157,6 +158,14 @@ async def test_the_newest_and_the_pinned_are_kept(hall: SimulatedCluster) -> Non
     }  # fmt: skip
     with pytest.raises(WrongStateError, match="unpin"):
         await service.delete(first.id)
+    assert views[40].refused_commands == {CheckpointCommand.UNPIN: "It is not pinned."}
+    assert views[10].refused_commands == {
+        CheckpointCommand.PIN: "It is already pinned.",
+        CheckpointCommand.DELETE: "It is pinned; unpin it first.",
+    }
+    assert views[20].refused_commands[CheckpointCommand.RESTORE] == (
+        "It is deleting; restore another one."
+    )
     (node,) = hall.nodes.values()
     await hall.heartbeat()
     assert node.released == {f"/shared/{job_id}/step-00000020-a1-g1"}

@@ -37,6 +37,7 @@ async def test_auto_plan_of_one_host_runs_on_all(hall: SimulatedCluster) -> None
     assert job.state == "starting"
     assert job.reason.startswith("planning its strategy on node alpha; placed on ")
     assert job.plan is None
+    assert job.mesh is None
     asked = nodes[0].running(job_id).assignment.launch.planning
     assert asked is not None
     assert (asked.workers, asked.device.name, asked.device.memory) == (4, "cpu 0", 1 << 30)
@@ -44,7 +45,9 @@ async def test_auto_plan_of_one_host_runs_on_all(hall: SimulatedCluster) -> None
     other = nodes[1].running(job_id).assignment.launch
     assert other.planning is None, "two hosts might choose differently"
     await hall.work(2)
-    assert (await hall.job(job_id)).reason.startswith("planned: fsdp of a test has the shortest")
+    job = await hall.job(job_id)
+    assert job.reason.startswith("planned: fsdp of a test has the shortest")
+    assert job.mesh == {"data": 1, "pipeline": 1, "shard": 4, "tensor": 1, "servers": 0}
     await hall.run_until(job_id, "running")
     for node in nodes:
         assert strategies(node, job_id) == ["fsdp"]

@@ -312,7 +312,9 @@ async def test_a_node_may_be_drained_before_it_joins(hall: SimulatedCluster) -> 
     registered = await nodes.register("alpha")
     pending = await nodes.drain(registered.id, "not yet")
     assert (pending.state, pending.drain_reason) == ("pending", "not yet")
-    assert (await nodes.undrain(registered.id)).drain_reason is None
+    assert pending.refused_commands == {}
+    back = await nodes.undrain(registered.id)
+    assert (back.drain_reason, list(back.refused_commands)) == (None, ["undrain"])
     assert (await nodes.undrain(registered.id)).state == "pending", "twice is harmless"
 
 

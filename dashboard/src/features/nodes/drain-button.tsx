@@ -19,6 +19,7 @@ export function DrainButton({ node }: { node: ClusterNode }) {
         label="Undrain"
         name={`Undrain ${node.name}`}
         busy={change.isPending}
+        refused={node.refused_commands.undrain}
         onClick={() => change.mutate({ drained: false })}
       />
     );
@@ -32,7 +33,7 @@ export function DrainButton({ node }: { node: ClusterNode }) {
       <Command
         label="Drain"
         name={`Drain ${node.name}`}
-        refused={node.state === "draining" ? "It is being removed." : undefined}
+        refused={node.refused_commands.drain}
         onClick={() => setOpen(true)}
       />
       {open ? (

@@ -90,6 +90,7 @@ export function NodeCard({ node, onClose }: Props) {
                 name={`Remove ${node.name}`}
                 danger
                 busy={remove.isPending}
+                refused={node.refused_commands.remove}
                 onClick={ask}
               />
             )}

@@ -12,6 +12,7 @@ const NODE = {
   name: "gpu-07",
   state: "ready",
   drain_reason: null,
+  refused_commands: {},
   devices: [{ index: 0, job_id: "j1" }],
 } as unknown as ClusterNode;
 

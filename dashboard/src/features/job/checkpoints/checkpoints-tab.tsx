@@ -134,9 +134,8 @@ interface CommandsProps {
 
 function Commands({ checkpoint, job, busy, onChange, onRestore }: CommandsProps) {
   const step = count(checkpoint.step);
-  const saved = checkpoint.state === "committed";
-  const unsaved = saved ? undefined : (MEANING[checkpoint.state] ?? "It is not saved.");
-  const deleting = checkpoint.state === "deleting" ? MEANING.deleting : undefined;
+  const { refused_commands: refused, pinned } = checkpoint;
+  const pin = pinned ? "unpin" : "pin";
   return (
     <Group gap={4} wrap="nowrap" justify="flex-end">
       <Command
@@ -145,18 +144,18 @@ function Commands({ checkpoint, job, busy, onChange, onRestore }: CommandsProps)
         name={`Restore from step ${step}`}
         icon={<RestoreIcon />}
         busy={busy}
-        refused={job.refused_commands.restore ?? unsaved}
+        refused={job.refused_commands.restore ?? refused.restore}
         onClick={onRestore}
       />
       <Command
         compact
-        label={checkpoint.pinned ? "Unpin" : "Pin: exempt from retention"}
+        label={pinned ? "Unpin" : "Pin: exempt from retention"}
         name={`Pin step ${step}`}
         icon={<PinIcon />}
-        pressed={checkpoint.pinned}
+        pressed={pinned}
         busy={busy}
-        refused={unsaved}
-        onClick={() => onChange({ kind: checkpoint.pinned ? "unpin" : "pin", checkpoint })}
+        refused={refused[pin]}
+        onClick={() => onChange({ kind: pin, checkpoint })}
       />
       <Confirm
         title={`Delete the checkpoint of step ${step}?`}
@@ -172,7 +171,7 @@ function Commands({ checkpoint, job, busy, onChange, onRestore }: CommandsProps)
             name={`Delete step ${step}`}
             icon={<TrashIcon />}
             busy={busy}
-            refused={checkpoint.pinned ? "Unpin it first." : deleting}
+            refused={refused.delete}
             onClick={ask}
           />
         )}

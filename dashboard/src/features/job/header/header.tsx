@@ -18,7 +18,7 @@ import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
 import classes from "./header.module.css";
 import { headlines } from "./headline";
-import { meshOf, scheduleOf, syncOf } from "./mesh";
+import { meshText, scheduleOf, syncOf } from "./mesh";
 import { PlanCard } from "./plan-card";
 import { secondsLeft } from "./progress";
 import { ResizeButton } from "./resize-button";
@@ -102,7 +102,7 @@ function Facts({ job }: { job: Job }) {
   const spec = job.spec as { parallelism?: ParallelismSpec; task?: { name?: string } | null };
   // A script parallelizes its model by itself; a plan replaces the strategy `auto`.
   const parallelism = job.plan ? (job.plan.parallelism as ParallelismSpec) : spec.parallelism;
-  const details = spec.task && parallelism ? parallelismOf(parallelism, job.world_size) : [];
+  const details = spec.task && parallelism ? parallelismOf(parallelism, job) : [];
   return (
     <Text size="xs" c="dimmed" className={classes.facts ?? ""}>
       <span>{spec.task?.name ? `task ${spec.task.name}` : "script"}</span>
@@ -128,10 +128,10 @@ function Facts({ job }: { job: Job }) {
 }
 
 /** Strategy, mesh, schedule and gradient sync, without those that are plain defaults. */
-function parallelismOf(parallelism: ParallelismSpec, workers: number): string[] {
-  const mesh = meshOf(parallelism, workers);
+function parallelismOf(parallelism: ParallelismSpec, job: Job): string[] {
+  const mesh = meshText(job.mesh ?? {});
   const { strategy = "" } = parallelism;
-  const plain = strategy === "ddp" && mesh === `data ${workers}`;
+  const plain = strategy === "ddp" && mesh === `data ${job.world_size}`;
   return [
     plain || mesh === "" ? strategy : `${strategy} on mesh ${mesh}`,
     scheduleOf(parallelism),

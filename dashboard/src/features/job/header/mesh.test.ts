@@ -1,17 +1,15 @@
 import { describe, expect, it } from "vitest";
-import type { ParallelismSpec } from "@/client";
-import { meshOf, scheduleOf, syncOf } from "./mesh";
+import { meshText, scheduleOf, syncOf } from "./mesh";
 
-describe("meshOf", () => {
-  it.each<[ParallelismSpec, number, string]>([
-    [{ strategy: "ddp" }, 1, ""],
-    [{ strategy: "ddp" }, 4, "data 4"],
-    [{ strategy: "fsdp", data: 2, tensor: null }, 8, "data 2 × shard 4"],
-    [{ strategy: "tensor", tensor: 2, data: 2 }, 4, "data 2 × tensor 2"],
-    [{ strategy: "pipeline", data: 2 }, 8, "data 2 × pipeline 4"],
-    [{ strategy: "parameter_server", servers: 2 }, 6, "data 4 + 2 servers"],
-  ])("of %j on %i workers", (parallelism, workers, mesh) => {
-    expect(meshOf(parallelism, workers)).toBe(mesh);
+describe("meshText", () => {
+  it.each<[Record<string, number>, string]>([
+    [{ data: 1, shard: 1 }, ""],
+    [{ data: 4, shard: 1, servers: 0 }, "data 4"],
+    [{ data: 2, shard: 4 }, "data 2 × shard 4"],
+    [{ data: 4, servers: 2 }, "data 4 + 2 servers"],
+    [{ data: 1, servers: 1 }, "data 1 + 1 server"],
+  ])("of %j", (sizes, mesh) => {
+    expect(meshText(sizes)).toBe(mesh);
   });
 });
 

@@ -16,6 +16,7 @@ const lost = {
     step: 120,
     log_tail: "\u001b[31mits last words\u001b[0m\n",
   },
+  is_move: false,
   done: "attempt 2 replaced it",
   happened_at: null,
   detect_seconds: 125,
@@ -47,7 +48,7 @@ it("a failure is reported with its cause and recovery", () => {
 });
 
 it.each(["preempted", "resized"] as const)("a %s attempt has not failed", (cause) => {
-  show({ ...lost, failure: { ...lost.failure, cause } });
+  show({ ...lost, is_move: true, failure: { ...lost.failure, cause } });
   expect(screen.getByText(cause)).toBeVisible();
   expect(screen.getByText(/stopped after step 120/)).toBeVisible();
 });

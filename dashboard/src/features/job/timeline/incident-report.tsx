@@ -4,7 +4,7 @@ import type { Job } from "@/shared/api/types";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
 import { Moment } from "@/shared/ui/time";
-import { causeOf, type Incident, isMove, stagesOf } from "./incident";
+import { causeOf, type Incident, stagesOf } from "./incident";
 import classes from "./incident-report.module.css";
 import { exitText } from "./timeline";
 
@@ -16,9 +16,8 @@ interface Props {
 
 /** A report of one failure: its cause, the reaction, and the time that recovery took. */
 export function IncidentReport({ job, attempt, incident }: Props) {
-  const { failure } = incident;
+  const { failure, is_move: moved } = incident;
   const stages = stagesOf(incident);
-  const moved = isMove(failure);
   const tail = (failure.log_tail ?? "").trimEnd();
   return (
     <section

@@ -4,6 +4,7 @@ import { causeOf, type Incident, stagesOf } from "./incident";
 const INCIDENT: Incident = {
   generation: 1,
   failure: { message: "rank 1 was ended by SIGKILL", cause: "out_of_memory" },
+  is_move: false,
   done: "attempt 2 replaced it",
   happened_at: "2026-01-01T00:00:00Z",
   detected_at: "2026-01-01T00:00:01Z",

@@ -26,11 +26,6 @@ export function stagesOf(incident: Incident): Stage[] {
   return [...stages, { label: "Steps repeated", text: count(redone) }];
 }
 
-/** Whether nothing failed: the attempt left its devices as decided. */
-export function isMove({ cause }: Incident["failure"]): boolean {
-  return cause === "preempted" || cause === "resized";
-}
-
 /** "out_of_memory" → "out of memory". */
 export function causeOf({ cause = "unknown" }: Incident["failure"]): string {
   return cause.replaceAll("_", " ");

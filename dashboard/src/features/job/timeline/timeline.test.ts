@@ -54,15 +54,16 @@ describe("statePeriods", () => {
 
 describe("failuresOf", () => {
   it("includes failures answered in place, but no preemption or resize", () => {
-    const incident = (second: number | null, cause: string) => ({
+    const incident = (second: number | null, cause: string, is_move = false) => ({
       failure: { cause, message: `${cause}!` },
+      is_move,
       detected_at: second === null ? null : new Date(second * 1000).toISOString(),
     });
     const timeline = [
       incident(1, "node_lost"),
       incident(2, "killed"),
-      incident(null, "preempted"),
-      incident(3, "resized"),
+      incident(null, "preempted", true),
+      incident(3, "resized", true),
     ];
     expect(failuresOf([{ timeline: timeline as unknown as Attempt["timeline"] }])).toEqual([
       { time: 1000, message: "node_lost!" },

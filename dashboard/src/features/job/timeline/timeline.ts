@@ -1,6 +1,5 @@
 import type { Attempt, JobEvent } from "@/shared/api/types";
 import { count, plural } from "@/shared/format";
-import { isMove } from "./incident";
 
 /** A period that a job spent in one state; times in milliseconds since the epoch. */
 export interface StatePeriod {
@@ -72,8 +71,8 @@ export interface Failure {
 export function failuresOf(attempts: readonly Pick<Attempt, "timeline">[]): Failure[] {
   return attempts
     .flatMap(({ timeline }) => timeline)
-    .flatMap(({ failure, detected_at }) =>
-      detected_at !== null && !isMove(failure)
+    .flatMap(({ failure, detected_at, is_move }) =>
+      detected_at !== null && !is_move
         ? [{ time: Date.parse(detected_at), message: failure.message }]
         : [],
     );

@@ -1,0 +1,18 @@
+"""The commands that users give to a node, and what keeps it from each."""
+
+from enum import StrEnum
+
+from trainhall.db.models import Node
+
+
+class NodeCommand(StrEnum):
+    DRAIN = "drain"
+    UNDRAIN = "undrain"
+    REMOVE = "remove"
+
+
+def refused_commands(node: Node) -> dict[NodeCommand, str]:
+    """Return the commands that would have no effect, each with the reason as a sentence."""
+    if node.removing:
+        return dict.fromkeys(NodeCommand, "It is being removed.")
+    return {NodeCommand.UNDRAIN: "It is not drained."} if node.drain_reason is None else {}
