@@ -100,11 +100,11 @@ class DataDir:
     def forget_credential(self) -> None:
         (self.path / "agent.json").unlink(missing_ok=True)
 
-    def read_launched(self) -> dict[str, tuple[int, int]]:
-        """Return the newest (attempt, generation) ever launched here, by job."""
+    def read_launched(self) -> dict[str, FencingToken]:
+        """Return the newest token ever launched here, by job."""
         try:
             data = json.loads((self.path / "launched.json").read_bytes())
-            return {str(job): (int(a), int(g)) for job, (a, g) in data.items()}
+            return {job: FencingToken(job, int(a), int(g)) for job, (a, g) in data.items()}
         except FileNotFoundError:
             return {}
         except (ValueError, TypeError, AttributeError) as error:
@@ -113,9 +113,9 @@ class DataDir:
                 "might run twice. Remove it when no attempt runs on this host"
             ) from None
 
-    def write_launched(self, launched: dict[str, tuple[int, int]]) -> None:
-        newest = list(launched.items())[-REMEMBERED_JOBS:]
-        self._replace("launched.json", dict(newest))
+    def write_launched(self, launched: dict[str, FencingToken]) -> None:
+        newest = list(launched.values())[-REMEMBERED_JOBS:]
+        self._replace("launched.json", {t.job_id: (t.attempt, t.generation) for t in newest})
 
     def launches(self) -> Iterator[tuple[AttemptFolder, Launch | None]]:
         """Yield the folder and launch of each attempt; None: its launch cannot be read.

@@ -159,7 +159,7 @@ Action = (
 def decide(
     desired: Mapping[FencingToken, DesiredAttempt] | None,
     found: Mapping[FencingToken, ObservedAttempt],
-    launched: Mapping[str, tuple[int, int]],
+    launched: Mapping[str, FencingToken],
     *,
     agent_ends: bool = False,
 ) -> list[Action]:
@@ -167,8 +167,8 @@ def decide(
 
     Args:
         desired: None while nothing was received from the coordinator: then nothing changes.
-        launched: the newest (attempt, generation) launched here of each job. An older one, or one
-            without a folder, is never launched again.
+        launched: the newest token launched here of each job. An older one, or one without a folder,
+            is never launched again.
         agent_ends: this agent is about to end. It starts nothing, and forgets only attempts whose
             end the coordinator has acknowledged: the next agent finds the rest.
     """
@@ -218,7 +218,7 @@ def _converge(
     token: FencingToken,
     wanted: DesiredAttempt,
     found: Mapping[FencingToken, ObservedAttempt],
-    launched: Mapping[str, tuple[int, int]],
+    launched: Mapping[str, FencingToken],
 ) -> list[Action]:
     state = found.get(token)
     command = COMMANDS[wanted.goal]
@@ -245,7 +245,7 @@ def _follow_earlier(
     token: FencingToken,
     wanted: DesiredAttempt,
     found: Mapping[FencingToken, ObservedAttempt],
-    launched: Mapping[str, tuple[int, int]],
+    launched: Mapping[str, FencingToken],
 ) -> list[Action] | None:
     """Turn an earlier generation of an attempt into this one; None if there is none."""
     earlier = [other for other in found if _is_earlier(other, token)]
@@ -264,7 +264,7 @@ def _begin(
     token: FencingToken,
     wanted: DesiredAttempt,
     found: Mapping[FencingToken, ObservedAttempt],
-    launched: Mapping[str, tuple[int, int]],
+    launched: Mapping[str, FencingToken],
 ) -> list[Action]:
     if wanted.leaves:
         return [ReportNotStarted(token, Outcome.STOPPED)]
@@ -281,10 +281,10 @@ def _begin(
     return [Plan(token) if wanted.plans else Prepare(token)]
 
 
-def _was_launched(token: FencingToken, launched: Mapping[str, tuple[int, int]]) -> bool:
+def _was_launched(token: FencingToken, launched: Mapping[str, FencingToken]) -> bool:
     """Return whether it, or a newer one of its job, was launched here."""
     newest = launched.get(token.job_id)
-    return newest is not None and (token.attempt, token.generation) <= newest
+    return newest is not None and token <= newest
 
 
 def _unstarted_outcome(command: Command) -> Outcome:

@@ -174,7 +174,8 @@ class Agent:
             token = assignment.launch.token
             if assignment.goal == "run" and token not in self._seen_running:
                 self._seen_running.add(token)
-                if token[1:] <= self.host.disk.launched.get(token[0], (0, 0)):
+                newest = self.host.disk.launched.get(token.job_id)
+                if newest is not None and token <= newest:
                     self.host.ledger.agent_runs_again()
         self.host.ledger.agent_takes(self.host, desired)
         self.desire(desired.assignments)
@@ -260,9 +261,8 @@ class Agent:
         return self._desired[token].launch
 
     def _note_launched(self, token: FencingToken) -> None:
-        job_id, attempt, generation = token
-        newest = self.host.disk.launched.get(job_id, (0, 0))
-        self.host.disk.launched[job_id] = max(newest, (attempt, generation))
+        newest = self.host.disk.launched.get(token.job_id, token)
+        self.host.disk.launched[token.job_id] = max(newest, token)
 
     def _is_leaving(self, token: FencingToken) -> bool:
         """Return whether an attempt of its job is still being removed."""

@@ -28,8 +28,8 @@ launches, they are not written through."""
 @dataclass
 class HostDisk:
     credential: str = ""
-    launched: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The newest (attempt, generation) that was ever launched here, by job."""
+    launched: dict[str, FencingToken] = field(default_factory=dict)
+    """The newest token that was ever launched here, by job."""
     folders: dict[FencingToken, Folder] = field(default_factory=dict)
     """By the token with which the attempt began here: its launch may be of a later generation."""
 

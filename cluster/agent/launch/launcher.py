@@ -155,10 +155,10 @@ class Launcher:
 
     def note_launched(self, token: FencingToken) -> None:
         """Keep on disk that a token was launched here."""
-        job_id, number, generation = token
-        if (number, generation) > self.launched.get(job_id, (0, 0)):
-            others = {job: its for job, its in self.launched.items() if job != job_id}
-            launched = {**others, job_id: (number, generation)}
+        newest = self.launched.get(token.job_id)
+        if newest is None or token > newest:
+            others = {job: its for job, its in self.launched.items() if job != token.job_id}
+            launched = {**others, token.job_id: token}
             self._data_dir.write_launched(launched)
             self.launched = launched
 

@@ -259,7 +259,7 @@ async def test_full_disk_puts_off_a_regrouping(
     attempts.reconcile()
     assert Launch.model_validate_json(folder.launch.read_bytes()).generation == 2
     assert commands == [folder, folder]
-    assert DataDir(tmp_path).read_launched() == {"job": (1, 2)}
+    assert DataDir(tmp_path).read_launched() == {"job": FencingToken("job", 1, 2)}
     await attempts.close()
 
 

@@ -51,7 +51,7 @@ class Host:
     """What actions do, and what happens by itself; a crash of the agent keeps what is on disk."""
 
     attempts: dict[FencingToken, Body] = field(default_factory=dict)
-    launched: dict[str, tuple[int, int]] = field(default_factory=dict)
+    launched: dict[str, FencingToken] = field(default_factory=dict)
     starts: list[FencingToken] = field(default_factory=list)
     final_command: Command = Command.RUN
     """What an agent that was told to end wants of all that runs."""
@@ -84,7 +84,8 @@ class Host:
                 self.attempts[token] = Body(Stage.PREPARING)
             case Start(token):
                 assert self.attempts[token].stage is Stage.READY
-                self.launched[token[0]] = max(token[1:], self.launched.get(token[0], (0, 0)))
+                newest = self.launched.get(token.job_id, token)
+                self.launched[token.job_id] = max(token, newest)
                 self.starts.append(token)
                 self.attempts[token].stage = Stage.LIVE
             case SendCommand(token, command):
@@ -99,7 +100,8 @@ class Host:
         """What the agent only remembered is gone; folders, shims and what was launched stay."""
         self.final_command = Command.RUN
         for token, body in list(self.attempts.items()):
-            never_launched = token[1:] > self.launched.get(token[0], (0, 0))
+            newest = self.launched.get(token.job_id)
+            never_launched = newest is None or token > newest
             if body.stage is not Stage.READY and (body.stage is Stage.PREPARING or never_launched):
                 del self.attempts[token]
 
@@ -214,9 +216,9 @@ def test_further_host_waits_for_the_meeting_place() -> None:
 def test_reconcile_waits_for_devices_of_last_attempt() -> None:
     old, new = FencingToken("a", 1, 1), FencingToken("a", 2, 1)
     found = {old: ObservedAttempt(Stage.LIVE, Command.STOP)}
-    assert decide({new: DesiredAttempt("run")}, found, {"a": (1, 1)}) == []
+    assert decide({new: DesiredAttempt("run")}, found, {"a": old}) == []
     found = {old: ObservedAttempt(Stage.ENDED)}
-    assert decide({new: DesiredAttempt("run")}, found, {"a": (1, 1)}) == [Prepare(new)]
+    assert decide({new: DesiredAttempt("run")}, found, {"a": old}) == [Prepare(new)]
 
 
 def test_reconcile_forwards_gradient_requests_once() -> None:
@@ -267,8 +269,8 @@ EARLIER, LATER = FencingToken("a", 1, 2), FencingToken("a", 1, 4)
 def test_reconcile_regroups_a_running_attempt() -> None:
     wanted = {LATER: DesiredAttempt("run", in_place=True)}
     live = {EARLIER: ObservedAttempt(Stage.LIVE)}
-    assert decide(wanted, live, {"a": (1, 2)}) == [Regroup(EARLIER, LATER)]
-    assert decide(wanted, {LATER: ObservedAttempt(Stage.LIVE)}, {"a": (1, 4)}) == []
+    assert decide(wanted, live, {"a": EARLIER}) == [Regroup(EARLIER, LATER)]
+    assert decide(wanted, {LATER: ObservedAttempt(Stage.LIVE)}, {"a": LATER}) == []
 
 
 def test_reconcile_waits_for_the_rendezvous_address() -> None:
@@ -286,40 +288,49 @@ def test_reconcile_joins_before_pausing() -> None:
 def test_reconcile_ends_attempt_that_cannot_regroup() -> None:
     live = {EARLIER: ObservedAttempt(Stage.LIVE)}
     for wanted in (DesiredAttempt("stop", in_place=True), DesiredAttempt("run")):
-        assert decide({LATER: wanted}, live, {"a": (1, 2)}) == [SendCommand(EARLIER, Command.STOP)]
+        assert decide({LATER: wanted}, live, {"a": EARLIER}) == [SendCommand(EARLIER, Command.STOP)]
     stopping = {EARLIER: ObservedAttempt(Stage.LIVE, Command.STOP)}
-    assert decide({LATER: DesiredAttempt("run", in_place=True)}, stopping, {"a": (1, 2)}) == []
+    assert decide({LATER: DesiredAttempt("run", in_place=True)}, stopping, {"a": EARLIER}) == []
 
 
 def test_reconcile_restarts_a_host_without_processes() -> None:
     ended = {EARLIER: ObservedAttempt(Stage.ENDED, shipped=True)}
     wanted = {LATER: DesiredAttempt("run", in_place=True)}
-    assert decide(wanted, ended, {"a": (1, 2)}) == [Prepare(LATER), CleanUp(EARLIER)]
+    assert decide(wanted, ended, {"a": EARLIER}) == [
+        Prepare(LATER),
+        CleanUp(EARLIER),
+    ]
 
 
 def test_reconcile_counts_early_end_as_later_generation() -> None:
     wanted = {LATER: DesiredAttempt("run", in_place=True)}
     oldest, ended = FencingToken("a", 1, 1), ObservedAttempt(Stage.ENDED, shipped=True)
     found = {oldest: ended, EARLIER: ended}
-    assert decide(wanted, found, {"a": (1, 4)}) == [
+    assert decide(wanted, found, {"a": LATER}) == [
         EndAsGeneration(EARLIER, LATER),
         CleanUp(oldest),
     ]
     found[EARLIER] = ObservedAttempt(Stage.LIVE)
-    assert decide(wanted, found, {"a": (1, 4)}) == [Regroup(EARLIER, LATER), CleanUp(oldest)]
+    assert decide(wanted, found, {"a": LATER}) == [
+        Regroup(EARLIER, LATER),
+        CleanUp(oldest),
+    ]
 
 
 def test_reconcile_counts_end_as_the_desired_generation() -> None:
     found = {EARLIER: ObservedAttempt(Stage.ENDED, shipped=True)}
     for waits in (False, True):
         wanted = {LATER: DesiredAttempt("run", waits=waits, in_place=True, joined=2)}
-        assert decide(wanted, found, {"a": (1, 2)}) == [EndAsGeneration(EARLIER, LATER)]
+        assert decide(wanted, found, {"a": EARLIER}) == [EndAsGeneration(EARLIER, LATER)]
 
 
 def test_reconcile_restarts_a_host_that_rejoins() -> None:
     wanted = {LATER: DesiredAttempt("run", in_place=True, joined=3)}
     ended = {EARLIER: ObservedAttempt(Stage.ENDED, shipped=True)}
-    assert decide(wanted, ended, {"a": (1, 2)}) == [Prepare(LATER), CleanUp(EARLIER)]
+    assert decide(wanted, ended, {"a": EARLIER}) == [
+        Prepare(LATER),
+        CleanUp(EARLIER),
+    ]
 
 
 def test_reconcile_reports_empty_host_as_left() -> None:

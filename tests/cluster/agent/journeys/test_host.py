@@ -15,6 +15,7 @@ from trainhall.cluster.agent.options import AgentError, AgentOptions, DataDirInU
 from trainhall.cluster.agent.os_support import processes
 from trainhall.cluster.agent.shim import outcome
 from trainhall.cluster.wire.protocol import JoinReply
+from trainhall.training.fencing import FencingToken
 from trainhall.training.link.launch import Command
 from trainhall.training.link.status import EXIT_PAUSED, Outcome, RankState
 
@@ -225,10 +226,13 @@ def test_credential_is_for_one_coordinator_and_secret(tmp_path: Path) -> None:
 def test_launched_attempts_are_remembered_within_bounds(tmp_path: Path) -> None:
     folder = DataDir(tmp_path)
     assert folder.read_launched() == {}
-    folder.write_launched({str(i): (1, i + 1) for i in range(REMEMBERED_JOBS + 5)})
+    folder.write_launched(
+        {str(i): FencingToken(str(i), 1, i + 1) for i in range(REMEMBERED_JOBS + 5)}
+    )
     launched = folder.read_launched()
     assert len(launched) == REMEMBERED_JOBS
-    assert launched[str(REMEMBERED_JOBS + 4)] == (1, REMEMBERED_JOBS + 5)
+    newest = str(REMEMBERED_JOBS + 4)
+    assert launched[newest] == FencingToken(newest, 1, REMEMBERED_JOBS + 5)
     (tmp_path / "launched.json").write_text(json.dumps([1]))
     with pytest.raises(AgentError, match="might run twice"):
         folder.read_launched()
