@@ -143,6 +143,7 @@ class Agent:
     # -- the coordinator ------------------------------------------------------------------------
 
     async def _stay_connected(self) -> None:
+        await self._attempts.observed.end_unreadable()
         known = self._data_dir.read_credential(self._options.coordinator)
         joined = known is None
         if known is None:

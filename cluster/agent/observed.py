@@ -47,6 +47,7 @@ class ObservedAttempts:
         self._data_dir = data_dir
         self._shipper = shipper
         self._changed = changed
+        self._unreadable: list[AttemptFolder] = []
 
     def find(self) -> None:
         """Take up the attempts of an earlier agent, from their folders."""
@@ -54,7 +55,7 @@ class ObservedAttempts:
             shutil.rmtree(unfinished, ignore_errors=True)
         for folder, launch in self._data_dir.launches():
             if launch is None:
-                _end_unreadable(folder)
+                self._unreadable.append(folder)
                 continue
             attempt = Attempt(launch.token, folder, launch, Stage.READY)
             self._read_status(attempt)
@@ -70,6 +71,14 @@ class ObservedAttempts:
             if not commanded and folder_ipc.read_claim(attempt.folder) is Claim.HELD:
                 # An agent marked it and was killed before it commanded the shim: it runs on.
                 attempt.stopped_mark.unlink(missing_ok=True)
+
+    async def end_unreadable(self) -> None:
+        """End the processes of attempts that cannot be taken up, and remove their folders.
+
+        Before the coordinator learns that they do not run here: it may start the next attempt at
+        once.
+        """
+        await asyncio.gather(*map(_end_unreadable, self._unreadable))
 
     def reports(self) -> list[AssignmentReport]:
         return [a.report(self._shipper.shipped(t)) for t, a in self.by_token.items()]
@@ -248,17 +257,13 @@ class ObservedAttempts:
             replace_json(attempt.folder.status, attempt.status)
 
 
-def _end_unreadable(folder: AttemptFolder) -> None:
-    """End the processes of an attempt that cannot be taken up, and remove its folder.
-
-    The coordinator learns that it does not run here, and may start the next attempt at once.
-    """
+async def _end_unreadable(folder: AttemptFolder) -> None:
     until = time.monotonic() + UNREADABLE_SECONDS
     while True:
-        left = processes.marked(folder.path)
+        left = await asyncio.to_thread(processes.marked, folder.path)
         is_supervised = folder_ipc.read_claim(folder) is Claim.HELD
         if not left and not is_supervised:
-            remove_hidden(hide_folder(folder))
+            await threads.finish(remove_hidden, hide_folder(folder))
             return
         if time.monotonic() > until:
             logger.error("processes_left", path=folder.path, pids=sorted(left))
@@ -266,7 +271,7 @@ def _end_unreadable(folder: AttemptFolder) -> None:
         # A shim that was asked to stop starts no more ranks, and ends once none is left.
         folder_ipc.send_command(folder, Command.STOP)
         processes.send(left, signal.SIGKILL)
-        time.sleep(SWEEP_SECONDS)
+        await asyncio.sleep(SWEEP_SECONDS)
 
 
 def hide_folder(folder: AttemptFolder) -> Path:

@@ -36,10 +36,10 @@ def use(pid: int) -> Use | None:
 def marked(folder: Path) -> set[int]:
     """Return live processes with an attempt's mark, except unreadable ones of other users."""
     found = set()
-    for process in psutil.process_iter():
+    for pid in psutil.pids():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.pid != os.getpid() and process.environ().get(MARK) == str(folder):
-                found.add(process.pid)
+            if pid != os.getpid() and psutil.Process(pid).environ().get(MARK) == str(folder):
+                found.add(pid)
     return found
 
 

@@ -298,6 +298,32 @@ async def test_unreadable_status_ends_the_attempt_not_the_agent(
     await attempts.close()
 
 
+async def test_agent_stays_responsive_while_processes_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_by: list[int] = []
+    signalled, ended = asyncio.Event(), threading.Event()
+
+    def marked(_folder: Path) -> set[int]:
+        looked_by.append(threading.get_ident())
+        return set() if ended.is_set() else {1 << 22}
+
+    monkeypatch.setattr(processes, "marked", marked)
+    monkeypatch.setattr(processes, "send", lambda _pids, _number: signalled.set())
+    folder = DataDir(tmp_path).attempt(FencingToken("job", 1, 1))
+    folder.path.mkdir(parents=True)
+    folder.launch.write_bytes(b"")
+    attempts = made(tmp_path)
+    attempts.observed.find()
+    ending = asyncio.create_task(attempts.observed.end_unreadable())
+    await signalled.wait()
+    assert not ending.done(), "it waits for them, and the loop does not"
+    ended.set()
+    await ending
+    assert threading.get_ident() not in looked_by
+    await attempts.close()
+
+
 @pytest.mark.processes
 async def test_attempt_with_unreadable_launch_is_ended(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -311,6 +337,7 @@ async def test_attempt_with_unreadable_launch_is_ended(
         shim.folder.launch.write_bytes(b"")
         attempts = made(tmp_path)
         attempts.observed.find()
+        await attempts.observed.end_unreadable()
         assert shim.process.wait(timeout=60) == 0
         assert not processes.marked(shim.folder.path)
         assert not shim.folder.path.parent.exists()
