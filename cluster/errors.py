@@ -78,10 +78,7 @@ class RevokedError(ClusterError):
     """The attempt was replaced, or its ranks regrouped after this `generation`; it may change
     nothing any more."""
 
-    def __init__(self, job_id: str, attempt: int, generation: int | None = None) -> None:
-        self.job_id = job_id
-        self.attempt = attempt
-        which = f"attempt {attempt} of job {job_id}"
+    def __init__(self, which: str, generation: int | None = None) -> None:
         super().__init__(
             f"{which} was superseded; its changes are refused"
             if generation is None

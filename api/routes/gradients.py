@@ -19,7 +19,9 @@ from trainhall.training.link.gradient_record import LOWEST_EXPONENT
 
 router = Operations(prefix="/training/jobs/{job_id}/gradients", tags=["jobs"])
 
-_NO_STEP = RefusalError(404, "not-found", "there is no recorded step '40 of job 3f2a9c51d07b'")
+_NO_STEP = RefusalError(
+    404, "not-found", "there is no recorded step '40 of “digits” (3f2a9c51d07b)'"
+)
 
 
 @router.operation(

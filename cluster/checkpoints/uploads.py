@@ -10,8 +10,9 @@ from trainhall.cluster.checkpoints.lineage import STORE
 from trainhall.cluster.checkpoints.rows import IS_DELETING, mark_deleted
 from trainhall.cluster.checkpoints.store import CheckpointStore
 from trainhall.cluster.errors import InvalidValueError, NotFoundError, RevokedError
+from trainhall.cluster.lifecycle.reasons import job_label
 from trainhall.db.database import Database
-from trainhall.db.models import Attempt, Checkpoint
+from trainhall.db.models import Attempt, Checkpoint, Job
 from trainhall.training.checkpoint.format.names import CheckpointName, parse_name
 
 log = structlog.get_logger(__name__)
@@ -55,11 +56,13 @@ class CheckpointUploads:
             )
         async with self._db.session() as session:
             attempt = await _writer_of(session, job_id, parsed)
-        if attempt is None:
+            job = await session.get(Job, job_id)
+        if attempt is None or job is None:
             raise NotFoundError("attempt", f"{parsed.attempt} of job {job_id}")
         if not _may_write(attempt, parsed):
             regrouped = not attempt.revoked and attempt.generation > parsed.generation
-            raise RevokedError(job_id, parsed.attempt, parsed.generation if regrouped else None)
+            which = f"attempt {parsed.attempt} of {job_label(job_id, job.name)}"
+            raise RevokedError(which, parsed.generation if regrouped else None)
 
     async def housekeep(self) -> None:
         """Remove the store's files of deleted checkpoints; agents remove the others."""

@@ -132,7 +132,8 @@ class GradientService:
             NotFoundError: none was captured at that step, or it is kept no more.
         """
         async with self._db.session() as session:
-            if await session.get(Job, job_id) is None:
+            job = await session.get(Job, job_id)
+            if job is None:
                 raise NotFoundError("job", job_id)
             row = await session.scalar(
                 select(GradientRecord)
@@ -141,7 +142,7 @@ class GradientService:
                 .limit(1)
             )
         if row is None:
-            raise NotFoundError("recorded step", f"{step} of job {job_id}")
+            raise NotFoundError("recorded step", f"{step} of {job_label(job_id, job.name)}")
         packed = row.histograms
         return _captured(row), None if packed is None else orjson.loads(zlib.decompress(packed))
 

@@ -109,7 +109,7 @@ async def test_a_revoked_token_commits_nothing(hall: SimulatedCluster) -> None:
     service = hall.coordinator.checkpoints
     with pytest.raises(RevokedError):
         await service.uploads.receive(job_id, NAME, "state.json", pieces(b"{}"))
-    with pytest.raises(RevokedError, match="was superseded"):
+    with pytest.raises(RevokedError, match=rf"^attempt 1 of “test” \({job_id}\) was superseded"):
         await service.uploads.commit(job_id, NAME)
     with pytest.raises(NotFoundError):
         await service.uploads.commit(job_id, "step-00000010-a9-g1")

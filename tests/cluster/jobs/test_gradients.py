@@ -92,7 +92,7 @@ async def test_gradient_request_needs_a_training_task(hall: SimulatedCluster) ->
     for call in (service.ask("nothing"), service.history("nothing", 1), service.one("nothing", 1)):
         with pytest.raises(NotFoundError):
             await call
-    with pytest.raises(NotFoundError, match="recorded step"):
+    with pytest.raises(NotFoundError, match=rf"recorded step '7 of “test” \({job_id}\)'"):
         await service.one(job_id, 7)
 
 
