@@ -45,7 +45,7 @@ def straggler_of(metrics: Mapping[str, Any], allocation: Allocation | None) -> S
         return None
     if allocation is None:
         return Straggler(int(rank), float(ratio), None)
-    nodes = {place.rank: host.node_name for host in allocation for place in host.ranks}
+    nodes = {slot.rank: host.node_name for host in allocation for slot in host.ranks}
     if int(rank) not in nodes or len(nodes) < 2:
         return None
     return Straggler(int(rank), float(ratio), nodes[int(rank)])

@@ -9,8 +9,8 @@ HELPERS = {
     "bare_app",
     "cluster",
     "gpu_tasks",
-    "hall",
     "paced_task",
+    "server",
     "torchrun_digits",
     "torchrun_recovery",
 }

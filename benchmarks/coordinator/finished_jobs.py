@@ -36,7 +36,7 @@ NODES = 8
 PAGE = 5
 
 
-async def cluster(url: str, folder: Path, finished: int) -> SimulatedCluster:
+async def started(url: str, folder: Path, finished: int) -> SimulatedCluster:
     """A coordinator with a few nodes, and a database with so many finished jobs."""
     database = Database(url)
     await database.migrate()
@@ -44,13 +44,13 @@ async def cluster(url: str, folder: Path, finished: int) -> SimulatedCluster:
         began = time.perf_counter()
         await add_finished_jobs(database, finished)
         print(f"{finished:,} finished jobs added in {time.perf_counter() - began:.1f} s")
-    hall = SimulatedCluster(database, folder)
+    cluster = SimulatedCluster(database, folder)
     for number in range(NODES):
-        await hall.add_node(f"node-{number}")
-    return hall
+        await cluster.add_node(f"node-{number}")
+    return cluster
 
 
-async def measure(hall: SimulatedCluster, clock: Callable[[], float]) -> dict[str, float]:
+async def measure(cluster: SimulatedCluster, clock: Callable[[], float]) -> dict[str, float]:
     """The seconds of each piece of recurring work, once."""
     taken: dict[str, float] = {}
 
@@ -59,34 +59,34 @@ async def measure(hall: SimulatedCluster, clock: Callable[[], float]) -> dict[st
         await work
         taken[name] = clock() - began
 
-    coordinator = hall.coordinator
+    coordinator = cluster.coordinator
     began = clock()
-    job_id = await hall.submit(2)
-    await hall.run_until(job_id, "running")
+    job_id = await cluster.submit(2)
+    await cluster.run_until(job_id, "running")
     taken["a job, from its submission until it runs"] = clock() - began
     await timed("a scheduling pass", coordinator.reconciler.pass_once())
     coordinator.gateway.wake_all()
-    await timed(f"a message to each of {NODES} nodes", hall.exchanged())
+    await timed(f"a message to each of {NODES} nodes", cluster.exchanged())
     await timed("a round of packing", coordinator.packer.pack_once())
     # Pages that are full on both sides after the first rounds.
     jobs = coordinator.jobs
     await timed("a page of jobs", jobs.list(limit=PAGE))
     await timed("a page of completed jobs", jobs.list(limit=PAGE, states=["completed"]))
     await timed("the queue", coordinator.queue.list())
-    await hall.finish(job_id, Outcome.COMPLETED)
+    await cluster.finish(job_id, Outcome.COMPLETED)
     return taken
 
 
 async def compare(urls: tuple[str, str], folder: Path, finished: int, rounds: int) -> None:
     clock = time.process_time if urls[0].startswith("sqlite") else time.perf_counter
-    empty = await cluster(urls[0], folder / "empty", 0)
-    full = await cluster(urls[1], folder / "full", finished)
+    empty = await started(urls[0], folder / "empty", 0)
+    full = await started(urls[1], folder / "full", finished)
     found: dict[str, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     sides = [(0, empty), (1, full)]
     for _ in range(rounds):
         sides.reverse()
-        for side, hall in sides:
-            for name, seconds in (await measure(hall, clock)).items():
+        for side, cluster in sides:
+            for name, seconds in (await measure(cluster, clock)).items():
                 found[name][side].append(seconds)
     figures = []
     for name, (without, beside) in found.items():
@@ -94,9 +94,9 @@ async def compare(urls: tuple[str, str], folder: Path, finished: int, rounds: in
         print(f"{name}: {before:.1f} ms without and {after:.1f} ms with finished jobs")
         figures.append(Figure(f"{name}, ratio", after / before, at_most=GOAL_RATIO))
     report(*figures)
-    for hall in (empty, full):
-        await hall.close()
-        await hall.db.close()
+    for cluster in (empty, full):
+        await cluster.close()
+        await cluster.db.close()
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from benchmarks.coordinator.hall import JOB_ID, Connection, Hall, batch, coordinator
+from benchmarks.coordinator.server import JOB_ID, Connection, Server, batch, coordinator
 from benchmarks.report import Figure, report
 from trainhall.db.database import Database
 from trainhall.db.models import MetricFrame
@@ -27,15 +27,15 @@ ROWS = 5000
 MAX_POINTS = 1000
 
 
-async def fill(hall: Hall, points: int, names: Sequence[str] = ("loss",)) -> None:
+async def fill(server: Server, points: int, names: Sequence[str] = ("loss",)) -> None:
     """Send the points of each series and wait until they are packed."""
-    connection = await Connection.open(hall.port)
+    connection = await Connection.open(server.port)
     path = f"/api/v1/agent/jobs/{JOB_ID}/attempts/1/metrics?writer=w"
     for sequence in range(1, points // ROWS + 1):
         body = batch(sequence, 1, ROWS, names)
-        await connection.request("POST", path, body, hall.credential)
+        await connection.request("POST", path, body, server.credential)
     await connection.close()
-    database = Database(hall.database_url)
+    database = Database(server.database_url)
     left = -1
     deadline = time.monotonic() + 60
     while left and time.monotonic() < deadline:
@@ -49,9 +49,9 @@ async def fill(hall: Hall, points: int, names: Sequence[str] = ("loss",)) -> Non
     await database.close()
 
 
-async def milliseconds(hall: Hall, query: str, rounds: int) -> tuple[float, int]:
+async def milliseconds(server: Server, query: str, rounds: int) -> tuple[float, int]:
     """The median, and how many points came."""
-    connection = await Connection.open(hall.port)
+    connection = await Connection.open(server.port)
     path = f"/api/v1/metrics/jobs/{JOB_ID}?names=loss&{query}"
     took, content = [], b""
     for _ in range(rounds):
@@ -89,14 +89,14 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=50)
     options = parser.parse_args()
-    with coordinator() as hall:
-        asyncio.run(fill(hall, options.points))
+    with coordinator() as server:
+        asyncio.run(fill(server, options.points))
         overview, count = asyncio.run(
-            milliseconds(hall, f"max_points={MAX_POINTS}", options.rounds)
+            milliseconds(server, f"max_points={MAX_POINTS}", options.rounds)
         )
         middle = options.points // 2
         zoomed, exact = asyncio.run(
-            milliseconds(hall, f"from_step={middle}&to_step={middle + 999}", options.rounds)
+            milliseconds(server, f"from_step={middle}&to_step={middle + 999}", options.rounds)
         )
     plain = plain_milliseconds(options.points)
     print(f"{options.points:,} points; overview of {count}, zoom of {exact}")

@@ -18,7 +18,15 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from benchmarks.coordinator.hall import JOB_ID, NAMES, Connection, Hall, batch, coordinator, served
+from benchmarks.coordinator.server import (
+    JOB_ID,
+    NAMES,
+    Connection,
+    Server,
+    batch,
+    coordinator,
+    served,
+)
 from benchmarks.report import Figure, report
 
 GOAL_POINTS = 1_000_000
@@ -28,7 +36,7 @@ SIZES = {"small": (1, 25), "packed": (20, 250)}
 
 
 async def rate(
-    hall: Hall, size: tuple[int, int], seconds: float, connections: int, writers: str
+    server: Server, size: tuple[int, int], seconds: float, connections: int, writers: str
 ) -> float:
     """Points a second while every connection, a writer of its own, sends batch after batch."""
     frames, rows = size
@@ -38,13 +46,13 @@ async def rate(
 
     async def send(number: int, deadline: float) -> None:
         nonlocal sent
-        connection = await Connection.open(hall.port)
+        connection = await Connection.open(server.port)
         path = f"/api/v1/agent/jobs/{JOB_ID}/attempts/1/metrics?writer="
         turn = 0
         while time.perf_counter() < deadline:
             for body in bodies:
                 name = f"{writers}-{number}-{turn}"
-                await connection.request("POST", path + name, body, hall.credential)
+                await connection.request("POST", path + name, body, server.credential)
                 sent += 1
                 if time.perf_counter() > deadline:
                     break
@@ -101,9 +109,9 @@ def main() -> None:
         for kind, size in SIZES.items():
             rates: dict[str, list[float]] = {"ours": [], "bare": []}
             for round_ in range(options.rounds):
-                for name, hall in (("ours", ours), ("bare", bare)):
+                for name, server in (("ours", ours), ("bare", bare)):
                     found = asyncio.run(
-                        rate(hall, size, options.seconds, options.connections, f"{kind}{round_}")
+                        rate(server, size, options.seconds, options.connections, f"{kind}{round_}")
                     )
                     rates[name].append(found)
                     print(f"{kind} {name}: {found:,.0f} points/s", flush=True)

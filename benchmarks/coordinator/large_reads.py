@@ -34,12 +34,12 @@ GOAL_RATIOS = {"all nodes": 1.05, "the whole queue": 0.7}
 """The rows of nodes are few objects, so there is little to search; they have to be no slower."""
 
 
-async def fill(hall: SimulatedCluster) -> None:
+async def fill(cluster: SimulatedCluster) -> None:
     """Add nodes, and jobs that select none of them."""
-    now = hall.clock.now()
+    now = cluster.clock.now()
     document = spec(DEVICES).model_dump(mode="json")
     document["resources"]["selector"] = {"zone": "elsewhere"}
-    async with hall.db.transaction() as session:
+    async with cluster.db.transaction() as session:
         for n in range(NODES):
             session.add(
                 Node(
@@ -75,9 +75,9 @@ async def seconds(read: Callable[[], Awaitable[object]]) -> float:
 async def compare(folder: Path, rounds: int) -> None:
     database = Database(f"sqlite:///{folder / 'trainhall.db'}")
     await database.migrate()
-    hall = SimulatedCluster(database, folder)
-    await fill(hall)
-    coordinator = hall.coordinator
+    cluster = SimulatedCluster(database, folder)
+    await fill(cluster)
+    coordinator = cluster.coordinator
     reads: dict[str, Callable[[], Awaitable[object]]] = {
         "all nodes": lambda: coordinator.nodes.list(limit=NODES),
         "the whole queue": lambda: coordinator.queue.list(limit=JOBS),
@@ -105,7 +105,7 @@ async def compare(folder: Path, rounds: int) -> None:
             ),
         ]
     report(*figures)
-    await hall.close()
+    await cluster.close()
     await database.close()
 
 

@@ -21,8 +21,8 @@ from typing import Self
 
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
-from benchmarks.coordinator.hall import JOB_ID, Connection, Hall, batch, coordinator
 from benchmarks.coordinator.history import ROWS, fill, milliseconds
+from benchmarks.coordinator.server import JOB_ID, Connection, Server, batch, coordinator
 from benchmarks.report import Figure, report
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -54,16 +54,16 @@ async () => {
 
 
 @contextmanager
-def live(hall: Hall, names: list[str], behind: int) -> Iterator[None]:
+def live(server: Server, names: list[str], behind: int) -> Iterator[None]:
     """Points that come in as those of a job that trains, with the steps behind the stored ones."""
     ended = threading.Event()
 
     async def send() -> None:
-        connection = await Connection.open(hall.port)
+        connection = await Connection.open(server.port)
         path = f"/api/v1/agent/jobs/{JOB_ID}/attempts/1/metrics?writer=live"
         for sequence in itertools.count(1):
             body = batch(sequence, 1, LIVE_ROWS, names, behind=behind)
-            await connection.request("POST", path, body, hall.credential)
+            await connection.request("POST", path, body, server.credential)
             if ended.is_set():
                 break
             await asyncio.sleep(1 / LIVE_BATCHES_PER_SECOND)
@@ -96,7 +96,7 @@ class Held:
         return cls(used / MEBIBYTE, counted["nodes"], counted["jsEventListeners"])
 
 
-def browse(hall: Hall, names: list[str], options: argparse.Namespace) -> list[Figure]:
+def browse(server: Server, names: list[str], options: argparse.Namespace) -> list[Figure]:
     path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if path is None:
         print(f"no browser: none of {', '.join(BROWSERS)}")
@@ -105,14 +105,14 @@ def browse(hall: Hall, names: list[str], options: argparse.Namespace) -> list[Fi
         chromium = playwright.chromium.launch(executable_path=path, args=FLAGS)
         page = chromium.new_page(viewport={"width": 1360, "height": 900})
         try:
-            return [*scrolling(page, hall, options), *memory(page, hall, names, options)]
+            return [*scrolling(page, server, options), *memory(page, server, names, options)]
         finally:
             chromium.close()
 
 
-def scrolling(page: Page, hall: Hall, options: argparse.Namespace) -> list[Figure]:
+def scrolling(page: Page, server: Server, options: argparse.Namespace) -> list[Figure]:
     begun = time.perf_counter()
-    page.goto(f"{hall.url}/jobs/{JOB_ID}")
+    page.goto(f"{server.url}/jobs/{JOB_ID}")
     page.locator("figure[data-chart] canvas").first.wait_for()
     opened = time.perf_counter() - begun
     charts = page.locator("figure[data-chart]").count()
@@ -127,11 +127,13 @@ def scrolling(page: Page, hall: Hall, options: argparse.Namespace) -> list[Figur
     ]
 
 
-def memory(page: Page, hall: Hall, names: list[str], options: argparse.Namespace) -> list[Figure]:
+def memory(
+    page: Page, server: Server, names: list[str], options: argparse.Namespace
+) -> list[Figure]:
     """The heap is a saw: each series fills up and is merged to half. So its peaks are compared."""
     devtools = page.context.new_cdp_session(page)
     readings: list[Held] = []
-    with live(hall, names, options.points):
+    with live(server, names, options.points):
         page.wait_for_timeout(10_000)  # until whatever is made once is made
         points = last_step(page)
         deadline = time.monotonic() + 60 * options.minutes
@@ -172,12 +174,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     options = parser.parse_args()
     names = ["loss", *(f"metric_{number:02d}" for number in range(1, options.charts))]
-    with coordinator() as hall:
-        asyncio.run(fill(hall, options.points, names))
+    with coordinator() as server:
+        asyncio.run(fill(server, options.points, names))
         query = f"max_points={CHART_POINTS}"
-        took, count = asyncio.run(milliseconds(hall, query, options.rounds))
+        took, count = asyncio.run(milliseconds(server, query, options.rounds))
         print(f"{options.points:,} points as {count}; {len(names)} series; packed by {ROWS} rows")
-        figures = browse(hall, names, options)
+        figures = browse(server, names, options)
     report(Figure("data of a chart", took, "ms", at_most=50), *figures)
 
 

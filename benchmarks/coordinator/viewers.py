@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 from websockets.asyncio.client import connect
 
-from benchmarks.coordinator.hall import JOB_ID, Connection, Hall, coordinator, served
+from benchmarks.coordinator.server import JOB_ID, Connection, Server, coordinator, served
 from benchmarks.report import Figure, report
 from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
 
@@ -70,34 +70,34 @@ class Round:
                         seen += 1
 
 
-async def hall_round(hall: Hall, options: argparse.Namespace, first: int) -> list[float]:
+async def coordinator_round(server: Server, options: argparse.Namespace, first: int) -> list[float]:
     total = options.frames * options.seconds
     async with asyncio.timeout(30):
-        after = await newest(hall)
-    url = f"ws://127.0.0.1:{hall.port}/api/v1/metrics/stream/{JOB_ID}?after={after}"
+        after = await newest(server)
+    url = f"ws://127.0.0.1:{server.port}/api/v1/metrics/stream/{JOB_ID}?after={after}"
     watched = Round(url, options.viewers, total)
     await watched.until_ready()
-    connection = await Connection.open(hall.port)
+    connection = await Connection.open(server.port)
     path = f"/api/v1/agent/jobs/{JOB_ID}/attempts/1/metrics?writer=w"
     async for number in paced(total, options.frames):
-        await connection.request("POST", path, frame(first + number), hall.credential)
+        await connection.request("POST", path, frame(first + number), server.credential)
     await watched.end()
     await connection.close()
     return watched.late
 
 
-async def newest(hall: Hall) -> int:
+async def newest(server: Server) -> int:
     """The sequence behind which only new frames come."""
-    url = f"ws://127.0.0.1:{hall.port}/api/v1/metrics/stream/{JOB_ID}?after={2**53 - 1}"
+    url = f"ws://127.0.0.1:{server.port}/api/v1/metrics/stream/{JOB_ID}?after={2**53 - 1}"
     async with connect(url, compression=None, proxy=None) as socket:
         return int(json.loads(await socket.recv())["seq"])
 
 
-async def bare_round(hall: Hall, options: argparse.Namespace) -> list[float]:
+async def bare_round(server: Server, options: argparse.Namespace) -> list[float]:
     total = options.frames * options.seconds
-    watched = Round(f"ws://127.0.0.1:{hall.port}/stream", options.viewers, total)
+    watched = Round(f"ws://127.0.0.1:{server.port}/stream", options.viewers, total)
     await watched.until_ready()
-    connection = await Connection.open(hall.port)
+    connection = await Connection.open(server.port)
     async for number in paced(total, options.frames):
         moment = datetime.now().astimezone().isoformat()
         body = json.dumps({"points": {"loss": [[number, moment, 0.5]]}})
@@ -158,11 +158,11 @@ def main() -> None:
     ours: list[float] = []
     bare: list[float] = []
     memory: list[float] = []
-    with coordinator() as hall, served("benchmarks.coordinator.viewers", "bare") as peer:
-        process = psutil.Process(hall.pid)
+    with coordinator() as server, served("benchmarks.coordinator.viewers", "bare") as peer:
+        process = psutil.Process(server.pid)
         for number in range(options.rounds + 1):
             first = 1 + number * options.frames * options.seconds
-            late = asyncio.run(hall_round(hall, options, first))
+            late = asyncio.run(coordinator_round(server, options, first))
             theirs = asyncio.run(bare_round(peer, options))
             memory.append(process.memory_info().rss / MEBIBYTE)
             print(

@@ -66,7 +66,7 @@ def _kept(path: Path, key: tuple[dict[str, Any], int, str]) -> ChosenPlan | None
 
 def _device(spec: JobSpec) -> PlanDevice:
     taken = places(spec.resources)
-    indices = {place.device_index for place in taken}
+    indices = {slot.device_index for slot in taken}
     if taken[0].device_kind == "cuda":
         infos = [gpu for gpu in list_gpus() if gpu.index in indices]
     else:

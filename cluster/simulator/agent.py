@@ -387,7 +387,7 @@ class Agent:
         folder.recovered = self.host.storage.recovered(attempt.launch, now)
         self.host.disk.folders[attempt.token] = folder
         self._known[attempt.token] = {
-            (place.rank, attempt.launch.generation) for place in attempt.launch.ranks
+            (slot.rank, attempt.launch.generation) for slot in attempt.launch.ranks
         }
         attempt.stage = Stage.READY
         await self._launch(attempt)

@@ -120,17 +120,17 @@ class Rank:
     """A process, from its first group to its end. It is known by its device.
 
     Args:
-        place: as the launch that it begins with lists it.
+        slot: as the launch that it begins with lists it.
     """
 
     def __init__(
-        self, shim: ItsShim, launch: Launch, place: RankSlot, spool: Spool, fate: Fate | None
+        self, shim: ItsShim, launch: Launch, slot: RankSlot, spool: Spool, fate: Fate | None
     ) -> None:
         self.shim = shim
         self.launch = launch
         """Launch of the group that it is in, or has left."""
-        self.number = place.rank
-        self.device = (place.device_kind, place.device_index)
+        self.number = slot.rank
+        self.device = (slot.device_kind, slot.device_index)
         self.spool = spool
         self.pid = 0
         self.alive = True
@@ -158,9 +158,9 @@ class Rank:
 
     def _enter(self, launch: Launch) -> bool:
         """Join the group of a launch; False where it has no place in it."""
-        for place in launch.ranks:
-            if (place.device_kind, place.device_index) == self.device:
-                self.launch, self.number, self._waits = launch, place.rank, False
+        for slot in launch.ranks:
+            if (slot.device_kind, slot.device_index) == self.device:
+                self.launch, self.number, self._waits = launch, slot.rank, False
                 self.group = self.shim.group_of(launch)
                 self.group.join(self)
                 return True

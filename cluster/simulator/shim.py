@@ -254,12 +254,12 @@ class Shim:
 
     # -- its ranks -------------------------------------------------------------------------------
 
-    def _start_rank(self, launch: Launch, place: RankSlot, rendezvous: Rendezvous) -> int:
-        fate = self._ledger.fate(self.machine, launch, place.rank)
+    def _start_rank(self, launch: Launch, slot: RankSlot, rendezvous: Rendezvous) -> int:
+        fate = self._ledger.fate(self.machine, launch, slot.rank)
         spool = self.folder.spools.setdefault(
-            (place.rank, launch.generation), Spool(launch, place.rank)
+            (slot.rank, launch.generation), Spool(launch, slot.rank)
         )
-        rank = Rank(self, launch, place, spool, fate)
+        rank = Rank(self, launch, slot, spool, fate)
         self.ranks.append(rank)
         rank.pid = len(self.ranks)
         self._ledger.begins(rank)

@@ -301,8 +301,8 @@ def _hosts(allocation: Allocation, reports: Mapping[str, HostReport]) -> tuple[H
             node_id=host.node_id,
             node_name=host.node_name,
             report=reports.get(host.node_id),
-            ranks=tuple(place.rank for place in host.ranks),
-            devices=tuple(place.device_index for place in host.ranks),
+            ranks=tuple(slot.rank for slot in host.ranks),
+            devices=tuple(slot.device_index for slot in host.ranks),
         )
         for host in allocation
     )

@@ -72,11 +72,13 @@ def test_long_queue_is_paged_with_holders(page: Page, cluster: Cluster) -> None:
         "1 device, no limit"
     )
     expect(quotas.get_by_role("row").filter(has_text="bob")).to_contain_text("101")
-    # However far back it is, its page tells its place.
+    # However far back it is, its page tells its position.
     last.click()
-    place = page.get_by_role("region", name="Queue position")
-    expect(place).to_contain_text("position 101 in the queue")
-    expect(place).to_contain_text(re.compile(r"waiting for “waits-0” \(.*\), ahead in the queue"))
-    expect(place.get_by_role("link", name="waits-0").first).to_have_attribute(
+    position = page.get_by_role("region", name="Queue position")
+    expect(position).to_contain_text("position 101 in the queue")
+    expect(position).to_contain_text(
+        re.compile(r"waiting for “waits-0” \(.*\), ahead in the queue")
+    )
+    expect(position.get_by_role("link", name="waits-0").first).to_have_attribute(
         "href", f"/jobs/{waiting[0]}"
     )

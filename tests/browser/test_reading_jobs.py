@@ -37,7 +37,7 @@ def chart(page: Page, title: str) -> Locator:
 
 
 def drag(page: Page, over: Locator, begin: float, end: float) -> None:
-    """Between two places of a chart, as shares of its width."""
+    """Between two points of a chart, as shares of its width."""
     expect(over).to_be_visible()
     over.scroll_into_view_if_needed()
     box = over.bounding_box()

@@ -102,11 +102,11 @@ class ChaosCluster(Cluster):
         super().__init__(folder, database_url, shape.slots)
         self.shape = shape
         self.net = net
-        place: list[str] = []
+        prefix: list[str] = []
         env = {"TRAINHALL_RUNTIME_DIR": f"{self.runtime}/"}
         self.forked = forked
         if net is not None:
-            place = net.coordinator.prefix
+            prefix = net.coordinator.prefix
             env[forks.NETWORK] = net.coordinator.space
             self.http.close()
             self.http = ClientInside(net.coordinator.space, timeout=10)
@@ -119,7 +119,7 @@ class ChaosCluster(Cluster):
             env,
             f"{coordinator.__name__}:main"
             if self.forked
-            else [*place, sys.executable, "-P", coordinator.__file__],
+            else [*prefix, sys.executable, "-P", coordinator.__file__],
         )
         if net is not None:
             # The API is served on loopback alone, agents on any address.
@@ -138,9 +138,9 @@ class ChaosCluster(Cluster):
         address = f"127.0.0.{number + 2}"
         command, env = list(TRAINHALL), {}
         if self.net is not None:
-            place = self.net.hosts[number]
-            address, command = place.address, [*place.prefix, *TRAINHALL]
-            env = {forks.NETWORK: place.space}
+            network_host = self.net.hosts[number]
+            address, command = network_host.address, [*network_host.prefix, *TRAINHALL]
+            env = {forks.NETWORK: network_host.space}
         arguments = [
             "agent", "--coordinator", self.agents_url, "--token", token,
             "--slots", str(self.slots), "--address", address,
@@ -163,7 +163,7 @@ class ChaosCluster(Cluster):
     def hosts_of(self, job_id: str) -> list[Host]:
         """Those that hold ranks of the job's newest attempt."""
         newest = self.attempts(job_id)[-1]
-        names = {place["node_name"] for place in newest["allocation"]}
+        names = {host["node_name"] for host in newest["allocation"]}
         return [host for host in self.hosts if host.name in names]
 
     def attempts(self, job_id: str) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from support.forking.forks import enter_network
 
-from trainhall.distributed.bench.hosts import Host as Place
+from trainhall.distributed.bench.hosts import Host as NetworkHost
 from trainhall.distributed.bench.hosts import NetworkNotAllowedError, limited_hosts
 
 _FORWARDING, _DISABLED = "3", "0"
@@ -18,21 +18,21 @@ _BITS_PER_SECOND = 1e10
 
 
 class Network:
-    """The coordinator's place and those of the hosts. Of one that is cut off, packets vanish."""
+    """The hosts of the coordinator and of the agents. Of one that is cut off, packets vanish."""
 
-    def __init__(self, places: list[Place]) -> None:
-        self.coordinator, *self.hosts = places
+    def __init__(self, hosts: list[NetworkHost]) -> None:
+        self.coordinator, *self.hosts = hosts
         self._switch = f"{self.coordinator.space.rsplit('-', 1)[0]}-switch"
-        self._places = places
+        self._ports = hosts
 
-    def cut(self, place: Place) -> None:
-        self._port(place, _DISABLED)
+    def cut(self, host: NetworkHost) -> None:
+        self._port(host, _DISABLED)
 
-    def heal(self, place: Place) -> None:
-        self._port(place, _FORWARDING)
+    def heal(self, host: NetworkHost) -> None:
+        self._port(host, _FORWARDING)
 
-    def _port(self, place: Place, state: str) -> None:
-        port = f"port{self._places.index(place)}"
+    def _port(self, host: NetworkHost, state: str) -> None:
+        port = f"port{self._ports.index(host)}"
         subprocess.run(
             ["ip", "netns", "exec", self._switch, "bridge", "link", "set", "dev", port,
              "state", state],
@@ -47,8 +47,8 @@ def network(hosts: int) -> Iterator[Network]:
     Raises:
         NetworkNotAllowedError: it takes Linux, root and iproute2.
     """
-    with limited_hosts(hosts + 1, _BITS_PER_SECOND) as places:
-        yield Network(places)
+    with limited_hosts(hosts + 1, _BITS_PER_SECOND) as all_hosts:
+        yield Network(all_hosts)
 
 
 @cache

@@ -10,7 +10,7 @@ from trainhall.db.database import Database
 
 
 @pytest.fixture
-async def hall(database: Database, tmp_path: Path) -> AsyncIterator[SimulatedCluster]:
+async def cluster(database: Database, tmp_path: Path) -> AsyncIterator[SimulatedCluster]:
     """A coordinator under a fake clock, without nodes."""
     cluster = SimulatedCluster(database, tmp_path / "coordinator")
     yield cluster

@@ -22,7 +22,7 @@ from trainhall.monitoring.metrics import SeriesData, read_metrics
 from trainhall.monitoring.packer import Packer
 
 
-class Hall:
+class MonitoredJob:
     """A job, its ingestion and its packer."""
 
     def __init__(self, database: Database, **options: int) -> None:
@@ -46,9 +46,9 @@ class Hall:
 
 
 @pytest.fixture
-async def hall(database: Database) -> Hall:
+async def job(database: Database) -> MonitoredJob:
     await add_job(database, attempts=3)
-    return Hall(database)
+    return MonitoredJob(database)
 
 
 def same(found: np.ndarray[Any, Any], expected: Any) -> bool:
@@ -56,13 +56,11 @@ def same(found: np.ndarray[Any, Any], expected: Any) -> bool:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_short_curve_comes_point_by_point(hall: Hall, packed: bool) -> None:
-    await hall.send(
-        table([1, 2, 3], loss=[3.0, math.nan, math.inf]), table([1], rank=0, loss=[9.0])
-    )
+async def test_short_curve_comes_point_by_point(job: MonitoredJob, packed: bool) -> None:
+    await job.send(table([1, 2, 3], loss=[3.0, math.nan, math.inf]), table([1], rank=0, loss=[9.0]))
     if packed:
-        assert await hall.packer.pack_once() == 1
-    job_wide, of_rank = await hall.read()
+        assert await job.packer.pack_once() == 1
+    job_wide, of_rank = await job.read()
     assert (job_wide.name, job_wide.rank) == ("loss", None)
     assert (of_rank.name, of_rank.rank) == ("loss", 0)
     assert same(job_wide.run.steps, [1, 2, 3])
@@ -71,25 +69,25 @@ async def test_short_curve_comes_point_by_point(hall: Hall, packed: bool) -> Non
         assert same(values, [3.0, math.nan, math.inf])
 
 
-async def test_points_are_packed_once_and_read_once(hall: Hall) -> None:
+async def test_points_are_packed_once_and_read_once(job: MonitoredJob) -> None:
     for step in range(1, 31):
-        await hall.send(table([step], loss=[float(step)]))
+        await job.send(table([step], loss=[float(step)]))
         if step % 7 == 0:
-            await hall.packer.pack_once()
-    assert await hall.packer.pack_once() == 2
-    assert await hall.packer.pack_once() == 0
-    assert same((await hall.curve()).steps, range(1, 31))
+            await job.packer.pack_once()
+    assert await job.packer.pack_once() == 2
+    assert await job.packer.pack_once() == 0
+    assert same((await job.curve()).steps, range(1, 31))
 
 
-async def test_spike_is_never_lost(hall: Hall) -> None:
+async def test_spike_is_never_lost(job: MonitoredJob) -> None:
     values = np.sin(np.arange(200_000) / 1000)
     values[123_457] = 99.0
     values[45_678] = -77.0
     for start in range(0, 200_000, 20_000):
         part = values[start : start + 20_000]
-        await hall.send(table(range(start, start + 20_000), loss=part.tolist()))
-        await hall.packer.pack_once()
-    run = await hall.curve(max_points=1000)
+        await job.send(table(range(start, start + 20_000), loss=part.tolist()))
+        await job.packer.pack_once()
+    run = await job.curve(max_points=1000)
     assert 500 < len(run) <= 1000
     assert run.high.max() == 99.0
     assert run.low.min() == -77.0
@@ -98,121 +96,121 @@ async def test_spike_is_never_lost(hall: Hall) -> None:
     assert run.sizes.sum() == 200_000
 
 
-async def test_zooming_in_gives_the_exact_points(hall: Hall) -> None:
+async def test_zooming_in_gives_the_exact_points(job: MonitoredJob) -> None:
     count = 50_000
-    await hall.send(table(range(1, count + 1), loss=[float(i * i) for i in range(1, count + 1)]))
-    await hall.packer.pack_once()
-    run = await hall.curve(from_step=20_111, to_step=20_777, max_points=1000)
+    await job.send(table(range(1, count + 1), loss=[float(i * i) for i in range(1, count + 1)]))
+    await job.packer.pack_once()
+    run = await job.curve(from_step=20_111, to_step=20_777, max_points=1000)
     assert same(run.steps, range(20_111, 20_778))
     assert same(run.last, [float(i * i) for i in range(20_111, 20_778)])
-    wide = await hall.curve(from_step=101, to_step=40_007, max_points=100)
+    wide = await job.curve(from_step=101, to_step=40_007, max_points=100)
     assert len(wide) <= 100
     assert wide.low[0] == 101.0**2
     assert wide.high[-1] == 40_007.0**2
     assert wide.steps[-1] == 40_007
 
 
-async def test_nan_is_kept_and_leaves_the_extremes_alone(hall: Hall) -> None:
+async def test_nan_is_kept_and_leaves_the_extremes_alone(job: MonitoredJob) -> None:
     values = [1.0, math.nan, 5.0, 2.0] + [math.nan] * 4
-    await hall.send(table(range(1, 9), loss=values))
-    run = await hall.curve(max_points=2)
+    await job.send(table(range(1, 9), loss=values))
+    run = await job.curve(max_points=2)
     assert same(run.last, [2.0, math.nan])
     assert same(run.low, [1.0, math.nan])
     assert same(run.high, [5.0, math.nan])
 
 
-async def test_names_choose_series(hall: Hall) -> None:
-    await hall.send(table([1], loss=[1.0], accuracy=[0.5]))
-    await hall.packer.pack_once()
-    await hall.send(table([2], loss=[1.0], accuracy=[0.5]))
-    assert [(s.name, len(s.run)) for s in await hall.read(names=["loss"])] == [("loss", 2)]
-    assert await hall.read(names=["nothing"]) == []
-    assert await hall.read(names=[]) == []
-    assert [s.name for s in await hall.read()] == ["accuracy", "loss"]
+async def test_names_choose_series(job: MonitoredJob) -> None:
+    await job.send(table([1], loss=[1.0], accuracy=[0.5]))
+    await job.packer.pack_once()
+    await job.send(table([2], loss=[1.0], accuracy=[0.5]))
+    assert [(s.name, len(s.run)) for s in await job.read(names=["loss"])] == [("loss", 2)]
+    assert await job.read(names=["nothing"]) == []
+    assert await job.read(names=[]) == []
+    assert [s.name for s in await job.read()] == ["accuracy", "loss"]
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_curves_include_digests_on_request(hall: Hall, packed: bool) -> None:
+async def test_curves_include_digests_on_request(job: MonitoredJob, packed: bool) -> None:
     digest = float(2**52 - 1)
     tables = table([1], loss=[1.0], chain_length=[2.0]), table([1], chain_link=[digest])
-    await hall.send(*tables, attempt=3)
+    await job.send(*tables, attempt=3)
     if packed:
-        await hall.packer.pack_once()
-    assert [s.name for s in await hall.read()] == ["chain_length", "loss"]
-    (link,) = await hall.read(names=["chain_link"])
+        await job.packer.pack_once()
+    assert [s.name for s in await job.read()] == ["chain_length", "loss"]
+    (link,) = await job.read(names=["chain_link"])
     assert link.run.last.tolist() == [digest]
-    async with hall.database.transaction() as session:
+    async with job.database.transaction() as session:
         progress = await session.get(JobProgress, "job")
     assert progress is not None
     assert progress.metrics == {"loss": 1.0, "chain_length": 2.0}
 
 
-async def test_max_points_below_one_is_refused(hall: Hall) -> None:
+async def test_max_points_below_one_is_refused(job: MonitoredJob) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        await hall.read(max_points=0)
+        await job.read(max_points=0)
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_newest_attempt_wins_where_steps_overlap(hall: Hall, packed: bool) -> None:
-    await hall.send(table(range(1, 11), loss=[1.0] * 10), attempt=1)
-    await hall.send(table(range(6, 21), loss=[2.0] * 15), attempt=2)
-    await hall.send(table(range(16, 18), loss=[3.0] * 2), attempt=3)
+async def test_newest_attempt_wins_where_steps_overlap(job: MonitoredJob, packed: bool) -> None:
+    await job.send(table(range(1, 11), loss=[1.0] * 10), attempt=1)
+    await job.send(table(range(6, 21), loss=[2.0] * 15), attempt=2)
+    await job.send(table(range(16, 18), loss=[3.0] * 2), attempt=3)
     if packed:
-        await hall.packer.pack_once()
-    run = await hall.curve()
+        await job.packer.pack_once()
+    run = await job.curve()
     assert same(run.steps, range(1, 18))
     assert same(run.last, [1.0] * 5 + [2.0] * 10 + [3.0] * 2)
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_curves_drop_lost_steps_of_replaced_attempt(hall: Hall, packed: bool) -> None:
+async def test_curves_drop_lost_steps_of_replaced_attempt(job: MonitoredJob, packed: bool) -> None:
     """The first step counts for every series, also for one that the newer attempt lacks so far."""
-    await hall.send(table([50, 90], eval_loss=[1.0, 2.0]), attempt=1)
-    await hall.send(table([81], loss=[1.0]), attempt=2)
+    await job.send(table([50, 90], eval_loss=[1.0, 2.0]), attempt=1)
+    await job.send(table([81], loss=[1.0]), attempt=2)
     if packed:
-        await hall.packer.pack_once()
-    assert same((await hall.curve(names=["eval_loss"])).steps, [50])
+        await job.packer.pack_once()
+    assert same((await job.curve(names=["eval_loss"])).steps, [50])
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_curves_exclude_void_points(hall: Hall, packed: bool) -> None:
-    await hall.send(table([1, 2], loss=[1.0, 1.0]))
-    await revoke(hall.database)
-    await hall.send(table([3, 4], loss=[9.0, 9.0]))
+async def test_curves_exclude_void_points(job: MonitoredJob, packed: bool) -> None:
+    await job.send(table([1, 2], loss=[1.0, 1.0]))
+    await revoke(job.database)
+    await job.send(table([3, 4], loss=[9.0, 9.0]))
     if packed:
-        await hall.packer.pack_once()
-    assert same((await hall.curve()).steps, [1, 2])
+        await job.packer.pack_once()
+    assert same((await job.curve()).steps, [1, 2])
 
 
 @pytest.mark.parametrize("pack_after", [0, 1, 2])
-async def test_steps_that_go_back_are_put_in_order(hall: Hall, pack_after: int) -> None:
-    await hall.send(table([10, 20, 20, 30], loss=[1.0, 2.0, 2.5, 3.0]))
+async def test_steps_that_go_back_are_put_in_order(job: MonitoredJob, pack_after: int) -> None:
+    await job.send(table([10, 20, 20, 30], loss=[1.0, 2.0, 2.5, 3.0]))
     if pack_after == 1:
-        await hall.packer.pack_once()
-    await hall.send(table([15, 30], loss=[7.0, 8.0]))
+        await job.packer.pack_once()
+    await job.send(table([15, 30], loss=[7.0, 8.0]))
     if pack_after == 2:
-        await hall.packer.pack_once()
-    run = await hall.curve()
+        await job.packer.pack_once()
+    run = await job.curve()
     assert same(run.steps, [10, 15, 20, 30])
     assert same(run.last, [1.0, 7.0, 2.5, 8.0])
-    assert same((await hall.curve(from_step=12, to_step=29)).steps, [15, 20])
+    assert same((await job.curve(from_step=12, to_step=29)).steps, [15, 20])
 
 
-async def test_unknown_job_has_no_curves(hall: Hall) -> None:
-    assert await read_metrics(hall.database, "ghost") == []
+async def test_unknown_job_has_no_curves(job: MonitoredJob) -> None:
+    assert await read_metrics(job.database, "ghost") == []
 
 
 async def test_two_packers_pack_each_point_once(database_url: str, database: Database) -> None:
     await add_job(database)
     other = Database(database_url)
-    halls = [Hall(database), Hall(other)]
+    jobs = [MonitoredJob(database), MonitoredJob(other)]
     for round_ in range(5):
         for i in range(20):
             step = round_ * 20 + i + 1
-            await halls[0].send(table([step], loss=[float(step)]))
-        await asyncio.gather(*(hall.packer.pack_once() for hall in halls * 2))
-    await halls[0].packer.pack_once()
-    assert same((await halls[0].curve()).steps, range(1, 101))
+            await jobs[0].send(table([step], loss=[float(step)]))
+        await asyncio.gather(*(job.packer.pack_once() for job in jobs * 2))
+    await jobs[0].packer.pack_once()
+    assert same((await jobs[0].curve()).steps, range(1, 101))
     async with database.session() as session:
         assert await session.scalar(select(Series.points)) == 100
     await other.close()
@@ -220,17 +218,17 @@ async def test_two_packers_pack_each_point_once(database_url: str, database: Dat
 
 async def test_packer_deletes_old_frames(database: Database) -> None:
     await add_job(database)
-    hall = Hall(database, keep_sequences=10)
+    job = MonitoredJob(database, keep_sequences=10)
     for step in range(1, 31):
-        await hall.send(table([step], loss=[1.0]))
-    await hall.packer.pack_once()
+        await job.send(table([step], loss=[1.0]))
+    await job.packer.pack_once()
     async with database.session() as session:
         kept = (await session.scalars(select(MetricFrame.seq).order_by(MetricFrame.seq))).all()
         progress = await session.get(JobProgress, "job")
         assert progress is not None
         assert kept == list(range(21, 31))
         assert progress.stream_trimmed == 20
-    assert same((await hall.curve()).steps, range(1, 31))
+    assert same((await job.curve()).steps, range(1, 31))
 
 
 async def test_packer_deletes_all_frames_of_ended_jobs(database: Database) -> None:
@@ -262,20 +260,20 @@ async def test_packer_deletes_all_frames_of_ended_jobs(database: Database) -> No
 
 async def test_packer_leaves_a_small_tail(database: Database) -> None:
     await add_job(database)
-    hall = Hall(database, pack_frames=3)
-    await hall.send(table([1], loss=[1.0]))
-    assert await hall.packer.pack_once() == 0
-    await hall.send(table([2], loss=[1.0]))
-    await hall.send(table([3], loss=[1.0]))
-    assert await hall.packer.pack_once() == 3
+    job = MonitoredJob(database, pack_frames=3)
+    await job.send(table([1], loss=[1.0]))
+    assert await job.packer.pack_once() == 0
+    await job.send(table([2], loss=[1.0]))
+    await job.send(table([3], loss=[1.0]))
+    assert await job.packer.pack_once() == 3
 
 
-async def test_levels_are_complete_and_chunks_full(hall: Hall) -> None:
-    await hall.send(table(range(5000), loss=[float(i) for i in range(5000)]))
-    await hall.packer.pack_once()
-    await hall.send(table(range(5000, 7000), loss=[float(i) for i in range(2000)]))
-    await hall.packer.pack_once()
-    async with hall.database.session() as session:
+async def test_levels_are_complete_and_chunks_full(job: MonitoredJob) -> None:
+    await job.send(table(range(5000), loss=[float(i) for i in range(5000)]))
+    await job.packer.pack_once()
+    await job.send(table(range(5000, 7000), loss=[float(i) for i in range(2000)]))
+    await job.packer.pack_once()
+    async with job.database.session() as session:
         rows = await session.execute(
             select(MetricChunk.level, MetricChunk.index, MetricChunk.count).order_by(
                 MetricChunk.level, MetricChunk.index
@@ -319,7 +317,7 @@ def test_curves_agree_with_the_list_of_all_points(
         database = Database(f"sqlite:///{path}")
         try:
             await add_job(database, attempts=len(rounds))
-            await compare(Hall(database), rounds, max_points, span)
+            await compare(MonitoredJob(database), rounds, max_points, span)
         finally:
             await database.close()
 
@@ -327,7 +325,7 @@ def test_curves_agree_with_the_list_of_all_points(
 
 
 async def compare(
-    hall: Hall, rounds: Any, max_points: int, span: tuple[float, float] | None
+    job: MonitoredJob, rounds: Any, max_points: int, span: tuple[float, float] | None
 ) -> None:
     points: dict[int, float] = {}
     attempt, step = 1, 0
@@ -340,14 +338,14 @@ async def compare(
         values = rng.choice([0.0, -1.5, 2.0, math.nan, math.inf, -math.inf, 1e308], count)
         values = np.where(rng.random(count) < 0.5, values, rng.normal(size=count))
         steps = range(step + 1, step + count + 1)
-        await hall.send(table(steps, loss=values.tolist()), attempt=attempt)
+        await job.send(table(steps, loss=values.tolist()), attempt=attempt)
         points.update(zip(steps, values.tolist(), strict=True))
         step += count
         if pack:
-            await hall.packer.pack_once()
+            await job.packer.pack_once()
     first, last = (0, step) if span is None else sorted(int(part * step) for part in span)
     wanted = [(s, v) for s, v in sorted(points.items()) if first <= s <= last]
-    found = await hall.read(from_step=first, to_step=last, max_points=max_points)
+    found = await job.read(from_step=first, to_step=last, max_points=max_points)
     if not wanted:
         assert found == []
         return
@@ -369,11 +367,11 @@ async def compare(
         assert same(run.high[entry : entry + 1], [high])
 
 
-async def test_first_reported_step_is_kept(hall: Hall) -> None:
-    async with hall.database.transaction() as session:
+async def test_first_reported_step_is_kept(job: MonitoredJob) -> None:
+    async with job.database.transaction() as session:
         await session.execute(update(Attempt).where(Attempt.number == 2).values(first_step=81))
-    await hall.send(table([0], loss=[1.0]), attempt=2)
-    async with hall.database.session() as session:
+    await job.send(table([0], loss=[1.0]), attempt=2)
+    async with job.database.session() as session:
         attempt = await session.get(Attempt, ("job", 2))
         assert attempt is not None
         assert attempt.first_step == 81

@@ -22,7 +22,7 @@ from trainhall.monitoring.live import Frame, Hub, ViewerTooSlowError
 from trainhall.monitoring.packer import Packer
 
 
-class Hall:
+class MonitoredJob:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.hub = Hub(database)
@@ -62,22 +62,20 @@ class Hall:
 
 
 @pytest.fixture
-async def hall(database: Database) -> Any:
+async def job(database: Database) -> Any:
     await add_job(database)
-    made = Hall(database)
+    made = MonitoredJob(database)
     yield made
     await made.hub.close()
 
 
-async def test_live_frames_contain_stored_rows(hall: Hall) -> None:
-    await hall.note("state", state="running")
-    await hall.send(
-        table([1, 2], loss=[0.5, float("nan")]), table([1], rank=1, step_seconds=[0.25])
-    )
-    await hall.ingest.logs("job", 1, 0, "stderr", 0, "café\nopen".encode())
-    await hall.note("checkpoint", id="c1", step=2)
-    await hall.note("note", more=1)
-    assert await hall.first(6) == [
+async def test_live_frames_contain_stored_rows(job: MonitoredJob) -> None:
+    await job.note("state", state="running")
+    await job.send(table([1, 2], loss=[0.5, float("nan")]), table([1], rank=1, step_seconds=[0.25]))
+    await job.ingest.logs("job", 1, 0, "stderr", 0, "café\nopen".encode())
+    await job.note("checkpoint", id="c1", step=2)
+    await job.note("note", more=1)
+    assert await job.first(6) == [
         {
             "seq": 1, "type": "state", "state": "running", "reason": "why", "attempt": 1,
             "time": "2024-05-06T07:08:09.123456Z",
@@ -107,100 +105,104 @@ async def test_live_frames_contain_stored_rows(hall: Hall) -> None:
     ]  # fmt: skip
 
 
-async def test_digests_are_left_out(hall: Hall) -> None:
-    await hall.send(table([1], loss=[0.5]), table([1], chain_link=[7.0]))
-    await hall.send(table([2], loss=[0.25]))
-    frames = await hall.first(2)
+async def test_digests_are_left_out(job: MonitoredJob) -> None:
+    await job.send(table([1], loss=[0.5]), table([1], chain_link=[7.0]))
+    await job.send(table([2], loss=[0.25]))
+    frames = await job.first(2)
     assert [(f["seq"], list(f["points"])) for f in frames] == [(1, ["loss"]), (3, ["loss"])]
 
 
-async def test_viewer_reconnects_within_a_batch(hall: Hall) -> None:
-    await hall.send(*(table([1], rank=rank, loss=[1.0]) for rank in range(5)))
-    assert [f["rank"] for f in await hall.first(2, after=3)] == [3, 4]
+async def test_viewer_reconnects_within_a_batch(job: MonitoredJob) -> None:
+    await job.send(*(table([1], rank=rank, loss=[1.0]) for rank in range(5)))
+    assert [f["rank"] for f in await job.first(2, after=3)] == [3, 4]
 
 
-async def test_viewer_receives_new_rows(hall: Hall) -> None:
-    watching = asyncio.create_task(hall.first(3))
+async def test_viewer_receives_new_rows(job: MonitoredJob) -> None:
+    watching = asyncio.create_task(job.first(3))
     for step in (1, 2, 3):
-        await hall.send(table([step], loss=[1.0]))
+        await job.send(table([step], loss=[1.0]))
     assert [f["seq"] for f in await watching] == [1, 2, 3]
 
 
-async def test_live_stream_omits_void_points(hall: Hall) -> None:
-    await hall.send(table([1], loss=[1.0]))
-    await revoke(hall.database)
-    await hall.send(table([2], loss=[1.0]))
-    await hall.note()
-    assert [f["seq"] for f in await hall.first(2)] == [1, 3]
+async def test_live_stream_omits_void_points(job: MonitoredJob) -> None:
+    await job.send(table([1], loss=[1.0]))
+    await revoke(job.database)
+    await job.send(table([2], loss=[1.0]))
+    await job.note()
+    assert [f["seq"] for f in await job.first(2)] == [1, 3]
 
 
-async def test_live_stream_refuses_an_unknown_job(hall: Hall) -> None:
+async def test_live_stream_refuses_an_unknown_job(job: MonitoredJob) -> None:
     with pytest.raises(LookupError, match="ghost"):
-        await anext(aiter(hall.hub.follow("ghost", 0)))
+        await anext(aiter(job.hub.follow("ghost", 0)))
 
 
-async def test_outdated_viewer_must_reload(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_outdated_viewer_must_reload(
+    job: MonitoredJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for step in range(1, 31):
-        await hall.send(table([step], loss=[1.0]))
-    await Packer(hall.database, lambda: NOW, pack_frames=1, keep_sequences=10).pack_once()
-    assert await hall.first(1, after=5) == [{"seq": 30, "type": "reset"}]
-    assert [f["seq"] for f in await hall.first(10, after=20)] == list(range(21, 31))
-    assert await hall.first(1, after=99) == [{"seq": 30, "type": "reset"}]
+        await job.send(table([step], loss=[1.0]))
+    await Packer(job.database, lambda: NOW, pack_frames=1, keep_sequences=10).pack_once()
+    assert await job.first(1, after=5) == [{"seq": 30, "type": "reset"}]
+    assert [f["seq"] for f in await job.first(10, after=20)] == list(range(21, 31))
+    assert await job.first(1, after=99) == [{"seq": 30, "type": "reset"}]
     monkeypatch.setattr(live, "REPLAY_ROWS", 5)
-    assert await hall.first(1, after=22) == [{"seq": 30, "type": "reset"}]
+    assert await job.first(1, after=22) == [{"seq": 30, "type": "reset"}]
 
 
-async def test_late_viewer_of_an_ended_job_must_reload(hall: Hall) -> None:
+async def test_late_viewer_of_an_ended_job_must_reload(job: MonitoredJob) -> None:
     for step in (1, 2, 3):
-        await hall.send(table([step], loss=[1.0]))
-    packer = Packer(hall.database, lambda: NOW, pack_frames=1)
+        await job.send(table([step], loss=[1.0]))
+    packer = Packer(job.database, lambda: NOW, pack_frames=1)
     await packer.pack_once()
-    async with hall.database.transaction() as session:
+    async with job.database.transaction() as session:
         await session.execute(update(Job).values(finished_at=NOW - timedelta(hours=2)))
     await packer.trim_ended()
-    assert await hall.first(1, after=1) == [{"seq": 3, "type": "reset"}]
-    await hall.note()
-    assert [f["seq"] for f in await hall.first(1, after=3)] == [4]
+    assert await job.first(1, after=1) == [{"seq": 3, "type": "reset"}]
+    await job.note()
+    assert [f["seq"] for f in await job.first(1, after=3)] == [4]
 
 
-async def test_stream_continues_after_reset(hall: Hall) -> None:
-    async with aclosing(hall.follow(after=7)) as frames_of:
+async def test_stream_continues_after_reset(job: MonitoredJob) -> None:
+    async with aclosing(job.follow(after=7)) as frames_of:
         assert [f.seq for f in await anext(frames_of)] == [0]
-        await hall.note()
+        await job.note()
         assert [f.seq for f in await anext(frames_of)] == [1]
 
 
-async def test_only_the_slow_viewer_is_dropped(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_slow_viewer_is_dropped(
+    job: MonitoredJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(live, "QUEUE_BYTES", 2000)
-    async with aclosing(hall.follow()) as slow, aclosing(hall.follow()) as quick:
-        await hall.note()
+    async with aclosing(job.follow()) as slow, aclosing(job.follow()) as quick:
+        await job.note()
         await anext(slow)
         seen = [one.seq for one in await anext(quick)]
         for _ in range(30):
-            await hall.note()
-            while len(seen) < (await progress(hall)):
+            await job.note()
+            while len(seen) < (await progress(job)):
                 seen += [one.seq for one in await anext(quick)]
         assert seen == list(range(1, 32))
         with pytest.raises(ViewerTooSlowError, match="too slowly"):
             await anext(slow)
 
 
-async def progress(hall: Hall) -> int:
-    return (await live.read_frames(hall.database, "job", 0)).up_to
+async def progress(job: MonitoredJob) -> int:
+    return (await live.read_frames(job.database, "job", 0)).up_to
 
 
-async def test_unwatched_job_needs_no_reads(hall: Hall) -> None:
-    async with aclosing(hall.follow()) as frames_of:
-        await hall.note()
+async def test_unwatched_job_needs_no_reads(job: MonitoredJob) -> None:
+    async with aclosing(job.follow()) as frames_of:
+        await job.note()
         await anext(frames_of)
-        assert len(hall.hub._feeds) == 1
-    assert hall.hub._feeds == {}
+        assert len(job.hub._feeds) == 1
+    assert job.hub._feeds == {}
 
 
 async def test_concurrent_viewers_share_one_read(
-    hall: Hall, monkeypatch: pytest.MonkeyPatch
+    job: MonitoredJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await hall.send(table([1], loss=[0.5]))
+    await job.send(table([1], loss=[0.5]))
     asked = 0
     last_sequence = Hub._last_sequence
 
@@ -210,7 +212,7 @@ async def test_concurrent_viewers_share_one_read(
         return await last_sequence(hub, job_id)
 
     monkeypatch.setattr(Hub, "_last_sequence", counted)
-    viewers = [asyncio.create_task(hall.first(1)) for _ in range(20)]
+    viewers = [asyncio.create_task(job.first(1)) for _ in range(20)]
     viewers[0].cancel()  # the others do not depend on whoever came first
     seen = await asyncio.gather(*viewers[1:])
     assert len({frames[0]["seq"] for frames in seen}) == 1
@@ -218,23 +220,23 @@ async def test_concurrent_viewers_share_one_read(
 
 
 async def test_feed_ends_when_viewers_left_early(
-    hall: Hall, monkeypatch: pytest.MonkeyPatch
+    job: MonitoredJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "POLL_SECONDS", 0.01)
     async with asyncio.timeout(20):
-        feed = await hall.hub._feed("job")
+        feed = await job.hub._feed("job")
         await feed.task
         await asyncio.sleep(0)  # its end is told in the next turn of the event loop
-    assert not hall.hub._feeds
-    await hall.send(table([1], loss=[0.5]))
-    assert (await hall.first(1))[0]["type"] == "metrics"
+    assert not job.hub._feeds
+    await job.send(table([1], loss=[0.5]))
+    assert (await job.first(1))[0]["type"] == "metrics"
 
 
-async def test_closing_the_hub_ends_every_stream(hall: Hall) -> None:
-    await hall.note()
-    async with aclosing(hall.follow()) as frames_of:
+async def test_closing_the_hub_ends_every_stream(job: MonitoredJob) -> None:
+    await job.note()
+    async with aclosing(job.follow()) as frames_of:
         await anext(frames_of)
-        await hall.hub.close()
+        await job.hub.close()
         assert [frames async for frames in frames_of] == []
 
 
@@ -243,7 +245,7 @@ async def test_polling_finds_rows_of_another_coordinator(
 ) -> None:
     monkeypatch.setattr(live, "POLL_SECONDS", 0.05)
     await add_job(database)
-    here, there = Hall(database), Hall(Database(database_url))
+    here, there = MonitoredJob(database), MonitoredJob(Database(database_url))
     async with aclosing(here.follow()) as frames_of:
         await there.note()
         async with asyncio.timeout(20):
@@ -252,25 +254,25 @@ async def test_polling_finds_rows_of_another_coordinator(
     await there.database.close()
 
 
-async def test_live_stream_is_exact_under_concurrent_writes(hall: Hall) -> None:
+async def test_live_stream_is_exact_under_concurrent_writes(job: MonitoredJob) -> None:
     """Viewers join at any time while writers of every kind commit."""
     total = 3 * 25 + 25 + 25
 
     async def metrics(writer: str) -> None:
         for step in range(25):
-            await hall.send(table([step + 1], rank=int(writer), loss=[1.0]), writer=writer)
+            await job.send(table([step + 1], rank=int(writer), loss=[1.0]), writer=writer)
 
     async def notes() -> None:
         for _ in range(25):
-            await hall.note()
+            await job.note()
 
     async def logs() -> None:
         for line in range(25):
-            await hall.ingest.logs("job", 1, 0, "stdout", 2 * line, b"x\n")
+            await job.ingest.logs("job", 1, 0, "stdout", 2 * line, b"x\n")
 
     async def view(after: int) -> list[int]:
         seen: list[int] = []
-        async with asyncio.timeout(60), aclosing(hall.follow(after)) as frames_of:
+        async with asyncio.timeout(60), aclosing(job.follow(after)) as frames_of:
             async for frames in frames_of:
                 seen += [one.seq for one in frames]
                 if seen[-1] == total:
@@ -279,7 +281,7 @@ async def test_live_stream_is_exact_under_concurrent_writes(hall: Hall) -> None:
 
     async def view_from(after: int) -> list[int]:
         """Join once the stream is well beyond `after`."""
-        async with aclosing(hall.follow()) as frames_of:
+        async with aclosing(job.follow()) as frames_of:
             while (await anext(frames_of))[-1].seq < after + 20:
                 pass
         return await view(after)
@@ -295,11 +297,11 @@ async def test_live_stream_is_exact_under_concurrent_writes(hall: Hall) -> None:
     assert found[5] == list(range(11, total + 1))
 
 
-async def test_live_stream_thins_tables_keeping_extremes(hall: Hall) -> None:
+async def test_live_stream_thins_tables_keeping_extremes(job: MonitoredJob) -> None:
     values = np.zeros(10_001)
     values[4321], values[8765], values[17] = 7.0, -7.0, np.nan
-    await hall.send(table(range(1, 10_002), loss=values.tolist()))
-    (event,) = await hall.first(1)
+    await job.send(table(range(1, 10_002), loss=values.tolist()))
+    (event,) = await job.first(1)
     points = event["points"]["loss"]
     assert len(points) <= live.FRAME_ROWS
     steps = [step for step, _, _ in points]

@@ -100,11 +100,11 @@ def in_virtual_time(test: Callable[[WorkingCluster], Awaitable[None]]) -> Callab
     what is waited for."""
 
     async def play(folder: Path) -> None:
-        hall = await WorkingCluster.started(folder)
+        cluster = await WorkingCluster.started(folder)
         try:
-            await test(hall)
+            await test(cluster)
         finally:
-            await hall.close()
+            await cluster.close()
 
     def run(tmp_path: Path) -> None:
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:

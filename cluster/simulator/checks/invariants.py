@@ -25,7 +25,7 @@ from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.simulator.checks import lineages, preemption, regroupings
 from trainhall.cluster.simulator.checks.lineages import Lineages
 from trainhall.cluster.simulator.checks.preemption import PreemptionChecks
-from trainhall.cluster.simulator.checks.regroupings import Regroupings, places_of
+from trainhall.cluster.simulator.checks.regroupings import Regroupings, devices_of
 from trainhall.cluster.simulator.checks.violation import Check, Inspected
 from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.shim import Shim, name
@@ -198,9 +198,9 @@ class Inspector(Check):
             newest, newest_generation, project, checkpoints, grants,
         ) in rows:  # fmt: skip
             key = (job_id, number)
-            places = places_of(allocation)
+            placed = devices_of(allocation)
             self._check_edge(key, state)
-            self._check_generation(key, generation, places)
+            self._check_generation(key, generation, placed)
             if revoked:
                 fixed = _Fixed(state, goal, failure, rendezvous, checkpoints)
                 known = self._revoked.setdefault(key, fixed)
@@ -214,7 +214,7 @@ class Inspector(Check):
                         f"attempt {key} is {state} in generation {generation}; the newest is "
                         f"{newest} in {newest_generation}",
                     )
-                needed = {f"{node_id} {index}" for node_id, index in places}
+                needed = {f"{node_id} {index}" for node_id, index in placed}
                 held[project] += len(needed)
                 # After a regrouping it also holds what its processes have yet to leave.
                 if missing := needed - _held(grants):
@@ -235,14 +235,14 @@ class Inspector(Check):
         self._attempts[key] = state
 
     def _check_generation(
-        self, key: _AttemptKey, generation: int, places: frozenset[tuple[str, int]]
+        self, key: _AttemptKey, generation: int, placed: frozenset[tuple[str, int]]
     ) -> None:
-        newest, before = self._generations.get(key, (1, places))
+        newest, before = self._generations.get(key, (1, placed))
         if generation < newest:
             self._violated(DEVICES, f"attempt {key} went back to generation {generation}")
         if generation > newest:
-            self.regroupings.regrouped(key, before, places)
-        self._generations[key] = (generation, places)
+            self.regroupings.regrouped(key, before, placed)
+        self._generations[key] = (generation, placed)
 
     def _check_quotas(self, held: Counter[str | None]) -> None:
         """Check quotas; `held`: devices of active attempts, by their jobs' project."""
@@ -300,13 +300,13 @@ class Inspector(Check):
             self._violated(LAUNCHES, f"{key} was launched {self._launches[key]} times")
         self.regroupings.launched(shim, kept)
         devices = Counter(rank.device[1] for other in host.shims() for rank in other.running)
-        for place in launch.ranks:
-            device, attempt = (host.name, place.device_index), (launch.job_id, launch.attempt)
+        for slot in launch.ranks:
+            device, attempt = (host.name, slot.device_index), (launch.job_id, launch.attempt)
             self._story.exercised[TAKEN_OVER] += self._devices.get(device, attempt) != attempt
             self._devices[device] = attempt
-            if devices[place.device_index] > 1:
+            if devices[slot.device_index] > 1:
                 self._violated(
-                    DEVICES, f"two processes on device {place.device_index} of {host.name}"
+                    DEVICES, f"two processes on device {slot.device_index} of {host.name}"
                 )
         for other in self._hosts:
             for older in other.shims():

@@ -108,11 +108,11 @@ class Regroupings(Check):
         self._story.checks[MEMBERS] += 1
         token = _token(shim)
         numbers = Counter(
-            place.rank
+            slot.rank
             for host in self._hosts
             for other in host.shims()
             if _token(other) == token
-            for place in other.launch.ranks
+            for slot in other.launch.ranks
         )
         for number, count in numbers.items():
             if count > 1:
@@ -131,7 +131,7 @@ class Regroupings(Check):
         ).fetchone()
         if row is None or shim.isolated or shim.has_completed:
             return
-        if (shim.machine.node_id, rank.device[1]) in places_of(row[0]):
+        if (shim.machine.node_id, rank.device[1]) in devices_of(row[0]):
             what = f"process {rank.pid} on device {rank.device[1]} of {shim.machine.name}"
             self._violated(SURVIVORS, f"{what} was stopped, and {name(launch)} continues with it")
 
@@ -196,14 +196,14 @@ class Regroupings(Check):
         have failed.
         """
         self._story.checks[STEPS] += 1
-        have = self._places_with_state(key) & before
+        have = self._devices_with_state(key) & before
         ended, failed = self._reported(key)
-        survivors = {place for place in before & after if place[0] not in ended} - failed
+        survivors = {device for device in before & after if device[0] not in ended} - failed
         if have and not survivors:
             what = f"attempt {key} has its state at {sorted(have)}"
             self._violated(STEPS, f"{what}, and continues at {sorted(after)}")
 
-    def _places_with_state(self, key: _AttemptKey) -> set[tuple[str, int]]:
+    def _devices_with_state(self, key: _AttemptKey) -> set[tuple[str, int]]:
         """Return the devices of live ranks that have taken a step, on nodes that can be reached."""
         there = {
             node_id
@@ -269,7 +269,7 @@ def _token(shim: Shim) -> tuple[str, int, int]:
 
 
 @functools.lru_cache(maxsize=1000)  # most rows say what they said after the commit before
-def places_of(allocation: str) -> frozenset[tuple[str, int]]:
+def devices_of(allocation: str) -> frozenset[tuple[str, int]]:
     """Return the devices of an attempt's allocation by node id and index."""
     return frozenset(
         (host["node_id"], rank["device_index"])

@@ -216,8 +216,8 @@ def hung_over_hosts(play: Play) -> None:
             host = play.chance.choice(cluster.hosts)
             cluster.wait_for_step(job, cluster.job(job)["step"] + 30)
             before = cluster.job(job)
-            places = cluster.attempts(job)[-1]["allocation"]
-            rank = [place["node_name"] for place in places].index(host.name)
+            hosts = cluster.attempts(job)[-1]["allocation"]
+            rank = [each["node_name"] for each in hosts].index(host.name)
             began = time.monotonic()
             cluster.ranks(job)[rank].send_signal(signal.SIGSTOP)
             report.inject("a rank of three hosts stopped by SIGSTOP")

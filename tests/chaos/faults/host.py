@@ -89,13 +89,13 @@ def partition(play: Play) -> None:
             job = cluster.submit(stepping(workers=1))
             wait_for_checkpoint(cluster, job)
             (host,) = cluster.hosts_of(job)
-            place = cluster.net.hosts[cluster.hosts.index(host)]
-            cut = partial(cluster.net.cut, place)
+            network_host = cluster.net.hosts[cluster.hosts.index(host)]
+            cut = partial(cluster.net.cut, network_host)
             try:
                 _lose(play, cluster, job, host, cut, "host cut off: its packets vanish")
                 _outlive(play, cluster, job)
             finally:
-                cluster.net.heal(place)
+                cluster.net.heal(network_host)
             _check_revoked(play, cluster, job)
             _end(play, cluster, job)
 
@@ -108,12 +108,12 @@ def short_partition(play: Play) -> None:
         job = cluster.submit(stepping(workers=1))
         cluster.wait_for_step(job, 10)
         (host,) = cluster.hosts_of(job)
-        place = cluster.net.hosts[cluster.hosts.index(host)]
+        network_host = cluster.net.hosts[cluster.hosts.index(host)]
         for _ in play.times():
-            cluster.net.cut(place)
+            cluster.net.cut(network_host)
             report.inject("host cut off for less than the lost timeout")
             eventually("the node to be suspect", lambda: cluster.node(host)["state"] == "suspect")
-            cluster.net.heal(place)
+            cluster.net.heal(network_host)
             seen = cluster.job(job)["step"]
             cluster.wait_for_step(job, seen + 20)
             report.check("reports resumed", True)

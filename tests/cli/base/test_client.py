@@ -181,11 +181,11 @@ def test_deadline_holds_where_nothing_is_answered(silent: Server) -> None:
 
 
 def test_wait_times_out_without_a_response(silent: Server) -> None:
-    with trainhall.client.Client(silent.url) as hall:
+    with trainhall.client.Client(silent.url) as client:
         with pytest.raises(TimeoutError, match="did not answer about job 4f2a"):
-            hall.wait("4f2a", timeout=0.1)
+            client.wait("4f2a", timeout=0.1)
         with pytest.raises(UnreachableError):
-            follow.wait(hall._rest, "4f2a", follow.deadline_after(0.1))
+            follow.wait(client._rest, "4f2a", follow.deadline_after(0.1))
     # As it is asked for by its id, without four tries of 30 s each.
     assert len(silent.requests) == 2
 

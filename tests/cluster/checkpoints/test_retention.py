@@ -19,33 +19,33 @@ from trainhall.training.checkpoint.format.names import MANIFEST
 NAME = "step-00000010-a1-g1"
 
 
-async def running_job(hall: SimulatedCluster, **checkpoint: object) -> str:
-    await hall.add_node("alpha", 2)
-    job_id = await hall.submit(checkpoint=checkpoint)
-    await hall.run_until(job_id, "running")
+async def running_job(cluster: SimulatedCluster, **checkpoint: object) -> str:
+    await cluster.add_node("alpha", 2)
+    job_id = await cluster.submit(checkpoint=checkpoint)
+    await cluster.run_until(job_id, "running")
     return job_id
 
 
-async def states(hall: SimulatedCluster, job_id: str) -> dict[int, str]:
-    page = await hall.coordinator.checkpoints.list(job_id)
+async def states(cluster: SimulatedCluster, job_id: str) -> dict[int, str]:
+    page = await cluster.coordinator.checkpoints.list(job_id)
     return {view.step: view.state for view in page.items}
 
 
 async def reported(
-    hall: SimulatedCluster, job_id: str, *, dry_run: bool
+    cluster: SimulatedCluster, job_id: str, *, dry_run: bool
 ) -> dict[int, tuple[bool, str]]:
-    found = await hall.coordinator.checkpoints.collect(job_id, dry_run=dry_run)
+    found = await cluster.coordinator.checkpoints.collect(job_id, dry_run=dry_run)
     return {each.checkpoint.step: (each.keep, each.reason) for each in found}
 
 
-async def test_the_best_are_kept_beside_the_newest(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, keep_latest=1, keep_best=1, metric="eval_loss")
+async def test_the_best_are_kept_beside_the_newest(cluster: SimulatedCluster) -> None:
+    job_id = await running_job(cluster, keep_latest=1, keep_best=1, metric="eval_loss")
     for step, loss in ((10, 0.5), (20, 0.1), (30, 0.3), (40, 0.4)):
-        await hall.save_checkpoint(job_id, step, eval_loss=loss)
-    assert await states(hall, job_id) == {
+        await cluster.save_checkpoint(job_id, step, eval_loss=loss)
+    assert await states(cluster, job_id) == {
         40: "committed", 30: "deleting", 20: "committed", 10: "deleting",
     }  # fmt: skip
-    events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
+    events = (await cluster.coordinator.jobs.events(job_id, limit=500)).items
     reasons = [e.reason for e in events if e.kind == "checkpoint" and "by retention" in e.reason]
     assert reasons == [
         f"the checkpoint of step {step} was deleted by retention: not the newest, nor the best by "
@@ -54,41 +54,43 @@ async def test_the_best_are_kept_beside_the_newest(hall: SimulatedCluster) -> No
     ]
 
 
-async def test_collect_deletes_unpinned_checkpoints(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, keep_latest=1)
-    service = hall.coordinator.checkpoints
-    await hall.save_checkpoint(job_id, 10)
+async def test_collect_deletes_unpinned_checkpoints(cluster: SimulatedCluster) -> None:
+    job_id = await running_job(cluster, keep_latest=1)
+    service = cluster.coordinator.checkpoints
+    await cluster.save_checkpoint(job_id, 10)
     (first,) = (await service.list(job_id)).items
     await service.set_pinned(first.id, True)
-    await hall.save_checkpoint(job_id, 20)
-    assert await reported(hall, job_id, dry_run=True) == {
+    await cluster.save_checkpoint(job_id, 20)
+    assert await reported(cluster, job_id, dry_run=True) == {
         20: (True, "the newest"),
         10: (True, "pinned"),
     }
     await service.set_pinned(first.id, False)
     expected = {20: (True, "the newest"), 10: (False, "not the newest")}
-    assert await reported(hall, job_id, dry_run=True) == expected
-    assert await states(hall, job_id) == {20: "committed", 10: "committed"}, "a dry run only tells"
-    assert await reported(hall, job_id, dry_run=False) == expected
-    assert await states(hall, job_id) == {20: "committed", 10: "deleting"}
-    assert await reported(hall, job_id, dry_run=False) == {20: (True, "the newest")}
+    assert await reported(cluster, job_id, dry_run=True) == expected
+    assert await states(cluster, job_id) == {20: "committed", 10: "committed"}, (
+        "a dry run only tells"
+    )
+    assert await reported(cluster, job_id, dry_run=False) == expected
+    assert await states(cluster, job_id) == {20: "committed", 10: "deleting"}
+    assert await reported(cluster, job_id, dry_run=False) == {20: (True, "the newest")}
     with pytest.raises(NotFoundError):
         await service.collect("nothing", dry_run=True)
 
 
-async def test_retention_keeps_corrupt_and_restored_checkpoints(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, keep_latest=3)
+async def test_retention_keeps_corrupt_and_restored_checkpoints(cluster: SimulatedCluster) -> None:
+    job_id = await running_job(cluster, keep_latest=3)
     for step in (10, 20, 30):
-        await hall.save_checkpoint(job_id, step)
-    service = hall.coordinator.checkpoints
+        await cluster.save_checkpoint(job_id, step)
+    service = cluster.coordinator.checkpoints
     views = {v.step: v for v in (await service.list(job_id)).items}
     await service.verification.mark(views[20].id, "state.json: expected 2 bytes, found 1")
-    await hall.coordinator.jobs.cancel(job_id)
-    await hall.run_until(job_id, "cancelled")
-    (node,) = hall.nodes.values()
-    await hall.disconnect(node)
+    await cluster.coordinator.jobs.cancel(job_id)
+    await cluster.run_until(job_id, "cancelled")
+    (node,) = cluster.nodes.values()
+    await cluster.disconnect(node)
     await service.restore(views[10].id)
-    assert await reported(hall, job_id, dry_run=False) == {
+    assert await reported(cluster, job_id, dry_run=False) == {
         30: (True, "one of the 3 newest"),
         20: (True, "corrupt; kept for inspection until you delete it"),
         10: (True, "the job is about to start from it"),
@@ -96,43 +98,43 @@ async def test_retention_keeps_corrupt_and_restored_checkpoints(hall: SimulatedC
 
 
 async def test_retention_keeps_restored_checkpoint_until_newer_save(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    job_id = await running_job(hall, keep_latest=1)
-    service = hall.coordinator.checkpoints
-    await hall.save_checkpoint(job_id, 10)
+    job_id = await running_job(cluster, keep_latest=1)
+    service = cluster.coordinator.checkpoints
+    await cluster.save_checkpoint(job_id, 10)
     (first,) = (await service.list(job_id)).items
     await service.set_pinned(first.id, True)
-    await hall.save_checkpoint(job_id, 20)
-    await hall.finish(job_id)
+    await cluster.save_checkpoint(job_id, 20)
+    await cluster.finish(job_id)
     await service.restore(first.id)
-    await hall.settle()
-    await hall.work()
-    assert (await hall.job(job_id)).state == "starting"
+    await cluster.settle()
+    await cluster.work()
+    assert (await cluster.job(job_id)).state == "starting"
     # Its hosts may be fetching it at this moment.
     await service.set_pinned(first.id, False)
-    assert await reported(hall, job_id, dry_run=False) == {
+    assert await reported(cluster, job_id, dry_run=False) == {
         20: (True, "the newest"),
         10: (True, "the job resumes from it"),
     }
     with pytest.raises(WrongStateError, match="about to start"):
         await service.delete(first.id)
-    await hall.run_until(job_id, "running")
-    await hall.save_checkpoint(job_id, 15)
-    assert await states(hall, job_id) == {20: "deleting", 15: "committed", 10: "deleting"}
+    await cluster.run_until(job_id, "running")
+    await cluster.save_checkpoint(job_id, 15)
+    assert await states(cluster, job_id) == {20: "deleting", 15: "committed", 10: "deleting"}
 
 
 @pytest.mark.parametrize(
     ("command", "more"), [("set_pinned", [True]), ("delete", []), ("restore", [])]
 )
 async def test_collect_uses_state_after_waiting_for_job(
-    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, command: str, more: list[bool]
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, command: str, more: list[bool]
 ) -> None:
-    job_id = await running_job(hall)
-    await hall.save_checkpoint(job_id, 10)
-    await hall.coordinator.jobs.cancel(job_id)
-    await hall.run_until(job_id, "cancelled")
-    service = hall.coordinator.checkpoints
+    job_id = await running_job(cluster)
+    await cluster.save_checkpoint(job_id, 10)
+    await cluster.coordinator.jobs.cancel(job_id)
+    await cluster.run_until(job_id, "cancelled")
+    service = cluster.coordinator.checkpoints
     (view,) = (await service.list(job_id)).items
 
     async def last(session: AsyncSession, job: str) -> JobProgress | None:
@@ -158,35 +160,35 @@ def written(folder: Path, job_id: str) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in (folder / NAME).iterdir()}
 
 
-async def stored(hall: SimulatedCluster, source: Path) -> str:
+async def stored(cluster: SimulatedCluster, source: Path) -> str:
     """The id of a checkpoint that an agent uploaded."""
-    job_id = await running_job(hall, path=None)
-    service = hall.coordinator.checkpoints
+    job_id = await running_job(cluster, path=None)
+    service = cluster.coordinator.checkpoints
     for path, data in written(source, job_id).items():
         await service.uploads.receive(job_id, NAME, path, pieces(data))
     await service.uploads.commit(job_id, NAME)
-    await hall.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    await cluster.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
     (view,) = (await service.list(job_id)).items
     return view.id
 
 
-async def shared(hall: SimulatedCluster, source: Path) -> str:
+async def shared(cluster: SimulatedCluster, source: Path) -> str:
     """The id of a checkpoint on storage that the coordinator sees as well."""
-    job_id = await running_job(hall, path=str(source))
+    job_id = await running_job(cluster, path=str(source))
     written(source / job_id, job_id)
-    await hall.save_checkpoint(job_id, 10)
-    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    await cluster.save_checkpoint(job_id, 10)
+    (view,) = (await cluster.coordinator.checkpoints.list(job_id)).items
     return view.id
 
 
 @pytest.mark.parametrize("place", [stored, shared])
 async def test_the_files_of_a_checkpoint_are_read(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
     tmp_path: Path,
     place: Callable[[SimulatedCluster, Path], Awaitable[str]],
 ) -> None:
-    files_of = hall.coordinator.checkpoints.files
-    checkpoint = await place(hall, tmp_path / "storage")
+    files_of = cluster.coordinator.checkpoints.files
+    checkpoint = await place(cluster, tmp_path / "storage")
     files = await files_of.list(checkpoint)
     assert [file.path for file in files] == [
         "tensors-0.safetensors", "tensors-1.safetensors", MANIFEST,
@@ -211,13 +213,13 @@ async def test_the_files_of_a_checkpoint_are_read(
 
 @pytest.mark.parametrize("name", ["elsewhere", "x" * 300], ids=["absent", "refused by the system"])
 async def test_invisible_checkpoint_files_are_not_read(
-    hall: SimulatedCluster, tmp_path: Path, name: str
+    cluster: SimulatedCluster, tmp_path: Path, name: str
 ) -> None:
-    job_id = await running_job(hall, path=str(tmp_path / name))
-    await hall.save_checkpoint(job_id, 10)
-    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    job_id = await running_job(cluster, path=str(tmp_path / name))
+    await cluster.save_checkpoint(job_id, 10)
+    (view,) = (await cluster.coordinator.checkpoints.list(job_id)).items
     with pytest.raises(WrongStateError, match="does not see"):
-        await hall.coordinator.checkpoints.files.list(view.id)
-    await hall.coordinator.checkpoints.delete(view.id)
+        await cluster.coordinator.checkpoints.files.list(view.id)
+    await cluster.coordinator.checkpoints.delete(view.id)
     with pytest.raises(WrongStateError, match="deleting"):
-        await hall.coordinator.checkpoints.files.read(view.id, MANIFEST)
+        await cluster.coordinator.checkpoints.files.read(view.id, MANIFEST)

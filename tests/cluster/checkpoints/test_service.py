@@ -30,23 +30,23 @@ from trainhall.training.link.status import Outcome
 from trainhall.training.spec import SpecError
 
 
-async def running_job(hall: SimulatedCluster, **checkpoint: object) -> str:
-    if not hall.nodes:
-        await hall.add_node("alpha", 2)
-    job_id = await hall.submit(checkpoint=checkpoint)
-    await hall.run_until(job_id, "running")
+async def running_job(cluster: SimulatedCluster, **checkpoint: object) -> str:
+    if not cluster.nodes:
+        await cluster.add_node("alpha", 2)
+    job_id = await cluster.submit(checkpoint=checkpoint)
+    await cluster.run_until(job_id, "running")
     return job_id
 
 
-async def stored(hall: SimulatedCluster) -> tuple[str, Path]:
+async def stored(cluster: SimulatedCluster) -> tuple[str, Path]:
     """A job's checkpoint, and where it lies in the store."""
-    job_id = await running_job(hall, path=None)
-    service = hall.coordinator.checkpoints
+    job_id = await running_job(cluster, path=None)
+    service = cluster.coordinator.checkpoints
     for path, data in {**FILES, "manifest.json": manifest(FILES, job_id)}.items():
         await service.uploads.receive(job_id, NAME, path, pieces(data))
     await service.uploads.commit(job_id, NAME)
-    await hall.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
-    return job_id, hall.coordinator.store.file(job_id, NAME, "state.json").parent
+    await cluster.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    return job_id, cluster.coordinator.store.file(job_id, NAME, "state.json").parent
 
 
 def verifying() -> list["asyncio.Task[Any]"]:
@@ -59,54 +59,54 @@ async def verified() -> None:
         await asyncio.wait(tasks)
 
 
-async def start_again(hall: SimulatedCluster, job_id: str) -> list[str]:
+async def start_again(cluster: SimulatedCluster, job_id: str) -> list[str]:
     """What the job's next attempt is told to start from, after a pause and a resume."""
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.run_until(job_id, "running")
-    (node,) = hall.nodes.values()
+    await cluster.coordinator.jobs.resume(job_id)
+    await cluster.run_until(job_id, "running")
+    (node,) = cluster.nodes.values()
     return node.running(job_id).assignment.launch.checkpoint.resume
 
 
-async def pause(hall: SimulatedCluster, job_id: str) -> None:
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.run_until(job_id, "paused")
+async def pause(cluster: SimulatedCluster, job_id: str) -> None:
+    await cluster.coordinator.jobs.pause(job_id)
+    await cluster.run_until(job_id, "paused")
 
 
-async def steps_of(hall: SimulatedCluster, job_id: str) -> list[int]:
-    page = await hall.coordinator.checkpoints.list(job_id)
+async def steps_of(cluster: SimulatedCluster, job_id: str) -> list[int]:
+    page = await cluster.coordinator.checkpoints.list(job_id)
     return [view.step for view in page.items]
 
 
-async def test_upload_mode_records_only_committed_checkpoints(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, path=None)
-    service = hall.coordinator.checkpoints
-    (node,) = hall.nodes.values()
+async def test_upload_mode_records_only_committed_checkpoints(cluster: SimulatedCluster) -> None:
+    job_id = await running_job(cluster, path=None)
+    service = cluster.coordinator.checkpoints
+    (node,) = cluster.nodes.values()
     plan = node.running(job_id).assignment.launch.checkpoint
     assert (plan.folder, plan.upload) == ("", True)
-    await hall.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
-    assert await steps_of(hall, job_id) == []
+    await cluster.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    assert await steps_of(cluster, job_id) == []
     for path, data in FILES.items():
         await service.uploads.receive(job_id, NAME, path, pieces(data))
     await service.uploads.receive(job_id, NAME, "manifest.json", pieces(manifest(FILES, job_id)))
     await service.uploads.commit(job_id, NAME)
     for _ in range(2):
-        await hall.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
-    assert await steps_of(hall, job_id) == [10]
-    assert hall.coordinator.store.file(job_id, NAME, "state.json").read_bytes() == b"{}"
+        await cluster.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    assert await steps_of(cluster, job_id) == [10]
+    assert cluster.coordinator.store.file(job_id, NAME, "state.json").read_bytes() == b"{}"
     (view,) = (await service.list(job_id)).items
     assert (await service.delete(view.id)).state == "deleting"
     assert (await service.get(view.id)).state == "deleted"
     with pytest.raises(NotFoundError):
-        hall.coordinator.store.file(job_id, NAME, "state.json")
+        cluster.coordinator.store.file(job_id, NAME, "state.json")
 
 
-async def test_a_revoked_token_commits_nothing(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, path=None)
-    (node,) = hall.nodes.values()
-    await hall.disconnect(node)
-    hall.clock.advance(100)
-    await hall.settle()
-    service = hall.coordinator.checkpoints
+async def test_a_revoked_token_commits_nothing(cluster: SimulatedCluster) -> None:
+    job_id = await running_job(cluster, path=None)
+    (node,) = cluster.nodes.values()
+    await cluster.disconnect(node)
+    cluster.clock.advance(100)
+    await cluster.settle()
+    service = cluster.coordinator.checkpoints
     with pytest.raises(RevokedError):
         await service.uploads.receive(job_id, NAME, "state.json", pieces(b"{}"))
     with pytest.raises(RevokedError, match=rf"^attempt 1 of “test” \({job_id}\) was superseded"):
@@ -118,40 +118,42 @@ async def test_a_revoked_token_commits_nothing(hall: SimulatedCluster) -> None:
 
 
 async def test_commit_under_revoked_token_is_removed(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    job_id = await running_job(hall, path=None)
-    service, store = hall.coordinator.checkpoints, hall.coordinator.store
+    job_id = await running_job(cluster, path=None)
+    service, store = cluster.coordinator.checkpoints, cluster.coordinator.store
     later = NAME.replace("10-a", "20-a")
     for name, step in ((NAME, 10), (later, 20)):
         for path, data in {**FILES, "manifest.json": manifest(FILES, job_id, step)}.items():
             await service.uploads.receive(job_id, name, path, pieces(data))
         await service.uploads.commit(job_id, name)
-    await hall.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    await cluster.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
     await service.uploads.remove_unrecorded()
     assert await store.committed() == {(job_id, NAME), (job_id, later)}, "its rank may tell of it"
-    (node,) = hall.nodes.values()
-    await hall.disconnect(node)
-    hall.clock.advance(100)
-    await hall.settle()
+    (node,) = cluster.nodes.values()
+    await cluster.disconnect(node)
+    cluster.clock.advance(100)
+    await cluster.settle()
     await service.uploads.remove_unrecorded()
     assert await store.committed() == {(job_id, NAME)}
 
 
-async def test_housekeeping_keeps_checkpoints_of_another_database(hall: SimulatedCluster) -> None:
-    await upload_and_commit(hall.coordinator.store)
-    await hall.coordinator.checkpoints.uploads.remove_unrecorded()
-    assert await hall.coordinator.store.committed() == {("job", NAME)}
+async def test_housekeeping_keeps_checkpoints_of_another_database(
+    cluster: SimulatedCluster,
+) -> None:
+    await upload_and_commit(cluster.coordinator.store)
+    await cluster.coordinator.checkpoints.uploads.remove_unrecorded()
+    assert await cluster.coordinator.store.committed() == {("job", NAME)}
 
 
-async def test_the_newest_and_the_pinned_are_kept(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, keep_latest=2)
-    service = hall.coordinator.checkpoints
-    await hall.save_checkpoint(job_id, 10)
+async def test_the_newest_and_the_pinned_are_kept(cluster: SimulatedCluster) -> None:
+    job_id = await running_job(cluster, keep_latest=2)
+    service = cluster.coordinator.checkpoints
+    await cluster.save_checkpoint(job_id, 10)
     (first,) = (await service.list(job_id)).items
     assert (await service.set_pinned(first.id, True)).pinned
     for step in (20, 30, 40):
-        await hall.save_checkpoint(job_id, step)
+        await cluster.save_checkpoint(job_id, step)
     views = {v.step: v for v in (await service.list(job_id)).items}
     assert {s: v.state for s, v in views.items()} == {
         40: "committed", 30: "committed", 20: "deleting", 10: "committed",
@@ -166,11 +168,11 @@ async def test_the_newest_and_the_pinned_are_kept(hall: SimulatedCluster) -> Non
     assert views[20].refused_commands[CheckpointCommand.RESTORE] == (
         "It is deleting; restore another one."
     )
-    (node,) = hall.nodes.values()
-    await hall.heartbeat()
+    (node,) = cluster.nodes.values()
+    await cluster.heartbeat()
     assert node.released == {f"/shared/{job_id}/step-00000020-a1-g1"}
-    assert await steps_of(hall, job_id) == [40, 30, 10], "the agent said that it is gone"
-    await hall.heartbeat()
+    assert await steps_of(cluster, job_id) == [40, 30, 10], "the agent said that it is gone"
+    await cluster.heartbeat()
     assert node.removed == []
     page = await service.list(job_id, limit=2)
     rest = await service.list(job_id, limit=2, cursor=page.next_cursor)
@@ -180,45 +182,45 @@ async def test_the_newest_and_the_pinned_are_kept(hall: SimulatedCluster) -> Non
 
 
 async def test_next_attempt_looks_for_unreported_checkpoints(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    job_id = await running_job(hall, path="/shared")
-    (node,) = hall.nodes.values()
+    job_id = await running_job(cluster, path="/shared")
+    (node,) = cluster.nodes.values()
     assert node.running(job_id).assignment.launch.checkpoint.unrecorded is None
-    await hall.save_checkpoint(job_id, 10)
+    await cluster.save_checkpoint(job_id, 10)
 
     async def next_one() -> Unrecorded | None:
-        hall.clock.advance(60)
-        await hall.heartbeat()
-        await hall.run_until(job_id, "running")
+        cluster.clock.advance(60)
+        await cluster.heartbeat()
+        await cluster.run_until(job_id, "running")
         return node.running(job_id).assignment.launch.checkpoint.unrecorded
 
-    await hall.finish(job_id, Outcome.FAILED, failure())
+    await cluster.finish(job_id, Outcome.FAILED, failure())
     assert await next_one() == Unrecorded(attempt=1, generation=1, after_step=10)
-    await hall.finish(job_id, Outcome.FAILED, failure(2))
+    await cluster.finish(job_id, Outcome.FAILED, failure(2))
     assert await next_one() == Unrecorded(attempt=2, generation=1, after_step=-1)
     # What a revoked attempt commits does not count.
-    await hall.disconnect(node)
-    hall.clock.advance(hall.options.lost_after_seconds)
-    await hall.settle()
-    assert (await hall.job(job_id)).state == "recovering"
-    await hall.connect(node)
+    await cluster.disconnect(node)
+    cluster.clock.advance(cluster.options.lost_after_seconds)
+    await cluster.settle()
+    assert (await cluster.job(job_id)).state == "recovering"
+    await cluster.connect(node)
     assert await next_one() == Unrecorded(attempt=2, generation=1, after_step=-1)
 
 
 @on_sqlite
 async def test_late_report_of_earlier_attempt_is_resumed_from(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
     """The second attempt goes on from what the first had saved and not told, and falls before it
     saves anything itself."""
-    job_id = await running_job(hall, path="/shared")
-    (node,) = hall.nodes.values()
+    job_id = await running_job(cluster, path="/shared")
+    (node,) = cluster.nodes.values()
 
     async def next_one() -> tuple[list[str], Unrecorded | None]:
-        hall.clock.advance(60)
-        await hall.heartbeat()
-        await hall.run_until(job_id, "running")
+        cluster.clock.advance(60)
+        await cluster.heartbeat()
+        await cluster.run_until(job_id, "running")
         plan = node.running(job_id).assignment.launch.checkpoint
         return plan.resume, plan.unrecorded
 
@@ -226,105 +228,105 @@ async def test_late_report_of_earlier_attempt_is_resumed_from(
         name = f"step-{step:08d}-a1-g1"
         event = RankEvent(
             sequence=step + 1,
-            time=hall.clock.now().timestamp(),
+            time=cluster.clock.now().timestamp(),
             rank=0,
             kind="checkpoint",
             data={"name": name, "step": step, "size": 10, "metrics": {}},
         )
-        await hall.coordinator.rank_events.accept(job_id, 1, "recovered-00000000", [event])
+        await cluster.coordinator.rank_events.accept(job_id, 1, "recovered-00000000", [event])
         return name
 
-    before = await hall.save_checkpoint(job_id, 5)
-    await hall.finish(job_id, Outcome.FAILED, failure())
+    before = await cluster.save_checkpoint(job_id, 5)
+    await cluster.finish(job_id, Outcome.FAILED, failure())
     assert await next_one() == ([before], Unrecorded(attempt=1, generation=1, after_step=5))
     first, second = await report_first(10), await report_first(20)
-    await hall.finish(job_id, Outcome.FAILED, failure(2))
+    await cluster.finish(job_id, Outcome.FAILED, failure(2))
     names, unrecorded = await next_one()
     assert names == [second, first, before]
     assert unrecorded == Unrecorded(attempt=2, generation=1, after_step=-1)
     # And what the third one saves comes before them.
-    saved = await hall.save_checkpoint(job_id, 15)
-    await hall.finish(job_id, Outcome.FAILED, failure(3))
+    saved = await cluster.save_checkpoint(job_id, 15)
+    await cluster.finish(job_id, Outcome.FAILED, failure(3))
     assert (await next_one())[0] == [saved, second, first]
 
 
 @on_sqlite
 async def test_revoked_attempt_passes_on_its_unrecorded_checkpoints(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    job_id = await running_job(hall, path="/shared")
-    (node,) = hall.nodes.values()
+    job_id = await running_job(cluster, path="/shared")
+    (node,) = cluster.nodes.values()
 
     async def next_one() -> Unrecorded | None:
-        hall.clock.advance(60)
-        await hall.heartbeat()
-        await hall.run_until(job_id, "running")
+        cluster.clock.advance(60)
+        await cluster.heartbeat()
+        await cluster.run_until(job_id, "running")
         return node.running(job_id).assignment.launch.checkpoint.unrecorded
 
     async def lose() -> None:
-        await hall.disconnect(node)
-        hall.clock.advance(hall.options.lost_after_seconds)
-        await hall.settle()
-        await hall.connect(node)
+        await cluster.disconnect(node)
+        cluster.clock.advance(cluster.options.lost_after_seconds)
+        await cluster.settle()
+        await cluster.connect(node)
 
-    await hall.finish(job_id, Outcome.FAILED, failure())
+    await cluster.finish(job_id, Outcome.FAILED, failure())
     of_the_first = Unrecorded(attempt=1, generation=1, after_step=-1)
     assert await next_one() == of_the_first
     await lose()
     assert await next_one() == of_the_first
     # What it saved itself and told is later than all that.
-    await hall.save_checkpoint(job_id, 10)
+    await cluster.save_checkpoint(job_id, 10)
     await lose()
     assert await next_one() is None
 
 
-async def test_restore_restarts_a_finished_job_at_older_step(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, keep_latest=10)
+async def test_restore_restarts_a_finished_job_at_older_step(cluster: SimulatedCluster) -> None:
+    job_id = await running_job(cluster, keep_latest=10)
     for step in (10, 20, 30):
-        await hall.save_checkpoint(job_id, step)
-    service = hall.coordinator.checkpoints
+        await cluster.save_checkpoint(job_id, step)
+    service = cluster.coordinator.checkpoints
     views = {v.step: v for v in (await service.list(job_id)).items}
     with pytest.raises(WrongStateError, match="running"):
         await service.restore(views[20].id)
-    await hall.finish(job_id)
-    assert (await hall.job(job_id)).state == "completed"
+    await cluster.finish(job_id)
+    assert (await cluster.job(job_id)).state == "completed"
     with pytest.raises(SpecError, match="workers"):
         await service.restore(views[20].id, resources={"workers": 0})
-    assert (await hall.job(job_id)).state == "completed"
+    assert (await cluster.job(job_id)).state == "completed"
     restored = await service.restore(
         views[20].id, resources={"workers": 2}, parallelism={"strategy": "fsdp"}
     )
     assert restored.spec["parallelism"]["strategy"] == "fsdp"
     assert restored.spec["parallelism"]["data"] is None, "it followed from the old strategy"
     assert (restored.state, restored.world_size, restored.finished_at) == ("queued", 2, None)
-    await hall.settle()
-    await hall.run_until(job_id, "running")
-    (node,) = hall.nodes.values()
+    await cluster.settle()
+    await cluster.run_until(job_id, "running")
+    (node,) = cluster.nodes.values()
     launch = node.running(job_id).assignment.launch
     names = [f"step-000000{s}-a1-g1" for s in (20, 10)]
     assert launch.checkpoint.resume == names, "what lies beyond the restored step is left out"
     assert launch.spec.resources.workers == 2
-    await hall.save_checkpoint(job_id, 25)
-    await pause(hall, job_id)
-    assert await start_again(hall, job_id) == ["step-00000025-a2-g1", *names]
+    await cluster.save_checkpoint(job_id, 25)
+    await pause(cluster, job_id)
+    assert await start_again(cluster, job_id) == ["step-00000025-a2-g1", *names]
 
 
 @on_sqlite
 async def test_restore_with_other_strategy_drops_the_algorithm(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    await hall.add_node("alpha", 2)
+    await cluster.add_node("alpha", 2)
     synchronised = {"gradient_sync": {"algorithm": "ring"}}
-    job_id = await hall.submit(workers=2, parallelism=synchronised)
-    await hall.run_until(job_id, "running")
-    await hall.save_checkpoint(job_id, 10)
-    await hall.finish(job_id)
-    service = hall.coordinator.checkpoints
+    job_id = await cluster.submit(workers=2, parallelism=synchronised)
+    await cluster.run_until(job_id, "running")
+    await cluster.save_checkpoint(job_id, 10)
+    await cluster.finish(job_id)
+    service = cluster.coordinator.checkpoints
     (view,) = (await service.list(job_id)).items
     restored = await service.restore(view.id, resources={"workers": 1})
     assert restored.spec["parallelism"]["gradient_sync"]["algorithm"] == "ring"
-    await hall.run_until(job_id, "running")
-    await hall.finish(job_id)
+    await cluster.run_until(job_id, "running")
+    await cluster.finish(job_id)
     restored = await service.restore(view.id, parallelism={"strategy": "fsdp"})
     assert restored.spec["parallelism"]["gradient_sync"]["algorithm"] == "native"
 
@@ -332,40 +334,42 @@ async def test_restore_with_other_strategy_drops_the_algorithm(
 @on_sqlite
 @pytest.mark.parametrize("stored_is_bad", [False, True])
 async def test_damaged_host_copy_does_not_mark_the_store(
-    hall: SimulatedCluster, stored_is_bad: bool
+    cluster: SimulatedCluster, stored_is_bad: bool
 ) -> None:
-    job_id, folder = await stored(hall)
+    job_id, folder = await stored(cluster)
     if stored_is_bad:
         (folder / "state.json").write_bytes(b"[]")
     passed_over = [{"name": NAME, "reason": "damaged", "text": "on rank 1: state.json"}, 7, {}]
-    await hall.report_event(job_id, "started", {"resumed_from": None, "passed_over": passed_over})
+    await cluster.report_event(
+        job_id, "started", {"resumed_from": None, "passed_over": passed_over}
+    )
     await verified()
-    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    (view,) = (await cluster.coordinator.checkpoints.list(job_id)).items
     assert view.state == ("corrupt" if stored_is_bad else "committed")
 
 
 @on_sqlite
 async def test_removed_stored_checkpoint_is_marked(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    job_id, folder = await stored(hall)
+    job_id, folder = await stored(cluster)
     shutil.rmtree(folder)
     passed_over = [
         {"name": NAME, "reason": "missing", "text": "no host has a good copy: not found"}
     ]
-    await hall.report_event(job_id, "started", {"resumed_from": 5, "passed_over": passed_over})
+    await cluster.report_event(job_id, "started", {"resumed_from": 5, "passed_over": passed_over})
     await verified()
-    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    (view,) = (await cluster.coordinator.checkpoints.list(job_id)).items
     assert view.state == "corrupt"
-    events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
+    events = (await cluster.coordinator.jobs.events(job_id, limit=500)).items
     assert "the folder: expected a folder, found nothing" in events[-1].reason
 
 
 @on_sqlite
 async def test_reports_do_not_wait_for_verification(
-    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id, _ = await stored(hall)
+    job_id, _ = await stored(cluster)
     hashed: list[Path] = []
     gate = threading.Event()
 
@@ -378,7 +382,7 @@ async def test_reports_do_not_wait_for_verification(
     passed_over = [{"name": NAME, "reason": "damaged", "text": "on rank 1: state.json"}]
     data = {"resumed_from": None, "passed_over": passed_over}
     events = [RankEvent(sequence=n, time=1.7e9, rank=0, kind="started", data=data) for n in (1, 2)]
-    accept = hall.coordinator.rank_events.accept
+    accept = cluster.coordinator.rank_events.accept
     try:
         async with asyncio.timeout(30):
             assert await accept(job_id, 1, "0-bbbbbbbb", events[:1]) == 1
@@ -389,7 +393,7 @@ async def test_reports_do_not_wait_for_verification(
         gate.clear()
         await accept(job_id, 1, "0-bbbbbbbb", events)
         assert verifying()
-        await hall.coordinator.stop()
+        await cluster.coordinator.stop()
         assert not verifying()
     finally:
         gate.set()
@@ -397,35 +401,35 @@ async def test_reports_do_not_wait_for_verification(
 
 @on_sqlite
 async def test_resume_with_changes_keeps_the_lineage(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
     """It was to go back to an older checkpoint, and was paused before it did."""
-    job_id = await running_job(hall, keep_latest=4)
+    job_id = await running_job(cluster, keep_latest=4)
     for step in (5, 10):
-        await hall.save_checkpoint(job_id, step)
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.run_until(job_id, "paused")
-    _, older = (await hall.coordinator.checkpoints.list(job_id)).items
-    await hall.coordinator.checkpoints.restore(older.id)
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.coordinator.jobs.resume(
+        await cluster.save_checkpoint(job_id, step)
+    await cluster.coordinator.jobs.pause(job_id)
+    await cluster.run_until(job_id, "paused")
+    _, older = (await cluster.coordinator.checkpoints.list(job_id)).items
+    await cluster.coordinator.checkpoints.restore(older.id)
+    await cluster.coordinator.jobs.pause(job_id)
+    await cluster.coordinator.jobs.resume(
         job_id, resources={"workers": 1}, parallelism={"strategy": "fsdp"}
     )
-    job = await hall.run_until(job_id, "running")
+    job = await cluster.run_until(job_id, "running")
     assert (job.attempt, job.world_size) == (2, 1)
-    (node,) = hall.nodes.values()
+    (node,) = cluster.nodes.values()
     launch = node.running(job_id).assignment.launch
     assert launch.spec.strategy == "fsdp"
     assert launch.checkpoint.resume == [older.location.rpartition("/")[2]]
 
 
 @on_sqlite
-async def test_unloadable_checkpoint_is_marked(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, keep_latest=4)
+async def test_unloadable_checkpoint_is_marked(cluster: SimulatedCluster) -> None:
+    job_id = await running_job(cluster, keep_latest=4)
     for step in (5, 10, 20, 30):
-        await hall.save_checkpoint(job_id, step)
-    await pause(hall, job_id)
-    await start_again(hall, job_id)
+        await cluster.save_checkpoint(job_id, step)
+    await pause(cluster, job_id)
+    await start_again(cluster, job_id)
     passed_over = [
         {"name": "step-00000030-a1-g1", "reason": "gone", "text": "the folder: found nothing"},
         {"name": "step-00000020-a1-g1", "reason": "damaged", "text": "a: expected 5 bytes"},
@@ -433,53 +437,53 @@ async def test_unloadable_checkpoint_is_marked(hall: SimulatedCluster) -> None:
         {"name": "step-00000005-a1-g1", "reason": "unreadable", "text": "permission denied"},
     ]
     payload = {"resumed_from": 5, "note": "damaged: words alone mark nothing"}
-    await hall.report_event(job_id, "started", {**payload, "passed_over": passed_over})
-    states = {v.step: v.state for v in (await hall.coordinator.checkpoints.list(job_id)).items}
+    await cluster.report_event(job_id, "started", {**payload, "passed_over": passed_over})
+    states = {v.step: v.state for v in (await cluster.coordinator.checkpoints.list(job_id)).items}
     assert states == {30: "corrupt", 20: "corrupt", 10: "committed", 5: "committed"}
-    await hall.coordinator.jobs.cancel(job_id)
-    await hall.run_until(job_id, "cancelled")
-    (corrupt, *_) = (await hall.coordinator.checkpoints.list(job_id)).items
+    await cluster.coordinator.jobs.cancel(job_id)
+    await cluster.run_until(job_id, "cancelled")
+    (corrupt, *_) = (await cluster.coordinator.checkpoints.list(job_id)).items
     with pytest.raises(WrongStateError, match="corrupt"):
-        await hall.coordinator.checkpoints.restore(corrupt.id)
+        await cluster.coordinator.checkpoints.restore(corrupt.id)
 
 
 @on_sqlite
 async def test_job_with_only_damaged_checkpoints_is_not_restarted(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
     """Its ranks verify what they load, so they tell why, or find files that are whole again."""
-    job_id = await running_job(hall, keep_latest=4)
-    service = hall.coordinator.checkpoints
+    job_id = await running_job(cluster, keep_latest=4)
+    service = cluster.coordinator.checkpoints
     for step in (5, 10):
-        await hall.save_checkpoint(job_id, step)
+        await cluster.save_checkpoint(job_id, step)
     newest, older = (await service.list(job_id)).items
-    await pause(hall, job_id)
+    await pause(cluster, job_id)
     await service.verification.mark(newest.id, "state.json: found 1 byte")
-    assert await start_again(hall, job_id) == ["step-00000005-a1-g1"]
-    await pause(hall, job_id)
+    assert await start_again(cluster, job_id) == ["step-00000005-a1-g1"]
+    await pause(cluster, job_id)
     await service.verification.mark(older.id, "state.json: found nothing")
-    assert await start_again(hall, job_id) == ["step-00000005-a1-g1"]
+    assert await start_again(cluster, job_id) == ["step-00000005-a1-g1"]
     assert any(
         "attempt 3 starts from step-00000005-a1-g1; its checkpoint is corrupt" in line
-        for line in [e.reason for e in (await hall.coordinator.jobs.events(job_id)).items]
+        for line in [e.reason for e in (await cluster.coordinator.jobs.events(job_id)).items]
     )
     # A restart is no other case, and what was removed is no reason.
-    (node,) = hall.nodes.values()
-    await hall.finish(job_id, Outcome.FAILED, failure())
-    await hall.run_until(job_id, "running")
+    (node,) = cluster.nodes.values()
+    await cluster.finish(job_id, Outcome.FAILED, failure())
+    await cluster.run_until(job_id, "running")
     assert node.running(job_id).assignment.launch.checkpoint.resume == ["step-00000005-a1-g1"]
-    await pause(hall, job_id)
+    await pause(cluster, job_id)
     for view in (newest, older):
         await service.delete(view.id)
-    assert await start_again(hall, job_id) == []
+    assert await start_again(cluster, job_id) == []
 
 
 @on_sqlite
 async def test_stored_checkpoint_is_verified_after_failed_use(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    job_id, folder = await stored(hall)
-    service = hall.coordinator.checkpoints
+    job_id, folder = await stored(cluster)
+    service = cluster.coordinator.checkpoints
     assert await service.verification.verify_stored(job_id, NAME) == [], (
         "the host's word alone marks nothing"
     )
@@ -491,7 +495,7 @@ async def test_stored_checkpoint_is_verified_after_failed_use(
     ]
     (view,) = (await service.list(job_id)).items
     assert view.state == "corrupt"
-    await pause(hall, job_id)
+    await pause(cluster, job_id)
     with pytest.raises(WrongStateError, match="corrupt"):
         await service.restore(view.id)
     await service.delete(view.id)
@@ -503,32 +507,32 @@ async def test_stored_checkpoint_is_verified_after_failed_use(
 
 @on_sqlite
 async def test_verify_clears_the_mark_of_restored_files(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    job_id, folder = await stored(hall)
-    service = hall.coordinator.checkpoints
+    job_id, folder = await stored(cluster)
+    service = cluster.coordinator.checkpoints
     (view,) = (await service.list(job_id)).items
     (folder / "state.json").write_bytes(b"[]")
     assert await service.verification.verify(view.id)
     assert (await service.get(view.id)).state == "corrupt"
-    await pause(hall, job_id)
+    await pause(cluster, job_id)
     with pytest.raises(WrongStateError, match="corrupt"):
         await service.restore(view.id)
     (folder / "state.json").write_bytes(FILES["state.json"])
     assert not await service.verification.verify(view.id)
     assert not await service.verification.verify(view.id), "told once"
     assert (await service.get(view.id)).state == "committed"
-    events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
+    events = (await cluster.coordinator.jobs.events(job_id, limit=500)).items
     reasons = [event.reason for event in events if "is intact" in event.reason]
     assert reasons == ["the checkpoint of step 10 is intact again"]
-    assert await start_again(hall, job_id) == [NAME]
+    assert await start_again(cluster, job_id) == [NAME]
 
 
 @on_sqlite
-async def test_storage_that_is_away_marks_nothing(hall: SimulatedCluster) -> None:
+async def test_storage_that_is_away_marks_nothing(cluster: SimulatedCluster) -> None:
     """Once it is back, its checkpoints are what they were."""
-    job_id, folder = await stored(hall)
-    service = hall.coordinator.checkpoints
+    job_id, folder = await stored(cluster)
+    service = cluster.coordinator.checkpoints
     elsewhere = folder.parent.with_name("unmounted")
     folder.parent.rename(elsewhere)
     (problem,) = await service.verification.verify_stored(job_id, NAME)
@@ -549,24 +553,24 @@ async def test_storage_that_is_away_marks_nothing(hall: SimulatedCluster) -> Non
     [(errno.EIO, "committed"), (errno.EACCES, "committed"), (errno.ENOENT, "corrupt")],
 )
 async def test_verify_reports_an_unreadable_file(
-    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, error: int, state: str
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, error: int, state: str
 ) -> None:
-    job_id, _ = await stored(hall)
+    job_id, _ = await stored(cluster)
 
     def fails(*_: object) -> None:
         raise OSError(error, os.strerror(error))
 
     with monkeypatch.context() as patch:
         patch.setattr(manifests, "open_within", fails)
-        assert await hall.coordinator.checkpoints.verification.verify_stored(job_id, NAME)
-    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
+        assert await cluster.coordinator.checkpoints.verification.verify_stored(job_id, NAME)
+    (view,) = (await cluster.coordinator.checkpoints.list(job_id)).items
     assert view.state == state
 
 
 async def test_concurrent_verifications_hash_a_checkpoint_once(
-    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id, _ = await stored(hall)
+    job_id, _ = await stored(cluster)
     hashed: list[Path] = []
 
     def counted(folder: Path) -> list[Problem]:
@@ -574,7 +578,7 @@ async def test_concurrent_verifications_hash_a_checkpoint_once(
         return verify_folder(folder)
 
     monkeypatch.setattr(verification, "verify_folder", counted)
-    service = hall.coordinator.checkpoints
+    service = cluster.coordinator.checkpoints
     (view,) = (await service.list(job_id)).items
     assert (
         await asyncio.gather(*(service.verification.verify(view.id) for _ in range(8))) == [[]] * 8

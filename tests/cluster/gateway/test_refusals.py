@@ -11,25 +11,25 @@ from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.wire.protocol import CloseCode
 
 
-async def refused(hall: SimulatedCluster, node: SimulatedNode, *texts: str) -> tuple[int, str]:
+async def refused(cluster: SimulatedCluster, node: SimulatedNode, *texts: str) -> tuple[int, str]:
     channel = MemoryChannel()
     for text in texts:
         channel.to_gateway.put_nowait(text)
-    await asyncio.wait_for(hall.coordinator.gateway.serve(channel, node.node_id), 10)
+    await asyncio.wait_for(cluster.coordinator.gateway.serve(channel, node.node_id), 10)
     assert channel.closed is not None
     return channel.closed
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"type":"report"}', "1", "null"])
-async def test_gateway_refuses_malformed_reports(hall: SimulatedCluster, text: str) -> None:
-    node = await hall.add_node("alpha")
-    code, reason = await refused(hall, node, text)
+async def test_gateway_refuses_malformed_reports(cluster: SimulatedCluster, text: str) -> None:
+    node = await cluster.add_node("alpha")
+    code, reason = await refused(cluster, node, text)
     assert code == CloseCode.INVALID
     assert "not a report" in reason
-    await hall.heartbeat()
+    await cluster.heartbeat()
 
 
-async def test_gateway_reports_an_error_while_receiving(hall: SimulatedCluster) -> None:
+async def test_gateway_reports_an_error_while_receiving(cluster: SimulatedCluster) -> None:
     class Faulty(MemoryChannel):
         async def receive_text(self) -> str:
             text = await super().receive_text()
@@ -37,78 +37,78 @@ async def test_gateway_reports_an_error_while_receiving(hall: SimulatedCluster) 
                 raise ZeroDivisionError(text)
             return text
 
-    node = await hall.add_node("alpha")
+    node = await cluster.add_node("alpha")
     channel = Faulty()
-    for text in (node.report(hall.clock).model_dump_json(), "a fault"):
+    for text in (node.report(cluster.clock).model_dump_json(), "a fault"):
         channel.to_gateway.put_nowait(text)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(hall.coordinator.gateway.serve(channel, node.node_id), 10)
+        await asyncio.wait_for(cluster.coordinator.gateway.serve(channel, node.node_id), 10)
 
 
-async def test_gateway_checks_the_version_first(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
-    code, reason = await refused(hall, node, json.dumps({"protocol_version": 2, "new": 1}))
+async def test_gateway_checks_the_version_first(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    code, reason = await refused(cluster, node, json.dumps({"protocol_version": 2, "new": 1}))
     assert code == CloseCode.PROTOCOL
     assert "upgrade the coordinator" in reason
 
 
-async def test_gateway_closes_a_connection_without_report(hall: SimulatedCluster) -> None:
-    hall.options = ClusterOptions(hello_seconds=0.01)
-    node = await hall.add_node("alpha")
-    await hall.stop_coordinator()
-    hall.start_coordinator()
-    code, reason = await refused(hall, node)
+async def test_gateway_closes_a_connection_without_report(cluster: SimulatedCluster) -> None:
+    cluster.options = ClusterOptions(hello_seconds=0.01)
+    node = await cluster.add_node("alpha")
+    await cluster.stop_coordinator()
+    cluster.start_coordinator()
+    code, reason = await refused(cluster, node)
     assert code == CloseCode.NO_REPORT
     assert "no report" in reason
 
 
-async def test_gateway_notifies_a_removed_node(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
-    await hall.coordinator.nodes.remove(node.node_id)
-    await hall.settle()
+async def test_gateway_notifies_a_removed_node(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    await cluster.coordinator.nodes.remove(node.node_id)
+    await cluster.settle()
     assert node.channel is not None
     assert node.channel.closed is not None
     assert node.channel.closed[0] == CloseCode.REMOVED
-    code, _ = await refused(hall, node, node.report(hall.clock).model_dump_json())
+    code, _ = await refused(cluster, node, node.report(cluster.clock).model_dump_json())
     assert code == CloseCode.REMOVED
 
 
-async def test_stopping_coordinator_notifies_agents(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
-    await hall.coordinator.stop()
+async def test_stopping_coordinator_notifies_agents(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    await cluster.coordinator.stop()
     assert node.channel is not None
     assert node.channel.closed is not None
     assert node.channel.closed[0] == CloseCode.STOPPING
-    code, _ = await refused(hall, node, node.report(hall.clock).model_dump_json())
+    code, _ = await refused(cluster, node, node.report(cluster.clock).model_dump_json())
     assert code == CloseCode.STOPPING
 
 
-async def test_readings_are_stored_together(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha", 1)
-    report = node.report(hall.clock).model_dump()
+async def test_readings_are_stored_together(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha", 1)
+    report = node.report(cluster.clock).model_dump()
     report["device_use"] = [
         {"index": 0, "utilization": 51.5, "memory_used": 7, "power": float("inf")}
     ]
     assert node.channel is not None
     node.channel.to_gateway.put_nowait(json.dumps(report).replace("Infinity", "1e400"))
-    await hall.exchanged()
-    await hall.coordinator.gateway.flush_readings()
+    await cluster.exchanged()
+    await cluster.coordinator.gateway.flush_readings()
     if node.channel.closed is None:
-        (device,) = await hall.coordinator.nodes.devices()
+        (device,) = await cluster.coordinator.nodes.devices()
         assert (device.utilization, device.memory_used, device.power) == (51.5, 7, None)
     else:
         assert node.channel.closed[0] == CloseCode.INVALID
 
 
-async def test_fewer_devices_after_a_restart(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha", 3)
-    job_id = await hall.submit(workers=3)
-    await hall.run_until(job_id, "running")
+async def test_fewer_devices_after_a_restart(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha", 3)
+    job_id = await cluster.submit(workers=3)
+    await cluster.run_until(job_id, "running")
     node.slots = 1
-    await hall.connect(node)
-    await hall.settle()
-    assert len(await hall.coordinator.nodes.devices()) == 3, "held ones stay until they are free"
-    await hall.finish(job_id)
-    await hall.connect(node)
-    await hall.settle()
-    assert len(await hall.coordinator.nodes.devices()) == 1
+    await cluster.connect(node)
+    await cluster.settle()
+    assert len(await cluster.coordinator.nodes.devices()) == 3, "held ones stay until they are free"
+    await cluster.finish(job_id)
+    await cluster.connect(node)
+    await cluster.settle()
+    assert len(await cluster.coordinator.nodes.devices()) == 1

@@ -13,8 +13,8 @@ AUTO = {"strategy": "auto"}
 MEASURED = {"peak_memory_bytes": 3 << 30, "step_seconds": 1.0, "steps": 40}
 
 
-async def submitted(hall: SimulatedCluster, workers: int = 2, **more: object) -> str:
-    return await hall.submit(workers, parallelism=AUTO, **more)
+async def submitted(cluster: SimulatedCluster, workers: int = 2, **more: object) -> str:
+    return await cluster.submit(workers, parallelism=AUTO, **more)
 
 
 def strategies(node: SimulatedNode, job_id: str) -> list[str]:
@@ -24,16 +24,16 @@ def strategies(node: SimulatedNode, job_id: str) -> list[str]:
     ]  # fmt: skip
 
 
-async def plan_of(hall: SimulatedCluster, job_id: str) -> Plan:
-    plan = (await hall.job(job_id)).plan
+async def plan_of(cluster: SimulatedCluster, job_id: str) -> Plan:
+    plan = (await cluster.job(job_id)).plan
     assert plan is not None
     return plan
 
 
-async def test_auto_plan_of_one_host_runs_on_all(hall: SimulatedCluster) -> None:
-    nodes = [await hall.add_node(name) for name in ("alpha", "beta")]
-    job_id = await submitted(hall, workers=4)
-    job = await hall.job(job_id)
+async def test_auto_plan_of_one_host_runs_on_all(cluster: SimulatedCluster) -> None:
+    nodes = [await cluster.add_node(name) for name in ("alpha", "beta")]
+    job_id = await submitted(cluster, workers=4)
+    job = await cluster.job(job_id)
     assert job.state == "starting"
     assert job.reason.startswith("planning its strategy on node alpha; placed on ")
     assert job.plan is None
@@ -44,38 +44,38 @@ async def test_auto_plan_of_one_host_runs_on_all(hall: SimulatedCluster) -> None
     assert asked.device.sharing == 2
     other = nodes[1].running(job_id).assignment.launch
     assert other.planning is None, "two hosts might choose differently"
-    await hall.work(2)
-    job = await hall.job(job_id)
+    await cluster.work(2)
+    job = await cluster.job(job_id)
     assert job.reason.startswith("planned: fsdp of a test has the shortest")
     assert job.mesh == {"data": 1, "pipeline": 1, "shard": 4, "tensor": 1, "servers": 0}
-    await hall.run_until(job_id, "running")
+    await cluster.run_until(job_id, "running")
     for node in nodes:
         assert strategies(node, job_id) == ["fsdp"]
         prediction = node.running(job_id).assignment.launch.prediction
         assert prediction is not None
         assert prediction.step_seconds == 0.5
-    kinds = [e.kind for e in (await hall.coordinator.jobs.events(job_id)).items]
+    kinds = [e.kind for e in (await cluster.coordinator.jobs.events(job_id)).items]
     assert kinds.count("plan") == 1
-    assert (await hall.job(job_id)).spec["parallelism"]["strategy"] == "auto"
-    await hall.check()
+    assert (await cluster.job(job_id)).spec["parallelism"]["strategy"] == "auto"
+    await cluster.check()
 
 
-async def test_auto_plan_measurement_calibrates_the_next(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
+async def test_auto_plan_measurement_calibrates_the_next(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
     for _ in range(2):
-        job_id = await submitted(hall)
-        await hall.run_until(job_id, "running")
-        assert (await plan_of(hall, job_id)).error is None
-        await hall.report_event(
+        job_id = await submitted(cluster)
+        await cluster.run_until(job_id, "running")
+        assert (await plan_of(cluster, job_id)).error is None
+        await cluster.report_event(
             job_id, "completed", {"steps": 100, "metrics": {}, "measured": MEASURED}
         )
-        await hall.finish(job_id)
-        plan = await plan_of(hall, job_id)
+        await cluster.finish(job_id)
+        plan = await plan_of(cluster, job_id)
         assert plan.measured == PlanMeasured(**MEASURED, attempt=1)
         assert plan.error is not None
         assert plan.error.peak_memory_bytes == pytest.approx(0.5)
         assert plan.error.step_seconds == 1.0
-    job_id = await submitted(hall)
+    job_id = await submitted(cluster)
     asked = node.running(job_id).assignment.launch.planning
     assert asked is not None
     factors = asked.calibration
@@ -83,13 +83,13 @@ async def test_auto_plan_measurement_calibrates_the_next(hall: SimulatedCluster)
     assert (factors.time, factors.runs) == (2.0, 2)
 
 
-async def test_nonsense_that_is_measured_is_left_out(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha")
-    job_id = await submitted(hall)
-    await hall.run_until(job_id, "running")
+async def test_nonsense_that_is_measured_is_left_out(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
+    job_id = await submitted(cluster)
+    await cluster.run_until(job_id, "running")
     for measured in (None, "much", {"peak_memory_bytes": -1, "step_seconds": 1.0, "steps": 1}):
-        await hall.report_event(job_id, "paused", {"step": 3, "measured": measured})
-    assert (await plan_of(hall, job_id)).measured is None
+        await cluster.report_event(job_id, "paused", {"step": 3, "measured": measured})
+    assert (await plan_of(cluster, job_id)).measured is None
 
 
 def test_measurements_of_an_earlier_plan_are_not_kept() -> None:
@@ -101,100 +101,100 @@ def test_measurements_of_an_earlier_plan_are_not_kept() -> None:
     assert job.plan["measured"] == MEASURED | {"attempt": 2}
 
 
-async def test_auto_plan_failure_fails_the_job(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
+async def test_auto_plan_failure_fails_the_job(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
     why = "planning its strategy failed: nothing fits: fsdp (shard 2) lacks 3.0 GiB"
     node.answer = Failure(message=why, final=True)
-    job_id = await submitted(hall, recovery={"max_restarts": 3})
-    await hall.work(3)
-    job = await hall.job(job_id)
+    job_id = await submitted(cluster, recovery={"max_restarts": 3})
+    await cluster.work(3)
+    job = await cluster.job(job_id)
     assert (job.state, job.attempt) == ("failed", 1)
     assert job.reason == why
 
 
-async def test_restarts_and_resumes_keep_the_plan(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
-    job_id = await submitted(hall)
-    await hall.run_until(job_id, "running")
+async def test_restarts_and_resumes_keep_the_plan(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    job_id = await submitted(cluster)
+    await cluster.run_until(job_id, "running")
     node.answer = planned("tensor")
-    await hall.finish(job_id, Outcome.FAILED, failure())
-    await hall.run_until(job_id, "running")
+    await cluster.finish(job_id, Outcome.FAILED, failure())
+    await cluster.run_until(job_id, "running")
     assert strategies(node, job_id) == ["fsdp"]
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.run_until(job_id, "paused")
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.run_until(job_id, "running")
-    job = await hall.job(job_id)
+    await cluster.coordinator.jobs.pause(job_id)
+    await cluster.run_until(job_id, "paused")
+    await cluster.coordinator.jobs.resume(job_id)
+    await cluster.run_until(job_id, "running")
+    job = await cluster.job(job_id)
     assert (job.attempt, strategies(node, job_id)) == (3, ["fsdp"])
-    events = (await hall.coordinator.jobs.events(job_id)).items
+    events = (await cluster.coordinator.jobs.events(job_id)).items
     assert "keeps its plan: fsdp of a test" in [e.reason for e in events if e.attempt == 3][1]
 
 
 async def test_auto_plan_is_remade_for_another_world_size(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    node = await hall.add_node("alpha")
-    job_id = await submitted(hall)
-    await hall.run_until(job_id, "running")
-    await hall.save_checkpoint(job_id, 10)
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.run_until(job_id, "paused")
-    (saved,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    node = await cluster.add_node("alpha")
+    job_id = await submitted(cluster)
+    await cluster.run_until(job_id, "running")
+    await cluster.save_checkpoint(job_id, 10)
+    await cluster.coordinator.jobs.pause(job_id)
+    await cluster.run_until(job_id, "paused")
+    (saved,) = (await cluster.coordinator.checkpoints.list(job_id)).items
     node.answer = planned("ddp")
-    await hall.coordinator.checkpoints.restore(saved.id, resources={"workers": 1})
-    await hall.settle()
-    assert (await hall.job(job_id)).reason.startswith("planning its strategy on node alpha")
-    await hall.run_until(job_id, "running")
+    await cluster.coordinator.checkpoints.restore(saved.id, resources={"workers": 1})
+    await cluster.settle()
+    assert (await cluster.job(job_id)).reason.startswith("planning its strategy on node alpha")
+    await cluster.run_until(job_id, "running")
     assert strategies(node, job_id) == ["ddp"]
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.run_until(job_id, "paused")
-    await hall.coordinator.checkpoints.restore(saved.id, parallelism={"strategy": "fsdp"})
-    job = await hall.run_until(job_id, "running")
+    await cluster.coordinator.jobs.pause(job_id)
+    await cluster.run_until(job_id, "paused")
+    await cluster.coordinator.checkpoints.restore(saved.id, parallelism={"strategy": "fsdp"})
+    job = await cluster.run_until(job_id, "running")
     assert (strategies(node, job_id), job.plan) == (["fsdp"], None)
 
 
-async def test_auto_plan_survives_a_coordinator_restart(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
-    job_id = await submitted(hall)
+async def test_auto_plan_survives_a_coordinator_restart(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    job_id = await submitted(cluster)
     node.work()  # it knows the plan, and nobody has heard
-    await hall.stop_coordinator()
-    hall.start_coordinator()
-    await hall.connect(node, new_agent=False)
-    await hall.run_until(job_id, "running")
-    assert (strategies(node, job_id), (await hall.job(job_id)).attempt) == (["fsdp"], 1)
+    await cluster.stop_coordinator()
+    cluster.start_coordinator()
+    await cluster.connect(node, new_agent=False)
+    await cluster.run_until(job_id, "running")
+    assert (strategies(node, job_id), (await cluster.job(job_id)).attempt) == (["fsdp"], 1)
 
 
-async def test_auto_plan_is_repeated_by_forgetful_agent(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
-    job_id = await submitted(hall)
+async def test_auto_plan_is_repeated_by_forgetful_agent(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    job_id = await submitted(cluster)
     node.work()
     node.attempts.clear()
-    await hall.connect(node)
-    await hall.run_until(job_id, "running")
-    assert (strategies(node, job_id), (await hall.job(job_id)).attempt) == (["fsdp"], 1)
+    await cluster.connect(node)
+    await cluster.run_until(job_id, "running")
+    assert (strategies(node, job_id), (await cluster.job(job_id)).attempt) == (["fsdp"], 1)
 
 
-async def test_a_user_need_not_wait_for_the_plan(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha")
+async def test_a_user_need_not_wait_for_the_plan(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
     for command, state in (("pause", "paused"), ("cancel", "cancelled")):
-        job_id = await submitted(hall)
-        await getattr(hall.coordinator.jobs, command)(job_id)
-        job = await hall.run_until(job_id, state)
+        job_id = await submitted(cluster)
+        await getattr(cluster.coordinator.jobs, command)(job_id)
+        job = await cluster.run_until(job_id, state)
         assert job.plan is None
-        await hall.check()
+        await cluster.check()
 
 
-async def test_auto_plan_of_revoked_attempt_is_dropped(hall: SimulatedCluster) -> None:
-    lost = await hall.add_node("alpha")
-    job_id = await submitted(hall)
-    await hall.disconnect(lost)
-    hall.clock.advance(hall.options.lost_after_seconds + 1)
-    other = await hall.add_node("beta")
+async def test_auto_plan_of_revoked_attempt_is_dropped(cluster: SimulatedCluster) -> None:
+    lost = await cluster.add_node("alpha")
+    job_id = await submitted(cluster)
+    await cluster.disconnect(lost)
+    cluster.clock.advance(cluster.options.lost_after_seconds + 1)
+    other = await cluster.add_node("beta")
     other.answer = planned("tensor")
-    await hall.run_until(job_id, "running")
+    await cluster.run_until(job_id, "running")
     assert strategies(other, job_id) == ["tensor"]
     lost.work()
-    await hall.connect(lost)
-    await hall.work(2)
-    assert (await plan_of(hall, job_id)).summary == "tensor of a test"
-    await hall.check()
+    await cluster.connect(lost)
+    await cluster.work(2)
+    assert (await plan_of(cluster, job_id)).summary == "tensor of a test"
+    await cluster.check()

@@ -22,71 +22,71 @@ def record(step: int, *, request: int = 0, names: int = 2, norm: float = 0.5) ->
     ).as_json()
 
 
-async def running(hall: SimulatedCluster) -> str:
-    await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
+async def running(cluster: SimulatedCluster) -> str:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
     return job_id
 
 
-def requests(hall: SimulatedCluster, job_id: str) -> int:
+def requests(cluster: SimulatedCluster, job_id: str) -> int:
     """What the job's host was told last."""
-    (node,) = hall.nodes.values()
+    (node,) = cluster.nodes.values()
     return node.running(job_id).assignment.gradients
 
 
-async def steps(hall: SimulatedCluster, job_id: str, most: int = 512) -> list[tuple[int, int]]:
-    _, found = await hall.coordinator.gradients.history(job_id, most)
+async def steps(cluster: SimulatedCluster, job_id: str, most: int = 512) -> list[tuple[int, int]]:
+    _, found = await cluster.coordinator.gradients.history(job_id, most)
     return [(each.attempt, each.step) for each in found]
 
 
-async def test_gradient_request_is_sent_until_answered(hall: SimulatedCluster) -> None:
-    job_id = await running(hall)
-    service = hall.coordinator.gradients
+async def test_gradient_request_is_sent_until_answered(cluster: SimulatedCluster) -> None:
+    job_id = await running(cluster)
+    service = cluster.coordinator.gradients
     first = await service.ask(job_id)
     assert first == gradients.GradientRequests(asked=1, answered=0)
     assert await service.ask(job_id) == first, "it waits already"
-    await hall.settle()
-    assert requests(hall, job_id) == 1
-    await hall.stop_coordinator()
-    hall.start_coordinator()
-    (node,) = hall.nodes.values()
-    await hall.connect(node)
-    await hall.settle()
-    assert requests(hall, job_id) == 1
-    await hall.report_event(job_id, "gradients", record(40))
-    assert (await hall.coordinator.gradients.ask(job_id)).answered == 0, "nobody asked for that"
-    await hall.report_event(job_id, "gradients", record(41, request=1))
-    await hall.heartbeat()
-    asked, found = await hall.coordinator.gradients.history(job_id, 10)
+    await cluster.settle()
+    assert requests(cluster, job_id) == 1
+    await cluster.stop_coordinator()
+    cluster.start_coordinator()
+    (node,) = cluster.nodes.values()
+    await cluster.connect(node)
+    await cluster.settle()
+    assert requests(cluster, job_id) == 1
+    await cluster.report_event(job_id, "gradients", record(40))
+    assert (await cluster.coordinator.gradients.ask(job_id)).answered == 0, "nobody asked for that"
+    await cluster.report_event(job_id, "gradients", record(41, request=1))
+    await cluster.heartbeat()
+    asked, found = await cluster.coordinator.gradients.history(job_id, 10)
     assert asked == gradients.GradientRequests(asked=1, answered=1)
     assert [each.has_histograms for each in found] == [False, True]
-    hall.coordinator.gateway.wake_all()
-    await hall.settle()
-    assert requests(hall, job_id) == 0
-    assert (await hall.coordinator.gradients.ask(job_id)).asked == 2
+    cluster.coordinator.gateway.wake_all()
+    await cluster.settle()
+    assert requests(cluster, job_id) == 0
+    assert (await cluster.coordinator.gradients.ask(job_id)).asked == 2
 
 
 async def test_gradient_request_is_passed_to_recovered_attempt(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    job_id = await running(hall)
-    await hall.coordinator.gradients.ask(job_id)
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.run_until(job_id, "paused")
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.run_until(job_id, "running")
-    assert requests(hall, job_id) == 1
+    job_id = await running(cluster)
+    await cluster.coordinator.gradients.ask(job_id)
+    await cluster.coordinator.jobs.pause(job_id)
+    await cluster.run_until(job_id, "paused")
+    await cluster.coordinator.jobs.resume(job_id)
+    await cluster.run_until(job_id, "running")
+    assert requests(cluster, job_id) == 1
 
 
-async def test_gradient_request_needs_a_training_task(hall: SimulatedCluster) -> None:
-    job_id = await running(hall)
-    await hall.coordinator.jobs.cancel(job_id)
-    await hall.run_until(job_id, "cancelled")
-    service = hall.coordinator.gradients
+async def test_gradient_request_needs_a_training_task(cluster: SimulatedCluster) -> None:
+    job_id = await running(cluster)
+    await cluster.coordinator.jobs.cancel(job_id)
+    await cluster.run_until(job_id, "cancelled")
+    service = cluster.coordinator.gradients
     with pytest.raises(WrongStateError, match="cancelled"):
         await service.ask(job_id)
-    script = await hall.submit(task=None, script={"path": "/srv/train.py"}, training={})
+    script = await cluster.submit(task=None, script={"path": "/srv/train.py"}, training={})
     with pytest.raises(ConflictError, match="script"):
         await service.ask(script)
     for call in (service.ask("nothing"), service.history("nothing", 1), service.one("nothing", 1)):
@@ -96,11 +96,13 @@ async def test_gradient_request_needs_a_training_task(hall: SimulatedCluster) ->
         await service.one(job_id, 7)
 
 
-async def test_gradient_record_is_stored_unchanged(hall: SimulatedCluster) -> None:
-    job_id = await running(hall)
-    service = hall.coordinator.gradients
+async def test_gradient_record_is_stored_unchanged(cluster: SimulatedCluster) -> None:
+    job_id = await running(cluster)
+    service = cluster.coordinator.gradients
     asked = await service.ask(job_id)
-    await hall.report_event(job_id, "gradients", record(3, request=asked.asked, norm=float("nan")))
+    await cluster.report_event(
+        job_id, "gradients", record(3, request=asked.asked, norm=float("nan"))
+    )
     found, histograms = await service.one(job_id, 3)
     assert (found.norms, found.largest) == (["NaN", "NaN"], ["NaN", "NaN"])
     assert histograms == [{"first": 3, "counts": [1, 2], "zeros": 0, "not_finite": 0}] * 2
@@ -110,85 +112,85 @@ async def test_gradient_record_is_stored_unchanged(hall: SimulatedCluster) -> No
         record(4, request=1) | {"histograms": [{"counts": [2**64]}] * 2},
     ]  # fmt: skip
     for data in damaged:
-        await hall.report_event(job_id, "gradients", data)
-    assert await steps(hall, job_id) == [(1, 3)]
+        await cluster.report_event(job_id, "gradients", data)
+    assert await steps(cluster, job_id) == [(1, 3)]
 
 
 async def test_gradient_records_of_a_job_are_bounded(
-    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gradients, "KEPT_RECORDS", 8)
     monkeypatch.setattr(gradients, "KEPT_HISTOGRAMS", 2)
-    job_id = await running(hall)
-    service = hall.coordinator.gradients
+    job_id = await running(cluster)
+    service = cluster.coordinator.gradients
     for step in range(1, 30):
         request = 0
         if step > 24:
             request = (await service.ask(job_id)).asked
-        await hall.report_event(job_id, "gradients", record(step, request=request))
-        assert len(await steps(hall, job_id)) <= 8
+        await cluster.report_event(job_id, "gradients", record(step, request=request))
+        assert len(await steps(cluster, job_id)) <= 8
     _, found = await service.history(job_id, 512)
     kept = [each.step for each in found]
     assert kept[0] == 1
     assert kept[-1] == 29
     assert [each.step for each in found if each.has_histograms] == kept[-2:]
-    assert [step for _, step in await steps(hall, job_id, 3)][-1] == 29
-    assert len(await steps(hall, job_id, 3)) == 3
+    assert [step for _, step in await steps(cluster, job_id, 3)][-1] == 29
+    assert len(await steps(cluster, job_id, 3)) == 3
 
 
 async def test_gradient_answer_survives_thinning(
-    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gradients, "KEPT_RECORDS", 4)
-    job_id = await running(hall)
-    service = hall.coordinator.gradients
+    job_id = await running(cluster)
+    service = cluster.coordinator.gradients
     await service.ask(job_id)
     for step in (1, 2, 3, 4):
-        await hall.report_event(job_id, "gradients", record(step, request=1 if step == 2 else 0))
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.run_until(job_id, "paused")
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.run_until(job_id, "running")
-    await hall.report_event(
+        await cluster.report_event(job_id, "gradients", record(step, request=1 if step == 2 else 0))
+    await cluster.coordinator.jobs.pause(job_id)
+    await cluster.run_until(job_id, "paused")
+    await cluster.coordinator.jobs.resume(job_id)
+    await cluster.run_until(job_id, "running")
+    await cluster.report_event(
         job_id, "started", {"resumed_from": 3, "total_steps": 100, "samples": 5}
     )
-    await hall.report_event(job_id, "gradients", record(4))
-    assert await steps(hall, job_id) == [(1, 1), (1, 2), (1, 3), (2, 4)], (
+    await cluster.report_event(job_id, "gradients", record(4))
+    assert await steps(cluster, job_id) == [(1, 1), (1, 2), (1, 3), (2, 4)], (
         "the newest, and asked for"
     )
     for step in (5, 6, 7):
-        await hall.report_event(job_id, "gradients", record(step))
+        await cluster.report_event(job_id, "gradients", record(step))
     _, found = await service.history(job_id, 512)
     assert len(found) <= 4
     assert [each.step for each in found if each.has_histograms] == [2]
 
 
-async def test_a_large_model_takes_little_room(hall: SimulatedCluster) -> None:
-    job_id = await running(hall)
-    await hall.report_event(job_id, "gradients", record(1, names=MAX_GRADIENTS))
-    async with hall.db.session() as session:
+async def test_a_large_model_takes_little_room(cluster: SimulatedCluster) -> None:
+    job_id = await running(cluster)
+    await cluster.report_event(job_id, "gradients", record(1, names=MAX_GRADIENTS))
+    async with cluster.db.session() as session:
         row = await session.get(gradients.GradientRecord, (job_id, 1, 1))
         assert row is not None
         assert len(row.columns) < 32 * MAX_GRADIENTS
 
 
-async def test_gradient_records_prefer_repeated_steps(hall: SimulatedCluster) -> None:
-    job_id = await running(hall)
+async def test_gradient_records_prefer_repeated_steps(cluster: SimulatedCluster) -> None:
+    job_id = await running(cluster)
     for step in (10, 20, 30):
-        await hall.report_event(job_id, "gradients", record(step))
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.run_until(job_id, "paused")
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.run_until(job_id, "running")
-    await hall.report_event(
+        await cluster.report_event(job_id, "gradients", record(step))
+    await cluster.coordinator.jobs.pause(job_id)
+    await cluster.run_until(job_id, "paused")
+    await cluster.coordinator.jobs.resume(job_id)
+    await cluster.run_until(job_id, "running")
+    await cluster.report_event(
         job_id, "started", {"resumed_from": 15, "total_steps": 100, "samples": 5}
     )
-    assert await steps(hall, job_id) == [(1, 10)]
-    await hall.report_event(job_id, "gradients", record(20))
-    assert await steps(hall, job_id) == [(1, 10), (2, 20)]
-    async with hall.db.transaction() as session:
+    assert await steps(cluster, job_id) == [(1, 10)]
+    await cluster.report_event(job_id, "gradients", record(20))
+    assert await steps(cluster, job_id) == [(1, 10), (2, 20)]
+    async with cluster.db.transaction() as session:
         attempt = await session.get(Attempt, (job_id, 2))
         assert attempt is not None
         attempt.revoked = True
-    await hall.report_event(job_id, "gradients", record(30))
-    assert await steps(hall, job_id) == [(1, 10), (2, 20)], "a revoked attempt tells nothing"
+    await cluster.report_event(job_id, "gradients", record(30))
+    assert await steps(cluster, job_id) == [(1, 10), (2, 20)], "a revoked attempt tells nothing"

@@ -47,13 +47,13 @@ class Machine(RuleBasedStateMachine):
     @initialize(slots=st.lists(st.integers(1, 3), min_size=1, max_size=3))
     def start(self, slots: list[int]) -> None:
         self.run(wipe(self.db))
-        self.hall = SimulatedCluster(self.db, self.folder)
+        self.cluster = SimulatedCluster(self.db, self.folder)
         for number, count in enumerate(slots):
-            self.run(self.hall.add_node(f"node-{number}", count))
+            self.run(self.cluster.add_node(f"node-{number}", count))
 
     @property
     def nodes(self) -> list[SimulatedNode]:
-        return list(self.hall.nodes.values())
+        return list(self.cluster.nodes.values())
 
     def pick_node(self, number: int) -> SimulatedNode:
         return self.nodes[number % len(self.nodes)]
@@ -62,7 +62,7 @@ class Machine(RuleBasedStateMachine):
     def submit(self, workers: int, priority: int, restarts: int) -> None:
         if len(self.jobs) < 6:
             job_id = self.run(
-                self.hall.submit(workers, priority=priority, recovery={"max_restarts": restarts})
+                self.cluster.submit(workers, priority=priority, recovery={"max_restarts": restarts})
             )
             self.jobs.append(job_id)
 
@@ -74,16 +74,16 @@ class Machine(RuleBasedStateMachine):
 
         async def send() -> None:
             try:
-                await getattr(self.hall.coordinator.jobs, command)(job_id)
+                await getattr(self.cluster.coordinator.jobs, command)(job_id)
             except WrongStateError:
                 return
-            await self.hall.settle()
+            await self.cluster.settle()
 
         self.run(send())
 
     @rule(steps=st.integers(1, 3))
     def work(self, steps: int) -> None:
-        self.run(self.hall.work(steps))
+        self.run(self.cluster.work(steps))
 
     @rule(
         number=st.integers(0, 9),
@@ -100,18 +100,18 @@ class Machine(RuleBasedStateMachine):
         if running:
             node, attempt = running[number % len(running)]
             node.end(attempt, outcome, failure() if outcome is Outcome.FAILED else None)
-            self.hall.send_report(node)
-            self.run(self.hall.settle())
+            self.cluster.send_report(node)
+            self.run(self.cluster.settle())
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 14.0]))
     def time_passes(self, seconds: float) -> None:
-        self.run(self.hall.heartbeat(seconds))
+        self.run(self.cluster.heartbeat(seconds))
 
     @rule(number=st.integers(0, 9), new_agent=st.booleans())
     def reconnect(self, number: int, new_agent: bool) -> None:
         async def act() -> None:
-            await self.hall.connect(self.pick_node(number), new_agent=new_agent)
-            await self.hall.settle()
+            await self.cluster.connect(self.pick_node(number), new_agent=new_agent)
+            await self.cluster.settle()
 
         self.run(act())
 
@@ -120,9 +120,9 @@ class Machine(RuleBasedStateMachine):
         """Its ranks go on, unheard."""
 
         async def act() -> None:
-            await self.hall.disconnect(self.pick_node(number))
+            await self.cluster.disconnect(self.pick_node(number))
             for _ in range(8):
-                await self.hall.heartbeat(12)
+                await self.cluster.heartbeat(12)
 
         self.run(act())
 
@@ -132,10 +132,10 @@ class Machine(RuleBasedStateMachine):
 
         async def act() -> None:
             node = self.pick_node(number)
-            await self.hall.disconnect(node)
+            await self.cluster.disconnect(node)
             node.attempts.clear()
-            await self.hall.connect(node)
-            await self.hall.settle()
+            await self.cluster.connect(node)
+            await self.cluster.settle()
 
         self.run(act())
 
@@ -151,13 +151,13 @@ class Machine(RuleBasedStateMachine):
             for _ in range(3):
                 node.work()
                 for _ in range(chance.randint(1, 3)):
-                    self.hall.send_report(node)
-                await self.hall.exchanged()
-                await self.hall.coordinator.reconciler.settle()
-                await self.hall.exchanged()
+                    self.cluster.send_report(node)
+                await self.cluster.exchanged()
+                await self.cluster.coordinator.reconciler.settle()
+                await self.cluster.exchanged()
                 if chance.random() < 0.5:
                     node.channel.to_node.clear()
-            await self.hall.heartbeat(1)
+            await self.cluster.heartbeat(1)
 
         self.run(act())
 
@@ -165,19 +165,23 @@ class Machine(RuleBasedStateMachine):
     def restart_coordinator(self, seconds: float) -> None:
         async def act() -> set[str]:
             before = {
-                n.id for n in (await self.hall.coordinator.nodes.list()).items if n.state == "ready"
+                n.id
+                for n in (await self.cluster.coordinator.nodes.list()).items
+                if n.state == "ready"
             }
-            await self.hall.stop_coordinator()
+            await self.cluster.stop_coordinator()
             for node in self.nodes:
                 node.work()
-            self.hall.clock.advance(seconds)
-            self.hall.start_coordinator()
-            await self.hall.settle()
+            self.cluster.clock.advance(seconds)
+            self.cluster.start_coordinator()
+            await self.cluster.settle()
             for node in self.nodes:
-                await self.hall.connect(node, new_agent=False)
-            await self.hall.settle()
+                await self.cluster.connect(node, new_agent=False)
+            await self.cluster.settle()
             after = {
-                n.id for n in (await self.hall.coordinator.nodes.list()).items if n.state == "ready"
+                n.id
+                for n in (await self.cluster.coordinator.nodes.list()).items
+                if n.state == "ready"
             }
             return before - after
 
@@ -185,11 +189,11 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def holds(self) -> None:
-        if not hasattr(self, "hall"):
+        if not hasattr(self, "cluster"):
             return
-        self.run(self.hall.check())
+        self.run(self.cluster.check())
         for job_id in self.jobs:
-            history = self.run(self.hall.history(job_id))
+            history = self.run(self.cluster.history(job_id))
             for start, end in pairwise(history):
                 assert (JobState(start), JobState(end)) in JOB_EDGES
             if history[-1] in FINAL_STATES:
@@ -197,31 +201,31 @@ class Machine(RuleBasedStateMachine):
             assert job_id not in self.final or history[-1] == self.final[job_id]
 
     def teardown(self) -> None:
-        if not hasattr(self, "hall"):
+        if not hasattr(self, "cluster"):
             return
         try:
             self.run(self._everything_can_end())
         finally:
-            self.run(self.hall.close())
+            self.run(self.cluster.close())
 
     async def _everything_can_end(self) -> None:
         """Once the disturbances stop, every job that fits ends."""
         for node in self.nodes:
-            await self.hall.connect(node, new_agent=False)
+            await self.cluster.connect(node, new_agent=False)
         slots = sum(node.slots for node in self.nodes)
         for _ in range(60):
-            await self.hall.heartbeat(5)
-            await self.hall.work(2)
+            await self.cluster.heartbeat(5)
+            await self.cluster.work(2)
             open_jobs = []
             for job_id in self.jobs:
-                job = await self.hall.job(job_id)
+                job = await self.cluster.job(job_id)
                 if job.state == "paused":
-                    await self.hall.coordinator.jobs.resume(job_id)
+                    await self.cluster.coordinator.jobs.resume(job_id)
                 elif job.state == "running":
-                    await self.hall.finish(job_id)
+                    await self.cluster.finish(job_id)
                 if job.state not in FINAL_STATES and job.world_size <= slots:
                     open_jobs.append((job_id, job.state, job.reason))
-            await self.hall.check()
+            await self.cluster.check()
             if not open_jobs:
                 return
         raise AssertionError(f"these do not end: {open_jobs}")

@@ -22,19 +22,19 @@ WHY = Reason.of(ReasonCode.SUBMITTED)
 
 
 @pytest.fixture
-async def replaced(hall: SimulatedCluster) -> Outdated:
+async def replaced(cluster: SimulatedCluster) -> Outdated:
     """A job that goes on elsewhere, while its first host still believes in attempt 1."""
-    alpha = await hall.add_node("alpha")
-    job_id = await hall.submit(workers=1)
-    await hall.run_until(job_id, "running")
-    await hall.save_checkpoint(job_id, 20)
-    await hall.disconnect(alpha)
-    hall.clock.advance(100)
-    await hall.settle()
-    await hall.add_node("beta")
-    await hall.run_until(job_id, "running")
-    assert (await hall.job(job_id)).attempt == 2
-    return Outdated(hall, job_id, alpha)
+    alpha = await cluster.add_node("alpha")
+    job_id = await cluster.submit(workers=1)
+    await cluster.run_until(job_id, "running")
+    await cluster.save_checkpoint(job_id, 20)
+    await cluster.disconnect(alpha)
+    cluster.clock.advance(100)
+    await cluster.settle()
+    await cluster.add_node("beta")
+    await cluster.run_until(job_id, "running")
+    assert (await cluster.job(job_id)).attempt == 2
+    return Outdated(cluster, job_id, alpha)
 
 
 EVENTS: list[tuple[str, dict[str, Any]]] = [
@@ -51,14 +51,14 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
 
 async def test_events(replaced: Outdated) -> None:
     before = await replaced.truth()
-    coordinator, job_id = replaced.hall.coordinator, replaced.job_id
+    coordinator, job_id = replaced.cluster.coordinator, replaced.job_id
     for number, (kind, data) in enumerate(EVENTS, 1):
         event = RankEvent.model_validate(
             {"sequence": number, "time": 0.0, "rank": 0, "kind": kind, "data": data}
         )
         acked = await coordinator.rank_events.accept(job_id, 1, "0-aaaaaaaa", [event])
         assert acked == number, "it is taken, so that the host can forget it"
-        await replaced.hall.settle()
+        await replaced.cluster.settle()
         assert await replaced.truth() == before, kind
     stored = (await coordinator.jobs.events(job_id, limit=200)).items
     superseded = [e for e in stored if e.code == "rank_report_discarded"]
@@ -74,12 +74,12 @@ async def test_uploads(replaced: Outdated) -> None:
 
 async def test_fenced_metrics_and_logs_are_kept_as_void(replaced: Outdated) -> None:
     before = await replaced.truth()
-    hall, job_id = replaced.hall, replaced.job_id
+    cluster, job_id = replaced.cluster, replaced.job_id
     body = frame(1, table([90], loss=[0.0]))
-    assert await hall.coordinator.ingest.metrics(job_id, 1, "0-bbbbbbbb", body) == 1
-    assert await hall.coordinator.ingest.logs(job_id, 1, 0, "stdout", 0, b"late\n") == 5
+    assert await cluster.coordinator.ingest.metrics(job_id, 1, "0-bbbbbbbb", body) == 1
+    assert await cluster.coordinator.ingest.logs(job_id, 1, 0, "stdout", 0, b"late\n") == 5
     assert await replaced.truth() == before
-    async with hall.db.session() as session:
+    async with cluster.db.session() as session:
         voids = await session.scalars(
             select(MetricFrame.superseded).where(MetricFrame.attempt == 1)
         )
@@ -98,9 +98,9 @@ async def test_reports(replaced: Outdated, outcome: Outcome | None) -> None:
     old = replaced.away.running(replaced.job_id)
     if outcome is not None:
         replaced.away.end(old, outcome, None)
-    await replaced.hall.connect(replaced.away)
-    await replaced.hall.heartbeat()
-    await replaced.hall.work(3)
+    await replaced.cluster.connect(replaced.away)
+    await replaced.cluster.heartbeat()
+    await replaced.cluster.work(3)
     assert await replaced.truth() == before
     assert replaced.away.attempts == {}
     assert len(replaced.away.launched) == 1, "and nothing was launched there again"
@@ -108,8 +108,8 @@ async def test_reports(replaced: Outdated, outcome: Outcome | None) -> None:
 
 async def test_transitions(replaced: Outdated) -> None:
     before = await replaced.truth()
-    token, now = FencingToken(replaced.job_id, 1, 1), replaced.hall.clock.now()
-    async with replaced.hall.db.transaction() as session:
+    token, now = FencingToken(replaced.job_id, 1, 1), replaced.cluster.clock.now()
+    async with replaced.cluster.db.transaction() as session:
         for start in (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.STOPPING):
             end = AttemptState.COMPLETED
             assert not await move_attempt(session, token, start, end, reason=WHY, now=now)
@@ -117,30 +117,30 @@ async def test_transitions(replaced: Outdated) -> None:
     assert await replaced.truth() == before
 
 
-async def test_an_earlier_generation_of_the_same_attempt(hall: SimulatedCluster) -> None:
+async def test_an_earlier_generation_of_the_same_attempt(cluster: SimulatedCluster) -> None:
     """Its ranks regrouped; one that was left behind is not heard."""
-    alpha = await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
+    alpha = await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
     old = alpha.running(job_id)
-    async with hall.db.transaction() as session:
+    async with cluster.db.transaction() as session:
         await session.execute(update(Attempt).values(generation=2))
         await session.execute(update(Job).values(generation=2))
-    replaced = Outdated(hall, job_id, alpha)
+    replaced = Outdated(cluster, job_id, alpha)
     before = await replaced.truth()
     stale = RankEvent.model_validate(
         {"sequence": 1, "time": 0.0, "rank": 0, "kind": "checkpoint",
          "data": {"name": STALE, "step": 90, "size": 1}}
     )  # fmt: skip
-    await hall.coordinator.rank_events.accept(job_id, 1, "0-cccccccc", [stale])
+    await cluster.coordinator.rank_events.accept(job_id, 1, "0-cccccccc", [stale])
     with pytest.raises(RevokedError, match="regrouped after generation 1 and resumed from"):
-        await hall.coordinator.checkpoints.uploads.commit(job_id, STALE)
-    async with hall.db.transaction() as session:
-        token, now = FencingToken(job_id, 1, 1), hall.clock.now()
+        await cluster.coordinator.checkpoints.uploads.commit(job_id, STALE)
+    async with cluster.db.transaction() as session:
+        token, now = FencingToken(job_id, 1, 1), cluster.clock.now()
         start, end = AttemptState.RUNNING, AttemptState.FAILED
         assert not await move_attempt(session, token, start, end, reason=WHY, now=now)
         assert not await request_stop(session, token, "stop", reason=WHY, now=now)
     alpha.end(old, Outcome.FAILED, failure())
-    hall.send_report(alpha)
-    await hall.settle()
+    cluster.send_report(alpha)
+    await cluster.settle()
     assert await replaced.truth() == before

@@ -52,61 +52,61 @@ class LeftOut(Outdated):
         event = RankEvent.model_validate(
             {"sequence": self.sent, "time": 5.0, "rank": 0, "kind": kind, "data": data}
         )
-        acked = await self.hall.coordinator.rank_events.accept(
+        acked = await self.cluster.coordinator.rank_events.accept(
             self.job_id, 1, writer, [event], self.origin
         )
         assert acked == self.sent, "it is taken, so that the host can forget it"
-        await self.hall.settle()
+        await self.cluster.settle()
 
     async def measure(self, sequence: int, *steps: int) -> None:
         body = frame(sequence, table(steps, loss=[-1.0] * len(steps)))
-        ingest = self.hall.coordinator.ingest
+        ingest = self.cluster.coordinator.ingest
         assert await ingest.metrics(self.job_id, 1, "0-aaaaaaaa", body, self.origin) == sequence
-        await self.hall.settle()
+        await self.cluster.settle()
 
     async def reasons(self) -> list[str]:
-        events = await self.hall.coordinator.jobs.events(self.job_id, limit=500)
+        events = await self.cluster.coordinator.jobs.events(self.job_id, limit=500)
         return [event.reason for event in events.items]
 
 
-async def start(hall: SimulatedCluster) -> LeftOut:
+async def start(cluster: SimulatedCluster) -> LeftOut:
     """A job on two hosts; the one of its rank 0 is lost, and the other goes on without it."""
-    hall.later_step = LEFT_AT + 1
-    nodes = [await hall.add_node("alpha", slots=1), await hall.add_node("beta", slots=1)]
-    job_id = await hall.submit(resources={"min_workers": 1, "max_workers": 2})
-    await hall.run_until(job_id, "running")
+    cluster.later_step = LEFT_AT + 1
+    nodes = [await cluster.add_node("alpha", slots=1), await cluster.add_node("beta", slots=1)]
+    job_id = await cluster.submit(resources={"min_workers": 1, "max_workers": 2})
+    await cluster.run_until(job_id, "running")
     (away,) = (node for node in nodes if node.running(job_id).assignment.launch.ranks[0].rank == 0)
     (stays,) = (node for node in nodes if node is not away)
-    found = LeftOut(hall, job_id, away, stays)
+    found = LeftOut(cluster, job_id, away, stays)
     started = {"generation": 1, "resumed_from": None, "total_steps": 100, "samples": 9}
     await found.report_event("started", started, "0-00000001")
     found.sent = 0
     steps = range(1, LEFT_AT - 1)  # the last two had yet to be shipped
-    await hall.coordinator.ingest.metrics(
+    await cluster.coordinator.ingest.metrics(
         job_id, 1, "0-aaaaaaaa", frame(1, table(steps, loss=[1.0] * len(steps))), found.origin
     )
-    await hall.save_checkpoint(job_id, 10)
-    await hall.disconnect(away)
+    await cluster.save_checkpoint(job_id, 10)
+    await cluster.disconnect(away)
     return found
 
 
 async def leave_undeliverable(found: LeftOut) -> None:
     for _ in range(20):
-        await found.hall.heartbeat(5)
-    job = await found.hall.job(found.job_id)
+        await found.cluster.heartbeat(5)
+    job = await found.cluster.job(found.job_id)
     assert (job.attempt, job.generation, job.world_size) == (1, 2, 1)
 
 
 async def continue_training(found: LeftOut) -> None:
     """The others take the next steps, and save."""
-    job = await found.hall.job(found.job_id)
+    job = await found.cluster.job(found.job_id)
     steps = range(LEFT_AT + 1, LEFT_AT + 6)
-    await found.hall.coordinator.ingest.metrics(
+    await found.cluster.coordinator.ingest.metrics(
         found.job_id, job.attempt, "1-bbbbbbbb",
         frame(1, table(steps, loss=[2.0] * len(steps))), Origin(1, found.stays.node_id),
     )  # fmt: skip
-    await found.hall.report_event(found.job_id, "gradients", gradients(LEFT_AT + 2, 0.5))
-    await found.hall.save_checkpoint(found.job_id, LEFT_AT + 5)
+    await found.cluster.report_event(found.job_id, "gradients", gradients(LEFT_AT + 2, 0.5))
+    await found.cluster.save_checkpoint(found.job_id, LEFT_AT + 5)
 
 
 async def running(found: LeftOut) -> None:
@@ -115,50 +115,50 @@ async def running(found: LeftOut) -> None:
 
 async def replaced(found: LeftOut) -> None:
     """Its attempt, which was never revoked, has failed, and the next one runs."""
-    hall = found.hall
+    cluster = found.cluster
     found.stays.end(found.stays.running(found.job_id), Outcome.FAILED, failure())
-    await hall.work(2)
+    await cluster.work(2)
     for _ in range(15):
-        await hall.heartbeat(2)
-    await hall.run_until(found.job_id, "running")
-    job = await hall.job(found.job_id)
+        await cluster.heartbeat(2)
+    await cluster.run_until(found.job_id, "running")
+    job = await cluster.job(found.job_id)
     assert (job.attempt, job.generation) == (2, 1)
     resumed = {"generation": 1, "resumed_from": LEFT_AT + 5, "total_steps": 100}
-    await hall.report_event(found.job_id, "started", resumed)
+    await cluster.report_event(found.job_id, "started", resumed)
     body = frame(1, table([LEFT_AT + 6], loss=[3.0]))
     origin = Origin(1, found.stays.node_id)
-    await hall.coordinator.ingest.metrics(found.job_id, 2, "0-cccccccc", body, origin)
+    await cluster.coordinator.ingest.metrics(found.job_id, 2, "0-cccccccc", body, origin)
 
 
 async def final(found: LeftOut) -> None:
     """The job is over."""
     payload = {"steps": 100, "metrics": {"loss": 0.5}}
-    await found.hall.report_event(found.job_id, "completed", payload)
+    await found.cluster.report_event(found.job_id, "completed", payload)
     found.stays.end(found.stays.running(found.job_id), Outcome.COMPLETED)
-    await found.hall.work(2)
-    assert (await found.hall.job(found.job_id)).state == "completed"
+    await found.cluster.work(2)
+    assert (await found.cluster.job(found.job_id)).state == "completed"
 
 
 async def restarted(found: LeftOut) -> None:
     """Another agent has taken up what runs there, and has yet to take up what it is told."""
     found.away.desire = lambda assignments: None  # type: ignore[method-assign]
-    await found.hall.connect(found.away)
-    await found.hall.settle()
+    await found.cluster.connect(found.away)
+    await found.cluster.settle()
     assert found.away.running(found.job_id).assignment.launch.generation == 1
 
 
 @pytest.fixture(params=[running, replaced, final, restarted], ids=lambda each: each.__name__)
 async def left_out(
-    request: pytest.FixtureRequest, hall: SimulatedCluster
+    request: pytest.FixtureRequest, cluster: SimulatedCluster
 ) -> AsyncIterator[LeftOut]:
-    found = await start(hall)
+    found = await start(cluster)
     await leave_undeliverable(found)
-    await hall.report_event(found.job_id, "note", {"message": "they have regrouped"})
+    await cluster.report_event(found.job_id, "note", {"message": "they have regrouped"})
     await continue_training(found)
     stage: Callable[[LeftOut], Any] = request.param
     await stage(found)
     yield found
-    await hall.check()
+    await cluster.check()
 
 
 GONE = [{"name": "step-00000010-a1-g1", "reason": "gone", "text": "it is not there"}]
@@ -213,7 +213,7 @@ async def send_metrics(left_out: LeftOut) -> None:
     after = await left_out.truth()
     assert after.pop("curve") == before.pop("curve") | {first: -1.0, first + 1: -1.0}
     assert after == before
-    async with left_out.hall.db.session() as session:
+    async with left_out.cluster.db.session() as session:
         voids = await session.scalars(select(MetricFrame.superseded).order_by(MetricFrame.seq))
         assert voids.all()[-3:] == [False, True, True]
 
@@ -231,14 +231,14 @@ async def send_gradients(left_out: LeftOut) -> None:
 async def send_logs(left_out: LeftOut) -> None:
     """They are kept as void."""
     before = await left_out.truth()
-    ingest = left_out.hall.coordinator.ingest
+    ingest = left_out.cluster.coordinator.ingest
     for origin, text in (
         (Origin(1, left_out.stays.node_id), b"right\n"),
         (left_out.origin, b"right\nlate\n"),
     ):
         await ingest.logs(left_out.job_id, 1, 0, "stdout", 0, text, origin)
     assert await left_out.truth() == before
-    async with left_out.hall.db.session() as session:
+    async with left_out.cluster.db.session() as session:
         voids = await session.scalars(select(LogChunk.superseded).order_by(LogChunk.seq))
         assert voids.all() == [False, True]
 
@@ -246,7 +246,7 @@ async def send_logs(left_out: LeftOut) -> None:
 async def report(left_out: LeftOut, outcome: Outcome | None) -> None:
     """The host says what it has: that they run, or stand still, or how they ended."""
     before = await left_out.truth()
-    hall, away = left_out.hall, left_out.away
+    cluster, away = left_out.cluster, left_out.away
     attempt = away.running(left_out.job_id)
     rank = RankStall(rank=0, step=90, parts=1, activity="in the forward pass", idle=99.0)
     attempt.stall = Stall(limit=30, behind=None, ranks=[rank])
@@ -254,9 +254,9 @@ async def report(left_out: LeftOut, outcome: Outcome | None) -> None:
     if outcome is not None:
         away.end(attempt, outcome, failure() if outcome is Outcome.FAILED else None)
     if away.channel is None:
-        await hall.connect(away)
-    hall.send_report(away)
-    await hall.settle()
+        await cluster.connect(away)
+    cluster.send_report(away)
+    await cluster.settle()
     after = await left_out.truth()
     if after["job"][2] == before["job"][2]:  # else it has grown onto the device that is free
         assert after == before
@@ -277,17 +277,17 @@ async def test_reports(left_out: LeftOut, outcome: Outcome | None) -> None:
 
 
 async def test_left_out_reports_count_before_next_generation(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
     """All had taken the last step, and rank 0's host was drained just then. Or else those that are
     left begin at a checkpoint: then it is taken back."""
-    found = await start(hall)
-    hall.stepped.add(FencingToken(found.job_id, 1, 2))  # they have yet to
+    found = await start(cluster)
+    cluster.stepped.add(FencingToken(found.job_id, 1, 2))  # they have yet to
     await leave_undeliverable(found)
     await found.report_event("completed", {"steps": 100, "metrics": {"loss": 0.5}})
-    assert (await hall.job(found.job_id)).step == 100
+    assert (await cluster.job(found.job_id)).step == 100
     payload = {"generation": 2, "total_steps": 100, "resumed_from": 10}
-    await hall.report_event(found.job_id, "started", payload)
+    await cluster.report_event(found.job_id, "started", payload)
     before = await found.truth()
     assert before["job"][3] == 10
     await found.report_event("completed", {"steps": 100, "metrics": {"loss": 0.5}})
@@ -298,32 +298,32 @@ async def test_left_out_reports_count_before_next_generation(
 
 
 async def test_process_restarted_in_later_generation_counts(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
     """It had joined in the second generation, and met nobody who had the state."""
-    node = await hall.add_node("alpha", slots=2)
-    job_id = await hall.submit(resources={"workers": 2})
-    await hall.run_until(job_id, "running")
-    await hall.report_event(
+    node = await cluster.add_node("alpha", slots=2)
+    job_id = await cluster.submit(resources={"workers": 2})
+    await cluster.run_until(job_id, "running")
+    await cluster.report_event(
         job_id, "started", {"generation": 1, "resumed_from": None, "total_steps": 9}
     )
-    hall.later_step = 1
+    cluster.later_step = 1
     for _ in range(2):
         node.running(job_id).fall(1)
-        await hall.heartbeat()
-    assert (await hall.job(job_id)).generation == 3
+        await cluster.heartbeat()
+    assert (await cluster.job(job_id)).generation == 3
     payload = {"generation": 3, "since": 2, "resumed_from": 4, "total_steps": 9}
     events = [RankEvent.model_validate(
         {"sequence": 1, "time": 5.0, "rank": 0, "kind": "started", "data": payload}
     )]  # fmt: skip
     origin = Origin(2, node.node_id)
-    await hall.coordinator.rank_events.accept(job_id, 1, "0-dddddddd", events, origin)
+    await cluster.coordinator.rank_events.accept(job_id, 1, "0-dddddddd", events, origin)
     body = frame(1, table([5, 6], loss=[5.0, 6.0]))
-    await hall.coordinator.ingest.metrics(job_id, 1, "0-dddddddd", body, origin)
-    assert (await hall.job(job_id)).step == 6
+    await cluster.coordinator.ingest.metrics(job_id, 1, "0-dddddddd", body, origin)
+    assert (await cluster.job(job_id)).step == 6
     late = frame(1, table([4, 5, 6], loss=[-4.0, -5.0, -6.0]))
     old = Origin(1, node.node_id)
-    await hall.coordinator.ingest.metrics(job_id, 1, "0-eeeeeeee", late, old)
-    (loss,) = await read_metrics(hall.db, job_id, names=["loss"])
+    await cluster.coordinator.ingest.metrics(job_id, 1, "0-eeeeeeee", late, old)
+    (loss,) = await read_metrics(cluster.db, job_id, names=["loss"])
     assert loss.run.steps.tolist() == [4, 5, 6]
     assert loss.run.last.tolist() == [-4.0, 5.0, 6.0]

@@ -18,16 +18,16 @@ LINE = b"a line of output\n"
 
 @pytest.mark.parametrize("coordinators", [1, 2])
 async def test_metrics_logs_events_and_commands_side_by_side(
-    hall: SimulatedCluster, coordinators: int
+    cluster: SimulatedCluster, coordinators: int
 ) -> None:
-    await hall.add_node("host", slots=2 * JOBS)
-    ids = [await hall.submit(workers=2) for _ in range(JOBS)]
+    await cluster.add_node("host", slots=2 * JOBS)
+    ids = [await cluster.submit(workers=2) for _ in range(JOBS)]
     for job_id in ids:
-        await hall.run_until(job_id, "running")
-    asked = [hall.coordinator]
+        await cluster.run_until(job_id, "running")
+    asked = [cluster.coordinator]
     if coordinators == 2:
-        hall.start_coordinator()
-        asked.append(hall.coordinator)
+        cluster.start_coordinator()
+        asked.append(cluster.coordinator)
     chance = random.Random(coordinators)
 
     async def metrics(job_id: str) -> None:
@@ -75,7 +75,7 @@ async def test_metrics_logs_events_and_commands_side_by_side(
     chance.shuffle(work)
     await asyncio.gather(*work)
 
-    async with hall.db.session() as session:
+    async with cluster.db.session() as session:
         for progress in await session.scalars(select(JobProgress)):
             assert progress.step == ROUNDS
             assert progress.metrics["loss"] == 1 / ROUNDS

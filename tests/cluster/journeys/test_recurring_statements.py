@@ -52,51 +52,51 @@ def recorded() -> Iterator[list[Statement]]:
 
 
 @pytest.fixture
-async def busy(hall: SimulatedCluster) -> dict[str, str]:
+async def busy(cluster: SimulatedCluster) -> dict[str, str]:
     """Jobs that run, restarted, save, wait and are paused, beside many finished ones; their ids."""
-    await hall.add_node("host", slots=4)
-    jobs = {"running": await hall.submit(2), "restarted": await hall.submit(1)}
-    jobs["removing"] = await hall.submit(1, checkpoint={"keep_latest": 1})
+    await cluster.add_node("host", slots=4)
+    jobs = {"running": await cluster.submit(2), "restarted": await cluster.submit(1)}
+    jobs["removing"] = await cluster.submit(1, checkpoint={"keep_latest": 1})
     for job_id in jobs.values():
-        await hall.run_until(job_id, "running")
-    await hall.finish(jobs["restarted"], Outcome.FAILED, failure())
-    await hall.heartbeat(60.0)
-    await hall.run_until(jobs["restarted"], "running")
+        await cluster.run_until(job_id, "running")
+    await cluster.finish(jobs["restarted"], Outcome.FAILED, failure())
+    await cluster.heartbeat(60.0)
+    await cluster.run_until(jobs["restarted"], "running")
     for step in (10, 20):
-        await hall.save_checkpoint(jobs["running"], step)
-        await hall.save_checkpoint(jobs["removing"], step)
-    jobs["waiting"] = await hall.submit(4)
-    jobs["paused"] = await hall.submit(4)
-    await hall.coordinator.jobs.pause(jobs["paused"])
-    await add_finished_jobs(hall.db, FINISHED)
+        await cluster.save_checkpoint(jobs["running"], step)
+        await cluster.save_checkpoint(jobs["removing"], step)
+    jobs["waiting"] = await cluster.submit(4)
+    jobs["paused"] = await cluster.submit(4)
+    await cluster.coordinator.jobs.pause(jobs["paused"])
+    await add_finished_jobs(cluster.db, FINISHED)
     return jobs
 
 
-async def recurring(hall: SimulatedCluster, jobs: dict[str, str]) -> None:
+async def recurring(cluster: SimulatedCluster, jobs: dict[str, str]) -> None:
     """Do once what a coordinator does all the time, and what open pages ask it for."""
-    coordinator, running = hall.coordinator, jobs["running"]
+    coordinator, running = cluster.coordinator, jobs["running"]
     await coordinator.reconciler.pass_once()
     coordinator.gateway.wake_all()
-    await hall.heartbeat(1.0)
+    await cluster.heartbeat(1.0)
     await coordinator.gateway.flush_readings()
     for sequence in range(1, 3):
         body = frame(sequence, table([sequence], loss=[0.5]))
         await coordinator.ingest.metrics(running, 1, "0-aaaaaaaa", body)
     await coordinator.ingest.logs(running, 1, 0, "stdout", 0, b"a line\nand a prompt> ")
-    await hall.report_event(running, "note", {"message": "x"})
-    await hall.save_checkpoint(running, 30)
-    hall.clock.advance(2.0)
+    await cluster.report_event(running, "note", {"message": "x"})
+    await cluster.save_checkpoint(running, 30)
+    cluster.clock.advance(2.0)
     coordinator.packer.pack_frames = 1
     await coordinator.packer.pack_once()
-    unused = hall.folder / "code" / ("0" * 64)
+    unused = cluster.folder / "code" / ("0" * 64)
     unused.parent.mkdir(parents=True, exist_ok=True)
     unused.touch()
     os.utime(unused, (0, 0))
     await coordinator.housekeep()
     assert not unused.exists()
-    async with hall.db.transaction() as session:
-        await quarantine_failing_nodes(session, hall.nodes, hall.clock.now())
-    await hall.submit(4)
+    async with cluster.db.transaction() as session:
+        await quarantine_failing_nodes(session, cluster.nodes, cluster.clock.now())
+    await cluster.submit(4)
 
     page = await coordinator.jobs.list(limit=20)
     await coordinator.jobs.list(limit=20, cursor=page.next_cursor)
@@ -109,27 +109,27 @@ async def recurring(hall: SimulatedCluster, jobs: dict[str, str]) -> None:
     await coordinator.nodes.list()
     await coordinator.nodes.devices()
     await coordinator.nodes.summary()
-    await coordinator.nodes.events(next(iter(hall.nodes)))
+    await coordinator.nodes.events(next(iter(cluster.nodes)))
     await coordinator.checkpoints.list(running)
     await coordinator.jobs.events(running)
     await coordinator.jobs.attempts(running)
     await coordinator.gradients.history(running, 10)
-    await read_frames(hall.db, running, 0)
-    await read_metrics(hall.db, running)
-    await read_logs(hall.db, running, tail=1)
-    await exposition(hall.db)
+    await read_frames(cluster.db, running, 0)
+    await read_metrics(cluster.db, running)
+    await read_logs(cluster.db, running, tail=1)
+    await exposition(cluster.db)
 
 
 async def test_recurring_statements_read_nothing_of_finished_jobs(
-    hall: SimulatedCluster, busy: dict[str, str]
+    cluster: SimulatedCluster, busy: dict[str, str]
 ) -> None:
     with recorded() as statements:
-        await recurring(hall, busy)
+        await recurring(cluster, busy)
     slow = {}
     for statement, parameters in statements:
         if COUNTED in statement or statement in slow:
             continue
-        if found := await _reads_much(hall.db, statement, parameters):
+        if found := await _reads_much(cluster.db, statement, parameters):
             slow[statement] = found
     assert not slow, "\n\n".join(f"{sql}\n-- {why}" for sql, why in slow.items())
     assert len({statement for statement, _ in statements}) > 40

@@ -12,171 +12,171 @@ from trainhall.db.models import JobProgress
 from trainhall.training.spec import SpecError
 
 
-async def running(hall: SimulatedCluster, **more: object) -> str:
+async def running(cluster: SimulatedCluster, **more: object) -> str:
     """A job whose ranks have begun to train."""
-    job_id = await hall.submit(**more)  # type: ignore[arg-type]
-    await hall.run_until(job_id, "running")
-    await began(hall, job_id)
+    job_id = await cluster.submit(**more)  # type: ignore[arg-type]
+    await cluster.run_until(job_id, "running")
+    await began(cluster, job_id)
     return job_id
 
 
-async def began(hall: SimulatedCluster, job_id: str) -> None:
-    await hall.report_event(
+async def began(cluster: SimulatedCluster, job_id: str) -> None:
+    await cluster.report_event(
         job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 9}
     )
-    await hall.heartbeat()
+    await cluster.heartbeat()
 
 
-async def resize(hall: SimulatedCluster, job_id: str, **resources: int) -> views.Job:
-    view = await hall.coordinator.jobs.resize(job_id, resources)
-    await hall.settle()
+async def resize(cluster: SimulatedCluster, job_id: str, **resources: int) -> views.Job:
+    view = await cluster.coordinator.jobs.resize(job_id, resources)
+    await cluster.settle()
     return view
 
 
-async def run_at(hall: SimulatedCluster, job_id: str, size: int) -> views.Job:
+async def run_at(cluster: SimulatedCluster, job_id: str, size: int) -> views.Job:
     """Until the job runs at this size."""
     for _ in range(20):
-        job = await hall.job(job_id)
+        job = await cluster.job(job_id)
         if (job.state, job.world_size) == ("running", size):
             return job
-        await hall.work()
+        await cluster.work()
     raise AssertionError(f"job {job_id} is {job.state} ({job.reason}) at {job.world_size}")
 
 
-async def sizes(hall: SimulatedCluster, job_id: str) -> list[list[int]]:
+async def sizes(cluster: SimulatedCluster, job_id: str) -> list[list[int]]:
     """Of each attempt, those of its generations."""
-    attempts = await hall.coordinator.jobs.attempts(job_id)
+    attempts = await cluster.coordinator.jobs.attempts(job_id)
     return [[g.world_size for g in attempt.generations] for attempt in attempts]
 
 
 @pytest.mark.parametrize("resources", [{"workers": 2}, {"min_workers": 1, "max_workers": 2}])
 async def test_resize_changes_data_parallel_job_in_place(
-    hall: SimulatedCluster, resources: dict[str, int]
+    cluster: SimulatedCluster, resources: dict[str, int]
 ) -> None:
-    node = await hall.add_node("alpha", slots=4)
-    job_id = await running(hall, resources=resources)
-    assert (await resize(hall, job_id, workers=4)).spec["resources"]["workers"] == 4
-    job = await hall.job(job_id)
+    node = await cluster.add_node("alpha", slots=4)
+    job_id = await running(cluster, resources=resources)
+    assert (await resize(cluster, job_id, workers=4)).spec["resources"]["workers"] == 4
+    job = await cluster.job(job_id)
     assert (job.state, job.attempt, job.generation, job.world_size) == ("running", 1, 2, 4)
     assert job.reason == "resized by a user; continues with 4 workers instead of 2"
     assert node.running(job_id).assignment.launch.spec.resources.workers == 4
-    await hall.heartbeat()
-    await resize(hall, job_id, workers=1)
-    await run_at(hall, job_id, 1)
-    await hall.heartbeat()
-    assert (await hall.job(job_id)).reason == "1 rank on alpha", "as many as asked for"
-    await resize(hall, job_id, min_workers=2, max_workers=3)
-    await run_at(hall, job_id, 3)
-    assert await sizes(hall, job_id) == [[2, 4, 1, 3]]
-    await hall.check()
+    await cluster.heartbeat()
+    await resize(cluster, job_id, workers=1)
+    await run_at(cluster, job_id, 1)
+    await cluster.heartbeat()
+    assert (await cluster.job(job_id)).reason == "1 rank on alpha", "as many as asked for"
+    await resize(cluster, job_id, min_workers=2, max_workers=3)
+    await run_at(cluster, job_id, 3)
+    assert await sizes(cluster, job_id) == [[2, 4, 1, 3]]
+    await cluster.check()
 
 
-async def test_resize_restarts_other_job_from_its_save(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha", slots=4)
-    job_id = await running(hall, workers=2, parallelism={"strategy": "fsdp", "shard": 2})
-    saved = await hall.save_checkpoint(job_id, 10)
-    await resize(hall, job_id, workers=4)
+async def test_resize_restarts_other_job_from_its_save(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha", slots=4)
+    job_id = await running(cluster, workers=2, parallelism={"strategy": "fsdp", "shard": 2})
+    saved = await cluster.save_checkpoint(job_id, 10)
+    await resize(cluster, job_id, workers=4)
     assert node.running(job_id).assignment.goal == "pause"
     launch = node.running(job_id).assignment.launch
     assert launch.spec.resources.workers == 2, "what runs is told of its own size to its end"
-    assert (await run_at(hall, job_id, 4)).attempt == 2
+    assert (await run_at(cluster, job_id, 4)).attempt == 2
     launch = node.running(job_id).assignment.launch
     assert (launch.world_size, launch.spec.resources.workers) == (4, 4)
     assert launch.checkpoint.resume == [saved]
     assert launch.spec.parallelism.shard == 2, "it goes with the new number"
-    reasons = [event.reason for event in (await hall.coordinator.jobs.events(job_id)).items]
+    reasons = [event.reason for event in (await cluster.coordinator.jobs.events(job_id)).items]
     assert any(
         reason.startswith("resize requested by a user: 4 workers instead of 2")
         for reason in reasons
     ), reasons
-    await hall.check()
+    await cluster.check()
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-async def test_resize_waits_for_free_devices(hall: SimulatedCluster, strategy: str) -> None:
-    await hall.add_node("alpha", slots=4)
-    job_id = await running(hall, workers=2, parallelism={"strategy": strategy})
-    other = await running(hall, workers=2)
-    reason = (await resize(hall, job_id, workers=4)).reason
+async def test_resize_waits_for_free_devices(cluster: SimulatedCluster, strategy: str) -> None:
+    await cluster.add_node("alpha", slots=4)
+    job_id = await running(cluster, workers=2, parallelism={"strategy": strategy})
+    other = await running(cluster, workers=2)
+    reason = (await resize(cluster, job_id, workers=4)).reason
     change = "4 workers instead of 2 workers; it keeps 2 until it can change"
     assert reason == f"resize requested by a user: {change}"
-    assert (await hall.job(job_id)).state == "running"
-    assert await sizes(hall, job_id) == [[2]]
-    back = await resize(hall, job_id, workers=2)
+    assert (await cluster.job(job_id)).state == "running"
+    assert await sizes(cluster, job_id) == [[2]]
+    back = await resize(cluster, job_id, workers=2)
     assert back.reason == "2 ranks on alpha", "nothing is left to wait for"
-    await resize(hall, job_id, workers=4)
-    await hall.finish(other)
-    await run_at(hall, job_id, 4)
-    await hall.check()
+    await resize(cluster, job_id, workers=4)
+    await cluster.finish(other)
+    await run_at(cluster, job_id, 4)
+    await cluster.check()
 
 
-async def test_resize_keeps_reason_if_size_stays(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha", slots=2)
-    job_id = await running(hall, workers=2)
-    job = await resize(hall, job_id, min_workers=1, max_workers=2)
+async def test_resize_keeps_reason_if_size_stays(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", slots=2)
+    job_id = await running(cluster, workers=2)
+    job = await resize(cluster, job_id, min_workers=1, max_workers=2)
     assert job.reason == "2 ranks on alpha"
-    events = (await hall.coordinator.jobs.events(job_id)).items
+    events = (await cluster.coordinator.jobs.events(job_id)).items
     assert "1 to 2 workers instead of 2 workers" in events[-1].reason, "its history has it"
 
 
 async def test_resize_survives_rank_failure_while_waiting(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    node = await hall.add_node("alpha", slots=2)
-    job_id = await running(hall, workers=2)
-    await resize(hall, job_id, workers=4)
-    await hall.heartbeat()
+    node = await cluster.add_node("alpha", slots=2)
+    job_id = await running(cluster, workers=2)
+    await resize(cluster, job_id, workers=4)
+    await cluster.heartbeat()
     node.running(job_id).fall(1)
-    await hall.heartbeat()
-    job = await hall.job(job_id)
+    await cluster.heartbeat()
+    job = await cluster.job(job_id)
     assert (job.state, job.attempt, job.generation, job.world_size) == ("running", 1, 2, 2)
-    await hall.check()
+    await cluster.check()
 
 
-async def test_resize_applies_when_waiting_job_starts(hall: SimulatedCluster) -> None:
-    job_id = await hall.submit(workers=8)
-    assert (await resize(hall, job_id, workers=2)).world_size == 2
-    await hall.coordinator.jobs.pause(job_id)
-    paused = await resize(hall, job_id, min_workers=1, max_workers=3)
+async def test_resize_applies_when_waiting_job_starts(cluster: SimulatedCluster) -> None:
+    job_id = await cluster.submit(workers=8)
+    assert (await resize(cluster, job_id, workers=2)).world_size == 2
+    await cluster.coordinator.jobs.pause(job_id)
+    paused = await resize(cluster, job_id, min_workers=1, max_workers=3)
     assert (paused.state, paused.world_size) == ("paused", 3)
-    await hall.add_node("alpha", slots=2)
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.run_until(job_id, "running")
-    assert (await hall.job(job_id)).world_size == 2
-    await hall.check()
+    await cluster.add_node("alpha", slots=2)
+    await cluster.coordinator.jobs.resume(job_id)
+    await cluster.run_until(job_id, "running")
+    assert (await cluster.job(job_id)).world_size == 2
+    await cluster.check()
 
 
 async def test_resize_discards_pace_of_old_size(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    await hall.add_node("alpha", slots=2)
-    job_id = await running(hall, workers=2)
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.run_until(job_id, "paused")
+    await cluster.add_node("alpha", slots=2)
+    job_id = await running(cluster, workers=2)
+    await cluster.coordinator.jobs.pause(job_id)
+    await cluster.run_until(job_id, "paused")
 
     async def pace() -> float | None:
-        async with hall.db.transaction() as session:
+        async with cluster.db.transaction() as session:
             await session.execute(update(JobProgress).values(metrics={"step_seconds": 0.5}))
-            (job,) = (await load_facts(session, hall.coordinator.heartbeats)).jobs
+            (job,) = (await load_facts(session, cluster.coordinator.heartbeats)).jobs
         return job.step_seconds
 
-    await hall.coordinator.jobs.resume(job_id)
+    await cluster.coordinator.jobs.resume(job_id)
     assert await pace() == 0.5
-    await hall.coordinator.jobs.resize(job_id, {"workers": 1})
+    await cluster.coordinator.jobs.resize(job_id, {"workers": 1})
     assert await pace() is None, "backfilled by it, it would keep others waiting for their devices"
 
 
-async def test_resize_waits_while_the_job_pauses(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha", slots=4)
-    job_id = await running(hall, workers=2)
-    await hall.coordinator.jobs.pause(job_id)
-    await resize(hall, job_id, workers=3)
+async def test_resize_waits_while_the_job_pauses(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha", slots=4)
+    job_id = await running(cluster, workers=2)
+    await cluster.coordinator.jobs.pause(job_id)
+    await resize(cluster, job_id, workers=3)
     assert node.running(job_id).assignment.launch.world_size == 2
-    await hall.run_until(job_id, "paused")
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.run_until(job_id, "running")
-    assert (await hall.job(job_id)).world_size == 3
-    await hall.check()
+    await cluster.run_until(job_id, "paused")
+    await cluster.coordinator.jobs.resume(job_id)
+    await cluster.run_until(job_id, "running")
+    assert (await cluster.job(job_id)).world_size == 3
+    await cluster.check()
 
 
 def test_resize_adapts_incompatible_degrees() -> None:
@@ -195,11 +195,11 @@ def test_resize_keeps_omitted_end_of_range() -> None:
 
 
 async def test_resize_refuses_impossible_number(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    jobs = hall.coordinator.jobs
-    job_id = await hall.submit(workers=2, training={"global_batch_size": 12, "steps": 10})
-    before = await hall.job(job_id)
+    jobs = cluster.coordinator.jobs
+    job_id = await cluster.submit(workers=2, training={"global_batch_size": 12, "steps": 10})
+    before = await cluster.job(job_id)
     for resources in ({"workers": 0}, {"workers": 5}, {"min_workers": 3, "max_workers": 2}):
         with pytest.raises(SpecError):
             await jobs.resize(job_id, resources)
@@ -207,7 +207,7 @@ async def test_resize_refuses_impossible_number(
         await jobs.resize(job_id, {})
     with pytest.raises(NotFoundError):
         await jobs.resize("nothing", {"workers": 1})
-    assert await hall.job(job_id) == before
+    assert await cluster.job(job_id) == before
     assert (await jobs.resize(job_id, {"workers": 2})) == before, "it has that already"
     await jobs.cancel(job_id)
     with pytest.raises(

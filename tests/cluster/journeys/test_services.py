@@ -26,8 +26,8 @@ from trainhall.training.link.events import RankEvent
 from trainhall.training.link.status import Outcome
 
 
-async def test_concurrent_submits_with_one_key_make_one_job(hall: SimulatedCluster) -> None:
-    jobs = hall.coordinator.jobs
+async def test_concurrent_submits_with_one_key_make_one_job(cluster: SimulatedCluster) -> None:
+    jobs = cluster.coordinator.jobs
     results = await asyncio.gather(*(jobs.submit(spec(), ("key", "a" * 64)) for _ in range(8)))
     assert len({view.id for view, _ in results}) == 1
     assert sum(created for _, created in results) == 1
@@ -38,20 +38,20 @@ async def test_concurrent_submits_with_one_key_make_one_job(hall: SimulatedClust
 
 
 async def test_two_coordinators_make_one_job_per_key(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    first = hall.coordinator
-    hall.start_coordinator()
+    first = cluster.coordinator
+    cluster.start_coordinator()
     results = await asyncio.gather(
-        *(c.jobs.submit(spec(), ("key", "a" * 64)) for c in (first, hall.coordinator) * 4),
-        *(c.jobs.submit(spec()) for c in (first, hall.coordinator) * 4),
+        *(c.jobs.submit(spec(), ("key", "a" * 64)) for c in (first, cluster.coordinator) * 4),
+        *(c.jobs.submit(spec()) for c in (first, cluster.coordinator) * 4),
     )
     assert len({view.id for view, _ in results[:8]}) == 1
     assert len({view.id for view, _ in results}) == 9
 
 
-async def test_jobs_are_listed_newest_first_in_pages(hall: SimulatedCluster) -> None:
-    jobs = hall.coordinator.jobs
+async def test_jobs_are_listed_newest_first_in_pages(cluster: SimulatedCluster) -> None:
+    jobs = cluster.coordinator.jobs
     ids = [(await jobs.submit(spec()))[0].id for _ in range(5)]
     await jobs.cancel(ids[2])
     seen: list[str] = []
@@ -88,9 +88,9 @@ async def test_jobs_are_listed_newest_first_in_pages(hall: SimulatedCluster) -> 
         await jobs.list(cursor=nodes_cursor)
 
 
-async def test_command_in_wrong_state_lists_allowed_commands(hall: SimulatedCluster) -> None:
-    jobs = hall.coordinator.jobs
-    job_id = await hall.submit()
+async def test_command_in_wrong_state_lists_allowed_commands(cluster: SimulatedCluster) -> None:
+    jobs = cluster.coordinator.jobs
+    job_id = await cluster.submit()
     with pytest.raises(
         WrongStateError, match=r"cannot be resumed: it is queued; only a paused job can be resumed"
     ):
@@ -112,26 +112,26 @@ async def test_command_in_wrong_state_lists_allowed_commands(hall: SimulatedClus
     assert states == ["queued", "paused", "queued", "cancelled"]
 
 
-async def test_commands_at_once_leave_one_story(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    jobs = hall.coordinator.jobs
+async def test_commands_at_once_leave_one_story(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    jobs = cluster.coordinator.jobs
     results = await asyncio.gather(
         jobs.pause(job_id), jobs.cancel(job_id), jobs.pause(job_id), return_exceptions=True
     )
     for result in results:
         assert not isinstance(result, Exception) or isinstance(result, WrongStateError)
-    await hall.run_until(job_id, "cancelled")
-    await hall.check()
+    await cluster.run_until(job_id, "cancelled")
+    await cluster.check()
 
 
-async def test_events_page_upwards(hall: SimulatedCluster) -> None:
-    job_id = await hall.submit()
+async def test_events_page_upwards(cluster: SimulatedCluster) -> None:
+    job_id = await cluster.submit()
     for _ in range(3):
-        await hall.coordinator.jobs.pause(job_id)
-        await hall.coordinator.jobs.resume(job_id)
-    events = hall.coordinator.jobs.events
+        await cluster.coordinator.jobs.pause(job_id)
+        await cluster.coordinator.jobs.resume(job_id)
+    events = cluster.coordinator.jobs.events
     every = (await events(job_id)).items
     assert [e.seq for e in every] == sorted(e.seq for e in every)
     first = await events(job_id, limit=3)
@@ -151,10 +151,10 @@ def join_request(token: str, name: str = "host") -> JoinRequest:
     )
 
 
-async def test_join_token_works_once_within_a_day(hall: SimulatedCluster) -> None:
-    nodes = hall.coordinator.nodes
+async def test_join_token_works_once_within_a_day(cluster: SimulatedCluster) -> None:
+    nodes = cluster.coordinator.nodes
     late = await nodes.register("late")
-    hall.clock.advance(24 * 3600)
+    cluster.clock.advance(24 * 3600)
     with pytest.raises(NotAllowedError, match="expired"):
         await nodes.join(join_request(late.join_token))
     registered = await nodes.register(None, {"rack": "3"})
@@ -172,9 +172,9 @@ async def test_join_token_works_once_within_a_day(hall: SimulatedCluster) -> Non
 
 
 async def test_hosts_of_one_name_join_at_once(
-    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes = hall.coordinator.nodes
+    nodes = cluster.coordinator.nodes
     tokens = [(await nodes.register()).join_token for _ in range(5)]
     joining = (nodes.join(join_request(token, "gpu")) for token in tokens[:4])
     replies = await asyncio.gather(*joining)
@@ -192,8 +192,8 @@ async def test_hosts_of_one_name_join_at_once(
     assert (await nodes.get(last.node_id)).name == "gpu-5"
 
 
-async def test_join_can_be_repeated_after_lost_reply(hall: SimulatedCluster) -> None:
-    nodes = hall.coordinator.nodes
+async def test_join_can_be_repeated_after_lost_reply(cluster: SimulatedCluster) -> None:
+    nodes = cluster.coordinator.nodes
     registered = await nodes.register(None)
     node = SimulatedNode("my-host", 1)
     lost = await nodes.join(join_request(registered.join_token, node.name))
@@ -206,44 +206,44 @@ async def test_join_can_be_repeated_after_lost_reply(hall: SimulatedCluster) -> 
     assert await nodes.authenticate(reply.credential) == reply.node_id
     # Once it has reported, the token is void for good: also while it is away.
     node.node_id = reply.node_id
-    hall.nodes[node.node_id] = node
-    await hall.connect(node)
-    await hall.settle()
+    cluster.nodes[node.node_id] = node
+    await cluster.connect(node)
+    await cluster.settle()
     for state, seconds in (("ready", 0), ("suspect", 20), ("lost", 100)):
-        hall.clock.advance(seconds)
+        cluster.clock.advance(seconds)
         if seconds:
-            await hall.disconnect(node)
-            await hall.settle()
+            await cluster.disconnect(node)
+            await cluster.settle()
         assert (await nodes.get(node.node_id)).state == state
         with pytest.raises(NotAllowedError, match="used before"):
             await nodes.join(join_request(registered.join_token, node.name))
     assert await nodes.authenticate(reply.credential) == reply.node_id
 
 
-async def test_used_join_token_expires(hall: SimulatedCluster) -> None:
-    nodes = hall.coordinator.nodes
+async def test_used_join_token_expires(cluster: SimulatedCluster) -> None:
+    nodes = cluster.coordinator.nodes
     registered = await nodes.register("alpha")
     reply = await nodes.join(join_request(registered.join_token))
-    hall.clock.advance(24 * 3600)
+    cluster.clock.advance(24 * 3600)
     with pytest.raises(NotAllowedError, match="expired"):
         await nodes.join(join_request(registered.join_token))
     assert await nodes.authenticate(reply.credential) == reply.node_id
 
 
-async def test_known_node_can_join_again_once(hall: SimulatedCluster) -> None:
-    nodes = hall.coordinator.nodes
-    alpha = await hall.add_node("alpha")
-    await hall.disconnect(alpha)
-    hall.clock.advance(100)
-    await hall.settle()
+async def test_known_node_can_join_again_once(cluster: SimulatedCluster) -> None:
+    nodes = cluster.coordinator.nodes
+    alpha = await cluster.add_node("alpha")
+    await cluster.disconnect(alpha)
+    cluster.clock.advance(100)
+    await cluster.settle()
     token = (await nodes.register("alpha")).join_token
     await nodes.join(join_request(token))
     with pytest.raises(NotAllowedError, match="used before"):
         await nodes.join(join_request(token))
 
 
-async def test_join_token_admits_one_of_two_hosts(hall: SimulatedCluster) -> None:
-    nodes = hall.coordinator.nodes
+async def test_join_token_admits_one_of_two_hosts(cluster: SimulatedCluster) -> None:
+    nodes = cluster.coordinator.nodes
     token = (await nodes.register("alpha")).join_token
     replies = await asyncio.gather(*(nodes.join(join_request(token)) for _ in range(4)))
     assert len({reply.node_id for reply in replies}) == 1
@@ -253,9 +253,9 @@ async def test_join_token_admits_one_of_two_hosts(hall: SimulatedCluster) -> Non
     assert all(isinstance(r, NotAllowedError) for r in results if isinstance(r, Exception))
 
 
-async def test_node_name_is_unique_unless_node_is_lost(hall: SimulatedCluster) -> None:
-    nodes = hall.coordinator.nodes
-    alpha = await hall.add_node("alpha")
+async def test_node_name_is_unique_unless_node_is_lost(cluster: SimulatedCluster) -> None:
+    nodes = cluster.coordinator.nodes
+    alpha = await cluster.add_node("alpha")
     with pytest.raises(ConflictError, match="is ready"):
         await nodes.register("alpha")
     for bad in ("", "a b", "-a", "a" * 200, "ä"):
@@ -263,9 +263,9 @@ async def test_node_name_is_unique_unless_node_is_lost(hall: SimulatedCluster) -
             await nodes.register(bad)
     with pytest.raises(InvalidValueError, match="labels"):
         await nodes.register("beta", {"a\n": "b"})
-    await hall.disconnect(alpha)
-    hall.clock.advance(20)
-    await hall.settle()
+    await cluster.disconnect(alpha)
+    cluster.clock.advance(20)
+    await cluster.settle()
     again = await nodes.register("alpha")
     assert again.id == alpha.node_id
     old = await nodes.join(join_request(again.join_token))
@@ -273,8 +273,8 @@ async def test_node_name_is_unique_unless_node_is_lost(hall: SimulatedCluster) -
     assert await nodes.authenticate(old.credential) == alpha.node_id
 
 
-async def test_credential_of_removed_node_is_refused(hall: SimulatedCluster) -> None:
-    nodes = hall.coordinator.nodes
+async def test_credential_of_removed_node_is_refused(cluster: SimulatedCluster) -> None:
+    nodes = cluster.coordinator.nodes
     reply = await nodes.join(join_request((await nodes.register("alpha")).join_token))
     await nodes.authenticate(reply.credential)
     assert await nodes.remove(reply.node_id) is None
@@ -286,46 +286,46 @@ async def test_credential_of_removed_node_is_refused(hall: SimulatedCluster) -> 
         await nodes.remove(reply.node_id)
 
 
-async def test_credential_is_refused_after_removal_of_busy_node(hall: SimulatedCluster) -> None:
-    nodes, node = hall.coordinator.nodes, SimulatedNode("alpha", 1)
+async def test_credential_is_refused_after_removal_of_busy_node(cluster: SimulatedCluster) -> None:
+    nodes, node = cluster.coordinator.nodes, SimulatedNode("alpha", 1)
     reply = await nodes.join(join_request((await nodes.register("alpha")).join_token))
     node.node_id = reply.node_id
-    hall.nodes[node.node_id] = node
-    await hall.connect(node)
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
+    cluster.nodes[node.node_id] = node
+    await cluster.connect(node)
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
     assert await nodes.authenticate(reply.credential) == node.node_id
     assert await nodes.remove(node.node_id) is not None, "its job saves and moves first"
-    await hall.settle()
-    await hall.finish(job_id, Outcome.PAUSED)
+    await cluster.settle()
+    await cluster.finish(job_id, Outcome.PAUSED)
     with pytest.raises(NodeRemovedError, match="node alpha was removed"):
         await nodes.authenticate(reply.credential)
-    assert not hall.coordinator.heartbeats.has_reported(node.node_id)
+    assert not cluster.coordinator.heartbeats.has_reported(node.node_id)
 
 
 async def test_lost_node_is_removed_although_it_holds_devices(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    alpha = await hall.add_node("alpha", 1)
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    await hall.disconnect(alpha)
-    hall.clock.advance(100)
-    await hall.settle()
-    assert (await hall.job(job_id)).state == "recovering"
-    assert "alpha is lost" in (await hall.job(job_id)).reason
-    assert await hall.coordinator.nodes.remove(alpha.node_id) is None
-    await hall.settle()
-    assert "no node has joined" in (await hall.job(job_id)).reason
-    await hall.check()
+    alpha = await cluster.add_node("alpha", 1)
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    await cluster.disconnect(alpha)
+    cluster.clock.advance(100)
+    await cluster.settle()
+    assert (await cluster.job(job_id)).state == "recovering"
+    assert "alpha is lost" in (await cluster.job(job_id)).reason
+    assert await cluster.coordinator.nodes.remove(alpha.node_id) is None
+    await cluster.settle()
+    assert "no node has joined" in (await cluster.job(job_id)).reason
+    await cluster.check()
 
 
-async def test_the_summary_counts(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha", 2)
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    await hall.submit(workers=5)
-    summary = await hall.coordinator.nodes.summary()
+async def test_the_summary_counts(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 2)
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    await cluster.submit(workers=5)
+    summary = await cluster.coordinator.nodes.summary()
     assert (summary.nodes, summary.devices, summary.devices_busy) == (1, 2, 1)
     assert summary.jobs["running"] == summary.jobs["queued"] == 1
     assert summary.memory_total == 2 << 30
@@ -335,16 +335,16 @@ def rank_event(sequence: int, kind: str, **data: object) -> RankEvent:
     return RankEvent(sequence=sequence, time=1.7e9, rank=0, kind=kind, data=data)
 
 
-async def test_repeated_rank_events_count_once(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha")
-    job_id = await hall.submit()
-    accept = hall.coordinator.rank_events.accept
+async def test_repeated_rank_events_count_once(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    accept = cluster.coordinator.rank_events.accept
     events = [rank_event(n, "note", message=f"note {n}\0") for n in range(1, 6)]
     for batch in ([events[0]], events[:3], events[:3], events[1:], events):
         acked = await accept(job_id, 1, "0-aaaaaaaa", batch)
         assert acked >= batch[-1].sequence
     await asyncio.gather(*(accept(job_id, 1, "0-bbbbbbbb", events) for _ in range(4)))
-    notes = [e for e in (await hall.coordinator.jobs.events(job_id)).items if e.kind == "note"]
+    notes = [e for e in (await cluster.coordinator.jobs.events(job_id)).items if e.kind == "note"]
     assert len(notes) == 10
     assert notes[0].reason == "note 1\ufffd"
     flood = [rank_event(n, "note", message="x") for n in range(1, 451)]
@@ -354,101 +354,101 @@ async def test_repeated_rank_events_count_once(hall: SimulatedCluster) -> None:
         await accept(job_id, 2, "0-aaaaaaaa", events)
 
 
-async def test_rank_events_update_progress(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    await hall.report_event(
+async def test_rank_events_update_progress(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    await cluster.report_event(
         job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 5}
     )
-    assert (await hall.job(job_id)).total_steps == 100
-    await hall.report_event(
+    assert (await cluster.job(job_id)).total_steps == 100
+    await cluster.report_event(
         job_id, "completed", {"steps": 100, "metrics": {"loss": float("nan"), "accuracy": 0.5}}
     )
-    job = await hall.job(job_id)
+    job = await cluster.job(job_id)
     assert job.step == 100
     assert job.metrics == {"loss": "NaN", "accuracy": 0.5}
 
 
 async def test_start_step_of_unmanaged_script_is_unknown(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
     """Its earlier attempts' curves must not be hidden: its first reported step tells."""
-    await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
 
     async def first_step() -> int | None:
-        async with hall.db.session() as session:
+        async with cluster.db.session() as session:
             attempt = await session.get(Attempt, (job_id, 1))
             assert attempt is not None
             return attempt.first_step
 
     async def reasons() -> list[str]:
-        return [e.reason for e in (await hall.coordinator.jobs.events(job_id)).items]
+        return [e.reason for e in (await cluster.coordinator.jobs.events(job_id)).items]
 
-    await hall.report_event(job_id, "started", {"total_steps": 100})
+    await cluster.report_event(job_id, "started", {"total_steps": 100})
     assert await first_step() is None
     assert "began" in await reasons()
     assert "training from the first step" not in await reasons()
     # It loads after all, later: that stands.
-    await hall.report_event(job_id, "started", {"total_steps": 100, "resumed_from": 40})
+    await cluster.report_event(job_id, "started", {"total_steps": 100, "resumed_from": 40})
     assert await first_step() == 41
     assert "resumed from step 40" in await reasons()
 
 
 async def test_restarted_generation_does_not_change_attempts_start(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
     """Else the curve would have the steps of the earlier generation twice: an attempt before had
     taken them too."""
-    await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
     for generation, resumed in ((1, 39), (2, 40), (3, 20)):
-        await hall.report_event(
+        await cluster.report_event(
             job_id,
             "started",
             {"generation": generation, "total_steps": 100, "resumed_from": resumed},
         )
-        async with hall.db.session() as session:
+        async with cluster.db.session() as session:
             attempt = await session.get_one(Attempt, (job_id, 1))
             assert attempt.first_step == (40 if generation < 3 else 21)
 
 
 async def test_restarted_generation_resets_the_jobs_step(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    await hall.add_node("alpha", slots=2)
-    job_id = await hall.submit(resources={"workers": 2})
-    await hall.run_until(job_id, "running")
-    ingest = hall.coordinator.ingest
+    await cluster.add_node("alpha", slots=2)
+    job_id = await cluster.submit(resources={"workers": 2})
+    await cluster.run_until(job_id, "running")
+    ingest = cluster.coordinator.ingest
 
     async def begin(generation: int, resumed: int | None) -> int:
         payload = {"generation": generation, "total_steps": 100, "resumed_from": resumed}
-        await hall.report_event(job_id, "started", payload)
-        return (await hall.job(job_id)).step
+        await cluster.report_event(job_id, "started", payload)
+        return (await cluster.job(job_id)).step
 
     assert await begin(1, None) == 0
     await ingest.metrics(job_id, 1, "0-a", frame(1, table([30], loss=[1.0])))
     assert await begin(2, 20) == 20
     await ingest.metrics(job_id, 1, "0-a", frame(2, table([31], loss=[1.0])), Origin(1))
-    assert (await hall.job(job_id)).step == 20
+    assert (await cluster.job(job_id)).step == 20
     await ingest.metrics(job_id, 1, "0-b", frame(1, table([21], loss=[1.0])), Origin(2))
-    assert (await hall.job(job_id)).step == 21
-    await hall.report_event(job_id, "stepped", {"generation": 2, "step": 21, "loaded": 1.0})
-    async with hall.db.session() as session:
+    assert (await cluster.job(job_id)).step == 21
+    await cluster.report_event(job_id, "stepped", {"generation": 2, "step": 21, "loaded": 1.0})
+    async with cluster.db.session() as session:
         attempt = await session.get_one(Attempt, (job_id, 1))
         assert (attempt.began[2].restart_step, attempt.began[2].step) == (21, 21)
 
 
-async def test_events_of_revoked_attempt_are_void(hall: SimulatedCluster) -> None:
-    alpha = await hall.add_node("alpha", 1)
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    await hall.disconnect(alpha)
-    hall.clock.advance(100)
-    await hall.settle()
+async def test_events_of_revoked_attempt_are_void(cluster: SimulatedCluster) -> None:
+    alpha = await cluster.add_node("alpha", 1)
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    await cluster.disconnect(alpha)
+    cluster.clock.advance(100)
+    await cluster.settle()
     numbers = itertools.count(1)
     events: list[tuple[str, dict[str, Any]]] = [
         ("checkpoint", {"name": "step-00000010-a1-g1", "step": 10, "size": 1}),
@@ -456,39 +456,39 @@ async def test_events_of_revoked_attempt_are_void(hall: SimulatedCluster) -> Non
         ("started", {"total_steps": 7}),
     ]
     for kind, data in events:
-        await hall.coordinator.rank_events.accept(
+        await cluster.coordinator.rank_events.accept(
             job_id, 1, "0-aaaaaaaa", [rank_event(next(numbers), kind, **data)]
         )
-    job = await hall.job(job_id)
+    job = await cluster.job(job_id)
     assert (job.state, job.step, job.total_steps, job.metrics) == ("recovering", 0, None, {})
-    assert (await hall.coordinator.checkpoints.list(job_id)).items == []
+    assert (await cluster.coordinator.checkpoints.list(job_id)).items == []
     notes = [
-        e.reason for e in (await hall.coordinator.jobs.events(job_id)).items if e.kind == "note"
+        e.reason for e in (await cluster.coordinator.jobs.events(job_id)).items if e.kind == "note"
     ]
     assert all("discarded" in note for note in notes)
     assert len(notes) == 3
 
 
-async def test_a_failure_while_pausing_leaves_the_job_paused(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.settle()
-    await hall.finish(job_id, Outcome.FAILED, failure())
-    job = await hall.job(job_id)
+async def test_a_failure_while_pausing_leaves_the_job_paused(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    await cluster.coordinator.jobs.pause(job_id)
+    await cluster.settle()
+    await cluster.finish(job_id, Outcome.FAILED, failure())
+    job = await cluster.job(job_id)
     assert job.state == "paused"
     assert "bad luck" in job.reason
 
 
 async def test_run_time_is_never_negative(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    await hall.finish(job_id)
-    async with hall.db.transaction() as session:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    await cluster.finish(job_id)
+    async with cluster.db.transaction() as session:
         attempt = await session.get_one(Attempt, (job_id, 1))
         attempt.finished_at = attempt.started_at - timedelta(hours=1)
-    assert (await hall.job(job_id)).ran_seconds == 0
+    assert (await cluster.job(job_id)).ran_seconds == 0

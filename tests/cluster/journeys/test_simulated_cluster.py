@@ -10,52 +10,52 @@ from trainhall.db.models import Node
 from trainhall.training.link.status import Outcome
 
 
-async def test_a_job_runs_to_its_end(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha", slots=2)
-    job_id = await hall.submit(workers=2)
-    assert (await hall.job(job_id)).state == "starting"
-    await hall.run_until(job_id, "running")
-    await hall.finish(job_id)
-    job = await hall.job(job_id)
+async def test_a_job_runs_to_its_end(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha", slots=2)
+    job_id = await cluster.submit(workers=2)
+    assert (await cluster.job(job_id)).state == "starting"
+    await cluster.run_until(job_id, "running")
+    await cluster.finish(job_id)
+    job = await cluster.job(job_id)
     assert (job.state, job.attempt) == ("completed", 1)
-    assert await hall.history(job_id) == ["queued", "starting", "running", "completed"]
+    assert await cluster.history(job_id) == ["queued", "starting", "running", "completed"]
     assert len(node.launched) == 1
     assert not node.attempts, "the agent was not told to forget it"
-    assert all(d.job_id is None for d in await hall.coordinator.nodes.devices())
-    await hall.check()
+    assert all(d.job_id is None for d in await cluster.coordinator.nodes.devices())
+    await cluster.check()
 
 
-async def test_a_failure_restarts_until_none_is_left(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha")
-    job_id = await hall.submit(recovery={"max_restarts": 2})
+async def test_a_failure_restarts_until_none_is_left(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit(recovery={"max_restarts": 2})
     for restart, code in ((1, 3), (2, 4)):
-        await hall.run_until(job_id, "running")
-        await hall.finish(job_id, Outcome.FAILED, failure(code))
-        hall.clock.advance(5)
-        await hall.heartbeat()
-        job = await hall.job(job_id)
+        await cluster.run_until(job_id, "running")
+        await cluster.finish(job_id, Outcome.FAILED, failure(code))
+        cluster.clock.advance(5)
+        await cluster.heartbeat()
+        job = await cluster.job(job_id)
         assert job.attempt == restart + 1, job.reason
-    await hall.run_until(job_id, "running")
-    await hall.finish(job_id, Outcome.FAILED, failure(3))
-    job = await hall.job(job_id)
+    await cluster.run_until(job_id, "running")
+    await cluster.finish(job_id, Outcome.FAILED, failure(3))
+    job = await cluster.job(job_id)
     assert job.state == "failed"
     assert "exit code 3" in job.reason
     assert "max_restarts is 2" in job.reason
-    attempts = await hall.coordinator.jobs.attempts(job_id)
+    attempts = await cluster.coordinator.jobs.attempts(job_id)
     assert [a.state for a in attempts] == ["failed"] * 3
     assert attempts[0].failure is not None
     assert attempts[0].failure.exit_code == 3
-    assert (await hall.history(job_id))[-4:] == ["recovering", "starting", "running", "failed"]
+    assert (await cluster.history(job_id))[-4:] == ["recovering", "starting", "running", "failed"]
 
 
 @on_sqlite
-async def test_repeated_failure_without_progress_is_final(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha")
-    job_id = await hall.submit(recovery={"max_restarts": 3})
+async def test_repeated_failure_without_progress_is_final(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit(recovery={"max_restarts": 3})
     for _ in range(2):
-        await hall.run_until(job_id, "running")
-        await hall.finish(job_id, Outcome.FAILED, failure(2))
-    job = await hall.job(job_id)
+        await cluster.run_until(job_id, "running")
+        await cluster.finish(job_id, Outcome.FAILED, failure(2))
+    job = await cluster.job(job_id)
     assert (job.state, job.attempt) == ("failed", 2)
     assert job.reason.endswith(
         "; not retried: it failed twice with the same error before its first step"
@@ -63,52 +63,52 @@ async def test_repeated_failure_without_progress_is_final(hall: SimulatedCluster
 
 
 @on_sqlite
-async def test_saved_step_counts_as_progress(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha")
-    job_id = await hall.submit(recovery={"max_restarts": 1})
+async def test_saved_step_counts_as_progress(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit(recovery={"max_restarts": 1})
     for step in (10, 20, 30):
-        await hall.run_until(job_id, "running")
-        await hall.save_checkpoint(job_id, step)
-        await hall.finish(job_id, Outcome.FAILED, failure())
-        hall.clock.advance(5)
-        await hall.heartbeat()
-    assert (await hall.job(job_id)).attempt == 4
+        await cluster.run_until(job_id, "running")
+        await cluster.save_checkpoint(job_id, step)
+        await cluster.finish(job_id, Outcome.FAILED, failure())
+        cluster.clock.advance(5)
+        await cluster.heartbeat()
+    assert (await cluster.job(job_id)).attempt == 4
 
 
 @on_sqlite
-async def test_new_steps_renew_the_restarts(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha")
-    job_id = await hall.submit(recovery={"max_restarts": 1})
+async def test_new_steps_renew_the_restarts(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit(recovery={"max_restarts": 1})
     for step in (10, 20, 30):
-        await hall.run_until(job_id, "running")
-        await hall.report_event(job_id, "completed", {"steps": step, "metrics": {}})
-        await hall.finish(job_id, Outcome.FAILED, failure())
-        hall.clock.advance(5)
-        await hall.heartbeat()
-    assert (await hall.job(job_id)).attempt == 4
+        await cluster.run_until(job_id, "running")
+        await cluster.report_event(job_id, "completed", {"steps": step, "metrics": {}})
+        await cluster.finish(job_id, Outcome.FAILED, failure())
+        cluster.clock.advance(5)
+        await cluster.heartbeat()
+    assert (await cluster.job(job_id)).attempt == 4
 
 
-async def test_resume_continues_from_the_paused_save(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    paused = await hall.coordinator.jobs.pause(job_id)
+async def test_resume_continues_from_the_paused_save(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    paused = await cluster.coordinator.jobs.pause(job_id)
     assert paused.state == "pausing"
-    await hall.settle()
-    name = await hall.save_checkpoint(job_id, 40)
-    await hall.run_until(job_id, "paused")
-    assert all(d.job_id is None for d in await hall.coordinator.nodes.devices())
-    ran = (await hall.job(job_id)).ran_seconds
-    await hall.heartbeat(2000)
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.settle()
-    job = await hall.run_until(job_id, "running")
+    await cluster.settle()
+    name = await cluster.save_checkpoint(job_id, 40)
+    await cluster.run_until(job_id, "paused")
+    assert all(d.job_id is None for d in await cluster.coordinator.nodes.devices())
+    ran = (await cluster.job(job_id)).ran_seconds
+    await cluster.heartbeat(2000)
+    await cluster.coordinator.jobs.resume(job_id)
+    await cluster.settle()
+    job = await cluster.run_until(job_id, "running")
     assert job.attempt == 2
     assert job.started_at is not None
     assert job.running_since is not None
     assert (job.running_since - job.started_at).total_seconds() >= 2000
     assert job.ran_seconds == ran < 2000, "the pause is no time in which it ran"
-    (node,) = hall.nodes.values()
+    (node,) = cluster.nodes.values()
     launch = node.running(job_id).assignment.launch
     assert launch.checkpoint.resume == [name]
     assert launch.checkpoint.folder == f"/shared/{job_id}"
@@ -116,36 +116,36 @@ async def test_resume_continues_from_the_paused_save(hall: SimulatedCluster) -> 
 
 @on_sqlite
 async def test_pause_waits_for_its_checkpoint_upload(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    node = await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.settle()
+    node = await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    await cluster.coordinator.jobs.pause(job_id)
+    await cluster.settle()
     node.end(node.running(job_id), Outcome.PAUSED)
-    await hall.heartbeat(60)
-    assert (await hall.job(job_id)).state == "pausing"
-    await hall.work()
-    assert (await hall.job(job_id)).state == "paused"
+    await cluster.heartbeat(60)
+    assert (await cluster.job(job_id)).state == "pausing"
+    await cluster.work()
+    assert (await cluster.job(job_id)).state == "paused"
 
 
 @on_sqlite
-async def test_cancel_of_a_running_job(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    assert (await hall.coordinator.jobs.cancel(job_id)).state == "cancelling"
-    await hall.settle()
+async def test_cancel_of_a_running_job(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    assert (await cluster.coordinator.jobs.cancel(job_id)).state == "cancelling"
+    await cluster.settle()
     assert node.goals[-1] == "stop"
-    await hall.run_until(job_id, "cancelled")
-    assert (await hall.coordinator.jobs.cancel(job_id)).state == "cancelled", "repeated"
+    await cluster.run_until(job_id, "cancelled")
+    assert (await cluster.coordinator.jobs.cancel(job_id)).state == "cancelled", "repeated"
 
 
-async def test_ranks_of_two_hosts_meet(hall: SimulatedCluster) -> None:
-    alpha, beta = await hall.add_node("alpha", 2), await hall.add_node("beta", 2)
-    job_id = await hall.submit(workers=3)
-    await hall.run_until(job_id, "running")
+async def test_ranks_of_two_hosts_meet(cluster: SimulatedCluster) -> None:
+    alpha, beta = await cluster.add_node("alpha", 2), await cluster.add_node("beta", 2)
+    job_id = await cluster.submit(workers=3)
+    await cluster.run_until(job_id, "running")
     first, second = alpha.running(job_id), beta.running(job_id)
     if first.assignment.launch.node_rank:
         first, second = second, first
@@ -153,176 +153,176 @@ async def test_ranks_of_two_hosts_meet(hall: SimulatedCluster) -> None:
     assert [p.rank for p in second.assignment.launch.ranks] == [2]
     assert first.assignment.launch.rendezvous is None
     assert second.assignment.launch.rendezvous is not None
-    await hall.finish(job_id)
-    assert (await hall.job(job_id)).state == "completed"
+    await cluster.finish(job_id)
+    assert (await cluster.job(job_id)).state == "completed"
 
 
 @on_sqlite
-async def test_one_failing_host_stops_the_others(hall: SimulatedCluster) -> None:
-    alpha, beta = await hall.add_node("alpha", 1), await hall.add_node("beta", 1)
-    job_id = await hall.submit(workers=2, recovery={"max_restarts": 0})
-    await hall.run_until(job_id, "running")
+async def test_one_failing_host_stops_the_others(cluster: SimulatedCluster) -> None:
+    alpha, beta = await cluster.add_node("alpha", 1), await cluster.add_node("beta", 1)
+    job_id = await cluster.submit(workers=2, recovery={"max_restarts": 0})
+    await cluster.run_until(job_id, "running")
     alpha.end(alpha.running(job_id), Outcome.FAILED, failure())
-    hall.send_report(alpha)
-    await hall.settle()
+    cluster.send_report(alpha)
+    await cluster.settle()
     assert beta.goals[-1] == "stop"
-    assert (await hall.job(job_id)).state == "running"
-    await hall.work(2)
-    job = await hall.job(job_id)
+    assert (await cluster.job(job_id)).state == "running"
+    await cluster.work(2)
+    job = await cluster.job(job_id)
     assert job.state == "failed"
     assert "alpha" in job.reason
     assert "bad luck" in job.reason
 
 
 async def test_hang_over_hosts_is_decided_while_it_lasts(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    nodes = [await hall.add_node(name, slots=1) for name in ("alpha", "beta")]
-    job_id = await hall.submit(workers=2)
-    await hall.run_until(job_id, "running")
-    await hall.heartbeat()
+    nodes = [await cluster.add_node(name, slots=1) for name in ("alpha", "beta")]
+    job_id = await cluster.submit(workers=2)
+    await cluster.run_until(job_id, "running")
+    await cluster.heartbeat()
     first, second = (node.running(job_id) for node in nodes)
     first.stall = stalled(0, parts=3)
-    await hall.heartbeat()
+    await cluster.heartbeat()
     first.stall, second.stall = None, stalled(1, parts=1)
-    await hall.heartbeat()
+    await cluster.heartbeat()
     goal = second.assignment.goal
     assert goal == "run", "the first has gone on meanwhile"
     first.stall = stalled(0, parts=3)
-    await hall.heartbeat()
+    await cluster.heartbeat()
     assert second.assignment.goal == "stop"
-    (attempt,) = await hall.coordinator.jobs.attempts(job_id)
+    (attempt,) = await cluster.coordinator.jobs.attempts(job_id)
     assert attempt.reason.startswith("hang: no host's ranks took a step within 30 s; rank 1 (node")
 
 
-async def test_attempt_of_lost_node_is_fenced_and_replaced(hall: SimulatedCluster) -> None:
-    alpha = await hall.add_node("alpha", 1)
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    beta = await hall.add_node("beta", 1)
-    await hall.disconnect(alpha)
+async def test_attempt_of_lost_node_is_fenced_and_replaced(cluster: SimulatedCluster) -> None:
+    alpha = await cluster.add_node("alpha", 1)
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    beta = await cluster.add_node("beta", 1)
+    await cluster.disconnect(alpha)
     for _ in range(10):
-        await hall.heartbeat(2)
-    states = {n.name: n.state for n in (await hall.coordinator.nodes.list()).items}
+        await cluster.heartbeat(2)
+    states = {n.name: n.state for n in (await cluster.coordinator.nodes.list()).items}
     assert states == {"alpha": "suspect", "beta": "ready"}
     for _ in range(40):
-        await hall.heartbeat(2)
-    job = await hall.run_until(job_id, "running")
+        await cluster.heartbeat(2)
+    job = await cluster.run_until(job_id, "running")
     assert job.attempt == 2
     assert beta.running(job_id)
     assert [t[0] for t in alpha.attempts] == [job_id], "it still runs there, unheard"
-    first, second = await hall.coordinator.jobs.attempts(job_id)
+    first, second = await cluster.coordinator.jobs.attempts(job_id)
     assert (first.state, second.state) == ("lost", "running")
-    waiting = await hall.submit()
-    assert (await hall.job(waiting)).state == "queued"
+    waiting = await cluster.submit()
+    assert (await cluster.job(waiting)).state == "queued"
 
-    await hall.connect(alpha, new_agent=False)
-    await hall.settle()
+    await cluster.connect(alpha, new_agent=False)
+    await cluster.settle()
     assert (job_id, 1, 1) not in alpha.attempts, "not ended when it was heard again"
-    await hall.work(2)
-    assert (await hall.job(waiting)).state == "running"
-    await hall.check()
+    await cluster.work(2)
+    assert (await cluster.job(waiting)).state == "running"
+    await cluster.check()
 
 
-async def test_restarted_coordinator_continues_jobs(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha", 2)
-    running, starting = await hall.submit(), await hall.submit()
-    await hall.run_until(running, "running")
-    await hall.stop_coordinator()
-    hall.clock.advance(600)
-    hall.start_coordinator()
-    await hall.settle()
+async def test_restarted_coordinator_continues_jobs(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha", 2)
+    running, starting = await cluster.submit(), await cluster.submit()
+    await cluster.run_until(running, "running")
+    await cluster.stop_coordinator()
+    cluster.clock.advance(600)
+    cluster.start_coordinator()
+    await cluster.settle()
     for _ in range(5):
-        hall.clock.advance(2)
-        await hall.settle()
-    (view,) = (await hall.coordinator.nodes.list()).items
+        cluster.clock.advance(2)
+        await cluster.settle()
+    (view,) = (await cluster.coordinator.nodes.list()).items
     assert view.state == "ready", "ten minutes without a coordinator are not the node's silence"
-    await hall.connect(node, new_agent=False)
-    await hall.work(3)
+    await cluster.connect(node, new_agent=False)
+    await cluster.work(3)
     for job_id in (running, starting):
-        await hall.finish(job_id)
-        job = await hall.job(job_id)
+        await cluster.finish(job_id)
+        job = await cluster.job(job_id)
         assert (job.state, job.attempt) == ("completed", 1)
-    await hall.check()
+    await cluster.check()
 
 
 async def test_attempt_with_lost_data_is_not_relaunched(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    node = await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
+    node = await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
     node.attempts.clear()
-    await hall.connect(node)
-    await hall.exchanged()
-    assert (await hall.job(job_id)).state == "running", "one report alone proves nothing"
-    await hall.settle()
-    job = await hall.job(job_id)
+    await cluster.connect(node)
+    await cluster.exchanged()
+    assert (await cluster.job(job_id)).state == "running", "one report alone proves nothing"
+    await cluster.settle()
+    job = await cluster.job(job_id)
     assert job.attempt == 2
-    (first, _) = await hall.coordinator.jobs.attempts(job_id)
+    (first, _) = await cluster.coordinator.jobs.attempts(job_id)
     assert "no longer knows attempt 1" in first.reason
-    await hall.check()
+    await cluster.check()
 
 
-async def test_a_removed_node_drains(hall: SimulatedCluster) -> None:
-    alpha = await hall.add_node("alpha", 1)
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    beta = await hall.add_node("beta", 1)
-    view = await hall.coordinator.nodes.remove(alpha.node_id)
+async def test_a_removed_node_drains(cluster: SimulatedCluster) -> None:
+    alpha = await cluster.add_node("alpha", 1)
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    beta = await cluster.add_node("beta", 1)
+    view = await cluster.coordinator.nodes.remove(alpha.node_id)
     assert view is not None
     assert view.state == "draining"
-    await hall.settle()
+    await cluster.settle()
     assert alpha.goals[-1] == "pause"
-    await hall.work(4)
+    await cluster.work(4)
     assert beta.running(job_id)
-    assert (await hall.job(job_id)).attempt == 2
-    assert [n.name for n in (await hall.coordinator.nodes.list()).items] == ["beta"]
+    assert (await cluster.job(job_id)).attempt == 2
+    assert [n.name for n in (await cluster.coordinator.nodes.list()).items] == ["beta"]
     assert alpha.channel is not None
     assert alpha.channel.closed is not None
     assert "removed" in alpha.channel.closed[1]
 
 
 async def test_stopped_agent_gets_no_work(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    node = await hall.add_node("alpha")
-    job_id = await hall.submit(recovery={"max_restarts": 0})
-    await hall.run_until(job_id, "running")
+    node = await cluster.add_node("alpha")
+    job_id = await cluster.submit(recovery={"max_restarts": 0})
+    await cluster.run_until(job_id, "running")
     node.end(node.running(job_id), Outcome.PAUSED)
-    report = node.report(hall.clock)
+    report = node.report(cluster.clock)
     report.stopping = True
     report.assignments[0].agent_stopped = report.assignments[0].shipped = True
     assert node.channel is not None
     node.channel.to_gateway.put_nowait(report.model_dump_json())
-    await hall.exchanged()
-    await hall.coordinator.reconciler.settle()
-    job = await hall.job(job_id)
+    await cluster.exchanged()
+    await cluster.coordinator.reconciler.settle()
+    job = await cluster.job(job_id)
     assert (job.state, job.attempt) == ("recovering", 1)
     assert "the agent on alpha was stopped; the ranks saved first" in job.reason
-    (row,) = (await hall.coordinator.nodes.list()).items
+    (row,) = (await cluster.coordinator.nodes.list()).items
     assert (row.state, row.reason) == (
         "suspect", "its agent was stopped; it gets no new work until the agent restarts"
     )  # fmt: skip
-    await hall.disconnect(node)
+    await cluster.disconnect(node)
     node.attempts.clear()
-    await hall.connect(node)
-    await hall.run_until(job_id, "running")
-    assert (await hall.job(job_id)).attempt == 2
-    await hall.check()
+    await cluster.connect(node)
+    await cluster.run_until(job_id, "running")
+    assert (await cluster.job(job_id)).attempt == 2
+    await cluster.check()
 
 
 @on_sqlite
-async def test_the_queue_explains_itself(hall: SimulatedCluster) -> None:
-    unplaced = await hall.submit(workers=2)
-    assert "no node has joined" in (await hall.job(unplaced)).reason
-    await hall.add_node("alpha", 2)
-    await hall.work(2)
-    assert (await hall.job(unplaced)).state == "running"
-    second = await hall.submit(workers=2)
-    third = await hall.submit(workers=1)
-    large = await hall.submit(workers=8)
-    queue = (await hall.coordinator.queue.list()).items
+async def test_the_queue_explains_itself(cluster: SimulatedCluster) -> None:
+    unplaced = await cluster.submit(workers=2)
+    assert "no node has joined" in (await cluster.job(unplaced)).reason
+    await cluster.add_node("alpha", 2)
+    await cluster.work(2)
+    assert (await cluster.job(unplaced)).state == "running"
+    second = await cluster.submit(workers=2)
+    third = await cluster.submit(workers=1)
+    large = await cluster.submit(workers=8)
+    queue = (await cluster.coordinator.queue.list()).items
     assert [(e.job_id, e.position) for e in queue] == [(second, 1), (third, 2), (large, 3)]
     assert queue[0].reason == (
         f"needs 2 CPU slots; 0 of 2 are free, “test” ({unplaced}) holds 2; "
@@ -332,41 +332,41 @@ async def test_the_queue_explains_itself(hall: SimulatedCluster) -> None:
     assert "needs 8 CPU slots; the whole cluster has 2 CPU slots" in queue[2].reason
     assert queue[0].needs.count == 2
     for entry in queue:
-        assert entry.reason.startswith((await hall.job(entry.job_id)).reason)
-    urgent = await hall.submit(workers=1, priority=5)
-    assert (await hall.coordinator.queue.list()).items[0].job_id == urgent
+        assert entry.reason.startswith((await cluster.job(entry.job_id)).reason)
+    urgent = await cluster.submit(workers=1, priority=5)
+    assert (await cluster.coordinator.queue.list()).items[0].job_id == urgent
 
 
 @on_sqlite
-async def test_lost_message_is_repeated(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
+async def test_lost_message_is_repeated(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
     assert node.channel is not None
-    view, _ = await hall.coordinator.jobs.submit(spec())
-    await hall.coordinator.reconciler.settle()
-    await hall.exchanged()
+    view, _ = await cluster.coordinator.jobs.submit(spec())
+    await cluster.coordinator.reconciler.settle()
+    await cluster.exchanged()
     node.channel.to_node.clear()
     for _ in range(3):
-        await hall.heartbeat(2)
+        await cluster.heartbeat(2)
     assert node.running(view.id)
-    await hall.run_until(view.id, "running")
+    await cluster.run_until(view.id, "running")
 
 
 @on_sqlite
-async def test_the_newest_agent_wins(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
+async def test_the_newest_agent_wins(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
     first = node.channel
     assert first is not None
     node.channel = node.task = None
-    await hall.connect(node)
-    await hall.settle()
+    await cluster.connect(node)
+    await cluster.settle()
     assert first.closed is not None
     assert first.closed[0] == 4409
     node.agents -= 1
     old_task, old_channel = node.task, node.channel
     node.task = node.channel = None
-    await hall.connect(node, new_agent=False)
+    await cluster.connect(node, new_agent=False)
     assert node.channel is not None
-    await hall.exchanged()
+    await cluster.exchanged()
     assert node.channel.closed is not None
     assert "took over" in node.channel.closed[1]
     assert old_channel is not None
@@ -377,54 +377,54 @@ async def test_the_newest_agent_wins(hall: SimulatedCluster) -> None:
 
 
 @on_sqlite
-async def test_heartbeat_is_recorded_on_arrival(hall: SimulatedCluster) -> None:
+async def test_heartbeat_is_recorded_on_arrival(cluster: SimulatedCluster) -> None:
     """And not when what it said before is stored: the database may take its time."""
-    node = await hall.add_node("alpha")
+    node = await cluster.add_node("alpha")
     assert node.channel is not None
-    async with hall.db.transaction() as session:
+    async with cluster.db.transaction() as session:
         await session.get(Node, node.node_id, with_for_update=True)
         for slots in (3, 4, 5):  # the first is being stored, and the last is what counts
             node.slots = slots
-            hall.clock.advance(60)
-            hall.send_report(node)
+            cluster.clock.advance(60)
+            cluster.send_report(node)
             await until("the report to arrive", node.channel.to_gateway.empty)
-        hall.clock.advance(40)
-        assert hall.coordinator.heartbeats.seconds_since(node.node_id) == 40
-    await hall.settle()
-    view = await hall.coordinator.nodes.get(node.node_id)
+        cluster.clock.advance(40)
+        assert cluster.coordinator.heartbeats.seconds_since(node.node_id) == 40
+    await cluster.settle()
+    view = await cluster.coordinator.nodes.get(node.node_id)
     assert (view.state, len(view.devices)) == ("suspect", 5)
 
 
-async def test_last_report_before_disconnect_is_stored(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
-    async with hall.db.transaction() as session:
+async def test_last_report_before_disconnect_is_stored(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    async with cluster.db.transaction() as session:
         await session.get(Node, node.node_id, with_for_update=True)
         for slots in (3, 4):
             node.slots = slots
-            hall.send_report(node)
+            cluster.send_report(node)
             await asyncio.sleep(0)
         assert node.channel is not None
         node.channel.drop()
-    await hall.disconnect(node)
-    assert len((await hall.coordinator.nodes.get(node.node_id)).devices) == 4
+    await cluster.disconnect(node)
+    assert len((await cluster.coordinator.nodes.get(node.node_id)).devices) == 4
 
 
 @on_sqlite
-async def test_job_reports_pending_uploads(hall: SimulatedCluster) -> None:
+async def test_job_reports_pending_uploads(cluster: SimulatedCluster) -> None:
     """It holds its devices; the coordinator's own disk may be full, or the link slow."""
-    node = await hall.add_node("alpha")
-    job = await hall.submit(1)
-    await hall.run_until(job, "running")
+    node = await cluster.add_node("alpha")
+    job = await cluster.submit(1)
+    await cluster.run_until(job, "running")
     running = node.running(job)
     node.end(running, Outcome.COMPLETED)
-    before = (await hall.coordinator.jobs.events(job)).items
+    before = (await cluster.coordinator.jobs.events(job)).items
     for _ in range(3):
-        await hall.heartbeat(20)
-    view = await hall.job(job)
+        await cluster.heartbeat(20)
+    view = await cluster.job(job)
     reason = "its ranks have ended; node alpha still uploads what they saved"
     assert (view.state, view.reason) == ("running", reason)
-    assert (await hall.coordinator.jobs.events(job)).items == before
+    assert (await cluster.coordinator.jobs.events(job)).items == before
     running.shipped = True
-    await hall.heartbeat()
-    view = await hall.job(job)
+    await cluster.heartbeat()
+    view = await cluster.job(job)
     assert (view.state, view.reason) == ("completed", "completed")

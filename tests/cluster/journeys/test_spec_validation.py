@@ -29,19 +29,19 @@ def validated(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
 
 
 async def test_coordinator_validates_a_stored_spec_once(
-    hall: SimulatedCluster, validated: list[JobSpec]
+    cluster: SimulatedCluster, validated: list[JobSpec]
 ) -> None:
-    node = await hall.add_node("alpha", 2)
-    await hall.add_node("beta", 2)
+    node = await cluster.add_node("alpha", 2)
+    await cluster.add_node("beta", 2)
     submitted = parse_spec(
         '{"name": "n", "script": {"path": "/n.py"}, "resources": {"workers": 4}}'
     )
     assert len(validated) == 1
-    view, _ = await hall.coordinator.jobs.submit(submitted)
-    await hall.run_until(view.id, "running")
+    view, _ = await cluster.coordinator.jobs.submit(submitted)
+    await cluster.run_until(view.id, "running")
     for _ in range(3):
-        hall.coordinator.gateway.wake(node.node_id)
-        await hall.heartbeat()
+        cluster.coordinator.gateway.wake(node.node_id)
+        await cluster.heartbeat()
     assert node.running(view.id).assignment.launch.spec == submitted
     assert len(validated) == 2, "as it was submitted, and as it is stored"
 

@@ -214,51 +214,51 @@ async def test_the_history_is_short(database: Database) -> None:
         assert len(others.all()) == 1
 
 
-async def test_a_drained_node_s_job_saves_and_moves(hall: SimulatedCluster) -> None:
-    alpha = await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    nodes = hall.coordinator.nodes
+async def test_a_drained_node_s_job_saves_and_moves(cluster: SimulatedCluster) -> None:
+    alpha = await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    nodes = cluster.coordinator.nodes
     drained = await nodes.drain(alpha.node_id, "a new disk")
     assert (drained.state, drained.reason) == ("draining", "a new disk: its jobs save and move")
-    await hall.settle()
-    await hall.save_checkpoint(job_id, 20)
-    await hall.finish(job_id, Outcome.PAUSED)
+    await cluster.settle()
+    await cluster.save_checkpoint(job_id, 20)
+    await cluster.finish(job_id, Outcome.PAUSED)
     after = await nodes.get(alpha.node_id)
     assert (after.state, after.reason) == ("drained", "a new disk; nothing runs on it")
-    waiting = await hall.job(job_id)
+    waiting = await cluster.job(job_id)
     assert waiting.state == "recovering"
     assert "is being drained: it saves and moves" in waiting.reason
-    beta = await hall.add_node("beta")
-    job = await hall.run_until(job_id, "running")
+    beta = await cluster.add_node("beta")
+    job = await cluster.run_until(job_id, "running")
     assert job.attempt == 2
     assert beta.launched, "it goes on elsewhere"
     again = await nodes.drain(alpha.node_id)
     assert again.state_at == after.state_at, "draining it again changes nothing"
     assert again.drain_reason == "a new disk"
-    await hall.check()
+    await cluster.check()
 
 
 async def test_placement_excludes_a_node_drained_meanwhile(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    alpha = await hall.add_node("alpha")
-    await hall.coordinator.jobs.submit(spec())
-    async with hall.db.session() as session:
-        facts = await load_facts(session, hall.coordinator.heartbeats)
-    (start,) = decide(hall.clock.now(), facts, hall.options)
+    alpha = await cluster.add_node("alpha")
+    await cluster.coordinator.jobs.submit(spec())
+    async with cluster.db.session() as session:
+        facts = await load_facts(session, cluster.coordinator.heartbeats)
+    (start,) = decide(cluster.clock.now(), facts, cluster.options)
     assert isinstance(start, StartAttempt)
-    context = ServiceContext(hall.db, hall.clock, SystemIds(), hall.options, Notifier())
-    applier = Applier(context, hall.coordinator.heartbeats)
-    async with hall.db.transaction() as session:
+    context = ServiceContext(cluster.db, cluster.clock, SystemIds(), cluster.options, Notifier())
+    applier = Applier(context, cluster.coordinator.heartbeats)
+    async with cluster.db.transaction() as session:
         node = await session.get(Node, alpha.node_id, with_for_update=True)
         assert node is not None
         await drain_node(session, node, reason="dust", now=NOW)
         starting = asyncio.create_task(applier.apply(start))
-        if hall.db.dialect == "postgresql":  # SQLite lets one writer in
-            await _waits_for_a_lock(hall.db, starting)
+        if cluster.db.dialect == "postgresql":  # SQLite lets one writer in
+            await _waits_for_a_lock(cluster.db, starting)
     assert not await starting
-    await hall.check()
+    await cluster.check()
 
 
 async def _waits_for_a_lock(database: Database, task: "asyncio.Task[bool]") -> None:
@@ -272,43 +272,43 @@ async def _waits_for_a_lock(database: Database, task: "asyncio.Task[bool]") -> N
 
 @on_sqlite
 async def test_drained_node_stays_drained_after_loss(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    alpha = await hall.add_node("alpha")
-    nodes = hall.coordinator.nodes
+    alpha = await cluster.add_node("alpha")
+    nodes = cluster.coordinator.nodes
     await nodes.drain(alpha.node_id)
-    await hall.disconnect(alpha)
-    hall.clock.advance(100)
-    await hall.settle()
+    await cluster.disconnect(alpha)
+    cluster.clock.advance(100)
+    await cluster.settle()
     assert (await nodes.get(alpha.node_id)).state == "lost"
-    await hall.connect(alpha)
-    await hall.settle()
+    await cluster.connect(alpha)
+    await cluster.settle()
     assert (await nodes.get(alpha.node_id)).state == "drained"
-    job_id = await hall.submit()
-    await hall.settle()
-    assert (await hall.job(job_id)).state == "queued"
+    job_id = await cluster.submit()
+    await cluster.settle()
+    assert (await cluster.job(job_id)).state == "queued"
     back = await nodes.undrain(alpha.node_id)
     assert (back.state, back.drain_reason) == ("ready", None)
-    await hall.run_until(job_id, "running")
+    await cluster.run_until(job_id, "running")
     states = [event.state for event in await nodes.events(alpha.node_id)]
     assert states == ["pending", "ready", "drained", "lost", "drained", "ready"]
 
 
 @on_sqlite
-async def test_a_drain_survives_the_coordinator(hall: SimulatedCluster) -> None:
-    alpha = await hall.add_node("alpha")
-    await hall.coordinator.nodes.drain(alpha.node_id, "dust")
-    await hall.stop_coordinator()
-    hall.start_coordinator()
-    await hall.connect(alpha)
-    await hall.settle()
-    node = await hall.coordinator.nodes.get(alpha.node_id)
+async def test_a_drain_survives_the_coordinator(cluster: SimulatedCluster) -> None:
+    alpha = await cluster.add_node("alpha")
+    await cluster.coordinator.nodes.drain(alpha.node_id, "dust")
+    await cluster.stop_coordinator()
+    cluster.start_coordinator()
+    await cluster.connect(alpha)
+    await cluster.settle()
+    node = await cluster.coordinator.nodes.get(alpha.node_id)
     assert (node.state, node.drain_reason) == ("drained", "dust")
 
 
 @on_sqlite
-async def test_a_node_may_be_drained_before_it_joins(hall: SimulatedCluster) -> None:
-    nodes = hall.coordinator.nodes
+async def test_a_node_may_be_drained_before_it_joins(cluster: SimulatedCluster) -> None:
+    nodes = cluster.coordinator.nodes
     registered = await nodes.register("alpha")
     pending = await nodes.drain(registered.id, "not yet")
     assert (pending.state, pending.drain_reason) == ("pending", "not yet")
@@ -319,11 +319,11 @@ async def test_a_node_may_be_drained_before_it_joins(hall: SimulatedCluster) -> 
 
 
 @on_sqlite
-async def test_node_being_removed_cannot_be_undrained(hall: SimulatedCluster) -> None:
-    alpha = await hall.add_node("alpha")
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
-    nodes = hall.coordinator.nodes
+async def test_node_being_removed_cannot_be_undrained(cluster: SimulatedCluster) -> None:
+    alpha = await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    nodes = cluster.coordinator.nodes
     removing = await nodes.remove(alpha.node_id)
     assert removing is not None
     assert removing.state == "draining"
@@ -336,30 +336,30 @@ async def test_node_being_removed_cannot_be_undrained(hall: SimulatedCluster) ->
 
 
 async def test_lost_node_is_removed_after_its_attempt_ended(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
     """Until then the attempt holds the devices of all its hosts."""
-    alpha, beta = await hall.add_node("alpha", slots=1), await hall.add_node("beta", slots=1)
-    job_id = await hall.submit(workers=2, recovery={"max_restarts": 0})
-    await hall.run_until(job_id, "running")
+    alpha, beta = await cluster.add_node("alpha", slots=1), await cluster.add_node("beta", slots=1)
+    job_id = await cluster.submit(workers=2, recovery={"max_restarts": 0})
+    await cluster.run_until(job_id, "running")
     alpha.end(alpha.running(job_id), Outcome.FAILED, failure(3))
-    hall.send_report(alpha)
-    await hall.settle()
+    cluster.send_report(alpha)
+    await cluster.settle()
     assert beta.running(job_id).assignment.goal == "stop"
-    assert await hall.coordinator.nodes.remove(alpha.node_id) is not None
-    await hall.disconnect(alpha)
+    assert await cluster.coordinator.nodes.remove(alpha.node_id) is not None
+    await cluster.disconnect(alpha)
     for _ in range(50):
-        await hall.heartbeat(2)
-    assert (await hall.coordinator.nodes.get(alpha.node_id)).state == "lost"
-    await hall.check()
-    await hall.work(2)
-    assert (await hall.job(job_id)).state == "failed"
+        await cluster.heartbeat(2)
+    assert (await cluster.coordinator.nodes.get(alpha.node_id)).state == "lost"
+    await cluster.check()
+    await cluster.work(2)
+    assert (await cluster.job(job_id)).state == "failed"
     with pytest.raises(NotFoundError):
-        await hall.coordinator.nodes.get(alpha.node_id)
+        await cluster.coordinator.nodes.get(alpha.node_id)
 
 
-async def test_labels_change_one_by_one(hall: SimulatedCluster) -> None:
-    nodes = hall.coordinator.nodes
+async def test_labels_change_one_by_one(cluster: SimulatedCluster) -> None:
+    nodes = cluster.coordinator.nodes
     node = await nodes.register("alpha", {"rack": "b", "gpu": "a100"})
     changed = await nodes.label(node.id, {"rack": None, "zone": "x", "never": None})
     assert changed.labels == {"gpu": "a100", "zone": "x"}
@@ -372,17 +372,17 @@ async def test_labels_change_one_by_one(hall: SimulatedCluster) -> None:
     assert (await nodes.get(node.id)).labels == changed.labels
 
 
-async def test_repeated_device_fault_quarantines_the_node(hall: SimulatedCluster) -> None:
-    alpha = await hall.add_node("alpha")
-    nodes = hall.coordinator.nodes
-    job_id = await hall.submit(recovery={"max_restarts": 9})
+async def test_repeated_device_fault_quarantines_the_node(cluster: SimulatedCluster) -> None:
+    alpha = await cluster.add_node("alpha")
+    nodes = cluster.coordinator.nodes
+    job_id = await cluster.submit(recovery={"max_restarts": 9})
 
     async def fail() -> views.Node:
-        await hall.run_until(job_id, "running")
+        await cluster.run_until(job_id, "running")
         fault = Failure(rank=0, message="Xid 79", cause=Cause.DEVICE_FAULT)
-        await hall.finish(job_id, Outcome.FAILED, fault)
-        hall.clock.advance(40)
-        await hall.heartbeat()
+        await cluster.finish(job_id, Outcome.FAILED, fault)
+        cluster.clock.advance(40)
+        await cluster.heartbeat()
         return await nodes.get(alpha.node_id)
 
     assert (await fail()).state == "ready", "once is no proof"
@@ -397,15 +397,15 @@ async def test_repeated_device_fault_quarantines_the_node(hall: SimulatedCluster
 
 @on_sqlite
 async def test_quarantine_follows_a_failed_transaction(
-    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alpha = await hall.add_node("alpha")
-    job_id = await hall.submit(recovery={"max_restarts": 9})
+    alpha = await cluster.add_node("alpha")
+    job_id = await cluster.submit(recovery={"max_restarts": 9})
     fault = Failure(rank=0, message="Xid 79", cause=Cause.DEVICE_FAULT)
-    await hall.run_until(job_id, "running")
-    await hall.finish(job_id, Outcome.FAILED, fault)
-    await hall.heartbeat(40)
-    await hall.run_until(job_id, "running")
+    await cluster.run_until(job_id, "running")
+    await cluster.finish(job_id, Outcome.FAILED, fault)
+    await cluster.heartbeat(40)
+    await cluster.run_until(job_id, "running")
     notified: list[str] = []
     away = [OperationalError("BEGIN", {}, Exception("away"))]
 
@@ -415,43 +415,43 @@ async def test_quarantine_follows_a_failed_transaction(
         return await quarantine_failing_nodes(*given)
 
     monkeypatch.setattr(apply, "quarantine_failing_nodes", quarantine)
-    monkeypatch.setattr(hall.coordinator.reconciler._notifier, "notify_viewers", notified.append)
+    monkeypatch.setattr(cluster.coordinator.reconciler._notifier, "notify_viewers", notified.append)
     with pytest.raises(OperationalError):
-        await hall.finish(job_id, Outcome.FAILED, fault)
+        await cluster.finish(job_id, Outcome.FAILED, fault)
     assert notified[-1] == job_id, "viewers learn of what was committed"
-    await hall.settle()
-    assert (await hall.coordinator.nodes.get(alpha.node_id)).state == "drained"
+    await cluster.settle()
+    assert (await cluster.coordinator.nodes.get(alpha.node_id)).state == "drained"
 
 
 @on_sqlite
 @pytest.mark.parametrize("steps", [True, False])
 @pytest.mark.parametrize("end", ["pause", "cancel"])
 async def test_training_ends_a_row_of_failed_starts(
-    hall: SimulatedCluster, end: str, steps: bool
+    cluster: SimulatedCluster, end: str, steps: bool
 ) -> None:
-    alpha = await hall.add_node("alpha")
-    jobs = hall.coordinator.jobs
+    alpha = await cluster.add_node("alpha")
+    jobs = cluster.coordinator.jobs
 
     async def fail_to_start() -> None:
-        job_id = await hall.submit(recovery={"max_restarts": 0})
-        await hall.run_until(job_id, "running")
+        job_id = await cluster.submit(recovery={"max_restarts": 0})
+        await cluster.run_until(job_id, "running")
         fault = Failure(message="no processes", cause=Cause.NOT_STARTED)
-        await hall.finish(job_id, Outcome.FAILED, fault)
-        hall.clock.advance(40)
-        await hall.heartbeat()
+        await cluster.finish(job_id, Outcome.FAILED, fault)
+        cluster.clock.advance(40)
+        await cluster.heartbeat()
 
     await fail_to_start()
     await fail_to_start()
-    job_id = await hall.submit()
-    await hall.run_until(job_id, "running")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
     if steps:
-        await hall.report_event(job_id, "started", {"resumed_from": None})
+        await cluster.report_event(job_id, "started", {"resumed_from": None})
     await getattr(jobs, end)(job_id)
-    await hall.run_until(job_id, "paused" if end == "pause" else "cancelled")
-    hall.clock.advance(40)
-    await hall.heartbeat()
+    await cluster.run_until(job_id, "paused" if end == "pause" else "cancelled")
+    cluster.clock.advance(40)
+    await cluster.heartbeat()
     await fail_to_start()
-    node = await hall.coordinator.nodes.get(alpha.node_id)
+    node = await cluster.coordinator.nodes.get(alpha.node_id)
     assert node.state == ("ready" if steps else "drained")
 
 
@@ -461,27 +461,27 @@ async def test_training_ends_a_row_of_failed_starts(
     [("NoGoodCheckpointError", "ready"), ("UnreadableCheckpointError", "drained")],
 )
 async def test_damaged_checkpoints_do_not_quarantine_a_node(
-    hall: SimulatedCluster, kind: str, state: str
+    cluster: SimulatedCluster, kind: str, state: str
 ) -> None:
     """Unless it is their node that does not read them."""
-    alpha = await hall.add_node("alpha")
+    alpha = await cluster.add_node("alpha")
     message = "no checkpoint can be loaded: step-00000010-a1-g1 was not used"
     cause = classify_failure(RankExit(words=message, exception=kind, exit_code=1)).cause
     for _ in range(DEATHS):
-        job_id = await hall.submit(recovery={"max_restarts": 0})
-        await hall.run_until(job_id, "running")
+        job_id = await cluster.submit(recovery={"max_restarts": 0})
+        await cluster.run_until(job_id, "running")
         fault = Failure(rank=0, exit_code=1, message=message, cause=cause)
-        await hall.finish(job_id, Outcome.FAILED, fault)
-        hall.clock.advance(40)
-        await hall.heartbeat()
-    assert (await hall.coordinator.nodes.get(alpha.node_id)).state == state
+        await cluster.finish(job_id, Outcome.FAILED, fault)
+        cluster.clock.advance(40)
+        await cluster.heartbeat()
+    assert (await cluster.coordinator.nodes.get(alpha.node_id)).state == state
 
 
 @on_sqlite
 async def test_quarantine_skips_failures_that_are_no_fault(
-    hall: SimulatedCluster,
+    cluster: SimulatedCluster,
 ) -> None:
-    await hall.add_node("alpha")
+    await cluster.add_node("alpha")
     seen: list[str] = []
 
     def note(connection, cursor, statement, parameters, context, executemany):  # type: ignore[no-untyped-def]
@@ -490,9 +490,11 @@ async def test_quarantine_skips_failures_that_are_no_fault(
 
     async def end_with(cause: Cause) -> int:
         seen.clear()
-        job_id = await hall.submit(recovery={"max_restarts": 0})
-        await hall.run_until(job_id, "running")
-        await hall.finish(job_id, Outcome.FAILED, Failure(rank=0, message="it fell", cause=cause))
+        job_id = await cluster.submit(recovery={"max_restarts": 0})
+        await cluster.run_until(job_id, "running")
+        await cluster.finish(
+            job_id, Outcome.FAILED, Failure(rank=0, message="it fell", cause=cause)
+        )
         return len(seen)
 
     event.listen(Engine, "before_cursor_execute", note)

@@ -90,10 +90,10 @@ def test_ranks_that_ended_in_isolation_cost_no_restart() -> None:
     assert "could not reach the coordinator" in end.reason.text
 
 
-async def test_launch_carries_the_isolation_limit(hall: SimulatedCluster) -> None:
-    node = await hall.add_node("alpha")
-    keeps = await hall.submit()
-    stops = await hall.submit(recovery={"on_isolation": "stop"})
+async def test_launch_carries_the_isolation_limit(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    keeps = await cluster.submit()
+    stops = await cluster.submit(recovery={"on_isolation": "stop"})
     for job_id, seconds in ((keeps, None), (stops, 90.0)):
-        await hall.run_until(job_id, "running")
+        await cluster.run_until(job_id, "running")
         assert node.running(job_id).assignment.launch.isolation_seconds == seconds

@@ -7,16 +7,16 @@ from trainhall.cluster import pagination
 from trainhall.cluster.errors import InvalidCursorError
 
 
-async def test_queue_pages_skip_no_job_between_pages(hall: SimulatedCluster) -> None:
-    queue = hall.coordinator.queue
-    ids = [await hall.submit(workers=1) for _ in range(5)]
-    last = await hall.submit(workers=1, priority=-1)
+async def test_queue_pages_skip_no_job_between_pages(cluster: SimulatedCluster) -> None:
+    queue = cluster.coordinator.queue
+    ids = [await cluster.submit(workers=1) for _ in range(5)]
+    last = await cluster.submit(workers=1, priority=-1)
     first = await queue.list(limit=2)
     assert ([e.job_id for e in first.items], first.total) == (ids[:2], 6)
     assert first.next_cursor is not None
     # The head of the queue starts, and so does one of the next page.
     for job in ids[:3]:
-        await hall.coordinator.jobs.cancel(job)
+        await cluster.coordinator.jobs.cancel(job)
     second = await queue.list(limit=2, cursor=first.next_cursor)
     assert ([e.job_id for e in second.items], second.total) == (ids[3:], 3)
     third = await queue.list(limit=2, cursor=second.next_cursor)
@@ -24,27 +24,27 @@ async def test_queue_pages_skip_no_job_between_pages(hall: SimulatedCluster) -> 
     assert [e.position for e in (*second.items, *third.items)] == [1, 2, 3]
 
 
-async def test_queue_finds_a_job_on_any_page(hall: SimulatedCluster) -> None:
-    ids = [await hall.submit(workers=1) for _ in range(3)]
-    page = await hall.coordinator.queue.list(limit=1, job_id=ids[2])
+async def test_queue_finds_a_job_on_any_page(cluster: SimulatedCluster) -> None:
+    ids = [await cluster.submit(workers=1) for _ in range(3)]
+    page = await cluster.coordinator.queue.list(limit=1, job_id=ids[2])
     (entry,) = page.items
     assert (entry.job_id, entry.position, page.total, page.next_cursor) == (ids[2], 3, 3, None)
-    missing = await hall.coordinator.queue.list(job_id="nosuchjob")
+    missing = await cluster.coordinator.queue.list(job_id="nosuchjob")
     assert (missing.items, missing.total) == ([], 3)
 
 
-async def test_queue_entry_shows_whether_start_is_possible(hall: SimulatedCluster) -> None:
-    await hall.add_node("alpha", slots=2)
-    running = await hall.submit(workers=2)
-    await hall.run_until(running, "running")
-    waits, too_large = await hall.submit(workers=2), await hall.submit(workers=4)
-    page = await hall.coordinator.queue.list()
+async def test_queue_entry_shows_whether_start_is_possible(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", slots=2)
+    running = await cluster.submit(workers=2)
+    await cluster.run_until(running, "running")
+    waits, too_large = await cluster.submit(workers=2), await cluster.submit(workers=4)
+    page = await cluster.coordinator.queue.list()
     assert [(e.job_id, e.can_start) for e in page.items] == [(waits, True), (too_large, False)]
 
 
 @pytest.mark.parametrize("position", [("x", "0", 1), ("1.0", "zero", 1)])
 async def test_cursor_that_holds_no_place_is_refused(
-    hall: SimulatedCluster, position: tuple[str, str, int]
+    cluster: SimulatedCluster, position: tuple[str, str, int]
 ) -> None:
     with pytest.raises(InvalidCursorError):
-        await hall.coordinator.queue.list(cursor=pagination.encode("queue", *position))
+        await cluster.coordinator.queue.list(cursor=pagination.encode("queue", *position))

@@ -34,19 +34,19 @@ def test_quota_table_lists_holders_waiters_and_quotas() -> None:
     assert without.others.model_dump() == {"project": None, "user": None}
 
 
-async def test_quotas_follow_starts_and_ends(hall: SimulatedCluster) -> None:
-    quotas = hall.coordinator.quotas
-    quotas._options = replace(hall.options, quotas=Quotas(users={"*": 3}))
-    await hall.add_node("alpha", 2)
-    first = await hall.submit(workers=2, user="ada")
-    await hall.submit(workers=1, user="bob", project="vision")
-    await hall.run_until(first, "running")
+async def test_quotas_follow_starts_and_ends(cluster: SimulatedCluster) -> None:
+    quotas = cluster.coordinator.quotas
+    quotas._options = replace(cluster.options, quotas=Quotas(users={"*": 3}))
+    await cluster.add_node("alpha", 2)
+    first = await cluster.submit(workers=2, user="ada")
+    await cluster.submit(workers=1, user="bob", project="vision")
+    await cluster.run_until(first, "running")
 
     async def usage() -> list[tuple[str, int, int]]:
         table = await quotas.list()
         return [(item.name, item.used, item.waiting) for item in table.items]
 
     assert await usage() == [("vision", 0, 1), ("ada", 2, 0), ("bob", 0, 1)]
-    await hall.finish(first)
-    await hall.work(2)
+    await cluster.finish(first)
+    await cluster.work(2)
     assert await usage() == [("vision", 1, 0), ("bob", 1, 0)]

@@ -373,15 +373,15 @@ def test_preemption_is_minimal(
         used[host] += devices
         workers = devices + abs(elsewhere)
         sizes = tuple(range(1, workers + 1)) if elastic else (workers,)
-        places = {f"n{host}": list(indices)}
+        used_devices = {f"n{host}": list(indices)}
         if elsewhere > 0:
-            places = {**places, "of no use": list(range(elsewhere))}
+            used_devices = {**used_devices, "of no use": list(range(elsewhere))}
         elif elsewhere < 0:
-            places = {"of no use": list(range(-elsewhere)), **places}
+            used_devices = {"of no use": list(range(-elsewhere)), **used_devices}
         candidates.append(
             Candidate(
                 job(number, workers, priority=priority, sizes=sizes),
-                attempt(f"job{number}", places, in_place=elastic),
+                attempt(f"job{number}", used_devices, in_place=elastic),
                 {f"n{host}": indices},
             )
         )

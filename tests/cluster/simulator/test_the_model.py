@@ -89,15 +89,15 @@ def test_model_ends_late_rank_with_completed_job() -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
         host = World(1, Story(loop.time)).add_host(2)
-        places = [
+        slots = [
             RankSlot(rank=i, local_rank=i, device_kind="cuda", device_index=i) for i in range(2)
         ]
-        first = launch().model_copy(update={"in_place": True, "ranks": places[:1]})
+        first = launch().model_copy(update={"in_place": True, "ranks": slots[:1]})
         folder = Folder(first)
         shim = folder.shim = Shim(folder, host)
         shim.start()
         await asyncio.sleep(OPEN_SECONDS[1])
-        folder.launch = first.model_copy(update={"generation": 2, "ranks": places})
+        folder.launch = first.model_copy(update={"generation": 2, "ranks": slots})
         shim.take_launch()
         completes, comes_late = shim.running
         completes.end(EXIT_COMPLETED)

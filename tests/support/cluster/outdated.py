@@ -18,19 +18,19 @@ STALE = "step-00000090-a1-g1"
 
 @dataclass
 class Outdated:
-    hall: SimulatedCluster
+    cluster: SimulatedCluster
     job_id: str
     away: SimulatedNode
     """The host that has not noticed."""
 
     async def truth(self) -> dict[str, Any]:
         """All that it may not change."""
-        coordinator = self.hall.coordinator
-        job = await self.hall.job(self.job_id)
+        coordinator = self.cluster.coordinator
+        job = await self.cluster.job(self.job_id)
         saved = (await coordinator.checkpoints.list(self.job_id)).items
         attempts = await coordinator.jobs.attempts(self.job_id)
         _, captured = await coordinator.gradients.history(self.job_id, 100)
-        async with self.hall.db.session() as session:
+        async with self.cluster.db.session() as session:
             row = await session.get_one(Job, self.job_id)
             rows = await session.scalars(
                 select(Attempt).where(Attempt.job_id == self.job_id).order_by(Attempt.number)
@@ -51,7 +51,7 @@ class Outdated:
         """The loss at each step; empty where none was measured."""
         return {
             step: value
-            for loss in await read_metrics(self.hall.db, self.job_id, names=["loss"])
+            for loss in await read_metrics(self.cluster.db, self.job_id, names=["loss"])
             for step, value in zip(loss.run.steps.tolist(), loss.run.last.tolist(), strict=True)
         }
 
@@ -61,7 +61,7 @@ class Outdated:
         async def chunks() -> AsyncIterator[bytes]:
             yield b"{}"
 
-        checkpoints = self.hall.coordinator.checkpoints
+        checkpoints = self.cluster.coordinator.checkpoints
         with pytest.raises(RevokedError):
             await checkpoints.uploads.receive(self.job_id, STALE, "state.json", chunks())
         with pytest.raises(RevokedError):

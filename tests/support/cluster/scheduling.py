@@ -29,11 +29,11 @@ def job(number: int, workers: int, **more: Any) -> JobFacts:
     return job_facts(id=f"job{number}", number=number, workers=workers, **waiting | more)
 
 
-def attempt(job_id: str, places: Mapping[str, Sequence[int]], **more: Any) -> AttemptFacts:
+def attempt(job_id: str, devices: Mapping[str, Sequence[int]], **more: Any) -> AttemptFacts:
     """One that runs well on these devices."""
     hosts = tuple(
         HostFacts(name, name, HostReport("running"), devices=tuple(indices))
-        for name, indices in places.items()
+        for name, indices in devices.items()
     )
     return attempt_facts(hosts, job_id=job_id, **{"begun": True, "started_at": NOW} | more)
 
@@ -41,14 +41,14 @@ def attempt(job_id: str, places: Mapping[str, Sequence[int]], **more: Any) -> At
 def running(
     job_id: str,
     number: int,
-    places: Mapping[str, Sequence[int]],
+    devices: Mapping[str, Sequence[int]],
     *,
     seconds_left: float | None = None,
     in_place: bool = False,
     **more: Any,
 ) -> Runs:
     """A job that took 100 steps in 100 s, started `number` seconds after the others."""
-    workers = sum(len(indices) for indices in places.values())
+    workers = sum(len(indices) for indices in devices.values())
     facts = job(number, workers, **more)
     steps = None if seconds_left is None else 100 + round(seconds_left)
     facts = replace(
@@ -57,7 +57,7 @@ def running(
     began = NOW - timedelta(seconds=100)
     started = began + timedelta(seconds=number)
     its = attempt(
-        job_id, places, in_place=in_place, started_at=started, running_at=began, first_step=1
+        job_id, devices, in_place=in_place, started_at=started, running_at=began, first_step=1
     )
     return facts, its
 
@@ -79,9 +79,9 @@ def step(facts: ClusterFacts, entry: QueueEntry, now: datetime) -> ClusterFacts:
     """What becomes of it when a placed job starts; it takes as long as is expected of it."""
     assert entry.placed is not None
     number = entry.job.attempt + 1
-    places = {host.node_id: host.device_indices for host in entry.placed}
-    its = attempt(entry.job.id, places, number=number, started_at=now)
-    count = sum(len(indices) for indices in places.values())
+    devices = {host.node_id: host.device_indices for host in entry.placed}
+    its = attempt(entry.job.id, devices, number=number, started_at=now)
+    count = sum(len(indices) for indices in devices.values())
     started = replace(entry.job, state=JobState.RUNNING, attempt=number, workers=count)
     if entry.job.step_seconds is not None:
         # Its pace is known from 100 steps, all of which it still has to take.
@@ -95,7 +95,7 @@ def step(facts: ClusterFacts, entry: QueueEntry, now: datetime) -> ClusterFacts:
             *facts.grants,
             *(
                 GrantFacts(node_id, index, entry.job.id, number)
-                for node_id, indices in places.items()
+                for node_id, indices in devices.items()
                 for index in indices
             ),
         ),
@@ -124,18 +124,18 @@ def busy_clusters(draw: st.DrawFn, *, estimates: bool = False) -> ClusterFacts:
         }
     )
     runs: list[Runs] = []
-    for i, place in enumerate(nodes):
-        free = [d.index for d in place.devices]
+    for i, host in enumerate(nodes):
+        free = [d.index for d in host.devices]
         while len(free) > 0 and draw(st.booleans()):
             taken = [free.pop() for _ in range(draw(st.integers(1, len(free))))]
             left = draw(st.sampled_from([None, 60, 600])) if estimates else None
             more: dict[str, Any] = {
                 **draw(of_jobs),
                 "selector": {},
-                "device": place.devices[0].kind,
+                "device": host.devices[0].kind,
             }
             number = 100 * i + len(runs)
-            runs.append(running(f"r{number}", number, {place.id: taken}, seconds_left=left, **more))
+            runs.append(running(f"r{number}", number, {host.id: taken}, seconds_left=left, **more))
     waiting = []
     for i in range(draw(st.integers(0, 7))):
         most = draw(st.integers(1, 6))

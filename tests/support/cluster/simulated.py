@@ -59,10 +59,10 @@ class RunningAttempt:
     def fall(self, rank: int, why: Failure | None = None) -> None:
         """A rank dies; the others wait for a launch of a higher generation."""
         launch = self.assignment.launch
-        place = next(place for place in launch.ranks if place.rank == rank)
+        slot = next(slot for slot in launch.ranks if slot.rank == rank)
         self.failed_ranks.append(
             FailedRank(
-                **place.model_dump(exclude={"local_rank"}),
+                **slot.model_dump(exclude={"local_rank"}),
                 generation=launch.generation,
                 failure=why or Failure(rank=rank, signal=9, message=f"rank {rank} was killed"),
             )
@@ -70,7 +70,7 @@ class RunningAttempt:
 
     def regroup(self, assignment: Assignment) -> None:
         """The next generation's launch: processes of devices that it does not list leave."""
-        devices = {place.device_index for place in assignment.launch.ranks}
+        devices = {slot.device_index for slot in assignment.launch.ranks}
         left = {p.device_index for p in self.assignment.launch.ranks} - devices
         self.leaving = sorted(left.union(self.leaving) - devices)
         self.assignment, self.failed_ranks = assignment, []
@@ -368,9 +368,9 @@ class SimulatedCluster(Network[SimulatedNode]):
             assert len(active) == (1 if busy else 0), (job.state, active)
             for attempt in active:
                 assert attempt.number == job.attempt
-                places = attempt.allocation.devices
-                assert len(places) == attempt.world_size
-                assert places <= by_attempt[job.id, attempt.number]
+                placed = attempt.allocation.devices
+                assert len(placed) == attempt.world_size
+                assert placed <= by_attempt[job.id, attempt.number]
         for node in self.nodes.values():
             assert len(node.launched) == len(set(node.launched)), "launched twice"
             used = [

@@ -21,16 +21,16 @@ TIMINGS = {
 
 
 @in_virtual_time
-async def test_a_job_from_its_submission_to_its_result(hall: WorkingCluster) -> None:
-    job_id = await hall.submit(workers=2)
-    job = await hall.until(job_id, "completed")
-    assert await hall.states(job_id) == ["queued", "starting", "running", "completed"]
+async def test_a_job_from_its_submission_to_its_result(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit(workers=2)
+    job = await cluster.until(job_id, "completed")
+    assert await cluster.states(job_id) == ["queued", "starting", "running", "completed"]
     assert (job.step, job.total_steps, job.attempt) == (100, 100, 1)
-    loss = await hall.curve(job_id, "loss")
+    loss = await cluster.curve(job_id, "loss")
     assert list(loss) == list(range(1, 101)), "every step once"
     values = list(loss.values())
     assert sum(values[-10:]) < sum(values[:10]) / 3
-    series = await read_metrics(hall.coordinator.db, job_id)
+    series = await read_metrics(cluster.coordinator.db, job_id)
     by_rank: dict[int | None, set[str]] = {}
     for one in series:
         by_rank.setdefault(one.rank, set()).add(one.name)
@@ -38,34 +38,34 @@ async def test_a_job_from_its_submission_to_its_result(hall: WorkingCluster) -> 
     assert by_rank[None] == TIMINGS | {
         "loss", "learning_rate", "gradient_norm", "samples_per_second", "eval_loss",
     }  # fmt: skip
-    assert list(await hall.curve(job_id, "eval_loss")) == [50, 100]
-    page = await read_logs(hall.coordinator.db, job_id)
+    assert list(await cluster.curve(job_id, "eval_loss")) == [50, 100]
+    page = await read_logs(cluster.coordinator.db, job_id)
     text = "\n".join(line.text for line in page.items)
     assert "step 20/100  checkpoint saved" in text
     assert "completed at step 100/100" in text
     assert "\x1b[" in text, "some of it is coloured"
-    kinds = {event.kind for event in await hall.events(job_id)}
+    kinds = {event.kind for event in await cluster.events(job_id)}
     assert {"state", "attempt", "checkpoint", "note"} <= kinds
-    assert not any(host.shims() for host in hall.hosts), "nothing is left on the hosts"
+    assert not any(host.shims() for host in cluster.hosts), "nothing is left on the hosts"
 
 
 @in_virtual_time
-async def test_the_phases_of_a_step_add_up(hall: WorkingCluster) -> None:
-    job_id = await hall.submit(workers=4)
-    await hall.until_step(job_id, 10)
+async def test_the_phases_of_a_step_add_up(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit(workers=4)
+    await cluster.until_step(job_id, 10)
     for rank in (0, 3):
-        whole = await hall.curve(job_id, "step_seconds", rank)
+        whole = await cluster.curve(job_id, "step_seconds", rank)
         names = sorted(TIMINGS - {"step_seconds", "peak_memory_bytes"})
-        parts = [await hall.curve(job_id, name, rank) for name in names]
+        parts = [await cluster.curve(job_id, name, rank) for name in names]
         for step, seconds in whole.items():
             assert seconds == pytest.approx(sum(part[step] for part in parts))
 
 
 @in_virtual_time
-async def test_stored_checkpoints_are_complete_and_retained(hall: WorkingCluster) -> None:
-    job_id = await hall.submit()
-    await hall.until_step(job_id, 70)
-    service = hall.coordinator.checkpoints
+async def test_stored_checkpoints_are_complete_and_retained(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit()
+    await cluster.until_step(job_id, 70)
+    service = cluster.coordinator.checkpoints
     page = await service.list(job_id)
     kept = [c for c in page.items if c.state == "committed"]
     assert [c.step for c in kept] == [60, 40]
@@ -75,7 +75,7 @@ async def test_stored_checkpoints_are_complete_and_retained(hall: WorkingCluster
         assert loss > 0
         assert await service.verification.verify(checkpoint.id) == []
     await service.set_pinned(kept[1].id, True)
-    await hall.until(job_id, "completed")
+    await cluster.until(job_id, "completed")
     await service.uploads.housekeep()
     left = await service.list(job_id)
     assert [(c.step, c.pinned) for c in left.items] == [(100, False), (80, False), (40, True)]
@@ -85,185 +85,189 @@ async def test_stored_checkpoints_are_complete_and_retained(hall: WorkingCluster
 
 
 @in_virtual_time
-async def test_deleted_checkpoints_on_shared_storage_are_removed(hall: WorkingCluster) -> None:
-    job_id = await hall.submit(checkpoint={"path": "/mnt/shared"})
-    await hall.until(job_id, "completed")
+async def test_deleted_checkpoints_on_shared_storage_are_removed(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit(checkpoint={"path": "/mnt/shared"})
+    await cluster.until(job_id, "completed")
     await asyncio.sleep(10)
-    page = await hall.coordinator.checkpoints.list(job_id)
+    page = await cluster.coordinator.checkpoints.list(job_id)
     assert [(c.step, c.state) for c in page.items] == [(100, "committed"), (80, "committed")]
     assert page.items[0].size > 2**30, "as large as the model's would be"
 
 
 @in_virtual_time
-async def test_simulated_resume_continues_from_paused_save(hall: WorkingCluster) -> None:
-    job_id = await hall.submit(workers=2)
-    await hall.until_step(job_id, 24)
-    await hall.coordinator.jobs.pause(job_id)
-    paused = await hall.until(job_id, "paused")
-    (newest, *_) = (await hall.coordinator.checkpoints.list(job_id)).items
+async def test_simulated_resume_continues_from_paused_save(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit(workers=2)
+    await cluster.until_step(job_id, 24)
+    await cluster.coordinator.jobs.pause(job_id)
+    paused = await cluster.until(job_id, "paused")
+    (newest, *_) = (await cluster.coordinator.checkpoints.list(job_id)).items
     assert newest.step == paused.step
     assert paused.step % 20, "between two checkpoints of the schedule"
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.until(job_id, "completed")
-    reasons = [event.reason for event in await hall.events(job_id)]
+    await cluster.coordinator.jobs.resume(job_id)
+    await cluster.until(job_id, "completed")
+    reasons = [event.reason for event in await cluster.events(job_id)]
     assert f"resumed from step {paused.step}" in reasons
-    assert list(await hall.curve(job_id, "loss")) == list(range(1, 101))
+    assert list(await cluster.curve(job_id, "loss")) == list(range(1, 101))
 
 
 @in_virtual_time
-async def test_cancel_then_restore(hall: WorkingCluster) -> None:
-    job_id = await hall.submit()
-    await hall.until_step(job_id, 44)
-    await hall.coordinator.jobs.cancel(job_id)
-    await hall.until(job_id, "cancelled")
-    page = await hall.coordinator.checkpoints.list(job_id)
+async def test_cancel_then_restore(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit()
+    await cluster.until_step(job_id, 44)
+    await cluster.coordinator.jobs.cancel(job_id)
+    await cluster.until(job_id, "cancelled")
+    page = await cluster.coordinator.checkpoints.list(job_id)
     (older,) = [c for c in page.items if c.step == 20]
-    await hall.coordinator.checkpoints.restore(older.id)
-    job = await hall.until(job_id, "completed")
+    await cluster.coordinator.checkpoints.restore(older.id)
+    job = await cluster.until(job_id, "completed")
     assert job.attempt == 2
-    assert "resumed from step 20" in [event.reason for event in await hall.events(job_id)]
+    assert "resumed from step 20" in [event.reason for event in await cluster.events(job_id)]
 
 
 @in_virtual_time
-async def test_a_killed_rank_is_recovered_from(hall: WorkingCluster) -> None:
-    hall.fates["unlucky", 1] = Fate("killed", 50, 1)
-    job_id = await hall.submit(workers=2, name="unlucky")
-    job = await hall.until(job_id, "completed")
+async def test_a_killed_rank_is_recovered_from(cluster: WorkingCluster) -> None:
+    cluster.fates["unlucky", 1] = Fate("killed", 50, 1)
+    job_id = await cluster.submit(workers=2, name="unlucky")
+    job = await cluster.until(job_id, "completed")
     assert job.attempt == 2
-    first, _ = await hall.coordinator.jobs.attempts(job_id)
+    first, _ = await cluster.coordinator.jobs.attempts(job_id)
     assert first.failure is not None
     assert (first.failure.rank, first.failure.signal) == (1, 9)
     assert first.failure.cause == "out_of_memory"
     assert "rank 1 was ended by SIGKILL" in first.reason
-    assert "resumed from step 40" in [event.reason for event in await hall.events(job_id)]
-    assert "recovering" in await hall.states(job_id)
+    assert "resumed from step 40" in [event.reason for event in await cluster.events(job_id)]
+    assert "recovering" in await cluster.states(job_id)
 
 
 @in_virtual_time
-async def test_shown_ranks_regroup_in_place(hall: WorkingCluster) -> None:
-    hall.fates["unlucky", 1] = Fate("killed", 50, 1)
-    job_id = await hall.submit(workers=3, name="unlucky", recovery={"regroup_seconds": 60})
-    job = await hall.until(job_id, "completed")
+async def test_shown_ranks_regroup_in_place(cluster: WorkingCluster) -> None:
+    cluster.fates["unlucky", 1] = Fate("killed", 50, 1)
+    job_id = await cluster.submit(workers=3, name="unlucky", recovery={"regroup_seconds": 60})
+    job = await cluster.until(job_id, "completed")
     assert job.attempt == 1
-    events = await hall.events(job_id)
+    events = await cluster.events(job_id)
     assert [event.code for event in events if event.code in ("regrouped", "restarting")] == [
         "regrouped"
     ]
-    assert list(await hall.curve(job_id, "loss")) == list(range(1, 101))
-    assert list(await hall.curve(job_id, "step_seconds", 1)) == list(range(1, 101))
+    assert list(await cluster.curve(job_id, "loss")) == list(range(1, 101))
+    assert list(await cluster.curve(job_id, "step_seconds", 1)) == list(range(1, 101))
 
 
 @in_virtual_time
-async def test_simulated_job_that_never_fits_fails(hall: WorkingCluster) -> None:
+async def test_simulated_job_that_never_fits_fails(cluster: WorkingCluster) -> None:
     for attempt in (1, 2):
-        hall.fates["large", attempt] = Fate("out of memory", 1, 0)
-    job_id = await hall.submit(name="large", recovery={"max_restarts": 3})
-    job = await hall.until(job_id, "failed")
+        cluster.fates["large", attempt] = Fate("out of memory", 1, 0)
+    job_id = await cluster.submit(name="large", recovery={"max_restarts": 3})
+    job = await cluster.until(job_id, "failed")
     assert "CUDA out of memory" in job.reason
     assert "; not retried: it failed twice with the same error before a new step" in job.reason
-    page = await read_logs(hall.coordinator.db, job_id, stream="stderr")
+    page = await read_logs(cluster.coordinator.db, job_id, stream="stderr")
     assert any("OutOfMemoryError" in line.text for line in page.items)
-    causes = [a.failure and a.failure.cause for a in await hall.coordinator.jobs.attempts(job_id)]
+    causes = [
+        a.failure and a.failure.cause for a in await cluster.coordinator.jobs.attempts(job_id)
+    ]
     assert causes == ["out_of_memory"] * 2
 
 
 @in_virtual_time
-async def test_a_loss_that_is_no_number(hall: WorkingCluster) -> None:
-    hall.fates["steep", 1] = Fate("diverges", 30)
-    job_id = await hall.submit(name="steep", recovery={"max_restarts": 0})
-    job = await hall.until(job_id, "failed")
+async def test_a_loss_that_is_no_number(cluster: WorkingCluster) -> None:
+    cluster.fates["steep", 1] = Fate("diverges", 30)
+    job_id = await cluster.submit(name="steep", recovery={"max_restarts": 0})
+    job = await cluster.until(job_id, "failed")
     assert "the loss is nan at step 30; the newest checkpoint before it is of step 20" in job.reason
-    loss = await hall.curve(job_id, "loss")
+    loss = await cluster.curve(job_id, "loss")
     assert math.isnan(loss[30])
     assert loss[29] > 0
     assert job.metrics["learning_rate"] == pytest.approx(1e-3)
 
 
 @in_virtual_time
-async def test_a_host_that_was_away_for_a_while(hall: WorkingCluster) -> None:
+async def test_a_host_that_was_away_for_a_while(cluster: WorkingCluster) -> None:
     """Its ranks went on, and nothing that they wrote is missing."""
-    job_id = await hall.submit(workers=4, training={"steps": 200})
-    await hall.until_step(job_id, 20)
-    (name,) = [h.name for h in hall.hosts if h.shims()]
-    before = (await hall.coordinator.jobs.get(job_id)).step
-    hall.host(name).link.part("loses")
+    job_id = await cluster.submit(workers=4, training={"steps": 200})
+    await cluster.until_step(job_id, 20)
+    (name,) = [h.name for h in cluster.hosts if h.shims()]
+    before = (await cluster.coordinator.jobs.get(job_id)).step
+    cluster.host(name).link.part("loses")
     await asyncio.sleep(30)
-    assert (await hall.coordinator.nodes.get(hall.host(name).node_id)).state == "suspect"
-    assert (await hall.coordinator.jobs.get(job_id)).step == before
-    await hall.reconnect(hall.host(name))
-    job = await hall.until(job_id, "completed")
+    assert (await cluster.coordinator.nodes.get(cluster.host(name).node_id)).state == "suspect"
+    assert (await cluster.coordinator.jobs.get(job_id)).step == before
+    await cluster.reconnect(cluster.host(name))
+    job = await cluster.until(job_id, "completed")
     assert job.attempt == 1
-    assert list(await hall.curve(job_id, "loss")) == list(range(1, 201))
+    assert list(await cluster.curve(job_id, "loss")) == list(range(1, 201))
 
 
 @in_virtual_time
-async def test_a_host_that_lost_its_power(hall: WorkingCluster) -> None:
-    job_id = await hall.submit(workers=4, training={"steps": 400})
-    await hall.until_step(job_id, 50)
-    (name,) = [h.name for h in hall.hosts if h.shims()]
-    await hall.host(name).power_off(lost_folders=0.0)
+async def test_a_host_that_lost_its_power(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit(workers=4, training={"steps": 400})
+    await cluster.until_step(job_id, 50)
+    (name,) = [h.name for h in cluster.hosts if h.shims()]
+    await cluster.host(name).power_off(lost_folders=0.0)
     await asyncio.sleep(100)
-    job = await hall.until(job_id, "running")
+    job = await cluster.until(job_id, "running")
     assert job.attempt == 2
-    (first, second) = await hall.coordinator.jobs.attempts(job_id)
+    (first, second) = await cluster.coordinator.jobs.attempts(job_id)
     assert first.state == "lost"
     assert second.allocation[0].node_name != name
-    await hall.reconnect(hall.host(name))
+    await cluster.reconnect(cluster.host(name))
     await asyncio.sleep(10)
-    assert not hall.host(name).shims(), "the void attempt is forgotten"
-    await hall.until(job_id, "completed")
+    assert not cluster.host(name).shims(), "the void attempt is forgotten"
+    await cluster.until(job_id, "completed")
 
 
 @in_virtual_time
-async def test_a_host_that_is_removed_drains_and_leaves(hall: WorkingCluster) -> None:
-    job_id = await hall.submit(workers=4)
-    await hall.until_step(job_id, 30)
-    (host,) = [h for h in hall.hosts if h.shims()]
-    await hall.coordinator.nodes.remove(host.node_id)
+async def test_a_host_that_is_removed_drains_and_leaves(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit(workers=4)
+    await cluster.until_step(job_id, 30)
+    (host,) = [h for h in cluster.hosts if h.shims()]
+    await cluster.coordinator.nodes.remove(host.node_id)
     await asyncio.sleep(10)
-    assert host not in hall.hosts
-    job = await hall.until(job_id, "completed")
+    assert host not in cluster.hosts
+    job = await cluster.until(job_id, "completed")
     assert job.attempt == 2
-    assert list(await hall.curve(job_id, "loss")) == list(range(1, 101)), "it saved before it moved"
+    assert list(await cluster.curve(job_id, "loss")) == list(range(1, 101)), (
+        "it saved before it moved"
+    )
 
 
 @in_virtual_time
-async def test_simulated_rank_failure_ends_other_host(hall: WorkingCluster) -> None:
-    hall.fates["wide", 1] = Fate("error", 10, 7)
-    job_id = await hall.submit(workers=8, name="wide", training={"global_batch_size": 64})
-    job = await hall.until(job_id, "completed")
+async def test_simulated_rank_failure_ends_other_host(cluster: WorkingCluster) -> None:
+    cluster.fates["wide", 1] = Fate("error", 10, 7)
+    job_id = await cluster.submit(workers=8, name="wide", training={"global_batch_size": 64})
+    job = await cluster.until(job_id, "completed")
     assert job.attempt == 2
-    first, second = await hall.coordinator.jobs.attempts(job_id)
+    first, second = await cluster.coordinator.jobs.attempts(job_id)
     assert "(node gpu-" in first.reason
     assert len(second.allocation) == 2
-    assert len(await hall.curve(job_id, "step_seconds", 7)) == 100
+    assert len(await cluster.curve(job_id, "step_seconds", 7)) == 100
 
 
 @in_virtual_time
-async def test_a_script_talks_and_measures_little(hall: WorkingCluster) -> None:
+async def test_a_script_talks_and_measures_little(cluster: WorkingCluster) -> None:
     script = {"name": "tune", "script": {"path": "/srv/tune.py", "args": ["--fast"]},
               "resources": {"workers": 2, "device": "cuda"}}  # fmt: skip
-    view, _ = await hall.coordinator.jobs.submit(spec().model_validate(script))
-    await hall.until_step(view.id, 5)
-    await hall.coordinator.jobs.pause(view.id)
-    await hall.until(view.id, "paused")
-    await hall.coordinator.jobs.resume(view.id)
-    await hall.until(view.id, "completed", step=10.0)
-    page = await read_logs(hall.coordinator.db, view.id)
+    view, _ = await cluster.coordinator.jobs.submit(spec().model_validate(script))
+    await cluster.until_step(view.id, 5)
+    await cluster.coordinator.jobs.pause(view.id)
+    await cluster.until(view.id, "paused")
+    await cluster.coordinator.jobs.resume(view.id)
+    await cluster.until(view.id, "completed", step=10.0)
+    page = await read_logs(cluster.coordinator.db, view.id)
     text = "\n".join(line.text for line in page.items)
     assert "$ /srv/tune.py --fast" in text
     assert "SIGTERM" in text
-    names = {one.name for one in await read_metrics(hall.coordinator.db, view.id)}
+    names = {one.name for one in await read_metrics(cluster.coordinator.db, view.id)}
     assert names == {"loss", "tokens_per_second"}
 
 
 @in_virtual_time
-async def test_devices_follow_the_work(hall: WorkingCluster) -> None:
-    job_id = await hall.submit(workers=4)
-    await hall.until_step(job_id, 40)
+async def test_devices_follow_the_work(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit(workers=4)
+    await cluster.until_step(job_id, 40)
     await asyncio.sleep(4)
-    await hall.coordinator.gateway.flush_readings()
-    devices = await hall.coordinator.nodes.devices()
+    await cluster.coordinator.gateway.flush_readings()
+    devices = await cluster.coordinator.nodes.devices()
     busy = [d for d in devices if d.job_id == job_id]
     idle = [d for d in devices if d.job_id is None]
     assert len(busy) == len(idle) == 4
@@ -282,12 +286,12 @@ def test_a_seed_repeats_everything(tmp_path: Path) -> None:
     outcomes = []
 
     @in_virtual_time
-    async def play(hall: WorkingCluster) -> None:
-        hall.fates["again", 1] = Fate("killed", 33, 1)
-        job_id = await hall.submit(workers=3, name="again")
-        await hall.until(job_id, "completed")
-        events = [(e.kind, e.reason, e.time) for e in await hall.events(job_id)]
-        outcomes.append((job_id, events, await hall.curve(job_id, "loss")))
+    async def play(cluster: WorkingCluster) -> None:
+        cluster.fates["again", 1] = Fate("killed", 33, 1)
+        job_id = await cluster.submit(workers=3, name="again")
+        await cluster.until(job_id, "completed")
+        events = [(e.kind, e.reason, e.time) for e in await cluster.events(job_id)]
+        outcomes.append((job_id, events, await cluster.curve(job_id, "loss")))
 
     for name in ("one", "other"):
         play(tmp_path / name)
@@ -300,17 +304,17 @@ def test_simulated_own_task_has_its_parameters() -> None:
 
 
 @in_virtual_time
-async def test_simulated_host_plans_and_measures(hall: WorkingCluster) -> None:
-    job_id = await hall.submit(workers=2, parallelism={"strategy": "auto"})
-    job = await hall.until(job_id, "completed")
+async def test_simulated_host_plans_and_measures(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit(workers=2, parallelism={"strategy": "auto"})
+    job = await cluster.until(job_id, "completed")
     assert job.plan is not None
     assert job.plan.summary == "ddp (data 2)"
     assert job.plan.measured is not None
     assert job.plan.measured.steps == 100
     assert job.plan.error is not None
     assert 0 < job.plan.error.step_seconds < 0.5
-    again = await hall.submit(workers=2, parallelism={"strategy": "auto"})
-    corrected = await hall.until(again, "completed")
+    again = await cluster.submit(workers=2, parallelism={"strategy": "auto"})
+    corrected = await cluster.until(again, "completed")
     assert corrected.plan is not None
     assert corrected.plan.calibration.runs == 1
     assert corrected.plan.error is not None
@@ -318,27 +322,27 @@ async def test_simulated_host_plans_and_measures(hall: WorkingCluster) -> None:
 
 
 @in_virtual_time
-async def test_simulated_host_reports_that_nothing_fits(hall: WorkingCluster) -> None:
+async def test_simulated_host_reports_that_nothing_fits(cluster: WorkingCluster) -> None:
     huge = {"name": "synthetic", "params": {"step_seconds": 9.0}}
-    job_id = await hall.submit(
+    job_id = await cluster.submit(
         workers=3, task=huge, training={"steps": 5, "global_batch_size": 7},
         parallelism={"strategy": "auto"},
     )  # fmt: skip
-    job = await hall.until(job_id, "failed")
+    job = await cluster.until(job_id, "failed")
     assert job.attempt == 1
     assert "no strategy can train this job on so many workers" in job.reason
 
 
 @in_virtual_time
-async def test_simulated_gradients_are_reported_on_request(hall: WorkingCluster) -> None:
-    job_id = await hall.submit(workers=2, training={"capture_gradients_every_steps": 25})
-    await hall.until_step(job_id, 30)
-    service = hall.coordinator.gradients
+async def test_simulated_gradients_are_reported_on_request(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit(workers=2, training={"capture_gradients_every_steps": 25})
+    await cluster.until_step(job_id, 30)
+    service = cluster.coordinator.gradients
     await service.ask(job_id)
     await asyncio.sleep(6.0)
     asked, found = await service.history(job_id, 100)
     assert asked.answered == 1
-    norms = await hall.curve(job_id, "gradient_norm")
+    norms = await cluster.curve(job_id, "gradient_norm")
     for record in found:
         squares = [norm**2 for norm in record.norms if isinstance(norm, float)]
         assert math.sqrt(sum(squares)) == pytest.approx(norms[record.step], rel=1e-4)
@@ -348,16 +352,18 @@ async def test_simulated_gradients_are_reported_on_request(hall: WorkingCluster)
     sizes = dict(zip(one.names, histograms, strict=True))
     assert list(sizes) == ["0.weight", "0.bias", "2.weight", "2.bias"]
     assert sum(sizes["0.bias"]["counts"]) == 64
-    await hall.until(job_id, "completed")
+    await cluster.until(job_id, "completed")
     _, found = await service.history(job_id, 100)
     assert [record.step for record in found if not record.request] == [25, 50, 75, 100]
 
 
 @in_virtual_time
-async def test_simulated_pipeline_reports_waiting_time(hall: WorkingCluster) -> None:
-    job_id = await hall.submit(workers=2, parallelism={"strategy": "pipeline", "microbatches": 4})
-    await hall.until_step(job_id, 20)
-    measured = await hall.curve(job_id, "bubble_fraction")
-    expected = await hall.curve(job_id, "bubble_fraction_expected")
+async def test_simulated_pipeline_reports_waiting_time(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit(
+        workers=2, parallelism={"strategy": "pipeline", "microbatches": 4}
+    )
+    await cluster.until_step(job_id, 20)
+    measured = await cluster.curve(job_id, "bubble_fraction")
+    expected = await cluster.curve(job_id, "bubble_fraction_expected")
     assert set(expected.values()) == {1 / 5}
     assert all(0.2 < share < 0.4 for share in measured.values())

@@ -27,7 +27,7 @@ NAMES = (
 
 
 @dataclass
-class Hall:
+class Server:
     """A coordinator that listens, with one job and one node."""
 
     port: int
@@ -45,11 +45,11 @@ class Hall:
 
 
 @contextlib.contextmanager
-def coordinator() -> Iterator[Hall]:
+def coordinator() -> Iterator[Server]:
     """The real application in a process of its own."""
-    with served("benchmarks.coordinator.hall", "trainhall") as hall:
-        asyncio.run(add_job(hall.database_url))
-        with httpx.Client(base_url=f"{hall.url}/api/v1", trust_env=False) as client:
+    with served("benchmarks.coordinator.server", "trainhall") as server:
+        asyncio.run(add_job(server.database_url))
+        with httpx.Client(base_url=f"{server.url}/api/v1", trust_env=False) as client:
             node = client.post("/cluster/nodes", json={}).raise_for_status().json()
             request = {
                 "join_token": node["join_token"],
@@ -59,12 +59,12 @@ def coordinator() -> Iterator[Hall]:
                 "devices": [],
             }
             reply = client.post("/agent/join", json=request).raise_for_status().json()
-            hall.credential = reply["credential"]
-        yield hall
+            server.credential = reply["credential"]
+        yield server
 
 
 @contextlib.contextmanager
-def served(module: str, kind: str) -> Iterator[Hall]:
+def served(module: str, kind: str) -> Iterator[Server]:
     """Run `python -m MODULE serve KIND FOLDER FD` on a free port."""
     with tempfile.TemporaryDirectory(prefix="trainhall-bench-") as folder:
         listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
@@ -72,20 +72,20 @@ def served(module: str, kind: str) -> Iterator[Hall]:
         process = subprocess.Popen(
             [sys.executable, "-m", module, "serve", kind, folder, str(fd)], pass_fds=[fd]
         )
-        hall = Hall(listener.getsockname()[1], Path(folder), process.pid)
+        server = Server(listener.getsockname()[1], Path(folder), process.pid)
         listener.close()
         try:
-            wait_until_ready(hall, process)
-            yield hall
+            wait_until_ready(server, process)
+            yield server
         finally:
             process.terminate()
             process.wait()
 
 
-def wait_until_ready(hall: Hall, process: "subprocess.Popen[bytes]") -> None:
+def wait_until_ready(server: Server, process: "subprocess.Popen[bytes]") -> None:
     while process.poll() is None:
         with contextlib.suppress(httpx.TransportError):
-            if httpx.get(f"{hall.url}/readyz", trust_env=False).is_success:
+            if httpx.get(f"{server.url}/readyz", trust_env=False).is_success:
                 return
         time.sleep(0.02)
     raise RuntimeError("the server ended before it was ready")
