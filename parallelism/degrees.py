@@ -88,7 +88,6 @@ def solve(
         DegreesError: they are none of the strategy's, or do not multiply to the number of workers.
     """
     _check_names(strategy, given)
-    allowed = DEGREES[strategy]
     if strategy == "parameter_server":
         return _with_servers(workers, given, 1 if servers is None else servers)
     if servers is not None:
@@ -96,6 +95,17 @@ def solve(
             "servers",
             f"strategy {strategy} has no servers; leave it out, or choose parameter_server",
         )
+    degrees = Degrees(**_multiplied(DEGREES[strategy], workers, given))
+    if "pipeline" in DEGREES[strategy] and degrees.pipeline == 1:
+        raise DegreesError("pipeline", _no_pipeline(strategy, workers, given, degrees))
+    return degrees
+
+
+def _multiplied(
+    allowed: tuple[str, ...], workers: int, given: dict[str, int | None]
+) -> dict[str, int]:
+    """Return the given degrees, and the first of the others, which makes them as many as the
+    workers."""
     known = {name: degree for name in allowed if (degree := given.get(name)) is not None}
     left_out = [name for name in allowed if name not in known]
     product = prod(known.values())
@@ -117,10 +127,7 @@ def solve(
             f"{product_of} must equal the number of workers, {workers}; change it or "
             f"resources.workers, or leave `{field}` out",
         )
-    degrees = Degrees(**known)
-    if "pipeline" in allowed and degrees.pipeline == 1:
-        raise DegreesError("pipeline", _no_pipeline(strategy, workers, given, degrees))
-    return degrees
+    return known
 
 
 def _no_pipeline(

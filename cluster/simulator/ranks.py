@@ -197,16 +197,17 @@ class Rank:
         """Act on a change in the page that it shares with its shim."""
         if self.group is not None:
             self.group.catch_up()
+        if not self.alive:
+            return
         newest = self.shim.newest_group
-        is_newer = newest is not None and newest.generation > self.launch.generation
-        if self.alive and self._waits and self.shim.control is Command.STOP:
+        if self._waits and self.shim.control is Command.STOP:
             self.end(EXIT_STOPPED)
-        elif self.alive and self._waits and is_newer:
-            assert newest is not None
+        elif newest is None or newest.generation <= self.launch.generation:
+            return
+        elif self._waits:
             if not self._enter(newest):
                 self.end(EXIT_STOPPED)
-        elif self.alive and self.group is not None and is_newer:
-            assert newest is not None
+        elif self.group is not None:
             lost = newest.broken >= self.launch.generation
             after = self.group.chance.uniform(*REGROUP_NOTICE_SECONDS) if lost else STUCK_SECONDS
             later(after, self._break_up, self.group, self.step)

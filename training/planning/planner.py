@@ -334,37 +334,42 @@ def reason(made: Plan) -> str:
     """Why the choice was made, in words."""
     if not made.predictions:
         return "no strategy can train this job on so many workers"
-    if made.choice is None or made.memory is None:
-        least = min(made.predictions, key=lambda p: p.peak)
-        if made.choice is None:
-            assert made.memory is not None
-            return (
-                f"nothing fits: {mesh_text(least.asked)} needs the least, {size_text(least.peak)}, "
-                f"which is {size_text(least.peak - made.memory)} more than a device has; take more "
-                "workers, a smaller training.global_batch_size, or more "
-                "training.gradient_accumulation"
-            )
-    choice = made.choice
-    text = f"{mesh_text(choice.asked)} "
-    fitting = [p for p in made.predictions if made.memory is None or p.peak <= made.memory]
-    quickest = min(fitting, key=lambda p: p.seconds)
-    if quickest is choice:
-        text += f"has the shortest step, {brief(choice.seconds)}"
-    else:
-        text += (
-            "is the simplest of those whose steps are about as short "
-            f"({brief(choice.seconds)}, and {brief(quickest.seconds)} under "
-            f"{mesh_text(quickest.asked)})"
-        )
-    if made.memory is None:
+    choice, memory = made.choice, made.memory
+    if choice is None:
+        assert memory is not None  # without a limit everything fits
+        return _nothing_fits(made.predictions, memory)
+    fitting = [p for p in made.predictions if memory is None or p.peak <= memory]
+    text = f"{mesh_text(choice.asked)} {_speed(choice, fitting)}"
+    if memory is None:
         return f"{text}; no memory limit is known"
-    text += f", and needs {size_text(choice.peak)} of {size_text(made.memory)}"
+    text += f", and needs {size_text(choice.peak)} of {size_text(memory)}"
     quicker = [p for p in made.predictions if p not in fitting and p.seconds < choice.seconds]
     if quicker:
         other = min(quicker, key=lambda p: p.seconds)
-        missing = size_text(other.peak - made.memory)
+        missing = size_text(other.peak - memory)
         text += f"; {mesh_text(other.asked)} takes {brief(other.seconds)}, but is {missing} short"
     return text
+
+
+def _nothing_fits(predictions: list[Prediction], memory: int) -> str:
+    least = min(predictions, key=lambda p: p.peak)
+    return (
+        f"nothing fits: {mesh_text(least.asked)} needs the least, {size_text(least.peak)}, which "
+        f"is {size_text(least.peak - memory)} more than a device has; take more workers, a smaller "
+        "training.global_batch_size, or more training.gradient_accumulation"
+    )
+
+
+def _speed(choice: Prediction, fitting: list[Prediction]) -> str:
+    """Compare the step of the choice with the shortest of those that fit."""
+    quickest = min(fitting, key=lambda p: p.seconds)
+    if quickest is choice:
+        return f"has the shortest step, {brief(choice.seconds)}"
+    return (
+        "is the simplest of those whose steps are about as short "
+        f"({brief(choice.seconds)}, and {brief(quickest.seconds)} under "
+        f"{mesh_text(quickest.asked)})"
+    )
 
 
 def rates_of(device: PlanDevice, *, half: bool) -> Rates:

@@ -50,6 +50,10 @@ class RankObservation:
     """Cores that it uses."""
 
     @property
+    def activity(self) -> Activity | None:
+        return self.progress.activity if self.progress is not None else None
+
+    @property
     def position(self) -> tuple[int, int]:
         """Return (step, parts) done: of ranks with the same task, a lower one lags behind."""
         return (self.progress.step, self.progress.parts) if self.progress is not None else (0, 0)
@@ -87,19 +91,52 @@ def detect_stall(
             a state; None: the ranks do neither.
         compiles: as in `limit_of`.
     """
-    limit = _step_limit(ranks, floor, compiles=compiles)
-    if limit is None:
+    step = _step_limit(ranks, floor, compiles=compiles)
+    if step is None:
         return None
-    stopped = _first(r for r in ranks if r.state == psutil.STATUS_STOPPED and r.idle >= limit)
+    limits = _Limits(step, regrouping)
+    stopped = _first(r for r in ranks if r.state == psutil.STATUS_STOPPED and r.idle >= step)
     if stopped is not None:
-        return _stall(ranks, limit, stopped, regrouping)
-    left = _first(r for r in ranks if _leaves_no_group(r, limit, regrouping))
+        return _stall(ranks, limits, stopped)
+    # It is overdue to join a group or to end, and waits for no other rank.
+    left = _first(r for r in ranks if r.activity is Activity.REGROUPING and limits.exceeded_by(r))
     if left is not None:
-        return _stall(ranks, limit, left, regrouping, is_sure=True)
-    needed = [r for r in ranks if regrouping is None or not _waits(r)]
-    if not all(_is_still(r, limit, regrouping) for r in needed or ranks):
+        return _stall(ranks, limits, left, is_sure=True)
+    needed = [r for r in ranks if not limits.allow_to_wait(r)]
+    if not all(limits.exceeded_by(r) for r in needed or ranks):
         return None
-    return _stall(ranks, limit, _behind(needed) if needed else None, regrouping)
+    return _stall(ranks, limits, _behind(needed) if needed else None)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Times for which ranks may show no progress."""
+
+    step: float
+    """In a step."""
+    regrouping: float | None
+    """As in `detect_stall`."""
+
+    def of(self, rank: RankObservation) -> float:
+        """Return the limit of what a rank does."""
+        match rank.activity:
+            case Activity.STEPPING | Activity.JOINING:
+                return self.step
+            case Activity.STARTING:
+                return math.inf  # the coordinator bounds it
+            case Activity.REGROUPING | Activity.RECEIVING_STATE:
+                return math.inf if self.regrouping is None else max(self.step, self.regrouping)
+            case None:
+                return math.inf if self.regrouping is None else self.step
+            case _:
+                return max(self.step, OTHER_WORK_SECONDS)
+
+    def exceeded_by(self, rank: RankObservation) -> bool:
+        return rank.idle >= self.of(rank)
+
+    def allow_to_wait(self, rank: RankObservation) -> bool:
+        """Return whether a rank waits for its next group, or has reported no progress yet."""
+        return self.regrouping is not None and rank.activity in (None, Activity.JOINING)
 
 
 def _step_limit(ranks: Sequence[RankObservation], floor: float, *, compiles: bool) -> float | None:
@@ -123,51 +160,21 @@ def _first(ranks: Iterable[RankObservation]) -> RankObservation | None:
 
 def _stall(
     ranks: Sequence[RankObservation],
-    limit: float,
+    limits: _Limits,
     behind: RankObservation | None,
-    regrouping: float | None,
     *,
     is_sure: bool = False,
 ) -> Stall:
     """Return the stall; its limit is that of what the rank behind does, unless it is stopped."""
+    limit = limits.step
     if behind is not None and behind.state != psutil.STATUS_STOPPED:
-        limit = _idle_limit(behind, limit, regrouping)
+        limit = limits.of(behind)
     return Stall(
         limit=limit,
         behind=behind.rank if behind is not None else None,
         is_sure=is_sure,
-        ranks=[_rank_stall(each, waits=regrouping is not None and _waits(each)) for each in ranks],
+        ranks=[_rank_stall(each, waits=limits.allow_to_wait(each)) for each in ranks],
     )
-
-
-def _waits(rank: RankObservation) -> bool:
-    """Return whether it waits for its next group, or has reported no progress yet."""
-    return rank.progress is None or rank.progress.activity is Activity.JOINING
-
-
-def _leaves_no_group(rank: RankObservation, limit: float, regrouping: float | None) -> bool:
-    """Return whether a rank is overdue to join a group or end; it waits for no other rank."""
-    leaves = rank.progress is not None and rank.progress.activity is Activity.REGROUPING
-    return leaves and _is_still(rank, limit, regrouping)
-
-
-def _idle_limit(rank: RankObservation, limit: float, regrouping: float | None) -> float:
-    """Return how long a rank may show no progress in its activity; `limit` is that of a step."""
-    match rank.progress.activity if rank.progress is not None else None:
-        case Activity.STEPPING | Activity.JOINING:
-            return limit
-        case Activity.STARTING:
-            return math.inf  # the coordinator bounds it
-        case Activity.REGROUPING | Activity.RECEIVING_STATE:
-            return math.inf if regrouping is None else max(limit, regrouping)
-        case None:
-            return math.inf if regrouping is None else limit
-        case _:
-            return max(limit, OTHER_WORK_SECONDS)
-
-
-def _is_still(rank: RankObservation, limit: float, regrouping: float | None) -> bool:
-    return rank.idle >= _idle_limit(rank, limit, regrouping)
 
 
 def _behind(ranks: Sequence[RankObservation]) -> RankObservation | None:

@@ -60,11 +60,24 @@ class HangPolicy:
         if self._detector is None or now < self.due:
             return None
         self.due = now + self._detector.pause
-        stall, before = self._detector.look(now, pids), self.stall
-        if stall is None or before is not None:
-            self.stall = before if stall is not None else None
-            return None
-        self.stall = stall if launch.num_nodes > 1 else None
+        stall = self._detector.look(now, pids)
+        if stall is None:
+            self.stall = None
+        elif self.stall is None:  # a new one
+            self.stall = stall if launch.num_nodes > 1 else None
+            return self._act_on(stall, now, pids, launch, seconds_left=seconds_left)
+        return None
+
+    def _act_on(
+        self,
+        stall: Stall,
+        now: float,
+        pids: Mapping[int, int],
+        launch: Launch,
+        *,
+        seconds_left: float,
+    ) -> Failure | None:
+        """Take the consequence of a stall; see `look`."""
         if all(rank.waits for rank in stall.ranks):
             return None  # on one host for those that are to start
         if seconds_left >= stack_dumps.LONGEST_SECONDS:
