@@ -74,34 +74,36 @@ def apply(
                     model, asked.gradient_sync, device=device, bucket_mb=asked.bucket_mb
                 )
             return Replicas(model, device=device, bucket_mb=asked.bucket_mb)
-        case "fsdp":
-            strategy: Divided = FullyShardedData(
-                model,
-                declaration,
-                Mesh(asked.degrees, device),
-                reshard=asked.reshard_after_forward,
-                sequence_parallel=asked.sequence_parallel,
-                low_precision=asked.low_precision,
-            )
-        case "tensor":
-            strategy = TensorParallel(
-                model,
-                declaration,
-                Mesh(asked.degrees, device),
-                sequence_parallel=asked.sequence_parallel,
-            )
-        case "pipeline" | "model":
-            strategy = Pipeline(
-                model,
-                declaration,
-                Mesh(asked.degrees, device),
-                device,
-                schedule=asked.schedule,
-                microbatches=asked.microbatches,
-                sequence_parallel=asked.sequence_parallel,
-            )
         case "parameter_server":
             return parameter_server.join(model, asked.degrees, device)
+    strategy = divided(asked, model, declaration, Mesh(asked.degrees, device), device)
     if device.type == "cpu" and not asked.compile:  # hooks would cut compiled layers apart
         strategy.measure_waits(declaration, sequence_parallel=asked.sequence_parallel)
     return strategy
+
+
+def divided(
+    asked: Asked, model: nn.Module, declaration: Declaration, mesh: Mesh, device: torch.device
+) -> Divided:
+    """Divide a model among the ranks of a mesh, under a strategy that does so."""
+    sequence_parallel = asked.sequence_parallel
+    if asked.strategy == "fsdp":
+        return FullyShardedData(
+            model,
+            declaration,
+            mesh,
+            reshard=asked.reshard_after_forward,
+            sequence_parallel=sequence_parallel,
+            low_precision=asked.low_precision,
+        )
+    if asked.strategy == "tensor":
+        return TensorParallel(model, declaration, mesh, sequence_parallel=sequence_parallel)
+    return Pipeline(
+        model,
+        declaration,
+        mesh,
+        device,
+        schedule=asked.schedule,
+        microbatches=asked.microbatches,
+        sequence_parallel=sequence_parallel,
+    )

@@ -107,7 +107,7 @@ class PipelineTracer:
             share_weights(model)
             if self.mesh is not None:
                 self._divide(model, self.mesh)
-        return dict[str, float](tracker.peaks()["start"])
+        return tracker.peaks()["start"]
 
     def _forms(self, model: nn.Module) -> list[Any]:
         """Return the form of each stage's input, and of the last stage's output.
@@ -166,7 +166,7 @@ class PipelineTracer:
         copies = self.asked.degrees.data
         sent["send"] += self._sent_activations(mine)
         sent["all-reduce"] += round(2 * (copies - 1) / copies * trained)
-        peaks = {phase: dict[str, float](held) for phase, held in tracker.peaks().items()}
+        peaks = tracker.peaks()
         peaks["start"] = max(self.start, peaks["start"], key=lambda held: sum(held.values()))
         return Trace(
             peaks,

@@ -24,8 +24,7 @@ from torch.optim import Optimizer
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._pytree import tree_leaves, tree_map
 
-from trainhall.parallelism.choose import Asked
-from trainhall.parallelism.data_parallel.fsdp import FullyShardedData
+from trainhall.parallelism.choose import Asked, divided
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import Degrees, DegreesError
 from trainhall.parallelism.layers import recompute
@@ -35,7 +34,6 @@ from trainhall.parallelism.plan.depth import equal_layers, shorten
 from trainhall.parallelism.plan.servers import Pushing, Serving
 from trainhall.parallelism.plan.tracker import Tracker
 from trainhall.parallelism.strategy import Loss, NoGradientError, Strategy, Tools
-from trainhall.parallelism.tensor import TensorParallel
 
 CPU = torch.device("cpu")
 SHORT, LONGER = 2, 3
@@ -173,8 +171,7 @@ class Tracing:
         whole = sum(p.nbytes for p in self.model.parameters() if p.requires_grad)
         held = sum(p.nbytes for p in strategy.parameters.values())
         sent = {"send": 2.0 * max(whole, held * asked.degrees.data)}
-        peaks = {phase: dict[str, float](held) for phase, held in tracker.peaks().items()}
-        server = Trace(peaks, 0, {}, 0, held)
+        server = Trace(tracker.peaks(), 0, {}, 0, held)
         calls = 2 * asked.degrees.servers
         return [replace(worker, sent=sent, calls=calls, trained=held), server]
 
@@ -251,13 +248,7 @@ def _take_step(
         share = 2 * (1 - 1 / asked.degrees.data)
         sent["all-reduce"] += round(share * trained)
         calls += math.ceil(trained / (asked.bucket_mb * 2**20))
-    return Trace(
-        {phase: dict[str, float](held) for phase, held in tracker.peaks().items()},
-        flops,
-        dict[str, float](sent),
-        calls,
-        trained,
-    )
+    return Trace(tracker.peaks(), flops, dict[str, float](sent), calls, trained)
 
 
 def _passes(strategy: Strategy, rounds: int) -> Iterator[tuple[bool, int]]:
@@ -308,16 +299,7 @@ def _spread(
         if asked.logical_shards is not None:
             return Shards(model, ranks, asked.logical_shards, asked.bucket_mb * 2**20)
         return Copies(model) if ranks > 1 else SingleRank(model)
-    if asked.strategy == "fsdp":
-        return FullyShardedData(
-            model,
-            declaration,
-            mesh,
-            reshard=asked.reshard_after_forward,
-            sequence_parallel=asked.sequence_parallel,
-            low_precision=asked.low_precision,
-        )
-    return TensorParallel(model, declaration, mesh, sequence_parallel=asked.sequence_parallel)
+    return divided(asked, model, declaration, mesh, CPU)
 
 
 def grows_evenly(short: Trace, longer: Trace) -> bool:

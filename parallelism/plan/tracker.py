@@ -140,11 +140,11 @@ class Tracker(TorchDispatchMode):
             if block is not None and (overwrite or block.kind is None):
                 block.kind = kind
 
-    def peaks(self) -> dict[str, dict[str, int]]:
+    def peaks(self) -> dict[str, dict[str, float]]:
         """Return, by phase, the most bytes held at once in it, by kind."""
         return {phase: self._peak(phase) for phase in PHASES}
 
-    def _peak(self, phase: str) -> dict[str, int]:
+    def _peak(self, phase: str) -> dict[str, float]:
         held: Counter[str] = Counter()
         most, total = Counter[str](), 0
         highest = -1

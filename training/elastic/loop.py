@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainhall.distributed import breakable, process_group
@@ -29,7 +29,6 @@ from trainhall.training.elastic.regroup_state import (
     source_rank,
     unreported_means,
 )
-from trainhall.training.elastic.state_transfer import share_tensors
 from trainhall.training.elastic.step_rollback import StepRollback
 from trainhall.training.hash_chain.writer import catch_up
 from trainhall.training.link.launch import Command
@@ -150,7 +149,11 @@ class ElasticLoop(Loop):
             is_outdated: this rank's own are of another step.
         """
         self.is_partially_copied = is_outdated
-        share_tensors(self.model, self.optimizer, source, self.progress.moved)
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        for parameter in self.model.parameters():
+            state = self.optimizer.state.get(parameter, {})
+            tensors += [state[key] for key in sorted(state) if isinstance(state[key], Tensor)]
+        breakable.broadcast(tensors, source, self.progress.moved)
         self.confirm()
         self.is_partially_copied = False
         if is_outdated:

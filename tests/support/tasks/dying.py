@@ -72,7 +72,7 @@ class TwiceDyingTask(DyingTask):
         super().__init__(params, job)
         _sync_by_steps_alone()
         if _began_as(0):
-            _before(elastic, "share_tensors", 1, _die)
+            _before(elastic.ElasticLoop, "copy_tensors", 1, _die)
 
 
 class PoisonedTask(DyingTask):
@@ -117,10 +117,10 @@ def _stay(mark: Path) -> None:
 def _before(owner: Any, name: str, number: int, what: Callable[[], None]) -> None:
     method, left = getattr(owner, name), iter(range(number, 0, -1))
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Any, **options: Any) -> Any:
         if next(left, 0) == 1:
             what()
-        return method(*arguments)
+        return method(*arguments, **options)
 
     setattr(owner, name, call)
 
