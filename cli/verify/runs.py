@@ -97,7 +97,10 @@ class Comparison:
         Raises:
             CliError: a baseline fails.
         """
-        results = {i: _refused(each) for i, each in enumerate(candidates) if each.spec is None}
+        results = {
+            i: Result(c.strategy, c.mesh, c.parallelism, "does not fit", c.refusal)
+            for i, c in enumerate(candidates) if c.spec is None
+        }  # fmt: skip
         fitting = [i for i, each in enumerate(candidates) if each.spec is not None]
         if fitting:
             self._baseline(WHOLE)
@@ -213,16 +216,6 @@ class Comparison:
     def _model(self) -> dict[str, Any]:
         model: dict[str, Any] = json.loads((self._reference / "model.json").read_text())
         return model
-
-
-def _refused(candidate: Candidate) -> Result:
-    return Result(
-        candidate.strategy,
-        candidate.mesh,
-        candidate.parallelism,
-        "does not fit",
-        candidate.refusal,
-    )
 
 
 def _check_baseline(status: ShimStatus) -> None:

@@ -1,9 +1,12 @@
 """Batches: tensors, or tuples, lists and dicts of them."""
 
+import random
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -79,3 +82,16 @@ def to_device(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, dict | tuple | list):
         return mapped(batch, lambda leaf: to_device(leaf, device))
     return batch
+
+
+@contextmanager
+def draws_of_its_own(device: torch.device) -> Iterator[None]:
+    """Restore the generators of the host, and of a GPU, at the end, whatever is seeded and drawn
+    within: to read a batch, or to ask a loss for something, changes no other number."""
+    python, numbers = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numbers)

@@ -20,12 +20,11 @@ from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import SPLIT, STAGES_PER_RANK, DegreesError, Schedule
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.parts import Divided, Part, average, gathered, nothing_like
-from trainhall.parallelism.pipelining.batches import pieces
+from trainhall.parallelism.pipelining.batches import draws_of_its_own, pieces
 from trainhall.parallelism.pipelining.stages import (
     Layers,
     Relay,
     cut,
-    draws_of_its_own,
     inputs_of,
     keep_only,
     loss_given,

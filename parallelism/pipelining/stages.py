@@ -1,11 +1,9 @@
 """Cutting a model into stages, and running a stage without knowing the model's task."""
 
-import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -219,15 +217,3 @@ def inputs_of(loss_of: Loss, batch: Any, *, training: bool) -> tuple[Any, ...]:
     except _Beyond as beyond:
         raise DegreesError("pipeline", str(beyond)) from None
     raise TypeError("the task's loss never calls the model, so it cannot be cut into stages")
-
-
-@contextmanager
-def draws_of_its_own(device: torch.device) -> Iterator[None]:
-    """Restore the generators at the end, whatever is seeded and drawn within."""
-    python, numbers = random.getstate(), np.random.get_state()
-    try:
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numbers)

@@ -3,8 +3,6 @@
 import base64
 import hashlib
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -30,18 +28,6 @@ def seed_sample(word: int) -> None:
     random.seed(word)
     np.random.seed(word % 2**32)
     torch.default_generator.manual_seed(word >> 1)
-
-
-@contextmanager
-def kept() -> Iterator[None]:
-    """Restore the host's random generators at the end, whatever is seeded and drawn within."""
-    python, numbers, host = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numbers)
-        torch.set_rng_state(host)
 
 
 def capture(device: torch.device) -> dict[str, Any]:

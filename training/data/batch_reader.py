@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from trainhall.parallelism.pipelining.batches import shapes_of
+from trainhall.parallelism.pipelining.batches import draws_of_its_own, shapes_of
 from trainhall.training.common import random_state
 from trainhall.training.common.sample_order import sample_words
 from trainhall.training.tasks.base import BadDataError, MapStyle, Samples, Task, gives_batches
 from trainhall.training.tasks.own import CheckedBatches
+
+_HOST = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class Reader:
         self._data = data
         self._seed = seed
         self._whole = data if gives_batches(data) else None
-        # Trainhall's own data take what they vary from `sample_words`; 50 µs a batch are saved.
+        # Trainhall's own data take what they vary from `sample_words`. To keep the generators for
+        # them would cost more than benchmarks/engine/step_cost.py allows a whole step.
         source = data.data if isinstance(data, CheckedBatches) else data
         self._draws = not type(source).__module__.startswith("trainhall.")
         self._set_epoch: Callable[[int], None] | None = getattr(data, "set_epoch", None)
@@ -52,7 +56,7 @@ class Reader:
             self._set_epoch(request.epoch)
         if self._whole is not None and not self._draws:
             return self._whole.batch(request.indices)
-        with random_state.kept():
+        with draws_of_its_own(_HOST):
             if self._whole is not None:
                 self._seed_batch(request)
                 return self._whole.batch(request.indices)
