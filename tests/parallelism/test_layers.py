@@ -55,6 +55,7 @@ def test_recomputation_needs_declared_layers() -> None:
         layers.recompute(build(), Declaration())
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore")  # of its own code torch's compiler has several
 def test_each_size_of_layers_has_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[bool] = []
