@@ -112,7 +112,8 @@ def test_pause_resume_and_cancel(page: Page, cluster: Cluster) -> None:
     page.get_by_role("button", name="Cancel job").click()
     state(page, "cancelled")
     steps = [step for step, _ in curve(page, "Loss", "loss")]
-    assert steps == list(range(1, steps[-1] + 1))
+    every = steps[0]  # more than one where the job ran on for so long that not all are drawn
+    assert steps[:-1] == list(range(every, steps[-1], every))
     page.get_by_role("tab", name="Timeline").click()
     expect(page.get_by_role("region", name=re.compile(r"^Attempt \d$"))).to_have_count(2)
     page.get_by_role("tab", name="Checkpoints").click()
