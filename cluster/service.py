@@ -1,11 +1,17 @@
 """Common parts of every service of the coordinator."""
 
 from dataclasses import dataclass
+from typing import TypeVar
 
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.db.database import Database
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -24,3 +30,15 @@ class Service:
         self._ids = context.ids
         self._options = context.options
         self._notifier = context.notifier
+
+
+async def load(session: AsyncSession, model: type[T], key: str, *, locked: bool = False) -> T:
+    """Load a row by its id.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    row = await session.get(model, key, with_for_update=locked)
+    if row is None:
+        raise NotFoundError(model.__name__.lower(), key)
+    return row

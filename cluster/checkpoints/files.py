@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainhall.cluster.checkpoints.lineage import STORE
-from trainhall.cluster.checkpoints.rows import load
 from trainhall.cluster.checkpoints.store import CheckpointStore
 from trainhall.cluster.errors import NotFoundError, WrongStateError
+from trainhall.cluster.service import load
 from trainhall.db.database import Database
+from trainhall.db.models import Checkpoint
 from trainhall.training.checkpoint.format.errors import BadCheckpointError
 from trainhall.training.checkpoint.format.manifest import FileRecord, file_within, read_files
 
@@ -50,7 +51,7 @@ class CheckpointFiles:
     async def folder(self, checkpoint_id: str) -> Path:
         """Return the folder of a checkpoint's files, which the coordinator sees."""
         async with self._db.session() as session:
-            row = await load(session, checkpoint_id)
+            row = await load(session, Checkpoint, checkpoint_id)
         if row.state in ("deleting", "deleted"):
             raise WrongStateError(f"checkpoint {checkpoint_id} is {row.state}", row.state)
         if row.location.startswith(STORE):

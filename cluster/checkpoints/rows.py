@@ -7,9 +7,9 @@ from sqlalchemy import literal_column, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints.views import checkpoint_view
-from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.lifecycle.jobs import lock_job
 from trainhall.cluster.lifecycle.reasons import EventCode
+from trainhall.cluster.service import load
 from trainhall.db.events import record_event
 from trainhall.db.models import Checkpoint
 
@@ -17,16 +17,9 @@ from trainhall.db.models import Checkpoint
 IS_DELETING = Checkpoint.state == literal_column("'deleting'")
 
 
-async def load(session: AsyncSession, checkpoint_id: str) -> Checkpoint:
-    row = await session.get(Checkpoint, checkpoint_id)
-    if row is None:
-        raise NotFoundError("checkpoint", checkpoint_id)
-    return row
-
-
 async def load_locked(session: AsyncSession, checkpoint_id: str) -> Checkpoint:
     """Load it once locked: the retention may be deleting it right now."""
-    row = await load(session, checkpoint_id)
+    row = await load(session, Checkpoint, checkpoint_id)
     await lock_job(session, row.job_id)
     await session.refresh(row)
     return row

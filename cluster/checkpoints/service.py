@@ -12,7 +12,7 @@ from trainhall.cluster.checkpoints.commands import CheckpointCommand, check_allo
 from trainhall.cluster.checkpoints.files import CheckpointFiles
 from trainhall.cluster.checkpoints.lineage import STORE, restart_candidates
 from trainhall.cluster.checkpoints.retention import retention_view
-from trainhall.cluster.checkpoints.rows import age, load, load_locked, record_change
+from trainhall.cluster.checkpoints.rows import age, load_locked, record_change
 from trainhall.cluster.checkpoints.store import CheckpointStore
 from trainhall.cluster.checkpoints.uploads import CheckpointUploads
 from trainhall.cluster.checkpoints.verification import CheckpointVerification
@@ -20,7 +20,6 @@ from trainhall.cluster.checkpoints.views import checkpoint_view
 from trainhall.cluster.errors import (
     ConflictError,
     InvalidValueError,
-    NotFoundError,
     WrongStateError,
 )
 from trainhall.cluster.jobs import commands
@@ -30,7 +29,7 @@ from trainhall.cluster.jobs.views import job_views
 from trainhall.cluster.lifecycle.jobs import lock_job, move_job, record_reason
 from trainhall.cluster.lifecycle.reasons import EventCode, Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
-from trainhall.cluster.service import Service, ServiceContext
+from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress
 from trainhall.db.sanitize import sanitize_json
 from trainhall.training.checkpoint.format.names import parse_name
@@ -54,8 +53,7 @@ class CheckpointService(Service):
         """List a job's checkpoints, the newest first, without deleted ones."""
         pagination.check_limit(limit)
         async with self._db.session() as session:
-            if await session.get(Job, job_id) is None:
-                raise NotFoundError("job", job_id)
+            await load(session, Job, job_id)
             rows = await session.scalars(
                 select(Checkpoint).where(Checkpoint.job_id == job_id, Checkpoint.state != "deleted")
             )
@@ -71,7 +69,7 @@ class CheckpointService(Service):
 
     async def get(self, checkpoint_id: str) -> views.Checkpoint:
         async with self._db.session() as session:
-            return checkpoint_view(await load(session, checkpoint_id))
+            return checkpoint_view(await load(session, Checkpoint, checkpoint_id))
 
     async def set_pinned(self, checkpoint_id: str, pinned: bool) -> views.Checkpoint:
         """Keep it whatever the retention says; or leave it to the retention again, beginning with
@@ -92,8 +90,7 @@ class CheckpointService(Service):
         async with self._db.transaction() as session:
             row = await load_locked(session, checkpoint_id)
             check_allowed(row, CheckpointCommand.DELETE)
-            job = await session.get(Job, row.job_id)
-            assert job is not None
+            job = await load(session, Job, row.job_id)
             if await _starts_from(session, job, row):
                 label = job_label(job.id, job.name)
                 raise WrongStateError(
@@ -131,8 +128,7 @@ class CheckpointService(Service):
         async with self._db.transaction() as session:
             row = await load_locked(session, checkpoint_id)
             progress = await session.get(JobProgress, row.job_id)
-            job = await session.get(Job, row.job_id)
-            assert job is not None
+            job = await load(session, Job, row.job_id)
             assert progress is not None
             state = JobState(job.state)
             commands.check_allowed(job, commands.Command.RESTORE)
@@ -217,9 +213,7 @@ class CheckpointService(Service):
         """
         async with self._db.transaction() as session:
             await lock_job(session, job_id)
-            job = await session.get(Job, job_id)
-            if job is None:
-                raise NotFoundError("job", job_id)
+            job = await load(session, Job, job_id)
             decisions = await retention.decide(session, job)
             if not dry_run:
                 await retention.delete_unretained(session, decisions, self._clock.now())

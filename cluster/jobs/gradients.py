@@ -21,6 +21,7 @@ from trainhall.cluster.lifecycle.jobs import lock_job
 from trainhall.cluster.lifecycle.reasons import job_label
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.notifier import Notifier
+from trainhall.cluster.service import load
 from trainhall.db.database import Database
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, GradientRecord, GradientRequest, Job
@@ -80,9 +81,7 @@ class GradientService:
         """
         async with self._db.transaction() as session:
             await lock_job(session, job_id)
-            job = await session.get(Job, job_id)
-            if job is None:
-                raise NotFoundError("job", job_id)
+            job = await load(session, Job, job_id)
             why = refusal(job, Command.CAPTURE_GRADIENTS)
             if why is not None:
                 label = job_label(job_id, job.name)
@@ -106,8 +105,7 @@ class GradientService:
     async def history(self, job_id: str, most: int) -> tuple[GradientRequests, list[Captured]]:
         """Return at most so many records, evenly chosen, the newest among them; oldest first."""
         async with self._db.session() as session:
-            if await session.get(Job, job_id) is None:
-                raise NotFoundError("job", job_id)
+            await load(session, Job, job_id)
             request = await session.get(GradientRequest, job_id)
             valid = await _valid(session, job_id)
             chosen = set(_spread(valid, most))
@@ -132,9 +130,7 @@ class GradientService:
             NotFoundError: none was captured at that step, or it is kept no more.
         """
         async with self._db.session() as session:
-            job = await session.get(Job, job_id)
-            if job is None:
-                raise NotFoundError("job", job_id)
+            job = await load(session, Job, job_id)
             row = await session.scalar(
                 select(GradientRecord)
                 .where(GradientRecord.job_id == job_id, GradientRecord.step == step)

@@ -26,7 +26,7 @@ from trainhall.cluster.lifecycle.jobs import (
 )
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, JobState
-from trainhall.cluster.service import Service, ServiceContext
+from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Event, IdempotencyKey, Job, JobProgress
 from trainhall.training.fencing import FencingToken
@@ -141,7 +141,7 @@ class JobService(Service):
             NotFoundError: there is none.
         """
         async with self._db.session() as session:
-            await _check(session, job_id)
+            await load(session, Job, job_id)
 
     async def get(self, job_id: str) -> views.Job:
         async with self._db.session() as session:
@@ -207,7 +207,7 @@ class JobService(Service):
         if not 0 <= after < 2**63:
             raise InvalidValueError("after", after, "must be a sequence of this list, 0 or above")
         async with self._db.session() as session:
-            await _check(session, job_id)
+            await load(session, Job, job_id)
             rows = (
                 await session.scalars(
                     select(Event)
@@ -223,7 +223,7 @@ class JobService(Service):
     async def attempts(self, job_id: str) -> Sequence[views.Attempt]:
         """List attempts, oldest first."""
         async with self._db.session() as session:
-            await _check(session, job_id)
+            await load(session, Job, job_id)
             found = await session.scalars(
                 select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)
             )
@@ -409,11 +409,6 @@ def _workers(spec: dict[str, Any]) -> str:
     if "max_workers" in resources:
         return f"{resources['min_workers']} to {resources['max_workers']} workers"
     return f"{resources['workers']} worker{'s' if resources['workers'] != 1 else ''}"
-
-
-async def _check(session: AsyncSession, job_id: str) -> None:
-    if await session.scalar(select(Job.id).where(Job.id == job_id)) is None:
-        raise NotFoundError("job", job_id)
 
 
 async def _load(session: AsyncSession, job_id: str) -> tuple[Job, JobProgress]:

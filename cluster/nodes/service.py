@@ -14,7 +14,6 @@ from trainhall.cluster.errors import (
     ConflictError,
     NodeRemovedError,
     NotAllowedError,
-    NotFoundError,
     ProtocolMismatchError,
 )
 from trainhall.cluster.lifecycle.jobs import set_reason
@@ -36,7 +35,7 @@ from trainhall.cluster.nodes.commands import refused_commands
 from trainhall.cluster.nodes.devices import store_devices
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.nodes.names import check_labels, check_name
-from trainhall.cluster.service import Service, ServiceContext
+from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.cluster.wire.protocol import PROTOCOL_VERSION, JoinReply, JoinRequest
 from trainhall.db.models import Attempt, Device, Grant, Job, Node, NodeEvent, RemovedNode
 
@@ -212,13 +211,11 @@ class NodeService(Service):
             NotFoundError: there is none.
         """
         async with self._db.session() as session:
-            await _check(session, node_id)
+            await load(session, Node, node_id)
 
     async def get(self, node_id: str) -> views.Node:
         async with self._db.session() as session:
-            node = await session.get(Node, node_id)
-            if node is None:
-                raise NotFoundError("node", node_id)
+            node = await load(session, Node, node_id)
             return await _view(session, node)
 
     async def devices(self) -> Sequence[views.Device]:
@@ -267,7 +264,7 @@ class NodeService(Service):
         """
         now = self._clock.now()
         async with self._db.transaction() as session:
-            node = await _locked(session, node_id)
+            node = await load(session, Node, node_id, locked=True)
             active = node.state not in UNREACHABLE_STATES and await holds_devices(session, node_id)
             if not active and not await _runs_here(session, node_id):
                 await delete_node(session, node, now=now)
@@ -294,7 +291,7 @@ class NodeService(Service):
         """Give a node no new work and have its jobs save and move; it stays drained until
         `undrain`. Without a reason, one that is drained already keeps its own."""
         async with self._db.transaction() as session:
-            node = await _locked(session, node_id)
+            node = await load(session, Node, node_id, locked=True)
             if not node.removing:  # which drains it too
                 why = reason or node.drain_reason or "drained by a user"
                 await drain_node(session, node, reason=why, now=self._clock.now())
@@ -311,7 +308,7 @@ class NodeService(Service):
         idle_seconds = self._heartbeats.seconds_since(node_id)
         reachable = idle_seconds < self._options.suspect_after_seconds
         async with self._db.transaction() as session:
-            node = await _locked(session, node_id)
+            node = await load(session, Node, node_id, locked=True)
             if node.removing:
                 raise ConflictError(
                     f"node {node.name} is being removed, which cannot be undone: add it again "
@@ -325,7 +322,7 @@ class NodeService(Service):
     async def label(self, node_id: str, changes: Mapping[str, str | None]) -> views.Node:
         """Set labels of a node, and take away those whose new value is None."""
         async with self._db.transaction() as session:
-            node = await _locked(session, node_id)
+            node = await load(session, Node, node_id, locked=True)
             labels = {**node.labels, **changes}
             kept = {key: value for key, value in labels.items() if value is not None}
             check_labels(kept)
@@ -342,7 +339,7 @@ class NodeService(Service):
     async def events(self, node_id: str) -> Sequence[views.NodeEvent]:
         """Return the events of a node, oldest first; the last 100 are kept."""
         async with self._db.session() as session:
-            await _check(session, node_id)
+            await load(session, Node, node_id)
             rows = await session.scalars(
                 select(NodeEvent).where(NodeEvent.node_id == node_id).order_by(NodeEvent.id)
             )
@@ -369,18 +366,6 @@ async def delete_node(session: AsyncSession, node: Node, *, now: datetime) -> No
     await session.execute(delete(Grant).where(Grant.node_id == node.id))
     await session.execute(delete(Device).where(Device.node_id == node.id))
     await session.execute(delete(Node).where(Node.id == node.id))
-
-
-async def _check(session: AsyncSession, node_id: str) -> None:
-    if await session.scalar(select(Node.id).where(Node.id == node_id)) is None:
-        raise NotFoundError("node", node_id)
-
-
-async def _locked(session: AsyncSession, node_id: str) -> Node:
-    node = await session.get(Node, node_id, with_for_update=True)
-    if node is None:
-        raise NotFoundError("node", node_id)
-    return node
 
 
 async def _view(session: AsyncSession, node: Node) -> views.Node:
