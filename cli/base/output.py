@@ -143,13 +143,12 @@ def table(
         last = kept[-1]
         left = fits - sum(widths[i] + 2 for i in kept[:-1])
         widths[last] = min(widths[last], max(left, cell_len(titles[last])))
-        for row in rows:
-            row[last] = _cut(row[last], widths[last])
     drawn = Table(box=None, pad_edge=False, header_style="")
     for i in kept:
         drawn.add_column(
-            Text(titles[i]), justify="right" if columns[i].right else "left", no_wrap=True
-        )
+            Text(titles[i]), justify="right" if columns[i].right else "left", no_wrap=True,
+            max_width=widths[i],
+        )  # fmt: skip
     for row in rows:
         drawn.add_row(
             *(Text(row[i], STATE_COLORS.get(row[i], "") if titles[i] == "STATE" else "")
@@ -176,12 +175,6 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], fits: int) -> lis
             break
         kept.remove(spared)
     return kept
-
-
-def _cut(text: str, width: int) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
 
 
 def pairs(entries: Sequence[tuple[str, str]]) -> str:

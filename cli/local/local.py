@@ -26,8 +26,7 @@ from trainhall.cli.base.errors import CliError
 from trainhall.cli.base.output import notice, number, size
 from trainhall.cli.jobs.progress import Progress
 from trainhall.cli.local.attempt_files import EventTail, MetricTail
-from trainhall.cli.local.gradients_file import GradientsFile
-from trainhall.cli.local.metrics_file import ChainFile, MetricsFile
+from trainhall.cli.local.metrics_file import ChainFile, MetricsFile, append_line, cut_lines_after
 from trainhall.cluster.agent.devices import visible_gpus
 from trainhall.cluster.agent.launch.warm_client import SHIM_MODULE
 from trainhall.cluster.agent.os_support import linux
@@ -65,7 +64,7 @@ class LocalRun:
         self._output = output
         self._checkpoints = output / "checkpoints"
         self._result = output / "result.json"
-        self._gradients = GradientsFile(output / "gradients.jsonl")
+        self._gradients = output / "gradients.jsonl"
         self._attempts = output / "attempts"
         self._resume = resume
         self._total_steps: int | None = None
@@ -126,11 +125,11 @@ class LocalRun:
                 MetricTail(folder.metrics(0)).feed(metrics)
                 for event in events:
                     if event.kind == "gradients":
-                        self._gradients.add(event.data)
+                        append_line(self._gradients, event.data)
 
     def _cut_after(self, step: int, metrics: MetricsFile) -> None:
         metrics.cut_after(step)
-        self._gradients.cut_after(step)
+        cut_lines_after(self._gradients, step)
 
     def _launch(self, attempt: int) -> Launch:
         found = [f.path.name for f in scan(self._checkpoints)] if self._resume else []
@@ -225,7 +224,7 @@ class LocalRun:
             case "checkpoint":
                 retire(self._checkpoints, launch.spec.checkpoint)
             case "gradients":
-                self._gradients.add(data)
+                append_line(self._gradients, data)
             case "note" | "not_saved":
                 notice(f"Note: {data['message']}")
             case "network":

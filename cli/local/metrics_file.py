@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from trainhall.training.hash_chain.chain import DIGESTS, as_text
 
@@ -20,6 +21,8 @@ MEASURED = ("loss", "gradient_norm")
 
 def cut_lines_after(path: Path, step: int) -> None:
     """Cut off a file of JSON objects behind the last whole line of this step or an earlier one."""
+    if not path.exists():
+        return
     kept = 0
     with path.open("rb") as lines:
         for line in lines:
@@ -27,6 +30,11 @@ def cut_lines_after(path: Path, step: int) -> None:
                 break
             kept += len(line)
     os.truncate(path, kept)
+
+
+def append_line(path: Path, record: Mapping[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
 
 
 class MetricsFile:

@@ -66,7 +66,8 @@ def all_checks(
     *, url: str, needs_coordinator: bool, port: int, data_dir: Path, shared: Path | None
 ) -> Iterator[Check]:
     """Yield every check, one after another, as soon as it is known."""
-    yield check_python()
+    python = f"{platform.python_version()} at {sys.executable}, Trainhall {__version__}"
+    yield Check("python", "ok", python)
     torch = probe_torch(sys.executable)
     yield check_torch(torch)
     yield from check_gpus(torch, driver())
@@ -79,11 +80,6 @@ def all_checks(
     if Path("/dev/shm").is_dir():
         yield check_shm(shutil.disk_usage("/dev/shm").total)
     yield check_name(socket.gethostname())
-
-
-def check_python() -> Check:
-    detail = f"{platform.python_version()} at {sys.executable}, Trainhall {__version__}"
-    return Check("python", "ok", detail)
 
 
 def probe_torch(python: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from trainhall.cli.base.errors import CliError
 from trainhall.cli.base.options import Format
 from trainhall.cli.jobs import gradients
-from trainhall.cli.local.gradients_file import GradientsFile
+from trainhall.cli.local.metrics_file import append_line, cut_lines_after
 
 
 @pytest.mark.parametrize("steps", [[], [{"step": 3, "attempt": 1, "norms": []}]])
@@ -66,15 +66,14 @@ def test_gradients_stop_waiting_for_ended_job() -> None:
 
 def test_gradients_file_drops_repeated_and_partial_lines(tmp_path: Path) -> None:
     path = tmp_path / "gradients.jsonl"
-    file = GradientsFile(path)
-    file.cut_after(0)
+    cut_lines_after(path, 0)
     assert not path.exists()
     for step in (10, 20, 30):
-        file.add({"step": step})
-    file.cut_after(20)
+        append_line(path, {"step": step})
+    cut_lines_after(path, 20)
     assert path.read_text() == '{"step": 10}\n{"step": 20}\n'
     with path.open("a") as cut_off:
         cut_off.write('{"st')
-    file.cut_after(25)
-    file.add({"step": 30})
+    cut_lines_after(path, 25)
+    append_line(path, {"step": 30})
     assert path.read_text() == '{"step": 10}\n{"step": 20}\n{"step": 30}\n'
