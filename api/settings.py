@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from trainhall.api.host.config_file import SettingsError, read_file, user_data_dir
 from trainhall.cluster.durations import parse_duration
@@ -137,21 +143,15 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, FileSource(settings_cls)
+        return init_settings, env_settings, _file_source(settings_cls)
 
 
-class FileSource(PydanticBaseSettingsSource):
-    """`trainhall.toml`; keys may be written with dashes."""
-
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        return self._values.get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return {k: v for k, v in self._values.items() if k in self.settings_cls.model_fields}
-
-    def __init__(self, settings_cls: type[BaseSettings]) -> None:
-        super().__init__(settings_cls)
-        self._values = _read_file()
+def _file_source(settings_cls: type[BaseSettings]) -> InitSettingsSource:
+    """Return what `trainhall.toml` sets; keys may be written with dashes."""
+    values = _read_file()
+    return InitSettingsSource(
+        settings_cls, {k: v for k, v in values.items() if k in settings_cls.model_fields}
+    )
 
 
 def _read_file() -> dict[str, Any]:
