@@ -92,13 +92,13 @@ class Agent:
         self._devices = Devices(options.slots)
         self._warm = WarmParent(data_dir)
         self._api = BatchedApi(options)
-        self._attempts = Attempts(data_dir, self._api, self._warm, self._on_change)
+        self._look = asyncio.Event()
+        self._attempts = Attempts(data_dir, self._api, self._warm, self._look.set)
         self._connection: Connection | None = None
         self._use: tuple[list[DeviceUse], HostUse] = ([], HostUse())
         self._removed: dict[str, None] = {}
         """Checkpoint folders that are gone, of those the coordinator still asks about."""
         self._removing: dict[str, asyncio.Task[None]] = {}
-        self._look = asyncio.Event()
         self._stopping = False
 
     async def run(self, stop: asyncio.Event, force: asyncio.Event) -> None:
@@ -240,7 +240,7 @@ class Agent:
         try:
             if await asyncio.to_thread(checkpoint_transfer.remove_released, Path(path)):
                 self._removed[path] = None
-                self._on_change()
+                self._look.set()
         finally:
             del self._removing[path]
 
@@ -248,9 +248,6 @@ class Agent:
 
     def _on_ring(self, doorbell: int) -> None:
         folder_ipc.drain(doorbell)
-        self._look.set()
-
-    def _on_change(self) -> None:
         self._look.set()
 
     async def _watch_shims(self) -> None:
