@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 from support.cluster.web import served
+from support.examples import share_of
 from support.tracked import ROOT
 
 from trainhall.api import openapi_document as document
@@ -44,7 +45,7 @@ def _operations(described: Any) -> list[str]:
 OPERATIONS = _operations(json.loads((ROOT / "dashboard/openapi.json").read_text(encoding="utf-8")))
 SUBMISSION = "POST /api/v1/training/jobs"
 FEW = hypothesis.settings(
-    max_examples=10,
+    max_examples=share_of(10),
     deadline=None,
     derandomize=True,
     database=None,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, update
+from support.examples import share_of
 from support.storage.frames import NOW, add_job, frame, revoke, table
 
 from trainhall.db.database import Database
@@ -301,7 +302,7 @@ ROUNDS = st.lists(
 )
 
 
-@settings(max_examples=12)
+@settings(max_examples=share_of(12))
 @given(
     rounds=ROUNDS,
     max_points=st.sampled_from([1, 2, 7, 100, 1000, 10_000]),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text, update
+from support.examples import share_of
 from support.storage.frames import NOW, add_job, commit_checkpoints, frame, revoke, table
 
 from trainhall.cluster.lifecycle.jobs import lock_job
@@ -272,7 +273,7 @@ async def test_two_coordinators_store_each_frame_once(
     assert await stored_sequences(database) == list(range(1, 21))
 
 
-@settings(max_examples=15)
+@settings(max_examples=share_of(15))
 @given(
     st.lists(
         st.tuples(st.integers(0, 1), st.integers(0, 6), st.integers(0, 6), st.booleans()),

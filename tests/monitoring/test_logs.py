@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
+from support.examples import share_of
 from support.storage.frames import NOW, add_job, revoke
 
 from trainhall.db.database import Database
@@ -365,7 +366,7 @@ def test_cutting_loses_nothing(data: bytes) -> None:
         end = offset + len(line)
 
 
-@settings(max_examples=12)
+@settings(max_examples=share_of(12))
 @given(
     data=ANY,
     cuts=st.lists(st.tuples(st.integers(0, 300_000), st.integers(0, 300_000)), max_size=10),

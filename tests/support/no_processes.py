@@ -1,6 +1,7 @@
 """`pytest --no-processes`: only tests that start no process, for the inner loop (`make check`).
 
-A test that starts one says so by its marks or its fixtures; one that does not, fails here.
+A test that starts one says so by its marks or its fixtures; one that does not, fails here. Property
+tests draw a third of their examples.
 """
 
 import sys
@@ -8,6 +9,8 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import settings
+from support import examples
 
 _MARKS = ("acceptance", "browser", "processes", "gpu")
 _FIXTURES = {"postgres_server", "ranks", "run", "run_warm", "coordinator", "cluster", "cli"}
@@ -30,6 +33,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("no_processes"):
         sys.addaudithook(_refuse)
+        examples.SHARE = 3
+        parent = settings.get_profile("any machine")
+        settings.register_profile("inner loop", parent, max_examples=examples.share_of(100))
+        settings.load_profile("inner loop")
 
 
 @pytest.hookimpl(wrapper=True)

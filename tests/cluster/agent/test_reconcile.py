@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import share_of
 
 from trainhall.cluster.agent.reconcile import (
     COMMANDS,
@@ -133,7 +134,7 @@ happenings = st.lists(
 
 
 @given(happenings, desired)
-@settings(max_examples=400)
+@settings(max_examples=share_of(400))
 def test_reconcile_starts_once_and_follows_latest_command(
     story: list[tuple[str, object]], final: Desired
 ) -> None:

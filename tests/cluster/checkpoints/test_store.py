@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cluster.simulated import CountingIds
+from support.examples import share_of
 from support.storage.stored import FILES, NAME, manifest, pieces, upload, upload_and_commit
 
 from trainhall.cluster.checkpoints import store as store_module
@@ -126,7 +127,7 @@ async def test_jobs_and_names_are_checked_too(
         store.has(job_id, name)
 
 
-@settings(max_examples=100)
+@settings(max_examples=share_of(100))
 @given(path=st.text(max_size=40))
 def test_no_path_leads_out(tmp_path_factory: pytest.TempPathFactory, path: str) -> None:
     root = tmp_path_factory.mktemp("store")

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from support.cluster.simulated import SimulatedCluster, SimulatedNode, failure, wipe
+from support.examples import share_of
 
 from trainhall.cluster.errors import WrongStateError
 from trainhall.cluster.lifecycle.states import FINAL_STATES, JOB_EDGES, JobState
@@ -240,7 +241,7 @@ def test_cluster_keeps_its_promises(database_url: str, tmp_path: Path) -> None:
         run_state_machine_as_test(
             Machine,
             settings=settings(
-                max_examples=12,
+                max_examples=share_of(12),
                 stateful_step_count=15,
                 deadline=None,
                 # A failing sequence is short already; shrinking it would take minutes.

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from sqlalchemy import select
 from support.cluster.simulated import wipe
+from support.examples import share_of
 
 from trainhall.cluster.lifecycle.jobs import (
     IllegalTransitionError,
@@ -194,7 +195,7 @@ def test_any_sequence_of_moves(database_url: str) -> None:
         run_state_machine_as_test(
             Machine,
             settings=settings(
-                max_examples=15,
+                max_examples=share_of(15),
                 stateful_step_count=25,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),

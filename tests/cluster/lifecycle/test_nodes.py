@@ -13,6 +13,7 @@ from sqlalchemy import Engine, event, select, text
 from sqlalchemy.exc import OperationalError
 from support.cluster.simulated import SimulatedCluster, failure, spec, wipe
 from support.database import on_sqlite
+from support.examples import share_of
 
 from trainhall.cluster.agent.shim.failure_cause import RankExit, classify_failure
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
@@ -176,7 +177,7 @@ def test_a_node_s_life(database_url: str) -> None:
         run_state_machine_as_test(
             lambda: Life(database, runner.get_loop()),  # type: ignore[arg-type]  # any factory will do
             settings=settings(
-                max_examples=12, stateful_step_count=12, deadline=None,
+                max_examples=share_of(12), stateful_step_count=12, deadline=None,
                 suppress_health_check=list(HealthCheck),
             ),
         )  # fmt: skip

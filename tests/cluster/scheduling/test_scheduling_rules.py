@@ -20,6 +20,7 @@ from support.cluster.scheduling import (
     running,
     step,
 )
+from support.examples import share_of
 
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
@@ -226,7 +227,7 @@ def test_unneeded_reserved_devices_are_free() -> None:
     assert by_id(facts)["job3"].placed is not None
 
 
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(busy_clusters(estimates=True))
 def test_reservation_is_not_delayed_by_backfill(facts: ClusterFacts) -> None:
     """Whatever starts, the first job that waits starts at the latest when it would have, if no
@@ -438,7 +439,7 @@ def test_preemption_does_not_serve_returning_job() -> None:
     assert not any(entry.preempted for entry in entries), "nor while it saves"
 
 
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(busy_clusters())
 def test_preemption_starts_the_job_and_settles(facts: ClusterFacts) -> None:
     """Those who make room go back to the queue at once, keeping their time; nothing else happens.

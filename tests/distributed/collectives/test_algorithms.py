@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import share_of
 
 from trainhall.distributed.collectives.algorithms.hierarchical import Hierarchical
 from trainhall.distributed.collectives.algorithms.parameter_server import ParameterServer
@@ -67,7 +68,7 @@ def collectives(draw: st.DrawFn) -> tuple[Schedule, list[int]]:
     return schedule, [0, *sorted(draw(inner)), 30]
 
 
-@settings(max_examples=100)
+@settings(max_examples=share_of(100))
 @given(collectives(), st.data())
 def test_allreduce_is_independent_of_cuts_and_order(
     collective: tuple[Schedule, list[int]], data: st.DataObject
@@ -80,7 +81,7 @@ def test_allreduce_is_independent_of_cuts_and_order(
         np.testing.assert_array_equal(tensor, sum(tensors))
 
 
-@settings(max_examples=50)
+@settings(max_examples=share_of(50))
 @given(collectives(), st.randoms(use_true_random=False))
 def test_allreduce_is_bit_equal_on_all_ranks(
     collective: tuple[Schedule, list[int]], order: Random

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.broken_wires import BrokenWires, Fault, Forger
+from support.examples import share_of
 
 from trainhall.distributed.collectives.algorithms.registry import NAMES, all_reduce
 from trainhall.distributed.collectives.algorithms.ring import Ring
@@ -18,7 +19,7 @@ from trainhall.distributed.collectives.schedule import Leg, Phase, Receive, Roun
 from trainhall.distributed.collectives.simulate import Wires, simulate
 
 
-@settings(max_examples=200)
+@settings(max_examples=share_of(200))
 @given(
     name=st.sampled_from(NAMES),
     world_size=st.integers(2, 9),

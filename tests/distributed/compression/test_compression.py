@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import share_of
 from torch import Tensor
 
 from trainhall.distributed.compression.choose import choose
@@ -100,7 +101,7 @@ def drawn(seed: int, world_size: int, size: int, dtype: torch.dtype) -> list[Ten
     return [torch.randn(size, generator=generator, dtype=dtype) for _ in range(world_size)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=share_of(40))
 @given(
     name=st.sampled_from(LOSSY),
     world_size=st.integers(1, 4),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cluster.agent_process import until
+from support.examples import share_of
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.http11 import Response
@@ -136,7 +137,7 @@ def metric_bytes(count: int) -> bytes:
     st.lists(st.binary(max_size=3 * SMALL_BYTES // 2), max_size=4),
     st.lists(st.sampled_from(["none", "lost message", "lost answer"]), max_size=6),
 )
-@settings(max_examples=40)
+@settings(max_examples=share_of(40))
 def test_batched_items_arrive_exactly_once(
     tmp_path_factory: pytest.TempPathFactory,
     frames: list[int],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import share_of
 
 from trainhall.cluster.agent.coordinator_link.http_api import RefusedError, Source, UnavailableError
 from trainhall.cluster.agent.shipping.spools import (
@@ -127,7 +128,7 @@ async def grow_and_ship(
 @given(
     st.binary(max_size=700_000), cuts, faults, st.lists(st.booleans(), max_size=6), st.booleans()
 )
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 def test_every_byte_of_a_log_arrives_once(
     tmp_path_factory: pytest.TempPathFactory,
     data: bytes,
@@ -158,7 +159,7 @@ def metric_bytes(count: int) -> bytes:
 
 
 @given(st.integers(0, 60), cuts, faults, st.lists(st.booleans(), max_size=6))
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 def test_spool_ships_every_frame_exactly_once(
     tmp_path_factory: pytest.TempPathFactory,
     count: int,
@@ -264,7 +265,7 @@ async def test_spool_ships_later_events_with_the_checkpoint(tmp_path: Path) -> N
 
 
 @given(cuts, st.lists(st.sampled_from(["none", "lost request", "lost answer"]), max_size=8))
-@settings(max_examples=40)
+@settings(max_examples=share_of(40))
 def test_events_arrive_in_order(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int], faults: list[str]
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import share_of
 from support.storage.checkpoint_writer import write
 
 from trainhall.training.checkpoint.format.errors import BadCheckpointError
@@ -57,7 +58,7 @@ def test_good_checkpoint_has_no_problems(good: Path) -> None:
     assert read_manifest(good).step == 7
 
 
-@settings(max_examples=400)
+@settings(max_examples=share_of(400))
 @given(data=st.data())
 def test_every_flipped_bit_and_every_truncation_is_found(good: Path, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted(good.iterdir())))
