@@ -25,6 +25,7 @@ from trainhall.parallelism.plan.trace import (
 )
 from trainhall.training.planning import planner as planning
 from trainhall.training.planning.planner import (
+    MOST_COPIES,
     Plan,
     document,
     mesh_text,
@@ -228,18 +229,19 @@ HIDDEN = [[32], [64, 32], [64, 32, 16], [32] * 4, [32] * 7]
 
 
 @pytest.mark.parametrize(
-    ("hidden", "workers"),
+    ("hidden", "workers", "copies"),
     [
-        (HIDDEN[0], 4),
+        (HIDDEN[0], 4, 1),
         # The deepest has the meshes of the others, and more; on 8 workers those on 4, and more.
-        *(pytest.param(hidden, 4, marks=pytest.mark.slow) for hidden in HIDDEN[1:]),
-        *(pytest.param(hidden, 8, marks=pytest.mark.slow) for hidden in HIDDEN[:-1]),
-        (HIDDEN[-1], 8),
+        *(pytest.param(hidden, 4, 1, marks=pytest.mark.slow) for hidden in HIDDEN[1:]),
+        *(pytest.param(hidden, 8, 1, marks=pytest.mark.slow) for hidden in HIDDEN[:-1]),
+        # Shared with copies of the process, as on a node.
+        pytest.param(HIDDEN[-1], 8, MOST_COPIES, marks=pytest.mark.processes),
     ],
 )
-def test_planner_covers_every_mesh_of_mlp(hidden: list[int], workers: int) -> None:
+def test_planner_covers_every_mesh_of_mlp(hidden: list[int], workers: int, copies: int) -> None:
     spec = job({"name": "digits", "params": {"hidden": hidden, "dropout": 0.2}}, "ddp", batch=64)
-    made = plan(spec, workers, RATES, None)
+    made = plan(spec, workers, RATES, None, copies=copies)
     assert not [
         r.reason for r in made.refused if "divisible" not in r.reason and "stages" not in r.reason
     ]
