@@ -11,6 +11,7 @@ from pydantic import AfterValidator
 from trainhall.api.problems import invalid_fields, shown
 from trainhall.api.schemas.problems import FieldProblem
 from trainhall.cluster.errors import NotFoundError
+from trainhall.db.cursors import MAX_LENGTH
 
 MAX_SEQUENCE = 2**63 - 1
 _ID = re.compile(r"[0-9A-Za-z_-]{1,32}", re.ASCII)
@@ -20,7 +21,7 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="At most this many items
 Cursor = Annotated[
     str | None,
     Query(
-        max_length=512,
+        max_length=MAX_LENGTH,
         description="`next_cursor` of the previous page; none for the first.",
     ),
 ]

@@ -81,7 +81,8 @@ class RefusalError(Exception):
         )
         content = problem.model_dump(mode="json", exclude_none=True)
         content["errors"] = [
-            {key: sanitize_text(text) for key, text in error.items()} for error in content["errors"]
+            {k: sanitize_text(v) if isinstance(v, str) else v for k, v in error.items()}
+            for error in content["errors"]
         ]
         return content
 
@@ -90,9 +91,10 @@ class RefusalError(Exception):
         return Response(orjson.dumps(self.content()), self.status, headers, MEDIA_TYPE)
 
 
-def invalid(field: str, value: object, message: str) -> RefusalError:
+def invalid(field: str, value: object, message: str, position: int | None = None) -> RefusalError:
     """Refuse a field of the request that is wrong."""
-    return invalid_fields([FieldProblem(field=field, message=message, value=shown(value))])
+    problem = FieldProblem(field=field, message=message, value=shown(value), position=position)
+    return invalid_fields([problem])
 
 
 def invalid_fields(found: Sequence[FieldProblem], kind: str = "invalid-request") -> RefusalError:
@@ -150,7 +152,8 @@ def _of_cluster(error: ClusterError) -> RefusalError:
             return invalid("cursor", None, error.message)
         case cluster_errors.InvalidValueError():
             # Its message begins with the field's name, which `errors` has separately.
-            return invalid(error.field, error.value, error.message.removeprefix(f"{error.field}: "))
+            message = error.message.removeprefix(f"{error.field}: ")
+            return invalid(error.field, error.value, message, error.position)
         case cluster_errors.NotAllowedError():
             headers = {"WWW-Authenticate": "Bearer"}
             return RefusalError(401, "not-authenticated", error.message, headers=headers)

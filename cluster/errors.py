@@ -54,9 +54,13 @@ class InvalidCursorError(ClusterError):
 class InvalidValueError(ClusterError):
     """A value is outside what is allowed."""
 
-    def __init__(self, field: str, value: object, message: str) -> None:
+    def __init__(
+        self, field: str, value: object, message: str, *, position: int | None = None
+    ) -> None:
         self.field = field
         self.value = value
+        self.position = position
+        """Index of the wrong character in a text, from 0."""
         super().__init__(f"{field}: {message}")
 
 

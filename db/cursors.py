@@ -3,14 +3,14 @@
 import base64
 import json
 
-_MAX_LENGTH = 512
+MAX_LENGTH = 1024
 _MAX_NUMBER = 2**62
 """A page may count on from a number, and a column holds 63 bits."""
 
 
 def encode(kind: str, *position: int | str) -> str:
     """Make a cursor of the list `kind` just after `position`."""
-    raw = json.dumps([kind, *position], separators=(",", ":")).encode()
+    raw = json.dumps([kind, *position], separators=(",", ":"), ensure_ascii=False).encode()
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
@@ -20,7 +20,7 @@ def decode(kind: str, cursor: str, *types: type[int] | type[str]) -> list[int | 
     Raises:
         ValueError: it is no cursor, or one of another list.
     """
-    if len(cursor) > _MAX_LENGTH:
+    if len(cursor) > MAX_LENGTH:
         raise ValueError("a cursor is shorter")
     padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
     try:

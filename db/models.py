@@ -56,6 +56,13 @@ class Job(Base):
     number: Mapped[int] = mapped_column(BigInt, unique=True)
     """Order of submission, and the tie-breaker of the queue."""
     name: Mapped[str] = mapped_column(String(128))
+    user: Mapped[str | None] = mapped_column(String(128))
+    """This and the next four are copies of parts of `spec`, which lists are filtered and sorted by:
+    SQL reads them without parsing all specs."""
+    project: Mapped[str | None] = mapped_column(String(128))
+    task: Mapped[str | None] = mapped_column(String(128))
+    strategy: Mapped[str | None] = mapped_column(String(32))
+    parameters: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     spec: Mapped[dict[str, Any]]
     code: Mapped[str | None] = mapped_column(String(64), index=True)
     """SHA-256 of the uploaded code that the spec names."""

@@ -24,12 +24,21 @@ class UtcTime(TypeDecorator[datetime]):
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
         if value is None:
             return None
-        if value.tzinfo is None:
-            raise ValueError("a time without a zone cannot be stored")
-        return (value - _EPOCH) // timedelta(microseconds=1)
+        return micros(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         return None if value is None else _EPOCH + timedelta(microseconds=value)
+
+
+def micros(time: datetime) -> int:
+    """Return a time as `UtcTime` stores it.
+
+    Raises:
+        ValueError: it has no zone.
+    """
+    if time.tzinfo is None:
+        raise ValueError("a time without a zone cannot be stored")
+    return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def dump_json(value: Any) -> str:

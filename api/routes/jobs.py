@@ -23,6 +23,8 @@ from trainhall.api.openapi.describe import (
 from trainhall.api.params import Cursor, JobId, Limit, Sequence
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.jobs import Changes, DryRun, Resize
+from trainhall.cluster.jobs.listing.keys import SORT_KEYS
+from trainhall.cluster.jobs.listing.query import MAX_QUERY
 from trainhall.cluster.jobs.views import AttemptPage, EventPage, Job, JobPage
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.pagination import page_of
@@ -147,10 +149,28 @@ async def list_jobs(
             "begins with it.",
         ),
     ] = None,
+    query: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_QUERY,
+            description="Only jobs that match all terms of this query, such as `state:failed "
+            "parameters.lr>0.01 -user:maria` (docs/rest-api.md).",
+            examples=["state:failed lr>0.01"],
+        ),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        Query(
+            max_length=256,
+            description=f"Sort by {', '.join(SORT_KEYS)}, parameters.NAME or metrics.NAME (latest "
+            "value); `-` before it: in descending order. Jobs without a value are last.",
+            examples=["-metrics.eval_accuracy"],
+        ),
+    ] = None,
 ) -> JobPage:
-    """The newest first."""
+    """The newest first, or by `sort`. A cursor continues the same order only."""
     return await coordinator.jobs.list(
-        limit=limit, cursor=cursor, states=state or (), search=search
+        limit=limit, cursor=cursor, states=state or (), search=search, query=query, sort=sort
     )
 
 

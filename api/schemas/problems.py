@@ -14,6 +14,8 @@ class FieldProblem(Documented, BaseModel):
     """Description of the error, and the allowed values."""
     value: str | None = None
     """Given value, shortened."""
+    position: int | None = None
+    """Index of the wrong character in a text that could not be parsed, from 0."""
 
 
 class Problem(Documented, BaseModel):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, union_all
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -14,7 +14,14 @@ from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundE
 from trainhall.cluster.jobs import views
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import TRANSITIONS, Command, check_allowed
-from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns, resized_spec, sizes_of
+from trainhall.cluster.jobs.listing import pages
+from trainhall.cluster.jobs.spec_changes import (
+    changed_spec,
+    job_columns,
+    resized_spec,
+    sizes_of,
+    spec_columns,
+)
 from trainhall.cluster.lifecycle.jobs import (
     create_job,
     lock_job,
@@ -111,7 +118,7 @@ class JobService(Service):
                 number=(newest or 0) + 1,
                 name=spec.name,
                 code=spec.code,
-                spec=spec.model_dump(mode="json"),
+                **spec_columns(spec),
                 priority=spec.priority,
                 **reason_columns(Reason.of(ReasonCode.SUBMITTED)),
                 attempt=0,
@@ -154,47 +161,28 @@ class JobService(Service):
         cursor: str | None = None,
         states: Sequence[str] = (),
         search: str | None = None,
+        query: str | None = None,
+        sort: str | None = None,
     ) -> views.JobPage:
         """List jobs, the newest first.
 
         Args:
             states: keeps only jobs in one of these states; all if there are none.
             search: keeps only jobs whose name has it in it, in any case, or whose id begins so.
+            query: keeps only jobs that match it (`listing.query`).
+            sort: sort key (`listing.keys`), after `-` in descending order.
+
+        Raises:
+            InvalidValueError: of a state, search, query or sort key that is not valid.
         """
         pagination.check_limit(limit)
-        for state in states:
-            if state not in set(JobState):
-                known = ", ".join(JobState)
-                raise InvalidValueError("state", state, f"{state!r} is not a state; known: {known}")
-        wanted: list[ColumnElement[bool]] = []
-        if search is not None:
-            if not search.isprintable():
-                raise InvalidValueError("search", search, "must not contain control characters")
-            named = Job.name.icontains(search, autoescape=True)
-            wanted.append(named | Job.id.startswith(search.lower(), autoescape=True))
-        if cursor is not None:
-            wanted.append(Job.number < pagination.decode_number("jobs", cursor))
-        newest = Job.number.desc()
-        if states:
-            # One by one: an index has the jobs of a state in their order, and not those of several.
-            of_states = [
-                select(Job.number).where(Job.state == state, *wanted).order_by(newest)
-                .limit(limit + 1).subquery()
-                for state in sorted(set(states))
-            ]  # fmt: skip
-            wanted = [Job.number.in_(union_all(*(select(each.c.number) for each in of_states)))]
-        query = (
-            select(Job, JobProgress)
-            .join(JobProgress, JobProgress.job_id == Job.id)
-            .where(*wanted)
-            .order_by(newest)
-            .limit(limit + 1)
+        asked = pages.PageRequest(
+            limit=limit, cursor=cursor, states=states, search=search, query=query, sort=sort
         )
+        now = self._clock.now()
         async with self._db.session() as session:
-            rows = [(job, progress) for job, progress in await session.execute(query)]
-            items = await views.job_views(session, rows[:limit], self._clock.now())
-        more = len(rows) > limit
-        following = pagination.encode("jobs", rows[limit - 1][0].number) if more else None
+            rows, following = await pages.read_page(session, asked, now)
+            items = await views.job_views(session, rows, now)
         return views.JobPage(items=items, next_cursor=following)
 
     async def events(

@@ -37,10 +37,22 @@ def changed_spec(
     return wanted
 
 
+def spec_columns(spec: JobSpec) -> dict[str, Any]:
+    """Return the spec as a job's row has it, and the copies of its parts."""
+    return {
+        "user": spec.user,
+        "project": spec.project,
+        "task": spec.task.name if spec.task is not None else None,
+        "strategy": spec.parallelism.strategy if spec.task is not None else None,
+        "parameters": dict(spec.parameters) or None,
+        "spec": spec.model_dump(mode="json"),
+    }
+
+
 def job_columns(spec: JobSpec) -> dict[str, Any]:
     """Return the columns that follow from a spec, for the row of a job without ranks."""
     return {
-        "spec": spec.model_dump(mode="json"),
+        **spec_columns(spec),
         "world_size": spec.resources.workers,
         "sizes": sizes_of(spec),
         **({} if spec.is_auto else {"plan": None, "measured_on": None}),

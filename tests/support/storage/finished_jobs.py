@@ -31,8 +31,8 @@ _FINISHED = f"{_START} + i * {_MINUTE}"
 _ROWS: dict[str, tuple[int, dict[str, str]]] = {
     "jobs": (1, {
         "id": _JOB, "number": f"{_FIRST_NUMBER} + i", "name": "'old-' || i", "spec": ":spec",
-        "priority": "0", "state": _STATE, "reason": "'finished'",
-        "reason_code": "'completed'", "attempt": "1",
+        "user": "'maria'", "task": "'synthetic'", "strategy": "'ddp'", "priority": "0",
+        "state": _STATE, "reason": "'finished'", "reason_code": "'completed'", "attempt": "1",
         "generation": "1", "world_size": "2", "restarts": "0", "restarts_step": "0",
         "created_at": _FINISHED, "queued_at": _FINISHED, "started_at": _FINISHED,
         "finished_at": _FINISHED,

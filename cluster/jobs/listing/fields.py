@@ -1,0 +1,182 @@
+"""Fields of jobs in queries and sort keys, each with its SQL expression."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Double, case, cast, func, select, type_coerce
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.jobs.listing.keys import FIELDS, METRICS, PARAMETERS, TIME_FIELDS, nearest
+from trainhall.cluster.lifecycle.states import JobState
+from trainhall.db.json_values import HasKey, JsonNumber, JsonText
+from trainhall.db.models import Attempt, Job, JobProgress
+from trainhall.db.types import micros
+
+_MICROS = 1_000_000.0
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
+_MAX_METRIC = 128
+_AGGREGATE = re.compile(r"\.(min|max)$")
+_NEWEST = 200
+"""Jobs whose parameters and metrics are suggested in place of an unknown name."""
+
+TEXTS: dict[str, ColumnElement[Any]] = {
+    "name": Job.name.expression,
+    "id": Job.id.expression,
+    "state": Job.state.expression,
+    "user": Job.user.expression,
+    "project": Job.project.expression,
+    "task": Job.task.expression,
+    "strategy": Job.strategy.expression,
+    "reason_code": Job.reason_code.expression,
+}
+INTEGERS: dict[str, ColumnElement[Any]] = {
+    "step": JobProgress.step.expression,
+    "priority": Job.priority.expression,
+    "world_size": Job.world_size.expression,
+}
+TIMES: dict[str, ColumnElement[Any]] = {
+    "created_at": type_coerce(Job.created_at, BigInteger),
+    "started_at": type_coerce(Job.started_at, BigInteger),
+    "finished_at": type_coerce(Job.finished_at, BigInteger),
+}
+STATE_ORDER = case({state.value: i for i, state in enumerate(JobState)}, value=Job.state)
+
+
+class FieldError(ValueError):
+    """No such field; the message says which there are."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """Field of a job: exactly one of the built-in ones, a parameter or a metric."""
+
+    name: str
+    parameter: str | None = None
+    metric: str | None = None
+
+
+def parse_field(name: str) -> Field | None:
+    """Return a field by its full name; None if it can only be the short name of a parameter or
+    metric.
+
+    Raises:
+        FieldError: no job can have it.
+    """
+    if name in FIELDS:
+        return Field(name)
+    if name.startswith(PARAMETERS):
+        parameter = name.removeprefix(PARAMETERS)
+        if not _PARAMETER.fullmatch(parameter):
+            raise FieldError("is not a parameter; use parameters.NAME")
+        return Field(name, parameter=parameter)
+    if name.startswith(METRICS):
+        metric = name.removeprefix(METRICS)
+        if not 0 < len(metric) <= _MAX_METRIC or '"' in metric:
+            raise FieldError("is not a metric; use metrics.NAME")
+        return Field(name, metric=metric)
+    return None
+
+
+async def find_fields(session: AsyncSession, name: str) -> Field:
+    """Return the field of a full name, or the parameter or metric of a short name.
+
+    Raises:
+        FieldError: there is none.
+    """
+    field = parse_field(name)
+    if field is not None:
+        await check_aggregate(session, field)
+        return field
+    if _PARAMETER.fullmatch(name):
+        found = select(Job.number).where(HasKey(Job.parameters, name)).limit(1)
+        if await session.scalar(found) is not None:
+            return Field(name, parameter=name)
+    if len(name) <= _MAX_METRIC and '"' not in name and await _is_metric(session, name):
+        return Field(name, metric=name)
+    known = [*FIELDS, *await _names_of_newest(session)]
+    short = [each.partition(".")[2] for each in known if "." in each]
+    raise FieldError(
+        f"is no field, parameter or metric; fields are {', '.join(FIELDS)}, "
+        f"parameters.NAME, metrics.NAME{nearest(name, [*known, *short])}"
+    )
+
+
+async def check_aggregate(session: AsyncSession, field: Field) -> None:
+    """Refuse the minimum or maximum of a metric, which is not stored.
+
+    Raises:
+        FieldError: the field means one.
+    """
+    found = _AGGREGATE.search(field.metric or "")
+    if found is None or await _is_metric(session, field.metric or ""):
+        return
+    metric = (field.metric or "")[: found.start()]
+    raise FieldError(
+        f"is not available: of a metric the latest value is stored; use {METRICS}{metric}"
+    )
+
+
+async def suggestion(session: AsyncSession, name: str, known: list[str]) -> str:
+    """Return the nearest of known names and of those of the newest jobs, to append to an error."""
+    names = await _names_of_newest(session)
+    by_end = {each.partition(".")[2]: each for each in names}
+    if name in by_end:
+        return f"; did you mean {by_end[name]}?"
+    return nearest(name, [*known, *names])
+
+
+def number_of(field: Field, now: datetime) -> ColumnElement[Any] | None:
+    """Return the number of a field as SQL; None if it has none."""
+    if field.parameter is not None:
+        return JsonNumber(Job.parameters, field.parameter)
+    if field.metric is not None:
+        return JsonNumber(JobProgress.metrics, field.metric)
+    if field.name == "duration":
+        return _duration(now)
+    return INTEGERS.get(field.name)
+
+
+def text_of(field: Field) -> ColumnElement[Any] | None:
+    """Return the text of a field as SQL; None if it has none."""
+    if field.parameter is not None:
+        return JsonText(Job.parameters, field.parameter)
+    return TEXTS.get(field.name)
+
+
+def is_time(field: Field) -> bool:
+    return field.name in TIME_FIELDS
+
+
+def _duration(now: datetime) -> ColumnElement[Any]:
+    """Seconds of all attempts; NULL before the first."""
+    started = type_coerce(Attempt.started_at, BigInteger)
+    finished = func.coalesce(type_coerce(Attempt.finished_at, BigInteger), micros(now))
+    # The time of day may have been set back meanwhile.
+    ran = case((finished > started, finished - started), else_=0)
+    return (
+        select(cast(func.sum(ran), Double) / _MICROS)
+        .where(Attempt.job_id == Job.id)
+        .correlate(Job)
+        .scalar_subquery()
+    )
+
+
+async def _is_metric(session: AsyncSession, name: str) -> bool:
+    found = select(JobProgress.job_id).where(HasKey(JobProgress.metrics, name)).limit(1)
+    return await session.scalar(found) is not None
+
+
+async def _names_of_newest(session: AsyncSession) -> list[str]:
+    rows = await session.execute(
+        select(Job.parameters, JobProgress.metrics)
+        .join(JobProgress, JobProgress.job_id == Job.id)
+        .order_by(Job.number.desc())
+        .limit(_NEWEST)
+    )
+    names: dict[str, None] = {}
+    for parameters, metrics in rows:
+        names |= dict.fromkeys(PARAMETERS + name for name in parameters or ())
+        names |= dict.fromkeys(METRICS + name for name in metrics)
+    return list(names)

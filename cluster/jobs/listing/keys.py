@@ -1,0 +1,20 @@
+"""Names by which jobs are sorted and filtered; the command line completes them."""
+
+from difflib import get_close_matches
+
+PARAMETERS, METRICS = "parameters.", "metrics."
+
+SORT_KEYS = (
+    "name", "state", "created_at", "started_at", "finished_at", "duration", "step", "priority",
+    "world_size",
+)  # fmt: skip
+TEXT_FIELDS = ("name", "id", "state", "user", "project", "task", "strategy", "reason_code")
+NUMBER_FIELDS = ("step", "priority", "world_size")
+TIME_FIELDS = ("created_at", "started_at", "finished_at")
+FIELDS = (*TEXT_FIELDS, *NUMBER_FIELDS, "duration", *TIME_FIELDS)
+
+
+def nearest(given: str, known: list[str]) -> str:
+    """Return a suggestion to append to an error; empty if no known name is similar."""
+    found = get_close_matches(given[:64].lower(), known, n=1, cutoff=0.6)
+    return f"; did you mean {found[0]}?" if found else ""

@@ -1,0 +1,123 @@
+"""Pages of jobs: filtered, in an order, from a cursor on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnClause, ColumnElement, Select, Table, false, select, union_all
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.sql.visitors import iterate
+
+from trainhall.cluster.errors import InvalidValueError
+from trainhall.cluster.jobs.listing.conditions import conditions_of, matching, states_of
+from trainhall.cluster.jobs.listing.query import QueryError, parse_query
+from trainhall.cluster.jobs.listing.sorting import Order, order_of
+from trainhall.cluster.lifecycle.states import JobState
+from trainhall.db.models import Job, JobProgress
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """Page that is asked for; the parts that are given restrict each other."""
+
+    limit: int
+    cursor: str | None = None
+    states: Sequence[str] = ()
+    """Any of these; all if there are none."""
+    search: str | None = None
+    query: str | None = None
+    sort: str | None = None
+
+
+async def read_page(
+    session: AsyncSession, asked: PageRequest, now: datetime
+) -> tuple[list[tuple[Job, JobProgress]], str | None]:
+    """Read the rows of a page, and the cursor of the next one.
+
+    Raises:
+        InvalidValueError: of a part that is not valid.
+        InvalidCursorError: the cursor was not handed out by this order.
+    """
+    order = await order_of(session, asked.sort, now)
+    statement = await page_statement(session, asked, order, now)
+    found = (await session.execute(statement)).all()
+    page = found[: asked.limit]
+    following = None
+    if len(found) > asked.limit:
+        number, *values = page[-1]
+        following = order.cursor(number, tuple(values))
+    rows = await session.execute(
+        select(Job, JobProgress)
+        .join(JobProgress, JobProgress.job_id == Job.id)
+        .where(Job.number.in_([row.number for row in page]))
+    )
+    by_number = {job.number: (job, progress) for job, progress in rows}
+    return [by_number[row.number] for row in page if row.number in by_number], following
+
+
+async def page_statement(
+    session: AsyncSession, asked: PageRequest, order: Order, now: datetime
+) -> Select[Any]:
+    """Return the statement that finds the numbers and sort values of a page and one job more.
+
+    It reads no other column: specs are long.
+    """
+    states = _check_states(asked.states)
+    wanted: list[ColumnElement[bool]] = []
+    if asked.search is not None:
+        if not asked.search.isprintable():
+            message = "must not contain control characters"
+            raise InvalidValueError("search", asked.search, message)
+        wanted.append(matching(asked.search))
+    if asked.query is not None:
+        try:
+            terms = parse_query(asked.query)
+            wanted += await conditions_of(session, terms, now)
+        except QueryError as error:
+            raise InvalidValueError(
+                "query",
+                asked.query,
+                f"at character {error.position + 1}: {error}",
+                position=error.position,
+            ) from None
+        named = states_of(terms)
+        if named is not None:
+            states = states & named if states is not None else named
+    if asked.cursor is not None:
+        wanted.append(order.after(asked.cursor))
+    if states is not None and not states:
+        wanted.append(false())
+    elif states is not None and order.keys:
+        wanted.append(Job.state.in_(sorted(states)))
+    elif states is not None:
+        # One by one: an index has the jobs of a state in their order, and not those of several.
+        of_states = [
+            _page(order, [Job.state == state, *wanted], asked.limit).subquery()
+            for state in sorted(states)
+        ]
+        wanted = [Job.number.in_(union_all(*(select(each.c.number) for each in of_states)))]
+    return _page(order, wanted, asked.limit)
+
+
+def _page(order: Order, wanted: list[ColumnElement[bool]], limit: int) -> Select[Any]:
+    keys = [key.expression for key in order.keys]
+    statement = select(Job.number, *keys).where(*wanted).order_by(*order.columns).limit(limit + 1)
+    if any(_reads_progress(expression) for expression in (*keys, *wanted)):
+        statement = statement.where(JobProgress.job_id == Job.id)
+    return statement
+
+
+def _reads_progress(expression: ColumnElement[Any]) -> bool:
+    tables = [part.table for part in iterate(expression) if isinstance(part, ColumnClause)]
+    return any(
+        isinstance(table, Table) and table.name == JobProgress.__tablename__ for table in tables
+    )
+
+
+def _check_states(states: Sequence[str]) -> frozenset[str] | None:
+    for state in states:
+        if state not in set(JobState):
+            known = ", ".join(JobState)
+            raise InvalidValueError("state", state, f"{state!r} is not a state; known: {known}")
+    return frozenset(states) or None

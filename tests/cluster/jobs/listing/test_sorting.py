@@ -1,0 +1,121 @@
+"""Jobs in the order of a key, over several pages."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.dialects import postgresql, sqlite
+from support.storage.listed_jobs import START, ListedJobs
+
+from trainhall.cluster.errors import InvalidCursorError, InvalidValueError
+from trainhall.cluster.jobs.listing.pages import PageRequest, page_statement
+from trainhall.cluster.jobs.listing.sorting import order_of
+from trainhall.db.database import Database
+
+HOUR = timedelta(hours=1)
+
+
+async def test_sorts_by_columns(jobs: ListedJobs) -> None:
+    await jobs.add("b", state="failed", priority=-3, world_size=4, step=7)
+    await jobs.add("A", state="queued", priority=5, world_size=1, step=9)
+    await jobs.add("c", state="running", priority=0, world_size=2, step=2**40)
+    await jobs.add("Ab", state="running", priority=0, world_size=16, step=7)
+    for sort, expected in {
+        "name": "A Ab b c", "-name": "c b Ab A",
+        "state": "A Ab c b", "-state": "b Ab c A",
+        "created_at": "b A c Ab", "-created_at": "Ab c A b",
+        "step": "Ab b A c", "-step": "c A Ab b",
+        "priority": "b Ab c A", "-priority": "A Ab c b",
+        "world_size": "A c b Ab", "-world_size": "Ab b c A",
+    }.items():  # fmt: skip
+        assert await jobs.names(sort=sort) == expected, sort
+
+
+async def test_jobs_without_a_time_are_last(jobs: ListedJobs) -> None:
+    await jobs.add("new1", "new2", "new3")
+    await jobs.add("long", started_at=START, finished_at=START + 9 * HOUR, ran=2.5)
+    await jobs.add("short", started_at=START + HOUR, finished_at=START + 2 * HOUR, ran=0.25)
+    assert await jobs.names(sort="started_at") == "long short new3 new2 new1"
+    assert await jobs.names(sort="-started_at") == "short long new3 new2 new1"
+    assert await jobs.names(sort="finished_at") == "short long new3 new2 new1"
+    assert await jobs.names(sort="duration") == "short long new3 new2 new1"
+    assert await jobs.names(sort="-duration") == "long short new3 new2 new1"
+
+
+async def test_sorts_by_parameters_and_metrics(jobs: ListedJobs) -> None:
+    await jobs.add("none", "empty", parameters={})
+    await jobs.add("a", parameters={"lr": 0.1, "opt": "sgd"}, metrics={"val/f1": 0.5, "ü": 1})
+    await jobs.add("b", parameters={"lr": 1, "opt": "Adam"}, metrics={"val/f1": "NaN", "ü": 3})
+    await jobs.add("c", parameters={"lr": 2**60, "opt": 3}, metrics={"val/f1": -1e-9, "ü": 2})
+    await jobs.add("d", parameters={"lr": "auto", "opt": True}, metrics={"val/f1": 0.5})
+    for sort, expected in {
+        "parameters.lr": "a b c d empty none", "-parameters.lr": "c b a d empty none",
+        "parameters.opt": "c b a d empty none", "-parameters.opt": "c d a b empty none",
+        "metrics.val/f1": "c d a b empty none", "-metrics.val/f1": "d a c b empty none",
+        "metrics.ü": "a c b d empty none", "parameters.other": "d c b a empty none",
+    }.items():  # fmt: skip
+        assert await jobs.names(sort=sort) == expected, sort
+
+
+async def test_unknown_key_names_the_nearest(jobs: ListedJobs) -> None:
+    await jobs.add("a", parameters={"lr": 0.1}, metrics={"eval_loss": 0.5, "top.max": 2})
+    for sort, expected in {
+        "nam": "did you mean name?", "-eval_loss": "did you mean metrics.eval_loss?",
+        "lr": "did you mean parameters.lr?", "metric.eval_loss": "did you mean metrics.eval_loss?",
+        "-": "must be one of name, state,", "parameters.": "use parameters.NAME",
+        "parameters.a b": "use parameters.NAME", 'metrics."': "use metrics.NAME",
+        "metrics.a\0": "must be one of", "metrics.eval_loss.min": "use metrics.eval_loss",
+        "number": "parameters.NAME, metrics.NAME",
+    }.items():  # fmt: skip
+        with pytest.raises(InvalidValueError, match="sort: ") as caught:
+            await jobs.names(sort=sort)
+        assert expected in caught.value.message
+    assert await jobs.names(sort="metrics.top.max") == "a"
+
+
+async def test_cursor_continues_its_own_order_alone(jobs: ListedJobs) -> None:
+    await jobs.add("a", "b", "ü" * 128, "🙂" * 128)
+    cursors = {
+        sort: (await jobs.service.list(limit=1, sort=sort)).next_cursor
+        for sort in ("name", "-name", "step", "metrics." + "m" * 128, None, "created_at")
+    }
+    for sort, cursor in cursors.items():
+        assert cursor is not None
+        assert len((await jobs.service.list(sort=sort, cursor=cursor)).items) == 3
+        for other in cursors.keys() - {sort}:
+            with pytest.raises(InvalidCursorError):
+                await jobs.service.list(sort=other, cursor=cursor)
+
+
+@pytest.mark.parametrize(
+    ("asked", "index"),
+    [
+        ({"sort": "created_at"}, "uq_jobs_number"),
+        ({"sort": "-created_at", "query": "step>3"}, "uq_jobs_number"),
+        ({"query": "state:failed name:x"}, "ix_jobs_state_number"),
+        ({"query": "state:failed,paused", "sort": "created_at"}, "ix_jobs_state_number"),
+    ],
+)
+async def test_order_of_submission_uses_an_index(
+    database: Database, asked: dict[str, str], index: str
+) -> None:
+    async with database.transaction() as session:
+        if database.dialect == "postgresql":
+            # Of an empty table it would read all rows.
+            await session.execute(text("SET LOCAL enable_seqscan = off"))
+            await session.execute(text("SET LOCAL enable_bitmapscan = off"))
+            await session.execute(text("SET LOCAL enable_sort = off"))
+        request = PageRequest(limit=10, **asked)
+        order = await order_of(session, request.sort, START)
+        statement = await page_statement(session, request, order, START)
+        prefix = "EXPLAIN QUERY PLAN " if database.dialect == "sqlite" else "EXPLAIN "
+        dialects = {"sqlite": sqlite.dialect(), "postgresql": postgresql.dialect()}
+        compiled = statement.compile(
+            dialect=dialects[database.dialect], compile_kwargs={"literal_binds": True}
+        )
+        written = str(compiled).replace("%%", "%").replace(":", r"\:")
+        rows = await session.execute(text(prefix + written))
+        plan = "\n".join(str(tuple(row)) for row in rows)
+    assert index in plan.replace("sqlite_autoindex_jobs_2", "uq_jobs_number")
+    # The few jobs of several states are sorted; all jobs are not.
+    assert "TEMP B-TREE" not in plan or "state" in asked.get("query", "")
