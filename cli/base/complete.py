@@ -6,7 +6,7 @@ Each press of the tab key is a process of its own, so nothing heavy is imported 
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import typer
@@ -14,6 +14,7 @@ import typer
 from trainhall.cli.base import config
 from trainhall.cli.base.errors import CliError
 from trainhall.cluster.api_paths import API_PREFIX
+from trainhall.cluster.jobs.listing.keys import METRICS, PARAMETERS, SORT_KEYS
 
 PATIENCE_SECONDS = 0.25
 """For all that is asked of the coordinator for one press."""
@@ -34,6 +35,16 @@ def jobs(context: typer.Context, incomplete: str) -> Completions:
     return _beginning(incomplete, ((j["id"], f"{j['name']}, {j['state']}") for j in items))
 
 
+def sort_keys(context: typer.Context, incomplete: str) -> Completions:
+    """Return keys by which jobs are sorted, also by what the newest jobs have."""
+    sign = "-" if incomplete.startswith("-") else ""
+    keys = dict.fromkeys(SORT_KEYS, "")
+    for job in _Coordinator(context).items(f"/training/jobs?limit={NEWEST_JOBS}"):
+        keys |= dict.fromkeys((PARAMETERS + name for name in _names(job, "spec", "parameters")), "")
+        keys |= dict.fromkeys((METRICS + name for name in _names(job, "metrics")), "")
+    return [(sign + key, text) for key, text in _beginning(incomplete[len(sign) :], keys.items())]
+
+
 def nodes(context: typer.Context, incomplete: str) -> Completions:
     """Return names of nodes."""
     items = _Coordinator(context).items("/cluster/nodes")
@@ -52,7 +63,7 @@ def checkpoints(context: typer.Context, incomplete: str) -> Completions:
     return _beginning(incomplete, every())
 
 
-def _beginning(incomplete: str, found: Iterator[tuple[str, str]]) -> Completions:
+def _beginning(incomplete: str, found: Iterable[tuple[str, str]]) -> Completions:
     try:
         return [
             (text, _NOT_PLAIN.sub(" ", help_text))
@@ -61,6 +72,13 @@ def _beginning(incomplete: str, found: Iterator[tuple[str, str]]) -> Completions
         ]
     except (LookupError, TypeError, AttributeError):
         return []  # something else answers there
+
+
+def _names(job: object, *keys: str) -> list[str]:
+    """Return the names in an object inside a job; none if it is something else."""
+    for key in keys:
+        job = job.get(key) if isinstance(job, dict) else None
+    return [str(name) for name in job] if isinstance(job, dict) else []
 
 
 class _Coordinator:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from trainhall.cli.base import complete
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import CliError, UnreachableError, UsageError
@@ -22,6 +23,7 @@ from trainhall.cli.base.options import (
 from trainhall.cli.jobs import page
 from trainhall.cli.spec import specs
 from trainhall.cli.spec.overrides import Changes, Workers, body_of
+from trainhall.cluster.jobs.listing.keys import SORT_KEYS
 
 
 def submit(
@@ -90,6 +92,25 @@ def list_jobs(
             "--search", metavar="TEXT", help="Only jobs whose name or id contains this text."
         ),
     ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "--query",
+            "-q",
+            metavar="QUERY",
+            help="Only jobs that match all terms: FIELD:VALUE, FIELD<NUMBER, -TERM, words.",
+        ),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort",
+            metavar="KEY",
+            help=f"Sort by {', '.join(SORT_KEYS)}, parameters.NAME or metrics.NAME; -KEY sorts in "
+            "descending order.",
+            autocompletion=complete.sort_keys,
+        ),
+    ] = None,
     limit: Annotated[
         int,
         typer.Option(
@@ -116,11 +137,17 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first. A terminal cuts long reasons; `show` has them in full.
 
+    A query can use name, id, state, user, project, task, strategy, reason_code, step, priority,
+    world_size, duration, created_at, started_at, finished_at, parameters and metrics (latest
+    values).
+
     \b
     Examples:
       trainhall ls
       trainhall ls --state running --state queued
       trainhall ls --search sweep
+      trainhall ls --query 'state:failed lr>0.01 -user:maria'
+      trainhall ls --query 'name:"my sweep" duration>2h' --sort -metrics.eval_accuracy
       trainhall ls --queue
       trainhall ls -o name | xargs -n1 trainhall cancel
     """
@@ -129,18 +156,21 @@ def list_jobs(
             raise UsageError(
                 "--queue and --state exclude each other: the queue has waiting jobs only"
             )
-        if search is not None:
-            raise UsageError("--queue and --search exclude each other; use --state queued")
+        for option, value in (("--search", search), ("--query", query), ("--sort", sort)):
+            if value is not None:
+                raise UsageError(f"--queue and {option} exclude each other; use --state queued")
         _list_queue(limit, wide, output, url)
         return
     with connect(url) as client:
-        jobs = list(client.items("/training/jobs", limit=limit, state=state, search=search))
+        asked = {"state": state, "search": search, "query": query, "sort": sort}
+        jobs = list(client.items("/training/jobs", limit=limit, **asked))
         out.notice_if_simulated(client)
     columns = [
         out.Column("ID", lambda j: j["id"]),
         out.Column("NAME", lambda j: j["name"]),
         out.Column("STATE", lambda j: j["state"]),
         out.Column("STEP", page.step, right=True),
+        *page.sorted_column(sort),
         out.Column("METRIC", out.main_metric, spare=2),
         out.Column("WORKERS", lambda j: str(j["world_size"]), right=True, spare=1),
         *([out.Column("RAN", out.ran, right=True)] if wide else []),

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from trainhall.cli.base import output as out
+from trainhall.cluster.jobs.listing.keys import METRICS, PARAMETERS
 from trainhall.training.common.units import brief
 
 RECENT_EVENTS = 10
@@ -24,6 +25,20 @@ def step(job: out.Json) -> str:
     if job["spec"].get("script") and not total and not job["step"]:
         return ""  # it reports none, or none yet
     return f"{job['step']}/{total}" if total else str(job["step"])
+
+
+def sorted_column(sort: str | None) -> list[out.Column]:
+    """Return the column of the parameter or metric that a list is sorted by, if it is one."""
+    key = (sort or "").removeprefix("-")
+    if not key.startswith((PARAMETERS, METRICS)):
+        return []
+    _, _, name = key.partition(".")
+
+    def cell(job: out.Json) -> str:
+        values = job["spec"].get("parameters") if key.startswith(PARAMETERS) else job["metrics"]
+        return out.number((values or {}).get(name))
+
+    return [out.Column(name, cell, right=True)]
 
 
 def _attempt(job: out.Json) -> str:

@@ -109,9 +109,21 @@ class Client:
         found: Json = self._rest.job(job_id)
         return found
 
-    def jobs(self, *, state: str | None = None, limit: int | None = None) -> Iterator[Json]:
-        """Yield the jobs, the newest first."""
-        return self._rest.items("/training/jobs", limit=limit, state=state)
+    def jobs(
+        self,
+        *,
+        state: str | None = None,
+        limit: int | None = None,
+        query: str | None = None,
+        sort: str | None = None,
+    ) -> Iterator[Json]:
+        """Yield the jobs, the newest first.
+
+        Args:
+            query: terms that all must match, such as `state:failed lr>0.01` (docs/rest-api.md).
+            sort: key to sort by, such as `name` or `-metrics.eval_accuracy`.
+        """
+        return self._rest.items("/training/jobs", limit=limit, state=state, query=query, sort=sort)
 
     def wait(self, job_id: str, timeout: float | None = None) -> Json:
         """Wait until the job is `completed`, `failed` or `cancelled`, and return it.

@@ -49,6 +49,27 @@ def drag(page: Page, over: Locator, begin: float, end: float) -> None:
     page.mouse.up()
 
 
+def test_list_is_sorted_and_queried(page: Page, jobs: list[str]) -> None:
+    page.goto("/jobs")
+    names = page.get_by_role("table", name="Jobs").locator("tbody a[title]")
+    expect(names.filter(has_text="learner")).to_have_text(["fast-learner", "slow-learner"])
+    header = page.get_by_role("columnheader", name="Job", exact=True)
+    header.get_by_role("button").click()
+    expect(header).to_have_attribute("aria-sort", "ascending")
+    header.get_by_role("button").click()
+    expect(header).to_have_attribute("aria-sort", "descending")
+    expect(names.filter(has_text="learner")).to_have_text(["slow-learner", "fast-learner"])
+    query = page.get_by_role("textbox", name="Query")
+    query.fill("learner step>")
+    expect(page.get_by_text("at character 14: expected a value after >")).to_be_visible()
+    query.fill("learner step>5 -fast")
+    expect(names).to_have_text(["slow-learner"])
+    expect(page).to_have_url(re.compile(r"sort=-name.*query=|query=.*sort=-name"))
+    page.reload()
+    expect(names).to_have_text(["slow-learner"])
+    expect(header).to_have_attribute("aria-sort", "descending")
+
+
 def test_zoom_loads_its_steps_and_updates_url(page: Page, jobs: list[str]) -> None:
     page.goto(f"/jobs/{jobs[0]}")
     plot = chart(page, "Loss").locator(".u-over")

@@ -276,6 +276,60 @@ describe("the jobs", () => {
     expect(screen.getByText(/^1 min \d+ s so far$/)).toBeVisible();
   });
 
+  it("are sorted by a header, and the address keeps the order", async () => {
+    const asked = await open("/jobs", { "GET /training/jobs": list(job()) });
+    const header = () => screen.getByRole("columnheader", { name: "Progress" });
+    await screen.findByText("digits", { selector: "a" });
+    expect(screen.getByRole("columnheader", { name: "Submitted" })).toHaveAttribute(
+      "aria-sort",
+      "descending",
+    );
+    expect(header()).toHaveAttribute("aria-sort", "none");
+    for (const [sort, direction] of [
+      ["-step", "descending"],
+      ["step", "ascending"],
+    ]) {
+      await userEvent.click(within(header()).getByRole("button"));
+      await waitFor(() => expect(header()).toHaveAttribute("aria-sort", direction));
+      expect(router.state.location.search).toEqual({ sort });
+      await waitFor(() =>
+        expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("sort")).toBe(sort),
+      );
+    }
+    const metric = screen.getByRole("columnheader", { name: "Metric" });
+    await userEvent.click(within(metric).getByRole("button"));
+    await waitFor(() => expect(router.state.location.search).toEqual({ sort: "-metrics.loss" }));
+  });
+
+  it("stay while a query is typed that is wrong so far, with its position", async () => {
+    const asked = await open("/jobs", {
+      "GET /training/jobs": ({ url }: Request) =>
+        new URL(url).searchParams.get("query") === "🙂 lr>"
+          ? problem(422, "Invalid request", "query: at character 6", [
+              {
+                field: "query",
+                message: "at character 6: expected a value after >",
+                value: "🙂 lr>",
+                position: 5,
+              },
+            ])
+          : list(job()),
+    });
+    await screen.findByText("digits", { selector: "a" });
+    const input = screen.getByRole("textbox", { name: "Query" });
+    await userEvent.click(input);
+    await userEvent.paste("🙂 lr>");
+    expect(await screen.findByText(/expected a value after >/)).toBeVisible();
+    expect(document.querySelector("mark")).toHaveTextContent("");
+    expect(document.querySelector("mark")?.parentElement).toHaveTextContent("🙂 lr>");
+    expect(input).toHaveAttribute("aria-invalid", "true");
+    expect(screen.getByText("digits", { selector: "a" })).toBeVisible();
+    await userEvent.type(input, "0.1");
+    await waitFor(() => expect(document.querySelector("mark")).toBeNull());
+    expect(router.state.location.search).toEqual({ query: "🙂 lr>0.1" });
+    expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("query")).toBe("🙂 lr>0.1");
+  });
+
   it("are filtered by the address", async () => {
     await open("/jobs?show=paused", { "GET /training/jobs": list(job(), paused) });
     expect(await screen.findByText("tiny")).toBeVisible();

@@ -8,6 +8,7 @@ import {
 import { isLineId } from "@/features/job/logs/line-id";
 import { type Tab, tabOf } from "@/features/job/tabs";
 import { type Filter, isFilter } from "@/features/jobs/filters";
+import type { Sort } from "@/features/jobs/sort";
 import { type CurveView, curveView } from "@/shared/curves/controls/view";
 import { Missing } from "./missing";
 import { parseSearch, stringifySearch } from "./search";
@@ -26,6 +27,10 @@ const home = createRoute({
 interface JobsSearch {
   show?: Filter | undefined;
   search?: string | undefined;
+  /** As the coordinator parses it: `state:failed lr>0.01`. */
+  query?: string | undefined;
+  /** Left out: the newest first. */
+  sort?: Sort | undefined;
   /** Ids of the jobs selected to be compared, separated by commas. */
   selected?: string | undefined;
 }
@@ -36,6 +41,8 @@ const jobs = createRoute({
   validateSearch: (raw): JobsSearch => ({
     ...(isFilter(raw.show) ? { show: raw.show } : {}),
     ...(raw.search ? { search: String(raw.search) } : {}),
+    ...(raw.query ? { query: String(raw.query).slice(0, 1000) } : {}),
+    ...(raw.sort ? { sort: String(raw.sort).slice(0, 256) } : {}),
     ...(raw.selected ? { selected: String(raw.selected) } : {}),
   }),
   component: lazyRouteComponent(() => import("@/features/jobs/jobs-page")),

@@ -54,7 +54,7 @@ export const readPrometheus = <ThrowOnError extends boolean = true>(options?: Op
 /**
  * List jobs
  *
- * The newest first.
+ * The newest first, or by `sort`. A cursor continues the same order only.
  */
 export const listJobs = <ThrowOnError extends boolean = true>(options?: Options<ListJobsData, ThrowOnError>) => (options?.client ?? client).get<ListJobsResponses, ListJobsErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

@@ -679,6 +679,12 @@ export type FieldProblem = {
      * Given value, shortened.
      */
     value?: string | null;
+    /**
+     * Position
+     *
+     * Index of the wrong character in a text that could not be parsed, from 0.
+     */
+    position?: number | null;
 };
 
 /**
@@ -2927,6 +2933,18 @@ export type ListJobsData = {
          * Only jobs whose name has this in it, in upper or lower case, or whose id begins with it.
          */
         search?: string | null;
+        /**
+         * Query
+         *
+         * Only jobs that match all terms of this query, such as `state:failed parameters.lr>0.01 -user:maria` (docs/rest-api.md).
+         */
+        query?: string | null;
+        /**
+         * Sort
+         *
+         * Sort by name, state, created_at, started_at, finished_at, duration, step, priority, world_size, parameters.NAME or metrics.NAME (latest value); `-` before it: in descending order. Jobs without a value are last.
+         */
+        sort?: string | null;
     };
     url: '/api/v1/training/jobs';
 };

@@ -186,3 +186,39 @@ async def test_waiting_job_is_queued_with_reason(client: httpx.AsyncClient) -> N
     summary = (await client.get(f"{API}/metrics/cluster/summary")).json()
     assert summary["jobs"]["queued"] == 1
     assert summary["nodes"] == summary["devices"] == 0
+
+
+async def test_jobs_are_sorted_and_filtered(client: httpx.AsyncClient) -> None:
+    ids = []
+    for rate, user in ((0.1, "maria"), (0.001, "jo"), (0.01, "maria")):
+        spec = {**SPEC, "parameters": {"lr": rate}, "user": user}
+        ids.append((await client.post(f"{API}/training/jobs", json=spec)).json()["id"])
+
+    async def found(**params: str) -> list[int]:
+        reply = await client.get(f"{API}/training/jobs", params=params)
+        assert reply.status_code == 200, reply.text
+        return [ids.index(job["id"]) for job in reply.json()["items"]]
+
+    assert await found(sort="parameters.lr") == [1, 2, 0]
+    assert await found(sort="-parameters.lr", query="user:maria lr>0.001") == [0, 2]
+    assert await found(query="-user:maria", state="queued", search="digit") == [1]
+    await client.put(f"{API}/training/jobs/{ids[1]}/pause")
+    changes = {"parallelism": {"strategy": "fsdp"}, "resources": {"workers": 2}}
+    await client.put(f"{API}/training/jobs/{ids[1]}/resume", json=changes)
+    assert await found(query="strategy:fsdp") == [1]
+
+
+async def test_wrong_query_is_refused_at_its_character(client: httpx.AsyncClient) -> None:
+    reply = await client.get(f"{API}/training/jobs", params={"query": "digits step>many"})
+    assert reply.status_code == 422
+    assert reply.json()["errors"] == [
+        {
+            "field": "query",
+            "message": "at character 13: expected a number",
+            "value": "digits step>many",
+            "position": 12,
+        }
+    ]
+    reply = await client.get(f"{API}/training/jobs", params={"sort": "-nmae"})
+    assert reply.status_code == 422
+    assert "did you mean name?" in reply.json()["detail"]

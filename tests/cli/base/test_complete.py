@@ -16,7 +16,10 @@ from trainhall.cli.main import app
 
 LISTS = {
     "/api/v1/training/jobs": [
-        {"id": "3f2a9c51d07b", "name": "digits", "state": "running"},
+        {
+            "id": "3f2a9c51d07b", "name": "digits", "state": "running",
+            "spec": {"parameters": {"lr": 0.1}}, "metrics": {"loss": 0.5, "val/f1": 0.9},
+        },
         {"id": "91bc00000000", "name": "with: \\$(touch owned) [/b]", "state": "failed"},
     ],
     "/api/v1/cluster/nodes": [{"id": "n1", "name": "gpu-07", "state": "ready"}],
@@ -24,7 +27,7 @@ LISTS = {
         {"id": "5e60b7d2f913", "step": 100, "state": "committed"}
     ],
     "/api/v1/checkpoints/jobs/91bc00000000": [],
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +71,9 @@ def press_tab(line: str, folder: Path, shell: str = "bash", **env: str) -> list[
         ("trainhall nodes remove g", ["gpu-07"]),
         ("trainhall ckpt restore ", ["5e60b7d2f913"]),
         ("trainhall logs none", []),
+        ("trainhall ls --sort st", ["state", "started_at", "step"]),
+        ("trainhall ls --sort m", ["metrics.loss"]),
+        ("trainhall ls --sort par", ["parameters.lr"]),
     ],
 )
 def test_ids_are_offered(line: str, offered: list[str], url: str, tmp_path: Path) -> None:
@@ -114,6 +120,7 @@ def test_completion_is_empty_at_another_server(
         context.params["url"] = address
         assert complete.jobs(context, "") == []
         assert complete.checkpoints(context, "") == []
+        assert complete.sort_keys(context, "-n") == [("-name", "")]
 
 
 @pytest.mark.processes

@@ -95,7 +95,7 @@ export const listJobsQueryKey = (options?: Options<ListJobsData>) => createQuery
 /**
  * List jobs
  *
- * The newest first.
+ * The newest first, or by `sort`. A cursor continues the same order only.
  */
 export const listJobsOptions = (options?: Options<ListJobsData>) => queryOptions<ListJobsResponse, ListJobsError, ListJobsResponse, ReturnType<typeof listJobsQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await listJobs({
@@ -141,7 +141,7 @@ export const listJobsInfiniteQueryKey = (options?: Options<ListJobsData>): Query
 /**
  * List jobs
  *
- * The newest first.
+ * The newest first, or by `sort`. A cursor continues the same order only.
  */
 export const listJobsInfiniteOptions = (options?: Options<ListJobsData>) => infiniteQueryOptions<ListJobsResponse, ListJobsError, InfiniteData<ListJobsResponse>, QueryKey<Options<ListJobsData>>, string | null | Pick<QueryKey<Options<ListJobsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
 // @ts-ignore

@@ -13,20 +13,32 @@ import { type PageRange, useJobList } from "./api/job-list";
 import { counted, FILTERS, type Filter, matches } from "./filters";
 import classes from "./jobs-page.module.css";
 import { JobsTable } from "./jobs-table";
+import { QueryInput, queryProblem } from "./query-input";
+import { NEWEST_FIRST, type Sort } from "./sort";
 
 const route = getRouteApi("/jobs");
 const TYPING_MS = 150;
 
 export default function JobsPage() {
   useTitle("Jobs");
-  const { show = "all", search = "", selected: ids } = route.useSearch();
+  const { show = "all", search = "", query = "", sort, selected: ids } = route.useSearch();
   const navigate = route.useNavigate();
   const [asked] = useDebouncedValue(search, TYPING_MS);
+  const [askedQuery] = useDebouncedValue(query, TYPING_MS);
   const [onScreen, setOnScreen] = useState<PageRange>([0, 0]);
-  const jobs = useJobList({ states: FILTERS[show].states, search: asked }, onScreen);
-  const rows = (jobs.data?.pages ?? []).flatMap(({ items }, page) =>
+  const order = sort ?? NEWEST_FIRST;
+  const jobs = useJobList(
+    { states: FILTERS[show].states, search: asked, query: askedQuery, sort: order },
+    onScreen,
+  );
+  const problem = query === "" ? undefined : queryProblem(jobs.error);
+  // While a query is typed it may be wrong: the jobs that were found before stay.
+  const found = useRef(jobs.data);
+  if (jobs.data) found.current = jobs.data;
+  const rows = ((problem ? found.current : jobs.data)?.pages ?? []).flatMap(({ items }, page) =>
     items.flatMap((job) => (matches(job, show, search) ? [{ job, page }] : [])),
   );
+  const typing = asked !== search || askedQuery !== query;
   const pages = useRef<number[]>([]);
   pages.current = rows.map(({ page }) => page);
   const onRows = useCallback((first: number, last: number) => {
@@ -40,6 +52,14 @@ export default function JobsPage() {
       void navigate({
         search: (old) => ({ ...old, selected: next.join() || undefined }),
         replace: true,
+        resetScroll: false,
+      }),
+    [navigate],
+  );
+  const onSort = useCallback(
+    (next: Sort) =>
+      void navigate({
+        search: (old) => ({ ...old, sort: next === NEWEST_FIRST ? undefined : next }),
         resetScroll: false,
       }),
     [navigate],
@@ -66,43 +86,57 @@ export default function JobsPage() {
           </ButtonLink>
         </Group>
       </Group>
-      <Group justify="space-between" gap="sm">
+      <Group justify="space-between" align="flex-start" gap="sm">
         <StateFilter
           show={show}
           onChange={(next) =>
             navigate({ search: (old) => ({ ...old, show: next === "all" ? undefined : next }) })
           }
         />
-        <TextInput
-          size="xs"
-          w={220}
-          placeholder="Name or id"
-          aria-label="Search by name or id"
-          leftSection={<SearchIcon />}
-          value={search}
-          onChange={(event) => {
-            const text = event.currentTarget.value;
-            void navigate({
-              search: (old) => ({ ...old, search: text || undefined }),
-              replace: true,
-            });
-          }}
-        />
+        <Group gap="xs" align="flex-start">
+          <QueryInput
+            value={query}
+            problem={problem}
+            onChange={(text) =>
+              void navigate({
+                search: (old) => ({ ...old, query: text || undefined }),
+                replace: true,
+              })
+            }
+          />
+          <TextInput
+            size="xs"
+            w={220}
+            placeholder="Name or id"
+            aria-label="Search by name or id"
+            leftSection={<SearchIcon />}
+            value={search}
+            onChange={(event) => {
+              const text = event.currentTarget.value;
+              void navigate({
+                search: (old) => ({ ...old, search: text || undefined }),
+                replace: true,
+              });
+            }}
+          />
+        </Group>
       </Group>
-      <Pending query={jobs} what="the jobs" height={240} />
+      {problem ? null : <Pending query={jobs} what="the jobs" height={240} />}
       {rows.length > 0 ? (
         <JobsTable
           jobs={rows.map(({ job }) => job)}
           selected={selected}
           onSelect={select}
+          sort={order}
+          onSort={onSort}
           onScreen={onRows}
         />
       ) : null}
-      {jobs.data && rows.length === 0 && !jobs.isPlaceholderData && asked === search ? (
-        show === "all" && search.trim() === "" ? (
+      {jobs.data && rows.length === 0 && !jobs.isPlaceholderData && !typing ? (
+        show === "all" && search.trim() === "" && query.trim() === "" ? (
           <NoJobs />
         ) : (
-          <Empty title="No job matches">Change the state filter or the search.</Empty>
+          <Empty title="No job matches">Change the state filter, the query or the search.</Empty>
         )
       ) : null}
       {jobs.hasNextPage && !jobs.isPlaceholderData ? (

@@ -15,6 +15,7 @@ import { type Column, Table } from "@/shared/ui/table";
 import { Ago } from "@/shared/ui/time";
 import { recentMetricOptions } from "./api/recent-metric";
 import classes from "./jobs-table.module.css";
+import { direction, firstSort, nextSort, type Sort } from "./sort";
 
 const COLUMNS: Column<Job>[] = [
   {
@@ -78,13 +79,16 @@ interface Props {
   /** Ids of the selected jobs, in the order of their selection. */
   selected: string[];
   onSelect: (selected: string[]) => void;
+  sort: Sort;
+  onSort: (sort: Sort) => void;
   onScreen: (first: number, last: number) => void;
 }
 
 const rowKey = (job: Job) => job.id;
 const rowProps = (job: Job) => ({ "data-job": job.id });
 
-export function JobsTable({ jobs, selected, onSelect, onScreen }: Props) {
+export function JobsTable({ jobs, selected, onSelect, sort, onSort, onScreen }: Props) {
+  const byMetric = firstSort("metric", jobs, sort);
   const columns = useMemo((): Column<Job>[] => {
     const select: Column<Job> = {
       id: "select",
@@ -102,8 +106,14 @@ export function JobsTable({ jobs, selected, onSelect, onScreen }: Props) {
         />
       ),
     };
-    return [select, ...COLUMNS];
-  }, [selected, onSelect]);
+    const sortable = COLUMNS.map((column) => {
+      const first = column.id === "metric" ? byMetric : firstSort(column.id, [], sort);
+      if (first === undefined) return column;
+      const onPress = () => onSort(nextSort(first, sort));
+      return { ...column, sort: { direction: direction(first, sort), onPress } };
+    });
+    return [select, ...sortable];
+  }, [selected, onSelect, sort, onSort, byMetric]);
   return (
     <Table
       label="Jobs"

@@ -50,6 +50,7 @@ function fieldProblems(errors: unknown): FieldProblem[] {
     field: text(error.field),
     message: text(error.message) || text(error.detail),
     value: error.value === null || error.value === undefined ? null : String(error.value),
+    ...(typeof error.position === "number" ? { position: error.position } : {}),
   }));
 }
 

@@ -8,6 +8,7 @@ import {
   useEffect,
   useRef,
 } from "react";
+import { DownIcon, UpIcon } from "./icons";
 import classes from "./table.module.css";
 
 export interface Column<Row> {
@@ -22,6 +23,8 @@ export interface Column<Row> {
   rowHeader?: boolean;
   width?: string;
   className?: string | undefined;
+  /** The order of the rows by this column, which a press of its header changes. */
+  sort?: { direction: "ascending" | "descending" | "none"; onPress: () => void };
   cell: (row: Row) => ReactNode;
 }
 
@@ -52,20 +55,13 @@ export function Table<Row>(props: Props<Row>) {
       <table
         className={`${classes.table} ${cards ? classes.cards : ""} ${className}`}
         aria-label={label}
+        data-sortable={columns.some(({ sort }) => sort) || undefined}
         {...(virtual ? { "aria-rowcount": rows.length + 1 } : {})}
       >
         <thead>
           <tr>
-            {columns.map(({ id, header, hidden, right, width, className }) => (
-              <th
-                key={id}
-                scope="col"
-                className={className}
-                style={{ width }}
-                data-right={right || undefined}
-              >
-                {hidden ? <span className="sr-only">{header}</span> : header}
-              </th>
+            {columns.map((column) => (
+              <Header key={column.id} column={column} />
             ))}
           </tr>
         </thead>
@@ -80,6 +76,31 @@ export function Table<Row>(props: Props<Row>) {
         )}
       </table>
     </div>
+  );
+}
+
+function Header<Row>({ column }: { column: Column<Row> }) {
+  const { header, hidden, right, width, className, sort } = column;
+  return (
+    <th
+      scope="col"
+      className={className}
+      style={{ width }}
+      data-right={right || undefined}
+      aria-sort={sort?.direction}
+    >
+      {sort ? (
+        <button type="button" className={classes.sort} onClick={sort.onPress}>
+          {header}
+          {sort.direction === "ascending" ? <UpIcon /> : null}
+          {sort.direction === "descending" ? <DownIcon /> : null}
+        </button>
+      ) : hidden ? (
+        <span className="sr-only">{header}</span>
+      ) : (
+        header
+      )}
+    </th>
   );
 }
 

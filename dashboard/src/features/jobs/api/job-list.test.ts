@@ -41,3 +41,8 @@ it("a page that has become the last one ends the list", () => {
 it("an answer for a page that the list does not have changes nothing", () => {
   expect(renewed(LIST, "gone", page(null, 3))).toBe(LIST);
 });
+
+it("in another order a job is on one page alone", () => {
+  const moved = renewed(LIST, "c5", page("c2", 7, 4, 1), false);
+  expect(ids(moved)).toEqual(["j6 j5", "j7 j4 j1", ""]);
+});

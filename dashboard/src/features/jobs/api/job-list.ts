@@ -10,6 +10,7 @@ import { listJobsInfiniteOptions } from "@/client/@tanstack/react-query.gen";
 import { JOBS_ON_SCREEN } from "@/shared/api/jobs";
 import { BY_CURSOR } from "@/shared/api/pages";
 import { isActive, type Job } from "@/shared/api/types";
+import { NEWEST_FIRST, type Sort } from "../sort";
 
 const PAGE = 100;
 const BUSY_MS = 1500;
@@ -20,18 +21,24 @@ interface Filter {
   states: readonly Job["state"][] | null;
   /** A part of the name, or the beginning of the id. */
   search: string;
+  /** Terms that all must match. */
+  query: string;
+  sort: Sort;
 }
 
 /** First and last page that have a row on the screen. */
 export type PageRange = readonly [first: number, last: number];
 
-/** The jobs that match, the newest first. Only the pages on the screen are read again and again. */
-export function useJobList({ states, search }: Filter, [first, last]: PageRange) {
+/** The jobs that match, in the order of `sort`. Only the pages on the screen are read again and again. */
+export function useJobList(filter: Filter, [first, last]: PageRange) {
+  const { states, search, sort } = filter;
   const client = useQueryClient();
   const query = {
     limit: PAGE,
     state: states === null ? undefined : [...states],
     search: search.trim() || undefined,
+    query: filter.query.trim() || undefined,
+    sort: sort === NEWEST_FIRST ? undefined : sort,
   };
   const options = listJobsInfiniteOptions({ query });
   const list = useInfiniteQuery({
@@ -52,7 +59,7 @@ export function useJobList({ states, search }: Filter, [first, last]: PageRange)
           const page = await listJobs({ query: { ...query, cursor: after }, signal });
           client.setQueryData<JobList>(
             options.queryKey,
-            (old) => old && renewed(old, cursor, page),
+            (old) => old && renewed(old, cursor, page, sort === NEWEST_FIRST),
           );
           return null;
         },
@@ -73,26 +80,35 @@ type JobList = InfiniteData<JobPage, unknown>;
  * A list with the page that begins at a cursor as it is now.
  *
  * Jobs that newer ones pushed off the end of the page move to the next one, so that none is missing.
+ * In another order jobs move either way: the next page follows when it is read again.
  */
-export function renewed(list: JobList, cursor: unknown, page: JobPage): JobList {
+export function renewed(
+  list: JobList,
+  cursor: unknown,
+  page: JobPage,
+  newestFirst = true,
+): JobList {
   const at = list.pageParams.indexOf(cursor);
   const before = list.pages[at];
   if (before === undefined) return list;
   const oldest = page.items.at(-1);
+  const ids = new Set(page.items.map((job) => job.id));
+  const earlier = list.pages
+    .slice(0, at)
+    .map((each) => ({ ...each, items: each.items.filter((job) => !ids.has(job.id)) }));
   if (page.next_cursor === null || oldest === undefined) {
-    const pages = [...list.pages.slice(0, at), page];
+    const pages = [...earlier, page];
     return { pages, pageParams: list.pageParams.slice(0, at + 1) };
   }
-  const ids = new Set(page.items.map((job) => job.id));
   const pushed = before.items.filter(
-    (job) => !ids.has(job.id) && job.created_at <= oldest.created_at,
+    (job) => newestFirst && !ids.has(job.id) && job.created_at <= oldest.created_at,
   );
   const later = list.pages.slice(at + 1).map((next, i) => {
     const items = next.items.filter((job) => !ids.has(job.id));
     return { ...next, items: i === 0 ? [...pushed, ...items] : items };
   });
   return {
-    pages: [...list.pages.slice(0, at), page, ...later],
+    pages: [...earlier, page, ...later],
     pageParams: list.pageParams.map((param, i) => (i === at + 1 ? page.next_cursor : param)),
   };
 }

@@ -1,0 +1,57 @@
+import { Code, Mark, Text, TextInput } from "@mantine/core";
+import { ApiError, type FieldProblem } from "@/shared/api/problem";
+
+const HELP =
+  "All terms must match: state:failed  user:maria  lr>0.01  duration>2h  metrics.loss<=0.5  " +
+  'name:"my job"  -old';
+
+/** What a refused request says of its query. */
+export function queryProblem(error: unknown): FieldProblem | undefined {
+  return error instanceof ApiError && error.status === 422
+    ? error.fields.find(({ field }) => field === "query")
+    : undefined;
+}
+
+interface Props {
+  value: string;
+  /** Of the value, or of what was typed before it. */
+  problem: FieldProblem | undefined;
+  onChange: (query: string) => void;
+}
+
+export function QueryInput({ value, problem, onChange }: Props) {
+  return (
+    <TextInput
+      size="xs"
+      w={300}
+      maw="100%"
+      placeholder="state:failed lr>0.01 -user:maria"
+      aria-label="Query"
+      title={HELP}
+      value={value}
+      spellCheck={false}
+      autoCapitalize="off"
+      autoComplete="off"
+      error={problem ? <Wrong value={value} problem={problem} /> : null}
+      onChange={(event) => onChange(event.currentTarget.value)}
+    />
+  );
+}
+
+function Wrong({ value, problem }: { value: string; problem: FieldProblem }) {
+  // The coordinator counts characters, of which some are two units of a string.
+  const characters = [...value];
+  const position = Math.min(problem.position ?? characters.length, characters.length);
+  return (
+    <>
+      <Text span inherit>
+        {problem.message}
+      </Text>
+      <Code block p={2} fz="xs">
+        {characters.slice(0, position).join("")}
+        <Mark color="red">{characters[position] ?? " "}</Mark>
+        {characters.slice(position + 1).join("")}
+      </Code>
+    </>
+  );
+}

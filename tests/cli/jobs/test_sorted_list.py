@@ -1,0 +1,39 @@
+"""`trainhall ls --sort KEY --query QUERY`, in front of a coordinator."""
+
+from pathlib import Path
+
+import pytest
+from support.cluster.cluster import Cluster, running_cluster
+
+from trainhall.cli.base.errors import UsageError
+from trainhall.cli.jobs import commands as jobs
+
+
+@pytest.mark.processes
+def test_list_is_sorted_and_filtered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running_cluster(tmp_path, slots=1) as cluster:
+        for name, rate in (("slow", 0.001), ("fast", 0.1), ("plain", None)):
+            submit(cluster, name, rate)
+
+        def listed(**options: str) -> list[list[str]]:
+            jobs.list_jobs(limit=50, url=cluster.url, **options)
+            return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+        header, *rows = listed(sort="-parameters.lr")
+        column = header.index("lr")
+        assert [row[1] for row in rows] == ["fast", "slow", "plain"]
+        assert [row[column] for row in rows] == ["0.1", "0.001", "-"]
+        assert [row[1] for row in listed(query="lr<0.01 state:queued")[1:]] == ["slow"]
+        with pytest.raises(UsageError, match=r"query: at character 4: expected a value after >"):
+            listed(query="lr>")
+        with pytest.raises(UsageError, match=r"did you mean parameters\.lr\?"):
+            listed(sort="lr")
+        with pytest.raises(UsageError, match="--queue and --sort exclude each other"):
+            jobs.list_jobs(queue=True, sort="name", url=cluster.url)
+
+
+def submit(cluster: Cluster, name: str, rate: float | None) -> None:
+    spec = {"name": name, "task": {"name": "synthetic"}, "resources": {"workers": 2}}
+    if rate is not None:
+        spec["parameters"] = {"lr": rate}
+    cluster.submit(spec)
