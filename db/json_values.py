@@ -66,7 +66,7 @@ class JsonText(_JsonValue):
 
 
 class HasKey(_JsonValue):
-    """Whether there is a value of any type."""
+    """Test for a value of any type."""
 
     type = Boolean()
     name = "has_key"

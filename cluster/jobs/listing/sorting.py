@@ -100,7 +100,7 @@ class Order:
     """The sort key as it was given; empty for the newest first."""
     keys: tuple[Key, ...] = ()
     descending: bool = True
-    """Of `keys`."""
+    """Direction of `keys`."""
     newest_first: bool = True
 
     @property
