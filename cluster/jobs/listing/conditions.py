@@ -3,7 +3,7 @@
 import operator
 import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Double, and_, false, func, literal, not_, or_
@@ -26,7 +26,7 @@ from trainhall.db.models import Job
 from trainhall.db.types import micros
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_DAY = timedelta(days=1) - timedelta(microseconds=1)
 _COMPARE: dict[Operator, Callable[[Any, Any], ColumnElement[bool]]] = {
     Operator.HAS: operator.eq,
     Operator.EQUALS: operator.eq,
@@ -158,5 +158,12 @@ def _time(value: Text) -> tuple[datetime, timedelta]:
         raise QueryError(
             value.position, "expected a day or time, such as 2026-11-26 or 2026-11-26T14:30Z"
         ) from None
-    day = timedelta(days=1) - timedelta(microseconds=1)
-    return found, day if _DAY.fullmatch(text) else timedelta()
+    return found, _DAY if _is_day(text) else timedelta()
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
