@@ -15,8 +15,8 @@ def test_list_is_sorted_and_filtered(tmp_path: Path, capsys: pytest.CaptureFixtu
         for name, rate in (("slow", 0.001), ("fast", 0.1), ("plain", None)):
             submit(cluster, name, rate)
 
-        def listed(**options: str) -> list[list[str]]:
-            jobs.list_jobs(limit=50, url=cluster.url, **options)
+        def listed(query: str | None = None, sort: str | None = None) -> list[list[str]]:
+            jobs.list_jobs(query=query, sort=sort, url=cluster.url)
             return [line.split() for line in capsys.readouterr().out.splitlines()]
 
         header, *rows = listed(sort="-parameters.lr")

@@ -1,10 +1,12 @@
 """Jobs in the order of a key, over several pages."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Dialect, text
+from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from support.storage.listed_jobs import START, ListedJobs
 
 from trainhall.cluster.errors import InvalidCursorError, InvalidValueError
@@ -13,6 +15,10 @@ from trainhall.cluster.jobs.listing.sorting import order_of
 from trainhall.db.database import Database
 
 HOUR = timedelta(hours=1)
+DIALECTS: dict[str, Callable[[], Dialect]] = {
+    "sqlite": SQLiteDialect,
+    "postgresql": PGDialect,
+}
 
 
 async def test_sorts_by_columns(jobs: ListedJobs) -> None:
@@ -109,10 +115,8 @@ async def test_order_of_submission_uses_an_index(
         order = await order_of(session, request.sort, START)
         statement = await page_statement(session, request, order, START)
         prefix = "EXPLAIN QUERY PLAN " if database.dialect == "sqlite" else "EXPLAIN "
-        dialects = {"sqlite": sqlite.dialect(), "postgresql": postgresql.dialect()}
-        compiled = statement.compile(
-            dialect=dialects[database.dialect], compile_kwargs={"literal_binds": True}
-        )
+        dialect = DIALECTS[database.dialect]()
+        compiled = statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
         written = str(compiled).replace("%%", "%").replace(":", r"\:")
         rows = await session.execute(text(prefix + written))
         plan = "\n".join(str(tuple(row)) for row in rows)
