@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
@@ -13,6 +13,14 @@ SMALL_BYTES = 64 * 1024
 """Limit of the bodies that are no job specs."""
 LINGER_BYTES = 16 * 1024 * 1024
 LINGER_SECONDS = 2.0
+
+FORMATS: dict[str, Literal["json", "yaml"]] = {
+    "application/json": "json",
+    "application/yaml": "yaml",
+    "application/x-yaml": "yaml",
+    "text/yaml": "yaml",
+}
+"""Content types of job specs and experiments."""
 
 Model = TypeVar("Model", bound=BaseModel)
 

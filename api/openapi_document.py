@@ -17,16 +17,27 @@ from trainhall import __version__
 from trainhall.api.openapi.describe import REF
 from trainhall.api.openapi.examples import add_examples
 from trainhall.api.params import known_query
-from trainhall.api.routes import checkpoints, cluster, code, gradients, jobs, metrics, probes
+from trainhall.api.routes import (
+    checkpoints,
+    cluster,
+    code,
+    experiments,
+    gradients,
+    jobs,
+    metrics,
+    probes,
+)
 from trainhall.api.schemas.jobs import Changes, Resize
 from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
 from trainhall.api.schemas.problems import Problem
 from trainhall.cluster.api_paths import API_PREFIX
+from trainhall.cluster.experiments.spec import ExperimentSpec
 from trainhall.training.spec import JobSpec
 
 TITLE = "Trainhall"
 PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
+    experiments.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.
@@ -40,6 +51,10 @@ object `{seq, type, …}` a message; an unknown job is accepted and then closed 
 """
 _TAGS = [
     {"name": "jobs", "description": "Jobs and their life cycle."},
+    {
+        "name": "experiments",
+        "description": "Jobs that differ in some values.",
+    },
     {"name": "cluster", "description": "Nodes, their devices, and the queue."},
     {"name": "metrics", "description": "Metric series and a summary of the cluster."},
     {"name": "checkpoints", "description": "Saved and verified states of jobs."},
@@ -91,7 +106,10 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
     A part of the job spec that has the name of a response gets a prefix.
     """
     _, own = models_json_schema(
-        [(model, "validation") for model in (NewNode, NodeChange, Drain, Resize, Changes, Problem)],
+        [
+            (model, "validation")
+            for model in (NewNode, NodeChange, Drain, Resize, Changes, ExperimentSpec, Problem)
+        ],
         ref_template=REF,
     )
     _, spec = models_json_schema([(JobSpec, "validation")], ref_template=REF)

@@ -45,6 +45,11 @@ NodeId = Annotated[
     Path(description="The node's id.", json_schema_extra=_SHAPE, examples=["9b1d44e0c2aa"]),
     AfterValidator(partial(checked_id, "node")),
 ]
+ExperimentId = Annotated[
+    str,
+    Path(description="The experiment's id.", json_schema_extra=_SHAPE, examples=["7c0d93be12f4"]),
+    AfterValidator(partial(checked_id, "experiment")),
+]
 CheckpointId = Annotated[
     str,
     Path(description="The checkpoint's id.", json_schema_extra=_SHAPE, examples=["5e60b7d2f913"]),

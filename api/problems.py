@@ -12,6 +12,7 @@ from starlette.responses import Response
 from trainhall.api.schemas.problems import FieldProblem, Problem
 from trainhall.cluster import errors as cluster_errors
 from trainhall.cluster.errors import ClusterError
+from trainhall.cluster.experiments.spec import ExperimentError
 from trainhall.db.sanitize import sanitize_text
 from trainhall.monitoring import errors as monitoring_errors
 from trainhall.monitoring.errors import IngestError
@@ -37,6 +38,7 @@ TITLES = {
     "unsupported-media-type": "Unsupported content type",
     "invalid-request": "Invalid request",
     "invalid-spec": "Invalid job spec",
+    "invalid-experiment": "Invalid experiment",
     "damaged": "Checksum mismatch",
     "upgrade-required": "Incompatible protocol versions",
     "internal-error": "Internal error",
@@ -111,7 +113,8 @@ def refusal_of(error: Exception) -> RefusalError | None:
             found = [
                 FieldProblem(field=p.field, message=p.message, value=p.value) for p in problems
             ]
-            return invalid_fields(found, "invalid-spec")
+            kind = "invalid-experiment" if isinstance(error, ExperimentError) else "invalid-spec"
+            return invalid_fields(found, kind)
         case RequestValidationError():
             return invalid_fields([_field_problem(item) for item in error.errors()])
         case HTTPException(status_code=status, detail=detail):

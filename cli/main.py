@@ -12,6 +12,7 @@ from trainhall.cli.base.errors import CliError
 from trainhall.cli.bench import command as bench
 from trainhall.cli.checkpoints import commands as checkpoints
 from trainhall.cli.checkpoints import sample
+from trainhall.cli.experiments import commands as experiments
 from trainhall.cli.group import Root
 from trainhall.cli.jobs import commands as jobs
 from trainhall.cli.jobs import gradients, logs
@@ -48,6 +49,7 @@ app.command("resume", rich_help_panel=JOBS)(jobs.resume)
 app.command("resize", rich_help_panel=JOBS)(jobs.resize)
 app.command("cancel", rich_help_panel=JOBS)(jobs.cancel)
 app.command("wait", rich_help_panel=JOBS)(jobs.wait)
+app.add_typer(experiments.app, name="experiment", rich_help_panel=JOBS)
 app.add_typer(nodes.app, name="nodes", rich_help_panel=NODES)
 app.command("quotas", rich_help_panel=NODES)(quotas.quotas)
 app.command("top", rich_help_panel=NODES)(top.top)

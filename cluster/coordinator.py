@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from trainhall.cluster.background_tasks import BackgroundTasks, end_process
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.checkpoints.store import CheckpointStore
+from trainhall.cluster.experiments.service import ExperimentService
 from trainhall.cluster.gateway.connections import Gateway
 from trainhall.cluster.gateway.rank_events import RankEvents
 from trainhall.cluster.jobs.code_store import CodeStore
@@ -57,6 +58,7 @@ class Coordinator:
         self.store = CheckpointStore(data_dir, self.ids, self.options.max_upload_file_bytes)
         self.code = CodeStore(db, data_dir, self.ids, self.options.unused_code_bytes)
         self.jobs = JobService(context, self.code)
+        self.experiments = ExperimentService(context, self.code)
         self.nodes = NodeService(context, self.heartbeats)
         self.queue = QueueService(context, self.heartbeats)
         self.quotas = QuotaService(context, self.heartbeats)

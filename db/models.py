@@ -88,12 +88,20 @@ class Job(Base):
     """The kind of device on which `plan` was measured."""
     restore_checkpoint_id: Mapped[str | None] = mapped_column(String(32))
     """Start the next attempt from this checkpoint instead of the newest good one."""
+    experiment_id: Mapped[str | None] = mapped_column(String(32))
+    """The experiment that it is a run of."""
+    trial: Mapped[int | None]
+    repeat: Mapped[int | None]
     created_at: Mapped[datetime]
     queued_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 
-    __table_args__ = (Index("ix_jobs_state_number", "state", "number"),)
+    __table_args__ = (
+        Index("ix_jobs_state_number", "state", "number"),
+        # A run of an experiment that was started twice would be two such rows.
+        Index("ix_jobs_experiment_id", "experiment_id", "trial", "repeat", unique=True),
+    )
 
 
 class JobProgress(Base):

@@ -8,8 +8,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from trainhall.api.openapi.examples import JOB
-from trainhall.api.params import CheckpointId, JobId, Limit, NodeId
-from trainhall.api.problems import MEDIA_TYPE, RefusalError, invalid
+from trainhall.api.params import CheckpointId, ExperimentId, JobId, Limit, NodeId
+from trainhall.api.problems import MEDIA_TYPE, RefusalError, invalid, invalid_fields
 from trainhall.api.schemas.problems import FieldProblem
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -27,6 +27,7 @@ UNAVAILABLE = RefusalError(503, "unavailable", "the database is unavailable; try
 UNKNOWN_PARAMETER = invalid("limt", None, "unknown parameter; did you mean 'limit'?")
 NO_JOB = RefusalError(404, "not-found", "there is no job '3f2a9c51d07b'")
 NO_NODE = RefusalError(404, "not-found", "there is no node '9b1d44e0c2aa'")
+NO_EXPERIMENT = RefusalError(404, "not-found", "there is no experiment '7c0d93be12f4'")
 NO_CHECKPOINT = RefusalError(404, "not-found", "there is no checkpoint '5e60b7d2f913'")
 BAD_LIMIT = invalid("limit", 0, "must be at least 1")
 BAD_SPEC = RefusalError(
@@ -72,12 +73,17 @@ IMPLIED: Sequence[tuple[object, RefusalError]] = (
     (JobId, NO_JOB),
     (NodeId, NO_NODE),
     (CheckpointId, NO_CHECKPOINT),
+    (ExperimentId, NO_EXPERIMENT),
 )
 """Refusals of every operation that has such a parameter."""
 
 
 def wrong_state(detail: str) -> RefusalError:
     return RefusalError(409, "wrong-state", detail)
+
+
+def invalid_experiment(field: str, message: str) -> RefusalError:
+    return invalid_fields([FieldProblem(field=field, message=message)], "invalid-experiment")
 
 
 def answers(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trainhall.cluster.lifecycle.reasons import job_label
+from trainhall.cluster.lifecycle.reasons import experiment_label, job_label
 
 SPEC: dict[str, Any] = {
     "name": "digits",
@@ -22,9 +22,32 @@ training:
 checkpoint:
   every_steps: 100
 """
+SWEEP: dict[str, Any] = {
+    "name": "learning rates",
+    "kind": "sweep",
+    "job": SPEC,
+    "space": {"training.learning_rate": {"log": [0.0001, 0.1]}, "task.params.hidden": [[32], [64]]},
+    "method": "random",
+    "objective": {"metric": "eval_accuracy", "goal": "max"},
+    "trials": 8,
+}
+SWEEP_YAML = """\
+name: learning rates
+kind: sweep
+job:
+  name: digits
+  task: {name: digits}
+  training: {steps: 500}
+space:
+  training.learning_rate: {log: [0.0001, 0.1]}
+method: random
+objective: {metric: eval_accuracy, goal: max}
+trials: 8
+"""
 CHANGES = {"parallelism": {"strategy": "fsdp"}, "resources": {"workers": 4}}
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 JOB = job_label("3f2a9c51d07b", "digits")
+EXPERIMENT = experiment_label("7c0d93be12f4", "learning rates")
 _TIME = "2026-01-05T09:30:00.210000Z"
 _TEXTS = {
     "id": "5e60b7d2f913",
@@ -77,6 +100,8 @@ _OBJECTS = {
     "metrics": {"loss": 0.412},
     "labels": {"rack": "b"},
     "jobs": {"running": 3, "queued": 1},
+    "values": {"training.learning_rate": 0.01},
+    "counts": {"completed": 3, "running": 1, "pending": 4},
     "memory": {"parameters": 4294967296, "activations": 8589934592},
     "mesh": {"data": 1, "pipeline": 1, "shard": 2, "tensor": 1, "servers": 0},
     "Command": {"resume": "It is running; only a paused job can be resumed."},

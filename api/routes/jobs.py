@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import Header, Query, Request, Response
 
-from trainhall.api.bodies import media_type, read_body, read_json, unsupported
+from trainhall.api.bodies import FORMATS, media_type, read_body, read_json, unsupported
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
@@ -34,12 +34,6 @@ from trainhall.training.spec import MAX_SPEC_BYTES, parse_spec
 
 router = Operations(prefix="/training/jobs", tags=["jobs"])
 
-FORMATS: dict[str, Literal["json", "yaml"]] = {
-    "application/json": "json",
-    "application/yaml": "yaml",
-    "application/x-yaml": "yaml",
-    "text/yaml": "yaml",
-}
 _SPEC_SCHEMA = {"$ref": REF.format(model="JobSpec")}
 _JSON_CONTENT = {
     "schema": _SPEC_SCHEMA,

@@ -229,6 +229,14 @@ class Client:
     def job_id(self, reference: str, deadline: float = math.inf) -> str:
         return str(self.job(reference, deadline)["id"])
 
+    def experiment(self, reference: str) -> Any:
+        """Return an experiment by any unique prefix of its id."""
+        try:
+            return self.get(f"/experiments/{segment(reference)}")
+        except NotFoundError:
+            found = [e for e in self.items("/experiments") if e["id"].startswith(reference)]
+        return only(found, "experiment", reference)
+
     def node(self, reference: str) -> Any:
         """Return a node by its name or any unique prefix of its id."""
         nodes = list(self.items("/cluster/nodes"))

@@ -45,6 +45,12 @@ def sort_keys(context: typer.Context, incomplete: str) -> Completions:
     return [(sign + key, text) for key, text in _beginning(incomplete[len(sign) :], keys.items())]
 
 
+def experiments(context: typer.Context, incomplete: str) -> Completions:
+    """Return ids of the newest experiments."""
+    items = _Coordinator(context).items(f"/experiments?limit={NEWEST_JOBS}")
+    return _beginning(incomplete, ((e["id"], f"{e['name']}, {e['state']}") for e in items))
+
+
 def nodes(context: typer.Context, incomplete: str) -> Completions:
     """Return names of nodes."""
     items = _Coordinator(context).items("/cluster/nodes")

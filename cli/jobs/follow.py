@@ -202,12 +202,21 @@ def states(client: Client, job_id: str, every: float, deadline: float = math.inf
     Raises:
         UnreachableError: as `watch`.
     """
+    return readings(client, f"/training/jobs/{job_id}", every, deadline)
+
+
+def readings(client: Client, path: str, every: float, deadline: float = math.inf) -> Iterator[Any]:
+    """Yield what a path answers, as `states` does for a job.
+
+    Raises:
+        UnreachableError: as `watch`.
+    """
     lost_at: float | None = None
     seen = False
     lost: UnreachableError | None = None
     while True:
         try:
-            yield client.request("GET", f"/training/jobs/{job_id}", deadline=deadline)
+            yield client.request("GET", path, deadline=deadline)
             seen = True
             if lost_at is not None:
                 notice("The coordinator answers again.")

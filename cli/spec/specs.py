@@ -35,13 +35,13 @@ def load(file: str, overrides: list[str] | Mapping[str, str] | None) -> "JobSpec
     Raises:
         UsageError: the file can't be read, or is not a valid spec; every wrong field is listed.
     """
-    raw, form = _read(file)
+    raw, form = read_file(file)
     text = raw.decode(errors="replace")
-    folder = _folder(file)
+    folder = folder_of(file)
     if isinstance(overrides, Mapping):
-        return _parsed(_named(file), text, raw, form, dict(overrides), folder, option="")
+        return _parsed(named(file), text, raw, form, dict(overrides), folder, option="")
     replaced = parse_overrides(overrides)
-    return _parsed(_named(file), text, raw, form, replaced, folder, option="--set ")
+    return _parsed(named(file), text, raw, form, replaced, folder, option="--set ")
 
 
 def load_for(workers: int, file: str, overrides: list[str] | None) -> "JobSpec":
@@ -52,17 +52,27 @@ def load_for(workers: int, file: str, overrides: list[str] | None) -> "JobSpec":
     """
     from trainhall.training.spec import SpecError, parse_spec
 
-    raw, form = _read(file)
-    replaced, folder = parse_overrides(overrides), _folder(file)
+    raw, form = read_file(file)
+    replaced, folder = parse_overrides(overrides), folder_of(file)
     try:
         return parse_spec(raw, form, replaced | {"resources.workers": str(workers)}, folder)
     except SpecError:
         text = raw.decode(errors="replace")
-        return _parsed(_named(file), text, raw, form, replaced, folder, option="--set ")
+        return _parsed(named(file), text, raw, form, replaced, folder, option="--set ")
 
 
-def of_document(document: Mapping[str, Any], overrides: Mapping[str, str]) -> "JobSpec":
-    """Check what would be in a file of the present folder, with YAML values by their fields.
+def of_document(
+    document: Mapping[str, Any],
+    overrides: Mapping[str, str],
+    *,
+    folder: Path | None = None,
+    name: str = "the spec",
+) -> "JobSpec":
+    """Check what would be in a file of a folder, with YAML values by their fields.
+
+    Args:
+        folder: None: the present one.
+        name: the document, in an error.
 
     Raises:
         UsageError: it is not a valid spec; every wrong field is listed.
@@ -70,8 +80,8 @@ def of_document(document: Mapping[str, Any], overrides: Mapping[str, str]) -> "J
     try:
         raw = json.dumps(document).encode()
     except (TypeError, ValueError) as error:
-        raise UsageError(f"the spec has a value that JSON cannot express: {error}") from None
-    return _parsed("the spec", "", raw, "json", dict(overrides), Path.cwd(), option="")
+        raise UsageError(f"{name} has a value that JSON cannot express: {error}") from None
+    return _parsed(name, "", raw, "json", dict(overrides), folder or Path.cwd(), option="")
 
 
 def _parsed(
@@ -145,10 +155,25 @@ def submit_with_forecast(spec: "JobSpec", client: "Client") -> tuple[Any, str | 
     return job, _describe_outlook(outlook, submitted=True)
 
 
+def with_uploaded_code(spec: "JobSpec", client: "Client") -> dict[str, Any]:
+    """Return the spec as it is sent, its code uploaded if it names a folder.
+
+    Raises:
+        UsageError: as `submit`.
+    """
+    document, code = _document(spec)
+    _upload(code, client)
+    return document
+
+
 def _sent(document: dict[str, Any], code: "Packed | None", client: "Client") -> Any:
+    _upload(code, client)
+    return client.submit(document)
+
+
+def _upload(code: "Packed | None", client: "Client") -> None:
     if code is not None and client.upload_code(code.sha256, code.archive):
         notice(f"Uploaded {code.folder} ({_size(code)}).")
-    return client.submit(document)
 
 
 def _outlook(document: dict[str, Any], client: "Client") -> Any:
@@ -246,15 +271,15 @@ def _size(code: "Packed") -> str:
     return f"{count:,} file{'s' if count != 1 else ''}, {size(code.size)}"
 
 
-def _named(file: str) -> str:
+def named(file: str) -> str:
     return "the spec on standard input" if file == "-" else file
 
 
-def _folder(file: str) -> Path:
+def folder_of(file: str) -> Path:
     return Path.cwd() if file == "-" else Path(file).absolute().parent
 
 
-def _read(file: str) -> tuple[bytes, Literal["json", "yaml"]]:
+def read_file(file: str) -> tuple[bytes, Literal["json", "yaml"]]:
     if file == "-":
         # YAML reads JSON as well, but for numbers such as 1e-3, which YAML 1.1 takes for text.
         raw = sys.stdin.buffer.read()

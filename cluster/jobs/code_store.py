@@ -26,6 +26,7 @@ from trainhall.cluster.jobs.views import Code
 from trainhall.cluster.ports import Ids
 from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES, ArchiveError, inspect
 from trainhall.db.database import Database
+from trainhall.db.experiments import Experiment
 from trainhall.db.models import Job
 from trainhall.training.checkpoint.format.draft import fsync_folder
 from trainhall.training.spec import JobSpec, SpecError, SpecProblem
@@ -35,6 +36,10 @@ log = structlog.get_logger(__name__)
 
 _PART = ".part"
 _INSPECTIONS = 2
+_OF_EXPERIMENTS = select(Experiment.code).where(
+    Experiment.code.is_not(None), Experiment.finished_at.is_(None)
+)
+"""Code that trials still to be started need."""
 """At once: each unpacks up to 256 MiB to look at it."""
 _HOW = "`trainhall submit` uploads a folder, or PUT its tar to /api/v1/training/code/SHA256"
 
@@ -135,6 +140,7 @@ class CodeStore:
             used = set(
                 await session.scalars(select(Job.code).where(Job.code.in_(stale)).distinct())
             )
+            used.update(await session.scalars(_OF_EXPERIMENTS))
         unused = [name for name in stale if name not in used]
         return await asyncio.to_thread(self._remove, unused, older_than_seconds)
 
@@ -143,6 +149,7 @@ class CodeStore:
         sizes = await asyncio.to_thread(self._sizes)
         async with self._db.session() as session:
             used = set(await session.scalars(select(Job.code).distinct()))
+            used.update(await session.scalars(_OF_EXPERIMENTS))
         unused = sum(size for name, size in sizes.items() if name not in used)
         if unused + self._receiving * MAX_ARCHIVE_BYTES > self._unused_limit:
             raise StorageFullError(describe_full_store(self._unused_limit))

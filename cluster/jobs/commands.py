@@ -1,12 +1,21 @@
-"""The commands that users give to a job, and the states that allow them."""
+"""The commands that users give to a job, the states that allow them, and how they are given."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
-from trainhall.cluster.errors import WrongStateError
-from trainhall.cluster.lifecycle.reasons import job_label
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
+from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns
+from trainhall.cluster.lifecycle.jobs import lock_job, move_job, request_stop
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, FINAL_STATES, JobState
-from trainhall.db.models import Job
+from trainhall.db.documents import Allocation
+from trainhall.db.models import Attempt, Job
+from trainhall.training.fencing import FencingToken
 
 
 class Command(StrEnum):
@@ -47,6 +56,95 @@ TRANSITIONS: Mapping[Command, Mapping[JobState, JobState | None]] = {
         JobState.CANCELLED: None,
     },
 }
+
+
+_NOTHING: Mapping[str, dict[str, Any]] = {}
+_REASONS = {
+    JobState.PAUSED: Reason.of(ReasonCode.PAUSED_BEFORE_START),
+    JobState.PAUSING: Reason.of(ReasonCode.PAUSE_REQUESTED),
+    JobState.CANCELLED: Reason.of(ReasonCode.CANCELLED),
+    JobState.CANCELLING: Reason.of(ReasonCode.CANCEL_REQUESTED),
+    JobState.QUEUED: Reason.of(ReasonCode.RESUMED, changes=""),
+}
+
+
+@dataclass(frozen=True)
+class Commanded:
+    """Effect of a command."""
+
+    has_effect: bool
+    """False where it only repeats what was commanded before."""
+    hosts: Allocation
+    """Hosts of the job's newest attempt."""
+
+
+async def give_command(
+    session: AsyncSession,
+    job_id: str,
+    command: Command,
+    *,
+    now: datetime,
+    asked: Mapping[str, dict[str, Any]] = _NOTHING,
+    reason: Reason | None = None,
+) -> Commanded:
+    """Pause, resume or cancel a job.
+
+    Args:
+        asked: keys to replace, by the part of the spec that they are in.
+        reason: the reason for it, if it is not a user's own command to this job.
+
+    Raises:
+        NotFoundError: there is no such job.
+        WrongStateError: its state does not allow the command.
+        ConflictError: the job changed between reading and writing; look again.
+    """
+    progress = await lock_job(session, job_id)
+    job = await session.get(Job, job_id, populate_existing=True)
+    if progress is None or job is None:
+        raise NotFoundError("job", job_id)
+    state = JobState(job.state)
+    check_allowed(job, command)
+    end = TRANSITIONS[command][state]
+    if end is None:
+        return Commanded(False, Allocation())
+    if reason is None:
+        reason = _REASONS[end]
+        if end is JobState.PAUSED and job.attempt > 0:
+            reason = Reason.of(ReasonCode.PAUSED_WHILE_WAITING)
+        if asked:
+            reason = Reason.of(ReasonCode.RESUMED, changes=f" with {_describe_changes(asked)}")
+    attempt = await session.get(Attempt, (job_id, job.attempt))
+    if end in (JobState.PAUSING, JobState.CANCELLING) and (
+        attempt is None
+        or not await request_stop(
+            session,
+            FencingToken(job_id, attempt.number, attempt.generation),
+            "pause" if end is JobState.PAUSING else "stop",
+            reason=reason,
+            now=now,
+        )
+    ):
+        raise ConflictError
+    changes: dict[str, Any] = {}
+    if command is Command.RESUME:
+        changes = {"restarts": 0, "restarts_step": progress.step}
+    if asked:
+        spec = changed_spec(job.spec, asked.get("resources"), asked.get("parallelism"))
+        changes |= job_columns(spec)
+    if not await move_job(
+        session, job_id, state, end,
+        reason=reason, now=now, attempt=job.attempt, changes=changes,
+    ):  # fmt: skip
+        raise ConflictError
+    await session.refresh(job)
+    await session.refresh(progress)
+    return Commanded(True, attempt.allocation if attempt is not None else Allocation())
+
+
+def _describe_changes(asked: Mapping[str, dict[str, Any]]) -> str:
+    return ", ".join(
+        f"{part}.{key} {value}" for part, values in asked.items() for key, value in values.items()
+    )
 
 
 def refusal(job: Job, command: Command) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -13,42 +13,21 @@ from trainhall.cluster import pagination
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
 from trainhall.cluster.jobs import views
 from trainhall.cluster.jobs.code_store import CodeStore
-from trainhall.cluster.jobs.commands import TRANSITIONS, Command, check_allowed
+from trainhall.cluster.jobs.commands import Command, check_allowed, give_command
 from trainhall.cluster.jobs.listing import pages
-from trainhall.cluster.jobs.spec_changes import (
-    changed_spec,
-    job_columns,
-    resized_spec,
-    sizes_of,
-    spec_columns,
-)
-from trainhall.cluster.lifecycle.jobs import (
-    create_job,
-    lock_job,
-    move_job,
-    reason_columns,
-    record_reason,
-    request_stop,
-    set_reason,
-)
+from trainhall.cluster.jobs.spec_changes import resized_spec
+from trainhall.cluster.jobs.submission import add_job
+from trainhall.cluster.lifecycle.jobs import lock_job, record_reason, set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, JobState
 from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Event, IdempotencyKey, Job, JobProgress
-from trainhall.training.fencing import FencingToken
 from trainhall.training.spec import JobSpec
 
 _TRIES = 8
 
 _NOTHING: Mapping[str, dict[str, Any]] = {}
-_REASONS = {
-    JobState.PAUSED: Reason.of(ReasonCode.PAUSED_BEFORE_START),
-    JobState.PAUSING: Reason.of(ReasonCode.PAUSE_REQUESTED),
-    JobState.CANCELLED: Reason.of(ReasonCode.CANCELLED),
-    JobState.CANCELLING: Reason.of(ReasonCode.CANCEL_REQUESTED),
-    JobState.QUEUED: Reason.of(ReasonCode.RESUMED, changes=""),
-}
 
 
 class JobService(Service):
@@ -112,23 +91,7 @@ class JobService(Service):
                             f"{job_label(earlier.id, earlier.name)}; use a new key for a new job"
                         )
                     return await self._view(session, known.job_id), False
-            newest = await session.scalar(select(func.max(Job.number)))
-            job = Job(
-                id=self._ids.new(),
-                number=(newest or 0) + 1,
-                name=spec.name,
-                code=spec.code,
-                **spec_columns(spec),
-                priority=spec.priority,
-                **reason_columns(Reason.of(ReasonCode.SUBMITTED)),
-                attempt=0,
-                generation=0,
-                restarts=0,
-                restarts_step=0,
-                world_size=spec.resources.workers,
-                sizes=sizes_of(spec),
-            )
-            await create_job(session, job, now=now)
+            job = await add_job(session, self._ids.new(), spec, now=now)
             if idempotency is not None:
                 session.add(
                     IdempotencyKey(
@@ -315,44 +278,8 @@ class JobService(Service):
         """
         now = self._clock.now()
         async with self._db.transaction() as session:
-            await lock_job(session, job_id)
-            job, progress = await _load(session, job_id)
-            state = JobState(job.state)
-            check_allowed(job, command)
-            end = TRANSITIONS[command][state]
-            if end is None:
-                return await self._view(session, job_id), Allocation()
-            reason = _REASONS[end]
-            if end is JobState.PAUSED and job.attempt > 0:
-                reason = Reason.of(ReasonCode.PAUSED_WHILE_WAITING)
-            attempt = await session.get(Attempt, (job_id, job.attempt))
-            if end in (JobState.PAUSING, JobState.CANCELLING) and (
-                attempt is None
-                or not await request_stop(
-                    session,
-                    FencingToken(job_id, attempt.number, attempt.generation),
-                    "pause" if end is JobState.PAUSING else "stop",
-                    reason=reason,
-                    now=now,
-                )
-            ):
-                raise ConflictError
-            changes: dict[str, Any] = {}
-            if command is Command.RESUME:
-                changes = {"restarts": 0, "restarts_step": progress.step}
-            if asked:
-                spec = changed_spec(job.spec, asked.get("resources"), asked.get("parallelism"))
-                changes |= job_columns(spec)
-                reason = Reason.of(ReasonCode.RESUMED, changes=f" with {_describe_changes(asked)}")
-            if not await move_job(
-                session, job_id, state, end,
-                reason=reason, now=now, attempt=job.attempt, changes=changes,
-            ):  # fmt: skip
-                raise ConflictError
-            await session.refresh(job)
-            await session.refresh(progress)
-            view = await self._view(session, job_id)
-            return view, attempt.allocation if attempt is not None else Allocation()
+            done = await give_command(session, job_id, command, now=now, asked=asked)
+            return await self._view(session, job_id), done.hosts
 
     async def _view(self, session: AsyncSession, job_id: str) -> views.Job:
         row = await _load(session, job_id)
@@ -384,12 +311,6 @@ async def _resize_active(
     reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
     set_reason(job, reason)
     return reason
-
-
-def _describe_changes(asked: Mapping[str, dict[str, Any]]) -> str:
-    return ", ".join(
-        f"{part}.{key} {value}" for part, values in asked.items() for key, value in values.items()
-    )
 
 
 def _workers(spec: dict[str, Any]) -> str:

@@ -50,6 +50,16 @@ class Plan(View):
     error: PlanError | None
 
 
+class ExperimentRun(View):
+    """Place of a job in an experiment."""
+
+    id: str
+    """Id of the experiment."""
+    trial: int
+    """Number of the configuration."""
+    repeat: int
+
+
 class Job(View):
     """Job with its state and progress."""
 
@@ -99,6 +109,8 @@ class Job(View):
     mesh: dict[str, int] | None
     """Sizes of the mesh of its ranks, the outermost dimension first, and the number of `servers`
     beside it; null for a script, and while no plan is made."""
+    experiment: ExperimentRun | None
+    """Experiment that it is a run of; null for a job that a user submitted."""
 
 
 class JobPage(Page[Job]):
@@ -193,9 +205,16 @@ async def job_views(
             warnings=warned.get(job.id, ()),
             plan=plan,
             mesh=_mesh(job, plan),
+            experiment=_experiment(job),
         )
         views.append(view)
     return views
+
+
+def _experiment(job: models.Job) -> ExperimentRun | None:
+    if job.experiment_id is None or job.trial is None or job.repeat is None:
+        return None
+    return ExperimentRun(id=job.experiment_id, trial=job.trial, repeat=job.repeat)
 
 
 def _mesh(job: models.Job, plan: auto_plans.JobPlan | None) -> dict[str, int] | None:

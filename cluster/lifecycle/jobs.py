@@ -48,6 +48,7 @@ from trainhall.cluster.lifecycle.states import (
     JobState,
 )
 from trainhall.db.events import record_event
+from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Attempt, Job, JobProgress, Node
 from trainhall.training.fencing import FencingToken
 
@@ -64,7 +65,7 @@ def reason_columns(reason: Reason) -> dict[str, str]:
     return {"reason": reason.text, "reason_code": reason.code.value}
 
 
-def set_reason(row: Job | Attempt | Node, reason: Reason) -> None:
+def set_reason(row: Job | Attempt | Node | Experiment | Trial, reason: Reason) -> None:
     """Set both columns that say why; the flush stores them."""
     row.reason, row.reason_code = reason.text, reason.code.value
 

@@ -37,6 +37,16 @@ class ReasonCode(StrEnum):
     RESTORED = ("restored", "restored by a user from the checkpoint of step {step}")
     CANCEL_REQUESTED = ("cancel_requested", "cancellation requested by a user")
     CANCELLED = ("cancelled", "cancelled by a user")
+    # of the jobs of experiments
+    TRIAL_STARTED = ("trial_started", "submitted as {run} of {experiment}")
+    EXPERIMENT_PAUSED = ("experiment_paused", "paused by a user with {experiment}")
+    EXPERIMENT_RESUMED = ("experiment_resumed", "resumed by a user with {experiment}")
+    EXPERIMENT_CANCELLED = ("experiment_cancelled", "cancelled by a user with {experiment}")
+    # of experiments and their trials
+    TRIALS_RUN = ("trials_run", "at most {parallel} unfinished at a time")
+    TRIALS_ENDED = ("trials_ended", "{completed} of {total} runs completed{rated}")
+    TRIAL_NOT_STARTED = ("trial_not_started", "could not be started: {why}")
+    JOB_DELETED = ("job_deleted", "its job was deleted")
     # of jobs in the queue
     PLACED = ("placed", "placed on {devices}")
     RESTART_BACKOFF = ("restart_backoff", "{history}restarts at {time}; {needs}")
@@ -199,6 +209,11 @@ def job_label(job_id: str, name: str | None, detail: str = "") -> str:
     if not name:
         return f"job {job_id} ({detail})" if detail else f"job {job_id}"
     return f"“{name}” ({job_id}, {detail})" if detail else f"“{name}” ({job_id})"
+
+
+def experiment_label(experiment_id: str, name: str) -> str:
+    """Return an experiment in a sentence; the word keeps readers from taking it for a job."""
+    return f"“{name}” (experiment {experiment_id})"
 
 
 def describe(failure: Failure) -> str:

@@ -106,3 +106,38 @@ class NodeState(StrEnum):
     """No new work; its attempts are being moved elsewhere."""
     DRAINED = "drained"
     """Nothing runs on it, and it gets no new work until a user takes the drain back."""
+
+
+class ExperimentState(StrEnum):
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+EXPERIMENT_EDGES = frozenset(
+    {
+        (ExperimentState.RUNNING, ExperimentState.PAUSED),
+        (ExperimentState.PAUSED, ExperimentState.RUNNING),
+        *(
+            (start, end)
+            for start in (ExperimentState.RUNNING, ExperimentState.PAUSED)
+            for end in (
+                ExperimentState.COMPLETED,
+                ExperimentState.FAILED,
+                ExperimentState.CANCELLED,
+            )
+        ),
+    }
+)
+
+
+class TrialState(StrEnum):
+    """State of one run of an experiment; once it is started, its job has the details."""
+
+    PENDING = "pending"
+    STARTED = "started"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"

@@ -1,3 +1,3 @@
-"""Decisions and how they are applied; imports `checkpoints`, `jobs`, `lifecycle`, `nodes`,
-`scheduling` and `snapshot`.
+"""Decisions and how they are applied; imports `checkpoints`, `experiments`, `jobs`, `lifecycle`,
+`nodes`, `scheduling` and `snapshot`.
 """

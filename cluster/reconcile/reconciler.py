@@ -6,6 +6,7 @@ import math
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from trainhall.cluster.experiments.advance import ExperimentAdvancer
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.reconcile.apply import Applier
 from trainhall.cluster.reconcile.decide import decide, seconds_until_unreachable
@@ -32,6 +33,7 @@ class Reconciler(Service):
         self._heartbeats = heartbeats
         self._undeliverable = undeliverable
         self._applier = Applier(context, heartbeats)
+        self._experiments = ExperimentAdvancer(context)
         self._wanted = asyncio.Event()
         self._unreachable_in = math.inf
         """Seconds until a node without heartbeats calls for a decision, as of the last pass."""
@@ -64,6 +66,8 @@ class Reconciler(Service):
     async def pass_once(self) -> bool:
         """Run one pass; return whether it changed anything that another pass should handle."""
         await self._applier.examine_nodes()
+        # First: the jobs that it submits are placed in this pass.
+        advanced = await self._experiments.advance()
         async with self._db.session() as session:
             facts = await load_facts(session, self._heartbeats, self._undeliverable)
         self._unreachable_in = seconds_until_unreachable(facts, self._options)
@@ -85,4 +89,4 @@ class Reconciler(Service):
         if explanations and not changed:
             # Otherwise the next pass, which follows at once, knows better.
             await self._applier.explain(explanations)
-        return changed
+        return changed or advanced

@@ -1,4 +1,4 @@
-"""A coordinator driven from Python: by a notebook, a sweep, or whatever runs at night.
+"""A coordinator driven from Python: by a notebook, or whatever runs at night.
 
     import trainhall as th
 
@@ -28,6 +28,7 @@ from trainhall.cli.base.errors import (
     UsageError,
     WrongStateError,
 )
+from trainhall.cli.experiments import document
 from trainhall.cli.jobs import follow
 from trainhall.cli.spec import specs
 
@@ -182,6 +183,75 @@ class Client:
         path = f"/training/jobs/{self._rest.job_id(job_id)}{action}"
         job: Json = self._rest.request(method, path, json=body or None)
         return job
+
+    # -- experiments -----------------------------------------------------------------------------
+
+    def create_experiment(self, experiment: str | Path | Mapping[str, Any]) -> Json:
+        """Create an experiment; the code of its job is sent along.
+
+        Args:
+            experiment: a file in YAML or JSON, or what would be in it; then relative paths are
+                taken from the present folder.
+
+        Raises:
+            UsageError: it is no valid experiment; the message names every wrong field.
+        """
+        if isinstance(experiment, Mapping):
+            loaded, folder = dict(experiment), Path.cwd()
+        else:
+            loaded, folder = document.load(str(experiment))
+        created: Json = document.create(loaded, folder, self._rest)
+        return created
+
+    def experiment(self, experiment_id: str) -> Json:
+        found: Json = self._rest.experiment(experiment_id)
+        return found
+
+    def experiments(self, *, limit: int | None = None) -> Iterator[Json]:
+        """Yield the experiments, the newest first."""
+        return self._rest.items("/experiments", limit=limit)
+
+    def trials(self, experiment_id: str) -> Iterator[Json]:
+        """Yield the runs of an experiment: `values`, `objective`, `job_id`, `state`…"""
+        return self._rest.items(f"/experiments/{self.experiment(experiment_id)['id']}/trials")
+
+    def wait_for_experiment(self, experiment_id: str, timeout: float | None = None) -> Json:
+        """Wait until all runs of an experiment have ended, and return it.
+
+        The coordinator may be restarted meanwhile.
+
+        Args:
+            timeout: seconds; None: as long as it takes.
+
+        Raises:
+            TimeoutError: they have not ended by then.
+        """
+        path = f"/experiments/{self.experiment(experiment_id)['id']}"
+        deadline = follow.deadline_after(timeout)
+        found: Json = {}
+        for found in follow.readings(self._rest, path, follow.POLL_SECONDS, deadline):
+            if found["finished_at"] is not None:
+                return found
+        raise TimeoutError(
+            f"experiment {experiment_id} is still {found['state']} after {timeout:g} s"
+        )
+
+    def pause_experiment(self, experiment_id: str) -> Json:
+        """Pause its jobs, and start no further trial."""
+        return self._command_experiment("PUT", experiment_id, "/pause")
+
+    def resume_experiment(self, experiment_id: str) -> Json:
+        """Resume it, and the jobs that were paused with it."""
+        return self._command_experiment("PUT", experiment_id, "/resume")
+
+    def cancel_experiment(self, experiment_id: str) -> Json:
+        """Cancel its jobs, and start no further trial."""
+        return self._command_experiment("DELETE", experiment_id, "")
+
+    def _command_experiment(self, method: str, experiment_id: str, action: str) -> Json:
+        path = f"/experiments/{self.experiment(experiment_id)['id']}{action}"
+        done: Json = self._rest.request(method, path)
+        return done
 
     # -- what they leave -------------------------------------------------------------------------
 

@@ -1,9 +1,5 @@
 """A coordinator driven from Python, against a real cluster."""
 
-import os
-import runpy
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -140,47 +136,55 @@ def test_rest_of_the_api_is_there_too(client: Client) -> None:
     client.cancel(full)
 
 
-def test_example_of_a_sweep_finds_the_best(cluster: Cluster, tmp_path: Path) -> None:
-    short = tmp_path / "digits.yaml"
-    short.write_text(yaml.safe_dump({**QUICK, "training": {"steps": 40}}))
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "sweep.py"), str(short), "1e-6", "0.1"],
-        env=os.environ | {"TRAINHALL_URL": cluster.url},
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    assert done.stdout.splitlines()[-1] == "best: 0.1"
+def test_example_of_a_sweep_finds_the_best(client: Client) -> None:
+    example = yaml.safe_load((EXAMPLES / "experiments" / "learning_rate.yaml").read_text())
+    example["job"]["training"]["steps"] = 60
+    made = client.create_experiment({**example, "parallel": 4})
+    assert made["counts"] == {"pending": 6}
+    short = made["id"][:8]
+    done = client.wait_for_experiment(short, timeout=180)
+    assert (done["state"], done["counts"]) == ("completed", {"completed": 6})
+    trials = list(client.trials(short))
+    assert [(t["number"], t["repeat"]) for t in trials] == [
+        (n, r) for n in (1, 2, 3) for r in (1, 2)
+    ]
+    assert done["best"]["trial"] in (2, 3), "the lowest rate learns nothing in so few steps"
+    objectives = [t["objective"] for t in trials if t["number"] == done["best"]["trial"]]
+    assert done["best"]["value"] == pytest.approx(sum(objectives) / 2)
+    seeds = [client.job(t["job_id"])["spec"]["training"]["seed"] for t in trials[:2]]
+    assert seeds == [0, 1]
+    assert made["id"] in [each["id"] for each in client.experiments(limit=1)]
+    with pytest.raises(WrongStateError, match="completed, which is final"):
+        client.cancel_experiment(short)
 
 
-def test_sweep_skips_unfinished_jobs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A failed job's metric is nothing to compare, and it may have none at all."""
-
-    class SweepClient:
-        def __enter__(self) -> "SweepClient":
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-        def submit(self, spec: str, changes: dict[str, Any]) -> dict[str, Any]:
-            return {"id": changes["name"]}
-
-        def wait(self, job_id: str) -> dict[str, Any]:
-            good = job_id == "sweep 0.1"
-            return {
-                "id": job_id,
-                "state": "completed" if good else "failed",
-                "reason": "it broke",
-                "main_metric": {"name": "loss", "value": 0.5 if good else 0.25, "goal": "min"},
-            }
-
-    monkeypatch.setattr(th, "Client", SweepClient)
-    for rates, best in ((["1", "0.1", "9"], "0.1"), (["9"], "none completed")):
-        monkeypatch.setattr(sys, "argv", ["sweep.py", "job.yaml", *rates])
-        runpy.run_path(str(EXAMPLES / "sweep.py"))
-        printed = capsys.readouterr().out.splitlines()
-        assert printed[-1] == f"best: {best}"
-        assert "9: failed, it broke" in printed
+def test_experiment_is_commanded(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(ENDLESS))
+    sweep = {
+        "name": "endless", "kind": "sweep", "job": "job.yaml", "method": "grid", "parallel": 1,
+        "space": {"training.learning_rate": [0.1, 0.2]}, "objective": {"metric": "loss"},
+    }  # fmt: skip
+    file = tmp_path / "sweep.yaml"
+    file.write_text(yaml.safe_dump(sweep))
+    experiment = client.create_experiment(file)["id"]
+    with pytest.raises(TimeoutError, match="still running"):
+        client.wait_for_experiment(experiment, timeout=0.1)
+    (job, waiting) = (t["job_id"] for t in client.trials(experiment))
+    assert waiting is None
+    eventually("it has something to save", lambda: client.job(job)["step"], timeout=60)
+    client.pause_experiment(experiment)
+    _until(client, job, "paused")
+    client.resume_experiment(experiment)
+    _until(client, job, "running")
+    client.cancel_experiment(experiment)
+    assert client.wait_for_experiment(experiment, timeout=60)["counts"] == {"cancelled": 2}
+    with pytest.raises(UsageError, match=r"space\.training\.learning_rate: must be more than 0"):
+        client.create_experiment(
+            {**sweep, "job": ENDLESS, "space": {"training.learning_rate": [-1]}}
+        )
+    (tmp_path / "job.yaml").write_text("name: x")
+    with pytest.raises(UsageError, match=r"the job in .*job\.yaml is not a valid job spec"):
+        client.create_experiment(file)
 
 
 def _until(client: Client, job_id: str, state: str) -> None:

@@ -72,6 +72,30 @@ async def test_several_coordinators_may_migrate_at_once(empty_database_url: str)
         await database.close()
 
 
+async def test_upgrade_keeps_the_jobs_of_the_first_tables(empty_database_url: str) -> None:
+    from alembic import command
+
+    database = Database(empty_database_url)
+    async with database.transaction() as session:
+        connection = await session.connection()
+        await connection.run_sync(lambda sync: command.upgrade(runner.config(sync), "0001"))
+        spec = {
+            "task": {"name": "digits"}, "parallelism": {"strategy": "ddp"},
+            "user": "maria", "parameters": {"lr": 0.1},
+        }  # fmt: skip
+        values = {**ANY_JOB, "spec": spec}
+        await connection.execute(insert(Job).values(id="a", number=1, **values))
+        await connection.execute(insert(JobProgress).values(job_id="a"))
+    await database.migrate()
+    async with database.session() as session:
+        job = (await session.scalars(select(Job))).one()
+        assert (job.id, job.experiment_id) == ("a", None)
+        copies = (job.user, job.project, job.task, job.strategy, job.parameters)
+        assert copies == ("maria", None, "digits", "ddp", {"lr": 0.1})
+        assert (await session.scalars(select(JobProgress.job_id))).all() == ["a"]
+    await database.close()
+
+
 async def test_times_keep_their_microseconds_and_zone(database: Database) -> None:
     await add_job(database)
     async with database.session() as session:

@@ -10,6 +10,8 @@ import typer.main
 import yaml
 
 from trainhall.cli.main import app
+from trainhall.cluster.experiments.runs import plan_configurations
+from trainhall.cluster.experiments.spec import parse_experiment
 from trainhall.training.spec import parse_spec
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +73,10 @@ def test_commands_in_documents_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_job_specs_in_documents_are_valid(page: Path) -> None:
     for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
-        parse_spec(block, folder=page.parent)
+        if re.search(r"^kind: ", block, re.M):
+            assert plan_configurations(parse_experiment(block, "yaml"))
+        else:
+            parse_spec(block, folder=page.parent)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
@@ -85,6 +90,13 @@ def test_diagrams_hold_no_semicolon(page: Path) -> None:
 def test_examples_are_valid(example: Path) -> None:
     spec = parse_spec(example.read_bytes(), folder=example.parent)
     assert spec.name == yaml.safe_load(example.read_text())["name"]
+
+
+@pytest.mark.parametrize(
+    "example", sorted((ROOT / "examples" / "experiments").glob("*.yaml")), ids=ids
+)
+def test_examples_of_experiments_are_valid(example: Path) -> None:
+    assert plan_configurations(parse_experiment(example.read_bytes(), "yaml"))
 
 
 def test_make_targets_in_documents_exist() -> None:

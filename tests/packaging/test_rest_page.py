@@ -44,19 +44,21 @@ class Reader:
         self.job = cluster.submit({"name": "endless", "script": {"path": str(script)}})
         eventually("its output", lambda: cluster.log_text(self.job, 0))
         self.host = cluster.get("/cluster/nodes")["items"][0]["id"]
+        self.experiment = ""
         self.node = cluster.post("/cluster/nodes", json={"name": "registered"})["id"]
 
     def run(self, line: str) -> None:
-        if line.endswith("/resume"):
+        if line.endswith("/resume") and "training/jobs" in line:
             self._cluster.wait_for(self.job, "paused")
         listed = self._cluster.get(f"/checkpoints/jobs/{self.finished}")["items"]
         known = {
             "training/jobs": self.job, "metrics/jobs": self.job,
+            "experiments": self.experiment,
             "cluster/nodes": self.host if "/history" in line else self.node,
             "checkpoints": next(c["id"] for c in reversed(listed) if c["state"] == "committed"),
         }  # fmt: skip
         command = re.sub(
-            r"(training/jobs|metrics/jobs|cluster/nodes|checkpoints)/ID",
+            r"(training/jobs|metrics/jobs|cluster/nodes|checkpoints|experiments)/ID",
             lambda found: f"{found[1]}/{known[found[1]]}",
             # A position that this job's output has.
             line.replace("at=1.0.stdout.4096", "at=1.0.stdout.0").replace(
@@ -70,7 +72,10 @@ class Reader:
             env={"API": f"{self._cluster.url}/api/v1", "PATH": "/bin:/usr/bin:/usr/local/bin"},
         )  # fmt: skip
         assert done.returncode == 0, (command, done.stdout, done.stderr)
-        self.check(line, json.loads(done.stdout) if done.stdout else None)
+        answer: Any = json.loads(done.stdout) if done.stdout else None
+        if "POST $API/experiments" in line:
+            self.experiment = answer["id"]
+        self.check(line, answer)
 
     def check(self, line: str, answer: Any) -> None:
         if "/nodes/" in line and line.endswith("/events"):
@@ -93,6 +98,7 @@ def test_rest_page_commands_work_in_order(cluster: Cluster) -> None:
     for line in LINES:
         reader.run(line)
     # What commands have done shows that they were more than answered.
+    assert cluster.get(f"/experiments/{reader.experiment}")["state"] == "cancelled"
     assert cluster.job(reader.job)["state"] in ("cancelling", "cancelled")
     assert "registered" not in [n["name"] for n in cluster.get("/cluster/nodes")["items"]]
     eventually("the restored job", lambda: cluster.job(reader.finished)["attempt"] == 2)

@@ -117,8 +117,15 @@ def refuse_idle(spec: JobSpec, asked: Collection[tuple[str, ...]] | None = None)
         raise SpecError(problems)
 
 
-def load_document(raw: bytes | str, format: Literal["json", "yaml"]) -> dict[str, Any]:  # noqa: A002
+def load_document(
+    raw: bytes | str,
+    format: Literal["json", "yaml"],  # noqa: A002
+    what: str = "a job spec",
+) -> dict[str, Any]:
     """Read one mapping from YAML or JSON: plain data only, bounded in size and depth.
+
+    Args:
+        what: the document, in a sentence.
 
     Raises:
         SpecError: naming the line where the text breaks.
@@ -153,12 +160,12 @@ def load_document(raw: bytes | str, format: Literal["json", "yaml"]) -> dict[str
         raise SpecError([SpecProblem("", f"not valid {format.upper()}: {error}")]) from None
     _check_tree(data)
     if not isinstance(data, dict):
-        raise _no_object(data)
+        raise _no_object(data, what)
     return data
 
 
-def _no_object(data: object) -> SpecError:
-    message = f"a job spec must be an object with keys; this one is {_kind(data)}"
+def _no_object(data: object, what: str = "a job spec") -> SpecError:
+    message = f"{what} must be an object with keys; this one is {_kind(data)}"
     return SpecError([SpecProblem("", message)])
 
 

@@ -2,7 +2,7 @@
 
 import type { Client, Options as Options2, TDataShape } from './client';
 import { client } from './client.gen';
-import type { CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
+import type { CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -540,4 +540,88 @@ export const restoreCheckpoint = <ThrowOnError extends boolean = true>(options: 
         'Content-Type': 'application/json',
         ...options.headers
     }
+});
+
+/**
+ * List experiments
+ *
+ * The newest first.
+ */
+export const listExperiments = <ThrowOnError extends boolean = true>(options?: Options<ListExperimentsData, ThrowOnError>) => (options?.client ?? client).get<ListExperimentsResponses, ListExperimentsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/experiments',
+    ...options
+});
+
+/**
+ * Create an experiment
+ *
+ * The body is an experiment, in JSON or YAML. Every job that it would submit is checked first.
+ *
+ * Its trials are ordinary jobs: they wait in the queue, count against quotas and can be paused.
+ */
+export const createExperiment = <ThrowOnError extends boolean = true>(options: Options<CreateExperimentData, ThrowOnError>) => (options.client ?? client).post<CreateExperimentResponses, CreateExperimentErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/experiments',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Cancel an experiment
+ *
+ * Cancels its jobs, and starts no further trial. What has completed stays.
+ */
+export const cancelExperiment = <ThrowOnError extends boolean = true>(options: Options<CancelExperimentData, ThrowOnError>) => (options.client ?? client).delete<CancelExperimentResponses, CancelExperimentErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/experiments/{experiment_id}',
+    ...options
+});
+
+/**
+ * Read an experiment
+ *
+ * Includes the number of runs in each state, and the best trial so far.
+ */
+export const getExperiment = <ThrowOnError extends boolean = true>(options: Options<GetExperimentData, ThrowOnError>) => (options.client ?? client).get<GetExperimentResponses, GetExperimentErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/experiments/{experiment_id}',
+    ...options
+});
+
+/**
+ * List an experiment's trials
+ *
+ * Each run of each configuration, in the order in which they start.
+ */
+export const listTrials = <ThrowOnError extends boolean = true>(options: Options<ListTrialsData, ThrowOnError>) => (options.client ?? client).get<ListTrialsResponses, ListTrialsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/experiments/{experiment_id}/trials',
+    ...options
+});
+
+/**
+ * Pause an experiment
+ *
+ * Pauses its jobs, and starts no further trial.
+ */
+export const pauseExperiment = <ThrowOnError extends boolean = true>(options: Options<PauseExperimentData, ThrowOnError>) => (options.client ?? client).put<PauseExperimentResponses, PauseExperimentErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/experiments/{experiment_id}/pause',
+    ...options
+});
+
+/**
+ * Resume a paused experiment
+ *
+ * Resumes the jobs that were paused with it, and starts further trials. A job that was paused
+ * by itself stays paused.
+ */
+export const resumeExperiment = <ThrowOnError extends boolean = true>(options: Options<ResumeExperimentData, ThrowOnError>) => (options.client ?? client).put<ResumeExperimentResponses, ResumeExperimentErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/experiments/{experiment_id}/resume',
+    ...options
 });

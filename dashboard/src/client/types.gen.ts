@@ -82,6 +82,38 @@ export type AttemptPage = {
 export type AttemptState = 'starting' | 'running' | 'stopping' | 'completed' | 'paused' | 'cancelled' | 'failed' | 'lost';
 
 /**
+ * Best
+ *
+ * Best configuration of an experiment so far, of those whose every repeat has a value.
+ */
+export type Best = {
+    /**
+     * Trial
+     */
+    trial: number;
+    /**
+     * Job Id
+     *
+     * Job of its best repeat; null if it was deleted.
+     */
+    job_id: string | null;
+    /**
+     * Value
+     *
+     * Objective: the mean over the repeats.
+     */
+    value: number;
+    /**
+     * Values
+     *
+     * Values by the fields of the job spec that they replace.
+     */
+    values: {
+        [key: string]: unknown;
+    };
+};
+
+/**
  * Cause
  *
  * Why an attempt failed, as far as its evidence goes (`cluster.agent.shim.failure_cause`).
@@ -598,6 +630,188 @@ export type EventPage = {
      */
     next_cursor: string | null;
 };
+
+/**
+ * Experiment
+ *
+ * Experiment with the states of its runs and its best trial.
+ */
+export type Experiment = {
+    /**
+     * Id
+     */
+    id: string;
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Kind
+     *
+     * `sweep`.
+     */
+    kind: string;
+    state: ExperimentState;
+    /**
+     * Reason
+     *
+     * Reason for the state, as a sentence.
+     */
+    reason: string;
+    /**
+     * Reason Code
+     */
+    reason_code: string;
+    /**
+     * Counts
+     *
+     * Runs by state: `pending`, or the state of the run's job.
+     */
+    counts: {
+        [key: string]: number;
+    };
+    /**
+     * Null until a trial has completed with a value.
+     */
+    best: Best | null;
+    /**
+     * Created At
+     */
+    created_at: string;
+    /**
+     * Finished At
+     *
+     * When its last run had ended: a cancelled experiment may have jobs that still end.
+     */
+    finished_at: string | null;
+    /**
+     * Spec
+     *
+     * Experiment as it was given, with its defaults.
+     */
+    spec: {
+        [key: string]: unknown;
+    };
+};
+
+/**
+ * ExperimentPage
+ *
+ * Experiments, the newest first.
+ */
+export type ExperimentPage = {
+    /**
+     * Items
+     */
+    items: Array<Experiment>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+};
+
+/**
+ * ExperimentRun
+ *
+ * Place of a job in an experiment.
+ */
+export type ExperimentRun = {
+    /**
+     * Id
+     *
+     * Id of the experiment.
+     */
+    id: string;
+    /**
+     * Trial
+     *
+     * Number of the configuration.
+     */
+    trial: number;
+    /**
+     * Repeat
+     */
+    repeat: number;
+};
+
+/**
+ * ExperimentSpec
+ *
+ * Jobs that differ in some values, and how they are compared.
+ */
+export type ExperimentSpec = {
+    /**
+     * Name
+     *
+     * Need not be unique.
+     */
+    name: string;
+    /**
+     * Kind
+     */
+    kind: 'sweep';
+    /**
+     * Job
+     *
+     * The job spec that every run starts from.
+     */
+    job: {
+        [key: string]: unknown;
+    };
+    /**
+     * Space
+     *
+     * Values by the dotted fields of the job spec that they replace, as in
+     * `training.learning_rate` or `parameters.layers`.
+     */
+    space: {
+        [key: string]: Array<unknown> | {
+            range?: Array<number>;
+            step?: number;
+            log?: Array<number>;
+        };
+    };
+    /**
+     * Method
+     *
+     * `grid`: every combination, the last field varying fastest. `random`: combinations drawn with
+     * the seed.
+     */
+    method: 'grid' | 'random';
+    objective: ObjectiveSpec;
+    /**
+     * Trials
+     *
+     * Number of combinations; required for `random`. Default for `grid`: all of them.
+     */
+    trials?: number | null;
+    /**
+     * Parallel
+     *
+     * Most runs that are unfinished at a time.
+     */
+    parallel?: number;
+    /**
+     * Repeats
+     *
+     * Runs of each combination, with seeds that count up.
+     */
+    repeats?: number;
+    /**
+     * Seed
+     *
+     * Seed of the draws, and of the first repeat of each combination. Default: 0 for the draws, and
+     * the job's own.
+     */
+    seed?: number | null;
+};
+
+/**
+ * ExperimentState
+ */
+export type ExperimentState = 'running' | 'paused' | 'completed' | 'failed' | 'cancelled';
 
 /**
  * Failure
@@ -1237,6 +1451,10 @@ export type Job = {
     mesh: {
         [key: string]: number;
     } | null;
+    /**
+     * Experiment that it is a run of; null for a job that a user submitted.
+     */
+    experiment: ExperimentRun | null;
 };
 
 /**
@@ -1732,6 +1950,31 @@ export type NodePage = {
      * Hand it back as `cursor` for the next page; null on the last one.
      */
     next_cursor: string | null;
+};
+
+/**
+ * ObjectiveSpec
+ *
+ * The value that rates a run.
+ */
+export type ObjectiveSpec = {
+    /**
+     * Metric
+     *
+     * A metric that the job reports, such as `eval_accuracy`.
+     */
+    metric: string;
+    /**
+     * `min`: lower is better; `max`: higher. Default: `min` for names that end in `loss`, `max` for
+     * `accuracy`; required for others.
+     */
+    goal?: MetricMode | null;
+    /**
+     * At
+     *
+     * The value that counts: the last one of the run, or the best one.
+     */
+    at?: 'last' | 'best';
 };
 
 /**
@@ -2792,6 +3035,92 @@ export type TrainingSpec = {
      * Batches that each data worker prefetches.
      */
     data_prefetch?: number;
+};
+
+/**
+ * Trial
+ *
+ * One run of an experiment.
+ */
+export type Trial = {
+    /**
+     * Number
+     *
+     * Number of its configuration.
+     */
+    number: number;
+    /**
+     * Repeat
+     */
+    repeat: number;
+    /**
+     * Job Id
+     *
+     * Null before it is started, and if its job was deleted.
+     */
+    job_id: string | null;
+    /**
+     * State
+     *
+     * `pending`, or the state of its job.
+     */
+    state: string;
+    /**
+     * Reason
+     *
+     * Reason for the state, as a sentence; empty while pending.
+     */
+    reason: string;
+    /**
+     * Reason Code
+     */
+    reason_code: string;
+    /**
+     * Values
+     *
+     * Values by the fields of the job spec that they replace.
+     */
+    values: {
+        [key: string]: unknown;
+    };
+    /**
+     * Step
+     *
+     * Finished optimizer steps; null before it is started.
+     */
+    step: number | null;
+    /**
+     * Objective
+     *
+     * Value that rates it; null until it has completed, and without a finite value.
+     */
+    objective: number | null;
+    /**
+     * Metrics
+     *
+     * Last value of every job-wide series. NaN and infinities are strings.
+     */
+    metrics: {
+        [key: string]: number | string | null;
+    };
+};
+
+/**
+ * TrialPage
+ *
+ * Runs of an experiment, in their order.
+ */
+export type TrialPage = {
+    /**
+     * Items
+     */
+    items: Array<Trial>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
 };
 
 /**
@@ -5114,3 +5443,366 @@ export type RestoreCheckpointResponses = {
 };
 
 export type RestoreCheckpointResponse = RestoreCheckpointResponses[keyof RestoreCheckpointResponses];
+
+export type ListExperimentsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/experiments';
+};
+
+export type ListExperimentsErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListExperimentsError = ListExperimentsErrors[keyof ListExperimentsErrors];
+
+export type ListExperimentsResponses = {
+    /**
+     * A page of experiments.
+     */
+    200: ExperimentPage;
+};
+
+export type ListExperimentsResponse = ListExperimentsResponses[keyof ListExperimentsResponses];
+
+export type CreateExperimentData = {
+    /**
+     * An experiment, at most 1 MiB.
+     */
+    body: ExperimentSpec;
+    path?: never;
+    query?: never;
+    url: '/api/v1/experiments';
+};
+
+export type CreateExperimentErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid experiment
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type CreateExperimentError = CreateExperimentErrors[keyof CreateExperimentErrors];
+
+export type CreateExperimentResponses = {
+    /**
+     * The experiment runs; its trials are decided.
+     */
+    201: Experiment;
+};
+
+export type CreateExperimentResponse = CreateExperimentResponses[keyof CreateExperimentResponses];
+
+export type CancelExperimentData = {
+    body?: never;
+    path: {
+        /**
+         * Experiment Id
+         *
+         * The experiment's id.
+         */
+        experiment_id: string;
+    };
+    query?: never;
+    url: '/api/v1/experiments/{experiment_id}';
+};
+
+export type CancelExperimentErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Not possible in the current state
+     */
+    409: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type CancelExperimentError = CancelExperimentErrors[keyof CancelExperimentErrors];
+
+export type CancelExperimentResponses = {
+    /**
+     * Its jobs are being cancelled, or are cancelled already.
+     */
+    202: Experiment;
+};
+
+export type CancelExperimentResponse = CancelExperimentResponses[keyof CancelExperimentResponses];
+
+export type GetExperimentData = {
+    body?: never;
+    path: {
+        /**
+         * Experiment Id
+         *
+         * The experiment's id.
+         */
+        experiment_id: string;
+    };
+    query?: never;
+    url: '/api/v1/experiments/{experiment_id}';
+};
+
+export type GetExperimentErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type GetExperimentError = GetExperimentErrors[keyof GetExperimentErrors];
+
+export type GetExperimentResponses = {
+    /**
+     * The experiment.
+     */
+    200: Experiment;
+};
+
+export type GetExperimentResponse = GetExperimentResponses[keyof GetExperimentResponses];
+
+export type ListTrialsData = {
+    body?: never;
+    path: {
+        /**
+         * Experiment Id
+         *
+         * The experiment's id.
+         */
+        experiment_id: string;
+    };
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/experiments/{experiment_id}/trials';
+};
+
+export type ListTrialsErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListTrialsError = ListTrialsErrors[keyof ListTrialsErrors];
+
+export type ListTrialsResponses = {
+    /**
+     * A page of runs.
+     */
+    200: TrialPage;
+};
+
+export type ListTrialsResponse = ListTrialsResponses[keyof ListTrialsResponses];
+
+export type PauseExperimentData = {
+    body?: never;
+    path: {
+        /**
+         * Experiment Id
+         *
+         * The experiment's id.
+         */
+        experiment_id: string;
+    };
+    query?: never;
+    url: '/api/v1/experiments/{experiment_id}/pause';
+};
+
+export type PauseExperimentErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Not possible in the current state
+     */
+    409: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type PauseExperimentError = PauseExperimentErrors[keyof PauseExperimentErrors];
+
+export type PauseExperimentResponses = {
+    /**
+     * Its jobs are being paused, or are paused already.
+     */
+    202: Experiment;
+};
+
+export type PauseExperimentResponse = PauseExperimentResponses[keyof PauseExperimentResponses];
+
+export type ResumeExperimentData = {
+    body?: never;
+    path: {
+        /**
+         * Experiment Id
+         *
+         * The experiment's id.
+         */
+        experiment_id: string;
+    };
+    query?: never;
+    url: '/api/v1/experiments/{experiment_id}/resume';
+};
+
+export type ResumeExperimentErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Not possible in the current state
+     */
+    409: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ResumeExperimentError = ResumeExperimentErrors[keyof ResumeExperimentErrors];
+
+export type ResumeExperimentResponses = {
+    /**
+     * Its jobs are queued again.
+     */
+    202: Experiment;
+};
+
+export type ResumeExperimentResponse = ResumeExperimentResponses[keyof ResumeExperimentResponses];

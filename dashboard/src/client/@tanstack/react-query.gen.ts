@@ -3,8 +3,8 @@
 import { type InfiniteData, infiniteQueryOptions, queryOptions, type UseMutationOptions } from '@tanstack/react-query';
 
 import { client } from '../client.gen';
-import { cancelJob, captureGradients, changeNode, collectCheckpoints, deleteCheckpoint, drainNode, getCheckpoint, getCode, getJob, getNode, listAttempts, listCheckpointFiles, listCheckpoints, listDevices, listEvents, listJobs, listNodeEvents, listNodes, type Options, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLogs, readMetrics, readNodeHistory, readPrometheus, readQueue, readQuotas, readReadiness, readSummary, registerNode, removeNode, resizeJob, restoreCheckpoint, resumeJob, submitJob, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
-import type { CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
+import { cancelExperiment, cancelJob, captureGradients, changeNode, collectCheckpoints, createExperiment, deleteCheckpoint, drainNode, getCheckpoint, getCode, getExperiment, getJob, getNode, listAttempts, listCheckpointFiles, listCheckpoints, listDevices, listEvents, listExperiments, listJobs, listNodeEvents, listNodes, listTrials, type Options, pauseExperiment, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLogs, readMetrics, readNodeHistory, readPrometheus, readQueue, readQuotas, readReadiness, readSummary, registerNode, removeNode, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, submitJob, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
+import type { CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
 
 export type QueryKey<TOptions extends Options> = [
     Pick<TOptions, 'baseUrl' | 'body' | 'headers' | 'path' | 'query'> & {
@@ -1041,6 +1041,180 @@ export const readCheckpointFileOptions = (options: Options<ReadCheckpointFileDat
 export const restoreCheckpointMutation = (options?: Partial<Options<RestoreCheckpointData>>): UseMutationOptions<RestoreCheckpointResponse, RestoreCheckpointError, Options<RestoreCheckpointData>> => {
     const mutationOptions: UseMutationOptions<RestoreCheckpointResponse, RestoreCheckpointError, Options<RestoreCheckpointData>> = {
         mutationFn: async (fnOptions) => await restoreCheckpoint({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const listExperimentsQueryKey = (options?: Options<ListExperimentsData>) => createQueryKey('listExperiments', options);
+
+/**
+ * List experiments
+ *
+ * The newest first.
+ */
+export const listExperimentsOptions = (options?: Options<ListExperimentsData>) => queryOptions<ListExperimentsResponse, ListExperimentsError, ListExperimentsResponse, ReturnType<typeof listExperimentsQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listExperiments({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listExperimentsQueryKey(options)
+});
+
+export const listExperimentsInfiniteQueryKey = (options?: Options<ListExperimentsData>): QueryKey<Options<ListExperimentsData>> => createQueryKey('listExperiments', options, true);
+
+/**
+ * List experiments
+ *
+ * The newest first.
+ */
+export const listExperimentsInfiniteOptions = (options?: Options<ListExperimentsData>) => infiniteQueryOptions<ListExperimentsResponse, ListExperimentsError, InfiniteData<ListExperimentsResponse>, QueryKey<Options<ListExperimentsData>>, string | null | Pick<QueryKey<Options<ListExperimentsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ListExperimentsData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await listExperiments({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: listExperimentsInfiniteQueryKey(options)
+});
+
+/**
+ * Create an experiment
+ *
+ * The body is an experiment, in JSON or YAML. Every job that it would submit is checked first.
+ *
+ * Its trials are ordinary jobs: they wait in the queue, count against quotas and can be paused.
+ */
+export const createExperimentMutation = (options?: Partial<Options<CreateExperimentData>>): UseMutationOptions<CreateExperimentResponse, CreateExperimentError, Options<CreateExperimentData>> => {
+    const mutationOptions: UseMutationOptions<CreateExperimentResponse, CreateExperimentError, Options<CreateExperimentData>> = {
+        mutationFn: async (fnOptions) => await createExperiment({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Cancel an experiment
+ *
+ * Cancels its jobs, and starts no further trial. What has completed stays.
+ */
+export const cancelExperimentMutation = (options?: Partial<Options<CancelExperimentData>>): UseMutationOptions<CancelExperimentResponse, CancelExperimentError, Options<CancelExperimentData>> => {
+    const mutationOptions: UseMutationOptions<CancelExperimentResponse, CancelExperimentError, Options<CancelExperimentData>> = {
+        mutationFn: async (fnOptions) => await cancelExperiment({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const getExperimentQueryKey = (options: Options<GetExperimentData>) => createQueryKey('getExperiment', options);
+
+/**
+ * Read an experiment
+ *
+ * Includes the number of runs in each state, and the best trial so far.
+ */
+export const getExperimentOptions = (options: Options<GetExperimentData>) => queryOptions<GetExperimentResponse, GetExperimentError, GetExperimentResponse, ReturnType<typeof getExperimentQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await getExperiment({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: getExperimentQueryKey(options)
+});
+
+export const listTrialsQueryKey = (options: Options<ListTrialsData>) => createQueryKey('listTrials', options);
+
+/**
+ * List an experiment's trials
+ *
+ * Each run of each configuration, in the order in which they start.
+ */
+export const listTrialsOptions = (options: Options<ListTrialsData>) => queryOptions<ListTrialsResponse, ListTrialsError, ListTrialsResponse, ReturnType<typeof listTrialsQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listTrials({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listTrialsQueryKey(options)
+});
+
+export const listTrialsInfiniteQueryKey = (options: Options<ListTrialsData>): QueryKey<Options<ListTrialsData>> => createQueryKey('listTrials', options, true);
+
+/**
+ * List an experiment's trials
+ *
+ * Each run of each configuration, in the order in which they start.
+ */
+export const listTrialsInfiniteOptions = (options: Options<ListTrialsData>) => infiniteQueryOptions<ListTrialsResponse, ListTrialsError, InfiniteData<ListTrialsResponse>, QueryKey<Options<ListTrialsData>>, string | null | Pick<QueryKey<Options<ListTrialsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ListTrialsData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await listTrials({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: listTrialsInfiniteQueryKey(options)
+});
+
+/**
+ * Pause an experiment
+ *
+ * Pauses its jobs, and starts no further trial.
+ */
+export const pauseExperimentMutation = (options?: Partial<Options<PauseExperimentData>>): UseMutationOptions<PauseExperimentResponse, PauseExperimentError, Options<PauseExperimentData>> => {
+    const mutationOptions: UseMutationOptions<PauseExperimentResponse, PauseExperimentError, Options<PauseExperimentData>> = {
+        mutationFn: async (fnOptions) => await pauseExperiment({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Resume a paused experiment
+ *
+ * Resumes the jobs that were paused with it, and starts further trials. A job that was paused
+ * by itself stays paused.
+ */
+export const resumeExperimentMutation = (options?: Partial<Options<ResumeExperimentData>>): UseMutationOptions<ResumeExperimentResponse, ResumeExperimentError, Options<ResumeExperimentData>> => {
+    const mutationOptions: UseMutationOptions<ResumeExperimentResponse, ResumeExperimentError, Options<ResumeExperimentData>> = {
+        mutationFn: async (fnOptions) => await resumeExperiment({
             ...options,
             ...fnOptions,
             throwOnError: true

@@ -1,0 +1,133 @@
+"""/experiments: create, read and command experiments."""
+
+from typing import Any
+
+from fastapi import Request, Response
+
+from trainhall.api.bodies import FORMATS, media_type, read_body, unsupported
+from trainhall.api.context import CoordinatorDep
+from trainhall.api.openapi import examples
+from trainhall.api.openapi.describe import (
+    NEITHER_JSON_NOR_YAML,
+    REF,
+    SPEC_TOO_LARGE,
+    Operations,
+    invalid_experiment,
+    wrong_state,
+)
+from trainhall.api.params import Cursor, ExperimentId, Limit
+from trainhall.cluster.experiments.spec import parse_experiment
+from trainhall.cluster.experiments.views import Experiment, ExperimentPage, TrialPage
+from trainhall.training.spec import MAX_SPEC_BYTES
+
+router = Operations(prefix="/experiments", tags=["experiments"])
+
+_SCHEMA: dict[str, Any] = {"schema": {"$ref": REF.format(model="ExperimentSpec")}}
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "An experiment, at most 1 MiB.",
+        "content": {
+            media: {**_SCHEMA, "example": examples.SWEEP if kind == "json" else examples.SWEEP_YAML}
+            for media, kind in FORMATS.items()
+        },
+    }
+}
+
+
+@router.operation(
+    "POST",
+    "",
+    invalid_experiment("space.training.stepz", "unknown key; did you mean 'steps'?"),
+    SPEC_TOO_LARGE,
+    NEITHER_JSON_NOR_YAML,
+    summary="Create an experiment",
+    answer="The experiment runs; its trials are decided.",
+    status=201,
+    openapi_extra=_BODY,
+    response_model=Experiment,
+)
+async def create_experiment(request: Request, coordinator: CoordinatorDep) -> Response:
+    """The body is an experiment, in JSON or YAML. Every job that it would submit is checked first.
+
+    Its trials are ordinary jobs: they wait in the queue, count against quotas and can be paused."""
+    kind = FORMATS.get(media_type(request))
+    if kind is None:
+        raise unsupported(request, *FORMATS)
+    spec = parse_experiment(await read_body(request, MAX_SPEC_BYTES), kind)
+    view = await coordinator.experiments.create(spec)
+    headers = {"Location": f"{request.url.path}/{view.id}"}
+    return Response(view.model_dump_json(), 201, headers, media_type="application/json")
+
+
+@router.operation("GET", "", summary="List experiments", answer="A page of experiments.")
+async def list_experiments(
+    coordinator: CoordinatorDep, limit: Limit = 50, cursor: Cursor = None
+) -> ExperimentPage:
+    """The newest first."""
+    return await coordinator.experiments.list(limit=limit, cursor=cursor)
+
+
+@router.operation("GET", "/{experiment_id}", summary="Read an experiment", answer="The experiment.")
+async def get_experiment(coordinator: CoordinatorDep, experiment_id: ExperimentId) -> Experiment:
+    """Includes the number of runs in each state, and the best trial so far."""
+    return await coordinator.experiments.get(experiment_id)
+
+
+@router.operation(
+    "GET",
+    "/{experiment_id}/trials",
+    summary="List an experiment's trials",
+    answer="A page of runs.",
+)
+async def list_trials(
+    coordinator: CoordinatorDep,
+    experiment_id: ExperimentId,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> TrialPage:
+    """Each run of each configuration, in the order in which they start."""
+    return await coordinator.experiments.trials(experiment_id, limit=limit, cursor=cursor)
+
+
+@router.operation(
+    "PUT",
+    "/{experiment_id}/pause",
+    wrong_state(f"{examples.EXPERIMENT} cannot be paused: it is completed, which is final"),
+    summary="Pause an experiment",
+    answer="Its jobs are being paused, or are paused already.",
+    status=202,
+)
+async def pause_experiment(coordinator: CoordinatorDep, experiment_id: ExperimentId) -> Experiment:
+    """Pauses its jobs, and starts no further trial."""
+    return await coordinator.experiments.pause(experiment_id)
+
+
+@router.operation(
+    "PUT",
+    "/{experiment_id}/resume",
+    wrong_state(
+        f"{examples.EXPERIMENT} cannot be resumed: it is running; only a "
+        "paused experiment can be resumed"
+    ),
+    summary="Resume a paused experiment",
+    answer="Its jobs are queued again.",
+    status=202,
+)
+async def resume_experiment(coordinator: CoordinatorDep, experiment_id: ExperimentId) -> Experiment:
+    """Resumes the jobs that were paused with it, and starts further trials. A job that was paused
+    by itself stays paused."""
+    return await coordinator.experiments.resume(experiment_id)
+
+
+@router.operation(
+    "DELETE",
+    "/{experiment_id}",
+    wrong_state(f"{examples.EXPERIMENT} cannot be cancelled: it is completed, which is final"),
+    summary="Cancel an experiment",
+    answer="Its jobs are being cancelled, or are cancelled already.",
+    status=202,
+)
+async def cancel_experiment(coordinator: CoordinatorDep, experiment_id: ExperimentId) -> Experiment:
+    """Cancels its jobs, and starts no further trial. What has completed stays."""
+    return await coordinator.experiments.cancel(experiment_id)

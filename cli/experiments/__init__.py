@@ -1,0 +1,1 @@
+"""Commands on experiments; imports `base` and `spec`."""

@@ -1,0 +1,1 @@
+"""Experiments, whose trials are ordinary jobs; imports `jobs` and `lifecycle`."""

@@ -1,0 +1,214 @@
+"""The step of the coordinator's pass that starts trials, commands their jobs and records ends.
+
+Nothing else starts a trial. Its job is inserted in the transaction that marks it as started, under
+the lock of the experiment, so that a coordinator that is killed starts none twice and loses none.
+"""
+
+from datetime import datetime
+
+import structlog
+from sqlalchemy import func, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
+from trainhall.cluster.experiments.decide import ExperimentFacts, RunKey, StartedRun, next_step
+from trainhall.cluster.experiments.load import load_experiment, load_unfinished
+from trainhall.cluster.experiments.rating import best_trials, read_objective
+from trainhall.cluster.experiments.runs import job_of, run_name
+from trainhall.cluster.experiments.spec import ExperimentSpec, validate_experiment
+from trainhall.cluster.jobs.commands import Command, give_command
+from trainhall.cluster.jobs.submission import RunOf, add_job
+from trainhall.cluster.lifecycle.experiments import move_experiment
+from trainhall.cluster.lifecycle.jobs import set_reason
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label
+from trainhall.cluster.lifecycle.states import ExperimentState, JobState, TrialState
+from trainhall.cluster.service import Service
+from trainhall.db.documents import Allocation
+from trainhall.db.experiments import Experiment, Trial
+from trainhall.db.models import Job
+from trainhall.training.spec import SpecError
+
+log = structlog.get_logger(__name__)
+
+_ENDS = {
+    JobState.COMPLETED: TrialState.COMPLETED,
+    JobState.FAILED: TrialState.FAILED,
+    JobState.CANCELLED: TrialState.CANCELLED,
+}
+_REASONS = {
+    Command.PAUSE: ReasonCode.EXPERIMENT_PAUSED,
+    Command.RESUME: ReasonCode.EXPERIMENT_RESUMED,
+    Command.CANCEL: ReasonCode.EXPERIMENT_CANCELLED,
+}
+
+
+class ExperimentAdvancer(Service):
+    async def advance(self) -> bool:
+        """Take the next step of every experiment; return whether there was one."""
+        async with self._db.session() as session:
+            found = await load_unfinished(session)
+        advanced = False
+        for facts in found:
+            step = next_step(facts)
+            if step.ended or step.start or step.finishes:
+                await self._record_and_start(facts)
+            for run in step.commands:
+                await self._command(facts.id, run)
+            advanced = advanced or bool(step)
+        return advanced
+
+    async def _record_and_start(self, facts: ExperimentFacts) -> None:
+        objectives = await self._objectives(facts)
+        touched: list[str] = []
+        try:
+            async with self._db.transaction() as session:
+                experiment = await _lock(session, facts.id)
+                current = await load_experiment(session, facts.id)
+                if experiment is None or current is None:
+                    return
+                step = next_step(current)
+                # One that ended since is recorded by the next pass, which reads its objective.
+                known = [run for run in step.ended if run.key in objectives]
+                for run in known:
+                    await self._record(session, facts.id, run, objectives[run.key])
+                spec = validate_experiment(experiment.spec)
+                for key in step.start:
+                    touched += await self._start(session, experiment, spec, key)
+                await session.flush()
+                if step.finishes and len(known) == len(step.ended):
+                    await self._finish(session, experiment)
+        except IntegrityError:
+            # Somebody else submitted a job at the same time and got its number.
+            return
+        for job_id in touched:
+            self._notifier.notify_viewers(job_id)
+
+    async def _objectives(self, facts: ExperimentFacts) -> dict[RunKey, float | None]:
+        """Return the objective of every run that has ended; its job changes no more."""
+        ended = next_step(facts).ended
+        if not ended:
+            return {}
+        async with self._db.session() as session:
+            experiment = await session.get(Experiment, facts.id)
+        assert experiment is not None
+        found: dict[RunKey, float | None] = {}
+        for run in ended:
+            found[run.key] = None
+            if run.job_id is not None and run.job_state is JobState.COMPLETED:
+                found[run.key] = await read_objective(
+                    self._db, run.job_id,
+                    experiment.metric, experiment.goal, experiment.objective_at,
+                )  # fmt: skip
+        return found
+
+    async def _record(
+        self, session: AsyncSession, experiment_id: str, run: StartedRun, objective: float | None
+    ) -> None:
+        trial = await _trial(session, experiment_id, run.key)
+        trial.command = None
+        job = await session.get(Job, run.job_id) if run.job_id is not None else None
+        if job is None or run.job_state is None:
+            trial.state = TrialState.FAILED
+            set_reason(trial, Reason.of(ReasonCode.JOB_DELETED))
+            return
+        trial.state = _ENDS[run.job_state]
+        trial.objective = objective
+        trial.reason, trial.reason_code = job.reason, job.reason_code
+        log.info(
+            "trial_ended", experiment=experiment_id, trial=trial.number, repeat=trial.repeat,
+            job=job.id, state=trial.state, objective=objective,
+        )  # fmt: skip
+
+    async def _start(
+        self, session: AsyncSession, experiment: Experiment, spec: ExperimentSpec, key: RunKey
+    ) -> list[str]:
+        """Submit the job of a run; returns its id, or nothing if its spec is refused."""
+        trial = await _trial(session, experiment.id, key)
+        try:
+            job_spec = job_of(spec, trial.values, *key)
+        except SpecError as error:
+            # It was valid when the experiment was created, by an earlier version.
+            trial.state = TrialState.FAILED
+            set_reason(trial, Reason.of(ReasonCode.TRIAL_NOT_STARTED, why=error))
+            return []
+        label = experiment_label(experiment.id, experiment.name)
+        run = run_name(*key, spec.repeats)
+        reason = Reason.of(ReasonCode.TRIAL_STARTED, run=run, experiment=label)
+        place = RunOf(experiment.id, *key)
+        job = await add_job(
+            session, self._ids.new(), job_spec, now=self._clock.now(), reason=reason, run=place
+        )
+        trial.state, trial.job_id = TrialState.STARTED, job.id
+        log.info("trial_started", experiment=experiment.id, trial=key[0], repeat=key[1], job=job.id)
+        return [job.id]
+
+    async def _finish(self, session: AsyncSession, experiment: Experiment) -> None:
+        experiment.finished_at = self._clock.now()
+        if experiment.state == ExperimentState.CANCELLED:
+            return
+        states = await session.execute(
+            select(Trial.state, func.count().label("runs"))
+            .where(Trial.experiment_id == experiment.id)
+            .group_by(Trial.state)
+        )
+        counts = {row.state: row.runs for row in states}
+        completed = counts.get(TrialState.COMPLETED.value, 0)
+        rated = ""
+        if completed:
+            best = (await best_trials(session, [experiment])).get(experiment.id)
+            rated = f"; no trial has a value of {experiment.metric} for every repeat"
+            if best is not None:
+                rated = f"; best is trial {best.trial} with {experiment.metric} {best.value:.4g}"
+        end = ExperimentState.COMPLETED if completed else ExperimentState.FAILED
+        reason = Reason.of(
+            ReasonCode.TRIALS_ENDED, completed=completed, total=sum(counts.values()), rated=rated
+        )
+        move_experiment(experiment, end, reason)
+        log.info("experiment_ended", experiment=experiment.id, state=end.value)
+
+    async def _command(self, experiment_id: str, run: StartedRun) -> None:
+        """Give a job the command that it still has to get; after a conflict the next pass does."""
+        hosts = Allocation()
+        try:
+            async with self._db.transaction() as session:
+                experiment = await _lock(session, experiment_id)
+                trial = await _trial(session, experiment_id, run.key)
+                if experiment is None or trial.command != run.command or trial.job_id is None:
+                    return
+                hosts = await self._give(session, experiment, trial, self._clock.now())
+        except ConflictError:
+            return
+        if run.job_id is not None:
+            self._notifier.notify_viewers(run.job_id)
+        self._notifier.notify_hosts(hosts)
+
+    async def _give(
+        self, session: AsyncSession, experiment: Experiment, trial: Trial, now: datetime
+    ) -> Allocation:
+        assert trial.job_id is not None
+        assert trial.command is not None
+        command = Command(trial.command)
+        label = experiment_label(experiment.id, experiment.name)
+        reason = Reason.of(_REASONS[command], experiment=label)
+        hosts, has_effect = Allocation(), False
+        try:
+            done = await give_command(session, trial.job_id, command, now=now, reason=reason)
+            hosts, has_effect = done.hosts, done.has_effect
+        except (WrongStateError, NotFoundError):
+            # It has ended, or a user was first; either way nothing is left to do.
+            pass
+        # A job that a user had paused before stays paused when the experiment is resumed.
+        trial.paused = command is Command.PAUSE and (has_effect or trial.paused)
+        trial.command = None
+        return hosts
+
+
+async def _lock(session: AsyncSession, experiment_id: str) -> Experiment | None:
+    return await session.get(Experiment, experiment_id, with_for_update=True)
+
+
+async def _trial(session: AsyncSession, experiment_id: str, key: RunKey) -> Trial:
+    trial = await session.get(Trial, (experiment_id, *key), populate_existing=True)
+    assert trial is not None
+    return trial

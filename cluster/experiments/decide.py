@@ -1,0 +1,75 @@
+"""Next step of an experiment: a pure function of its state and that of its jobs."""
+
+from dataclasses import dataclass
+
+from trainhall.cluster.lifecycle.states import FINAL_STATES, ExperimentState, JobState
+
+RunKey = tuple[int, int]
+"""Number of the trial and of the repeat."""
+STARTED_AT_ONCE = 25
+"""Most runs that one transaction starts."""
+
+
+@dataclass(frozen=True)
+class StartedRun:
+    """A run whose job was submitted and that is not recorded as ended."""
+
+    key: RunKey
+    job_id: str | None
+    """None: the job was deleted."""
+    job_state: JobState | None
+    command: str | None
+    """Command that its job still has to get: pause, resume or cancel."""
+
+
+@dataclass(frozen=True)
+class ExperimentFacts:
+    id: str
+    state: ExperimentState
+    parallel: int
+    started: tuple[StartedRun, ...]
+    pending: tuple[RunKey, ...]
+    """The first runs that are not started, in their order; empty only if none is left."""
+
+
+@dataclass(frozen=True)
+class Step:
+    ended: tuple[StartedRun, ...] = ()
+    """To be recorded as ended."""
+    commands: tuple[StartedRun, ...] = ()
+    """Their jobs are to get the command."""
+    start: tuple[RunKey, ...] = ()
+    finishes: bool = False
+    """Once the others of this step are done, no run is left."""
+
+    def __bool__(self) -> bool:
+        return bool(self.ended or self.commands or self.start or self.finishes)
+
+
+def next_step(facts: ExperimentFacts) -> Step:
+    """Decide the next step of an unfinished experiment; a false one if it only waits."""
+    ended = tuple(run for run in facts.started if _has_ended(run))
+    unfinished = [run for run in facts.started if not _has_ended(run)]
+    start: tuple[RunKey, ...] = ()
+    if facts.state is ExperimentState.RUNNING:
+        room = max(0, facts.parallel - len(unfinished))
+        start = facts.pending[: min(room, STARTED_AT_ONCE)]
+    return Step(
+        ended=ended,
+        commands=tuple(run for run in unfinished if _is_due(run)),
+        start=start,
+        finishes=not unfinished and not facts.pending,
+    )
+
+
+def _has_ended(run: StartedRun) -> bool:
+    return run.job_state is None or run.job_state in FINAL_STATES
+
+
+def _is_due(run: StartedRun) -> bool:
+    # A job that is still saving for a pause cannot be resumed before it has paused.
+    return (
+        run.command == "pause"
+        or run.command == "cancel"
+        or (run.command == "resume" and run.job_state is not JobState.PAUSING)
+    )

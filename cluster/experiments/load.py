@@ -1,0 +1,72 @@
+"""The state that an experiment's next step is decided from."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.experiments.decide import STARTED_AT_ONCE, ExperimentFacts, StartedRun
+from trainhall.cluster.lifecycle.states import ExperimentState, JobState, TrialState
+from trainhall.db.experiments import Experiment, Trial
+from trainhall.db.models import Job
+
+
+async def load_unfinished(session: AsyncSession) -> list[ExperimentFacts]:
+    """Load every experiment that has runs left."""
+    return await _load(session, Experiment.finished_at.is_(None))
+
+
+async def load_experiment(session: AsyncSession, experiment_id: str) -> ExperimentFacts | None:
+    """Load one experiment; None if it has finished or does not exist."""
+    found = await _load(session, Experiment.finished_at.is_(None), Experiment.id == experiment_id)
+    return found[0] if found else None
+
+
+async def _load(session: AsyncSession, *conditions: ColumnElement[bool]) -> list[ExperimentFacts]:
+    columns = (Experiment.id, Experiment.state, Experiment.parallel)
+    rows = (
+        await session.execute(select(*columns).where(*conditions).order_by(Experiment.number))
+    ).all()
+    if not rows:
+        return []
+    started = await _started(session, [row.id for row in rows])
+    return [
+        ExperimentFacts(
+            id=row.id,
+            state=ExperimentState(row.state),
+            parallel=row.parallel,
+            started=tuple(started[row.id]),
+            pending=await _pending(session, row.id),
+        )
+        for row in rows
+    ]
+
+
+async def _started(
+    session: AsyncSession, experiments: Sequence[str]
+) -> dict[str, list[StartedRun]]:
+    found: dict[str, list[StartedRun]] = defaultdict(list)
+    query = (
+        select(
+            Trial.experiment_id, Trial.number, Trial.repeat, Trial.job_id, Trial.command, Job.state
+        )
+        .outerjoin(Job, Job.id == Trial.job_id)
+        .where(Trial.experiment_id.in_(experiments), Trial.state == TrialState.STARTED.value)
+        .order_by(Trial.number, Trial.repeat)
+    )
+    for row in await session.execute(query):
+        state = JobState(row.state) if row.state is not None else None
+        run = StartedRun((row.number, row.repeat), row.job_id, state, row.command)
+        found[row.experiment_id].append(run)
+    return found
+
+
+async def _pending(session: AsyncSession, experiment_id: str) -> tuple[tuple[int, int], ...]:
+    rows = await session.execute(
+        select(Trial.number, Trial.repeat)
+        .where(Trial.experiment_id == experiment_id, Trial.state == TrialState.PENDING.value)
+        .order_by(Trial.number, Trial.repeat)
+        .limit(STARTED_AT_ONCE)
+    )
+    return tuple((row.number, row.repeat) for row in rows)

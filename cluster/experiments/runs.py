@@ -1,0 +1,203 @@
+"""The runs of an experiment, all decided when it is created: their values, and their job specs."""
+
+import copy
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainhall.cluster.experiments.space import replace_field
+from trainhall.cluster.experiments.spec import (
+    MAX_RUNS,
+    ExperimentError,
+    ExperimentSpec,
+    shown_value,
+)
+from trainhall.training.spec import JobSpec, SpecError, SpecProblem
+from trainhall.training.spec.parse import refuse_idle, validate_spec
+from trainhall.training.spec.resources import without_replaced
+
+_REDRAWS = 1000
+"""Draws until a combination is accepted that another trial has already: the space is too small."""
+_NAME_LENGTH = 100
+"""Most characters of an experiment's name in those of its jobs, which may have 128."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One combination of values."""
+
+    number: int
+    """From 1."""
+    values: dict[str, Any]
+    """By the field of the job spec."""
+
+
+def plan_configurations(spec: ExperimentSpec) -> list[Configuration]:
+    """Decide all configurations, and check the job of each.
+
+    Raises:
+        ExperimentError: there are too many, or one of them is not a valid job.
+    """
+    _check_job(spec)
+    _check_number(spec)
+    _check_seeds(spec)
+    points = _grid(spec) if spec.method == "grid" else _drawn(spec)
+    planned = [
+        Configuration(number, values)
+        for number, values in enumerate(itertools.islice(points, spec.trials), 1)
+    ]
+    for configuration in planned:
+        _check_configuration(spec, configuration)
+    return planned
+
+
+def run_name(trial: int, repeat: int, repeats: int) -> str:
+    return f"trial {trial}, repeat {repeat}" if repeats > 1 else f"trial {trial}"
+
+
+def job_of(spec: ExperimentSpec, values: Mapping[str, Any], trial: int, repeat: int) -> JobSpec:
+    """Return the job spec of a run.
+
+    Raises:
+        SpecError: it is not valid.
+    """
+    document = copy.deepcopy(spec.job)
+    if isinstance(resources := document.get("resources"), dict):
+        fields = [field.removeprefix("resources.") for field in values]
+        document["resources"] = without_replaced(resources, fields)
+    for field, value in values.items():
+        try:
+            replace_field(document, field, copy.deepcopy(value))
+        except ValueError as error:
+            raise SpecError([SpecProblem(field, f"cannot be varied: {error}")]) from None
+    seed_field = _seed_field(spec)
+    if _sets_seeds(spec) and not _varies(spec, seed_field):
+        first = spec.seed if spec.seed is not None else _own_seed(document, seed_field)
+        replace_field(document, seed_field, first + repeat - 1)
+    document["name"] = f"{spec.name[:_NAME_LENGTH]} {run_name(trial, repeat, spec.repeats)}"
+    job = validate_spec(document)
+    refuse_idle(job)
+    return job
+
+
+def of_job(error: SpecError) -> ExperimentError:
+    """Return the error of an experiment whose job has these problems."""
+    return ExperimentError([_within("job", problem) for problem in error.problems])
+
+
+def _check_job(spec: ExperimentSpec) -> None:
+    """Check that the job is valid as it is: otherwise every configuration would be refused."""
+    try:
+        refuse_idle(validate_spec(spec.job))
+    except SpecError as error:
+        raise of_job(error) from None
+
+
+def _check_number(spec: ExperimentSpec) -> None:
+    points = _points(spec)
+    if spec.trials is not None and spec.trials > points:
+        raise ExperimentError(
+            [
+                SpecProblem(
+                    "trials",
+                    f"must be at most {points:,.0f}, the number of combinations in the space",
+                    str(spec.trials),
+                )
+            ]
+        )
+    trials = points if spec.trials is None else spec.trials
+    if trials * spec.repeats > MAX_RUNS:
+        field = "space" if spec.trials is None else "trials"
+        message = (
+            f"{trials:,.0f} combinations, each run {spec.repeats} times, are more than the limit "
+            f"of {MAX_RUNS:,} runs; give fewer values, trials or repeats"
+        )
+        raise ExperimentError([SpecProblem(field, message)])
+
+
+def _check_seeds(spec: ExperimentSpec) -> None:
+    field = _seed_field(spec)
+    if spec.repeats > 1 and _varies(spec, field):
+        message = "is set by repeats; leave it out of the space, or set repeats to 1"
+        raise ExperimentError([SpecProblem(f"space.{field}", message)])
+
+
+def _check_configuration(spec: ExperimentSpec, configuration: Configuration) -> None:
+    values = configuration.values
+    try:
+        job_of(spec, values, configuration.number, 1)
+    except SpecError as error:
+        problems = [_of_space(problem, values) for problem in error.problems]
+        raise ExperimentError(problems) from None
+
+
+def _of_space(problem: SpecProblem, values: Mapping[str, Any]) -> SpecProblem:
+    """Return a problem of one configuration, at the field of the space that causes it."""
+    for field, value in values.items():
+        given = shown_value(value)
+        if problem.field == field or problem.field.startswith(f"{field}."):
+            inner = problem.field[len(field) :]
+            return SpecProblem(f"space.{field}{inner}", problem.message, problem.value or given)
+        if field.startswith(f"{problem.field}."):
+            return SpecProblem(f"space.{field}", f"{problem.field}: {problem.message}", given)
+    shown = ", ".join(f"{field} {shown_value(value) or '…'}" for field, value in values.items())
+    return _within("job", problem, f"; this follows from {shown}")
+
+
+def _within(part: str, problem: SpecProblem, addition: str = "") -> SpecProblem:
+    field = f"{part}.{problem.field}" if problem.field else part
+    return SpecProblem(field, problem.message + addition, problem.value)
+
+
+def _points(spec: ExperimentSpec) -> float:
+    """Number of combinations; infinite if a field is continuous."""
+    dimensions = spec.space.values()
+    return math.prod([math.inf if d.values is None else float(len(d.values)) for d in dimensions])
+
+
+def _grid(spec: ExperimentSpec) -> Iterator[dict[str, Any]]:
+    choices = [dimension.values or () for dimension in spec.space.values()]
+    for point in itertools.product(*choices):
+        yield dict(zip(spec.space, point, strict=True))
+
+
+def _drawn(spec: ExperimentSpec) -> Iterator[dict[str, Any]]:
+    """Draw without end. A trial's values follow from the seed, its number and the name of the
+    field: neither from how many there are, nor from the other fields."""
+    seen: set[str] = set()
+    for number in itertools.count(1):
+        for draw in range(_REDRAWS):
+            point = {
+                field: dimension.draw(_chance(spec, number, draw, field))
+                for field, dimension in spec.space.items()
+            }
+            if repr(point) not in seen:
+                break
+        seen.add(repr(point))
+        yield point
+
+
+def _chance(spec: ExperimentSpec, number: int, draw: int, field: str) -> random.Random:
+    return random.Random(f"{spec.seed or 0}/{number}/{draw}/{field}")
+
+
+def _sets_seeds(spec: ExperimentSpec) -> bool:
+    return spec.repeats > 1 or spec.seed is not None
+
+
+def _seed_field(spec: ExperimentSpec) -> str:
+    """Return the field of the seed: a task has a key for it, a script reads a parameter."""
+    return "training.seed" if spec.job.get("task") is not None else "parameters.seed"
+
+
+def _varies(spec: ExperimentSpec, field: str) -> bool:
+    return field in spec.space or field.partition(".")[0] in spec.space
+
+
+def _own_seed(document: Mapping[str, Any], field: str) -> int:
+    part, _, key = field.partition(".")
+    seed = (document.get(part) or {}).get(key, 0)
+    return seed if isinstance(seed, int) else 0

@@ -1,0 +1,219 @@
+"""Experiments as users see them: create, read, pause, resume, cancel."""
+
+from sqlalchemy import func, select, tuple_, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster import pagination
+from trainhall.cluster.errors import WrongStateError
+from trainhall.cluster.experiments import views
+from trainhall.cluster.experiments.runs import Configuration, job_of, of_job, plan_configurations
+from trainhall.cluster.experiments.spec import ExperimentSpec
+from trainhall.cluster.jobs.code_store import CodeStore
+from trainhall.cluster.jobs.commands import Command
+from trainhall.cluster.lifecycle.experiments import create_experiment, move_experiment
+from trainhall.cluster.lifecycle.jobs import reason_columns
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label
+from trainhall.cluster.lifecycle.states import ExperimentState, TrialState
+from trainhall.cluster.service import Service, ServiceContext, load
+from trainhall.db.experiments import Experiment, Trial
+from trainhall.db.models import Job, JobProgress
+from trainhall.training.spec import SpecError
+
+_TRIES = 8
+_STATE_AFTER = {
+    Command.PAUSE: ExperimentState.PAUSED,
+    Command.RESUME: ExperimentState.RUNNING,
+    Command.CANCEL: ExperimentState.CANCELLED,
+}
+_DONE = {Command.PAUSE: "paused", Command.RESUME: "resumed", Command.CANCEL: "cancelled"}
+
+
+class ExperimentService(Service):
+    def __init__(self, context: ServiceContext, code: CodeStore) -> None:
+        super().__init__(context)
+        self._code = code
+
+    async def create(self, spec: ExperimentSpec) -> views.Experiment:
+        """Create an experiment with all of its trials; the reconciler starts them.
+
+        Raises:
+            SpecError: one of its jobs would not be valid, or names code that was not uploaded.
+        """
+        planned = plan_configurations(spec)
+        try:
+            await self._code.check(job_of(spec, {}, 1, 1))
+        except SpecError as error:
+            raise of_job(error) from None
+        for attempt in range(_TRIES):
+            try:
+                view = await self._create_once(spec, planned)
+                break
+            except IntegrityError:
+                # Another coordinator on the same database took the number.
+                if attempt == _TRIES - 1:
+                    raise
+        self._notifier.notify_reconciler()
+        return view
+
+    async def _create_once(
+        self, spec: ExperimentSpec, planned: list[Configuration]
+    ) -> views.Experiment:
+        async with self._db.transaction() as session:
+            newest = await session.scalar(select(func.max(Experiment.number)))
+            goal = spec.objective.goal
+            assert goal is not None
+            experiment = Experiment(
+                id=self._ids.new(),
+                number=(newest or 0) + 1,
+                name=spec.name,
+                kind=spec.kind,
+                spec=spec.document(),
+                code=spec.job.get("code"),
+                metric=spec.objective.metric,
+                goal=goal.value,
+                objective_at=spec.objective.at,
+                parallel=spec.parallel,
+                created_at=self._clock.now(),
+            )
+            create_experiment(experiment, Reason.of(ReasonCode.TRIALS_RUN, parallel=spec.parallel))
+            session.add(experiment)
+            await session.flush()
+            session.add_all(
+                Trial(
+                    experiment_id=experiment.id,
+                    number=each.number,
+                    repeat=repeat,
+                    values=each.values,
+                    state=TrialState.PENDING.value,
+                )
+                for each in planned
+                for repeat in range(1, spec.repeats + 1)
+            )
+            await session.flush()
+            return await _view(session, experiment)
+
+    async def get(self, experiment_id: str) -> views.Experiment:
+        async with self._db.session() as session:
+            return await _view(session, await load(session, Experiment, experiment_id))
+
+    async def list(self, *, limit: int = 50, cursor: str | None = None) -> views.ExperimentPage:
+        """List experiments, the newest first."""
+        pagination.check_limit(limit)
+        query = select(Experiment).order_by(Experiment.number.desc()).limit(limit + 1)
+        if cursor is not None:
+            query = query.where(Experiment.number < pagination.decode_number("experiments", cursor))
+        async with self._db.session() as session:
+            rows = (await session.scalars(query)).all()
+            items = await views.experiment_views(session, rows[:limit])
+        more = len(rows) > limit
+        following = pagination.encode("experiments", rows[limit - 1].number) if more else None
+        return views.ExperimentPage(items=items, next_cursor=following)
+
+    async def trials(
+        self, experiment_id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> views.TrialPage:
+        """List the runs of an experiment, in their order."""
+        pagination.check_limit(limit)
+        query = (
+            select(Trial, Job, JobProgress)
+            .outerjoin(Job, Job.id == Trial.job_id)
+            .outerjoin(JobProgress, JobProgress.job_id == Job.id)
+            .where(Trial.experiment_id == experiment_id)
+            .order_by(Trial.number, Trial.repeat)
+            .limit(limit + 1)
+        )
+        if cursor is not None:
+            number, repeat = pagination.decode("trials", cursor, int, int)
+            query = query.where(tuple_(Trial.number, Trial.repeat) > tuple_(number, repeat))
+        async with self._db.session() as session:
+            await load(session, Experiment, experiment_id)
+            rows = (await session.execute(query)).all()
+        items = [views.trial_view(trial, job, progress) for trial, job, progress in rows[:limit]]
+        following = None
+        if len(rows) > limit:
+            following = pagination.encode("trials", items[-1].number, items[-1].repeat)
+        return views.TrialPage(items=items, next_cursor=following)
+
+    async def pause(self, experiment_id: str) -> views.Experiment:
+        """Pause an experiment: its jobs pause, and no further trial starts."""
+        return await self._command(experiment_id, Command.PAUSE)
+
+    async def resume(self, experiment_id: str) -> views.Experiment:
+        """Resume a paused experiment, and the jobs that were paused with it.
+
+        Raises:
+            WrongStateError: it is not paused.
+        """
+        return await self._command(experiment_id, Command.RESUME)
+
+    async def cancel(self, experiment_id: str) -> views.Experiment:
+        """Cancel an experiment: its jobs are cancelled, and no further trial starts."""
+        return await self._command(experiment_id, Command.CANCEL)
+
+    async def _command(self, experiment_id: str, command: Command) -> views.Experiment:
+        """Record what is commanded; the reconciler passes it on to the jobs."""
+        async with self._db.transaction() as session:
+            experiment = await load(session, Experiment, experiment_id, locked=True)
+            state, end = ExperimentState(experiment.state), _STATE_AFTER[command]
+            if state is not end:
+                _check_allowed(experiment, command)
+                move_experiment(experiment, end, _reason(experiment, command))
+                await _command_trials(session, experiment, command)
+                await session.flush()
+            elif command is Command.RESUME:
+                _check_allowed(experiment, command)
+            view = await _view(session, experiment)
+        self._notifier.notify_reconciler()
+        return view
+
+
+def _check_allowed(experiment: Experiment, command: Command) -> None:
+    state = ExperimentState(experiment.state)
+    if command is Command.RESUME:
+        allowed = state is ExperimentState.PAUSED
+        why = f"it is {state.value}; only a paused experiment can be resumed"
+    else:
+        allowed = state in (ExperimentState.RUNNING, ExperimentState.PAUSED)
+        why = f"it is {state.value}, which is final"
+    if not allowed:
+        label = experiment_label(experiment.id, experiment.name)
+        raise WrongStateError(f"{label} cannot be {_DONE[command]}: {why}", state)
+
+
+def _reason(experiment: Experiment, command: Command) -> Reason:
+    match command:
+        case Command.PAUSE:
+            return Reason.of(ReasonCode.PAUSED)
+        case Command.CANCEL:
+            return Reason.of(ReasonCode.CANCELLED)
+    return Reason.of(ReasonCode.TRIALS_RUN, parallel=experiment.parallel)
+
+
+async def _command_trials(session: AsyncSession, experiment: Experiment, command: Command) -> None:
+    of_experiment = Trial.experiment_id == experiment.id
+    started = (of_experiment, Trial.state == TrialState.STARTED.value)
+    if command is Command.PAUSE:
+        await session.execute(update(Trial).where(*started).values(command="pause"))
+    elif command is Command.RESUME:
+        # A job whose pause was not yet passed on runs on.
+        await session.execute(
+            update(Trial).where(*started, Trial.paused.is_(False)).values(command=None)
+        )
+        await session.execute(
+            update(Trial).where(*started, Trial.paused.is_(True)).values(command="resume")
+        )
+    else:
+        label = experiment_label(experiment.id, experiment.name)
+        reason = Reason.of(ReasonCode.EXPERIMENT_CANCELLED, experiment=label)
+        await session.execute(update(Trial).where(*started).values(command="cancel"))
+        await session.execute(
+            update(Trial)
+            .where(of_experiment, Trial.state == TrialState.PENDING.value)
+            .values(state=TrialState.CANCELLED.value, **reason_columns(reason))
+        )
+
+
+async def _view(session: AsyncSession, experiment: Experiment) -> views.Experiment:
+    (view,) = await views.experiment_views(session, [experiment])
+    return view

@@ -1,0 +1,159 @@
+"""The document that describes an experiment, and what is refused in it."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from trainhall.cluster.experiments.space import GivenDimension, overlapping
+from trainhall.training.spec import SpecError, SpecProblem
+from trainhall.training.spec.base import Name, SpecModel, Text
+from trainhall.training.spec.keys import unknown_key
+from trainhall.training.spec.parse import load_document
+from trainhall.training.spec.problems import UNKNOWN_KEY, display_value, problem_at, problems_in
+from trainhall.training.spec.recovery import MetricMode, implied_mode
+
+MAX_RUNS = 1000
+MAX_FIELDS = 64
+SEED_LIMIT = 2**62
+_LATER = {
+    ("kind", "benchmark"): "benchmark is not offered yet; use sweep",
+    ("kind", "scaling"): "scaling is not offered yet; use sweep",
+    ("method", "tpe"): "tpe is not offered yet; use grid or random",
+}
+
+
+class ExperimentError(SpecError):
+    """The document is not a valid experiment."""
+
+
+class ObjectiveSpec(SpecModel):
+    """The value that rates a run."""
+
+    metric: Annotated[Text, Field(min_length=1)]
+    """A metric that the job reports, such as `eval_accuracy`."""
+    goal: MetricMode | None = None
+    """`min`: lower is better; `max`: higher. Default: `min` for names that end in `loss`, `max` for
+    `accuracy`; required for others."""
+    at: Literal["last", "best"] = "last"
+    """The value that counts: the last one of the run, or the best one."""
+
+    @model_validator(mode="after")
+    def _imply_goal(self) -> Self:
+        if self.goal is None:
+            goal = implied_mode(self.metric)
+            if goal is None:
+                raise problem_at("goal", None,
+                    f"must be min or max: is a lower or a higher {self.metric} better?",
+                )  # fmt: skip
+            object.__setattr__(self, "goal", goal)
+        return self
+
+
+class ExperimentSpec(SpecModel):
+    """Jobs that differ in some values, and how they are compared."""
+
+    name: Name
+    """Need not be unique."""
+    kind: Literal["sweep"]
+    job: dict[str, Any]
+    """The job spec that every run starts from."""
+    space: Annotated[dict[str, GivenDimension], Field(min_length=1, max_length=MAX_FIELDS)]
+    """Values by the dotted fields of the job spec that they replace, as in
+    `training.learning_rate` or `parameters.layers`."""
+    method: Literal["grid", "random"]
+    """`grid`: every combination, the last field varying fastest. `random`: combinations drawn with
+    the seed."""
+    objective: ObjectiveSpec
+    trials: Annotated[int, Field(ge=1, le=MAX_RUNS)] | None = None
+    """Number of combinations; required for `random`. Default for `grid`: all of them."""
+    parallel: Annotated[int, Field(ge=1, le=MAX_RUNS)] = 4
+    """Most runs that are unfinished at a time."""
+    repeats: Annotated[int, Field(ge=1, le=100)] = 1
+    """Runs of each combination, with seeds that count up."""
+    seed: Annotated[int, Field(ge=0, lt=SEED_LIMIT)] | None = None
+    """Seed of the draws, and of the first repeat of each combination. Default: 0 for the draws, and
+    the job's own."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_what_is_planned(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        for (field, value), message in _LATER.items():
+            if data.get(field) == value:
+                raise problem_at(field, value, message)
+        if data.get("early_stopping") is not None:
+            raise problem_at("early_stopping", None,
+                "early stopping is not offered yet; leave it out",
+            )  # fmt: skip
+        return {key: value for key, value in data.items() if key != "early_stopping"}
+
+    @model_validator(mode="after")
+    def _check_space(self) -> Self:
+        for field in self.space:
+            if field in ("name", "code") or not all(field.split(".")):
+                raise problem_at(("space", field), None,
+                    "must be a field of the job spec other than name and code, such as "
+                    "training.learning_rate",
+                )  # fmt: skip
+        if (pair := overlapping(self.space)) is not None:
+            outer, inner = pair
+            raise problem_at(("space", inner), None,
+                f"is part of {outer}, which the space varies as well; leave out one of them",
+            )  # fmt: skip
+        if self.method == "random" and self.trials is None:
+            raise problem_at("trials", None, "is required for method random")
+        if self.method == "grid":
+            for field, dimension in self.space.items():
+                if dimension.values is None:
+                    raise problem_at(("space", field), str(dimension.given),
+                        "is continuous, and a grid needs single values: give a list, a range with "
+                        "a step, or method random",
+                    )  # fmt: skip
+        return self
+
+    def document(self) -> dict[str, Any]:
+        """Return the experiment as JSON data, with its defaults."""
+        return self.model_dump(mode="json")
+
+
+def parse_experiment(raw: bytes | str, form: Literal["json", "yaml"]) -> ExperimentSpec:
+    """Read an experiment; its runs are not looked at.
+
+    Raises:
+        ExperimentError: with one problem per wrong field.
+    """
+    try:
+        return validate_experiment(load_document(raw, form, "an experiment"))
+    except ExperimentError:
+        raise
+    except SpecError as error:
+        raise ExperimentError(error.problems) from None
+
+
+def validate_experiment(data: dict[str, Any]) -> ExperimentSpec:
+    """Check a document that was already read.
+
+    Raises:
+        ExperimentError: with one problem per wrong field.
+    """
+    try:
+        return ExperimentSpec.model_validate(data)
+    except ValidationError as error:
+        raise ExperimentError(_problems(error)) from None
+
+
+def _problems(error: ValidationError) -> list[SpecProblem]:
+    found = []
+    for loc, value, message in problems_in(error):
+        if message == UNKNOWN_KEY:
+            model = ObjectiveSpec if loc[:-1] == ("objective",) else ExperimentSpec
+            message = unknown_key(str(loc[-1]), model.model_fields)
+            value = None
+        found.append(SpecProblem(".".join(map(str, loc)), message, shown_value(value)))
+    return found
+
+
+def shown_value(value: object) -> str | None:
+    """Return a value as an error shows it; None for one that is too large."""
+    return None if value is None or isinstance(value, dict | list) else display_value(value)[:80]

@@ -1,0 +1,44 @@
+"""copies of those parts of a spec by which lists of jobs are filtered and sorted"""
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+
+COLUMNS: dict[str, sa.types.TypeEngine[Any]] = {
+    "user": sa.String(128),
+    "project": sa.String(128),
+    "task": sa.String(128),
+    "strategy": sa.String(32),
+    "parameters": sa.JSON(none_as_null=True),
+}
+JOBS = sa.table(
+    "jobs",
+    sa.column("id", sa.String(32)),
+    sa.column("spec", sa.JSON()),
+    *(sa.column(name, kind) for name, kind in COLUMNS.items()),
+)
+
+
+def upgrade() -> None:
+    for name, kind in COLUMNS.items():
+        op.add_column("jobs", sa.Column(name, kind))
+    connection = op.get_bind()
+    for job_id, spec in connection.execute(sa.select(JOBS.c.id, JOBS.c.spec)).all():
+        task = spec.get("task")
+        copies = {
+            "user": spec.get("user"),
+            "project": spec.get("project"),
+            "task": task["name"] if task else None,
+            "strategy": spec["parallelism"]["strategy"] if task else None,
+            "parameters": spec.get("parameters") or None,
+        }
+        connection.execute(sa.update(JOBS).where(JOBS.c.id == job_id).values(**copies))
+
+
+def downgrade() -> None:
+    for name in COLUMNS:
+        op.drop_column("jobs", name)

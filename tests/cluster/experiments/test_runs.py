@@ -1,0 +1,161 @@
+"""The space of an experiment: which trials there are, and what is refused, by field."""
+
+from typing import Any
+
+import pytest
+
+from trainhall.cluster.experiments.runs import job_of, plan_configurations
+from trainhall.cluster.experiments.spec import (
+    ExperimentError,
+    ExperimentSpec,
+    parse_experiment,
+    validate_experiment,
+)
+
+RATE, STEPS = "training.learning_rate", "training.steps"
+JOB: dict[str, Any] = {"name": "digits", "task": {"name": "digits"}}
+SCRIPT: dict[str, Any] = {"name": "script", "script": {"path": "/train.py"}}
+SWEEP: dict[str, Any] = {
+    "name": "sweep",
+    "kind": "sweep",
+    "job": JOB,
+    "space": {RATE: [0.1, 0.01]},
+    "method": "grid",
+    "objective": {"metric": "eval_accuracy"},
+}
+
+
+def sweep(**changes: Any) -> ExperimentSpec:
+    return validate_experiment({**SWEEP, **changes})
+
+
+def values(**changes: Any) -> list[dict[str, Any]]:
+    return [each.values for each in plan_configurations(sweep(**changes))]
+
+
+def test_grid_is_the_product_in_order() -> None:
+    space = {RATE: [0.1, 0.01], STEPS: {"range": [10, 30], "step": 10}}
+    expected = [{RATE: r, STEPS: s} for r in (0.1, 0.01) for s in (10, 20, 30)]
+    assert values(space=space) == expected
+    assert values(space=space, trials=4) == expected[:4]
+    assert [type(each[STEPS]) for each in values(space=space)] == [int] * 6
+
+
+def test_steps_of_a_range_end_at_its_end() -> None:
+    space = {"parameters.a": {"range": [0, 0.3], "step": 0.1}}
+    assert [each["parameters.a"] for each in values(space=space)] == [0.0, 0.1, 0.2, 0.3]
+
+
+def test_random_draws_follow_from_seed_and_number() -> None:
+    rates = {"log": [1e-4, 1e-1]}
+    space = {
+        RATE: rates,
+        "parameters.a": {"range": [-1, 1]},
+        "parameters.b": [1, 2],
+    }
+    few = values(space=space, method="random", trials=5, seed=7)
+    many = values(space=space, method="random", trials=50, seed=7)
+    assert many[:5] == few
+    assert all(1e-4 <= each[RATE] <= 1e-1 and -1 <= each["parameters.a"] <= 1 for each in many)
+    assert {each["parameters.b"] for each in many} == {1, 2}
+    # About as many below as above the middle of a logarithmic scale.
+    assert 10 < sum(each[RATE] < 10**-2.5 for each in many) < 40
+    assert values(space=space, method="random", trials=5, seed=8) != few
+    # Another field changes no draw of this one.
+    alone = values(space={RATE: rates}, method="random", trials=5, seed=7)
+    assert [each[RATE] for each in alone] == [each[RATE] for each in few]
+
+
+def test_random_draws_of_a_finite_space_differ() -> None:
+    space = {RATE: [0.1, 0.01], STEPS: [1, 2, 3]}
+    drawn = values(space=space, method="random", trials=6)
+    assert len({tuple(each.items()) for each in drawn}) == 6
+
+
+def test_jobs_of_repeats_differ_in_their_seeds() -> None:
+    spec = sweep(repeats=2, seed=5)
+    jobs = [job_of(spec, {RATE: 0.1}, 3, repeat) for repeat in (1, 2)]
+    assert [job.training.seed for job in jobs] == [5, 6]
+    assert [job.name for job in jobs] == ["sweep trial 3, repeat 1", "sweep trial 3, repeat 2"]
+    own = sweep(repeats=2, job={**JOB, "training": {"seed": 9}})
+    assert [job_of(own, {}, 1, repeat).training.seed for repeat in (1, 2)] == [9, 10]
+    script = job_of(sweep(job=SCRIPT, repeats=2), {"parameters.lr": 0.1}, 1, 2)
+    assert script.parameters == {"lr": 0.1, "seed": 1}
+    assert job_of(sweep(job=SCRIPT), {}, 1, 1).parameters == {}
+
+
+def test_space_may_replace_a_form_of_resources() -> None:
+    elastic = {**JOB, "resources": {"min_workers": 1, "max_workers": 4}}
+    spec = sweep(job=elastic, space={"resources.workers": [1, 2]})
+    jobs = [job_of(spec, each.values, each.number, 1) for each in plan_configurations(spec)]
+    assert [job.resources.workers for job in jobs] == [1, 2]
+    assert not any(job.resources.is_elastic for job in jobs)
+
+
+BAD: dict[str, tuple[dict[str, Any], str, str]] = {
+    "empty space": ({"space": {}}, "space", "must not be empty"),
+    "no values": ({"space": {RATE: []}}, f"space.{RATE}", "at least one value"),
+    "value twice": ({"space": {RATE: [0.1, 0.2, 0.1]}}, f"space.{RATE}.2", "twice"),
+    "a single value": ({"space": {RATE: 0.1}}, f"space.{RATE}", "must be a list of values"),
+    "unknown form": ({"space": {RATE: {"rang": [0, 1]}}}, f"space.{RATE}.rang", "unknown key"),
+    "one bound": ({"space": {RATE: {"range": [1]}}}, f"space.{RATE}.range", "two numbers"),
+    "bounds that fall": ({"space": {RATE: {"log": [1, 0.1]}}}, f"space.{RATE}.log", "below"),
+    "log of zero": ({"space": {RATE: {"log": [0, 1]}}}, f"space.{RATE}.log", "above 0"),
+    "no step": ({"space": {STEPS: {"range": [1, 9], "step": 0}}}, f"space.{STEPS}.step", "above 0"),
+    "endless steps": ({"space": {STEPS: {"range": [1, 9], "step": 5e-324}}},
+                      f"space.{STEPS}.step", "1,000"),
+    "a step alone": ({"space": {STEPS: {"step": 1}}}, f"space.{STEPS}.range", "two numbers"),
+    "vast numbers": ({"space": {RATE: {"range": [0, 1e300]}}}, f"space.{RATE}.range", "within"),
+    "continuous grid": ({"space": {RATE: {"range": [0.1, 1]}}}, f"space.{RATE}", "continuous"),
+    "misspelt field": ({"space": {"training.stepz": [1]}}, "space.training.stepz", "'steps'"),
+    "misspelt part": ({"space": {"trainin.steps": [1]}}, "space.trainin.steps", "'training'"),
+    "field of a number": ({"space": {f"{STEPS}.x": [1]}}, f"space.{STEPS}.x", "must be an integer"),
+    "bad value": ({"space": {RATE: [0.1, -3]}}, f"space.{RATE}", "must be more than 0"),
+    "bad number": ({"space": {STEPS: {"range": [1, 9]}}, "method": "random", "trials": 2},
+                   f"space.{STEPS}", "must be an integer"),
+    "bad combination": ({"space": {"resources.workers": [1, 3]}},
+                        "job.training.global_batch_size", "resources.workers 3"),
+    "part of another": ({"space": {"training": [{}], STEPS: [1]}}, f"space.{STEPS}", "is part of"),
+    "the name": ({"space": {"name": ["a"]}}, "space.name", "other than name"),
+    "zero trials": ({"trials": 0}, "trials", "at least 1"),
+    "no trials": ({"method": "random"}, "trials", "is required"),
+    "more trials than points": ({"trials": 3}, "trials", "at most 2"),
+    "too many runs": ({"space": {STEPS: {"range": [1, 600], "step": 1}}, "repeats": 2},
+                      "space", "1,000 runs"),
+    "seed twice": ({"space": {"training.seed": [1, 2]}, "repeats": 2},
+                   "space.training.seed", "repeats"),
+    "bad job": ({"job": {**JOB, "training": {"stepz": 1}}}, "job.training.stepz", "'steps'"),
+    "no job": ({"job": 3}, "job", "must be an object"),
+    "misspelt key": ({"trails": 3}, "trails", "'trials'"),
+    "no goal": ({"objective": {"metric": "f1"}}, "objective.goal", "a lower or a higher f1"),
+    "misspelt objective": ({"objective": {"metric": "loss", "gaol": "min"}},
+                           "objective.gaol", "'goal'"),
+    "tpe": ({"method": "tpe"}, "method", "not offered yet"),
+    "benchmark": ({"kind": "benchmark"}, "kind", "not offered yet"),
+    "scaling": ({"kind": "scaling"}, "kind", "not offered yet"),
+    "early stopping": ({"early_stopping": {"asha": {}}}, "early_stopping", "not offered yet"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "field", "message"), BAD.values(), ids=BAD)
+def test_bad_experiment_is_refused_by_field(
+    changes: dict[str, Any], field: str, message: str
+) -> None:
+    with pytest.raises(ExperimentError) as refused:
+        plan_configurations(sweep(**changes))
+    (problem,) = refused.value.problems
+    assert problem.field == field
+    assert message in problem.message
+
+
+def test_experiment_is_read_from_yaml_and_json() -> None:
+    spec = parse_experiment(
+        "{name: a, kind: sweep, job: {name: b, task: {name: digits}}, method: random, trials: 2,"
+        " space: {training.steps: [1, 2]}, objective: {metric: loss, at: best}}",
+        "yaml",
+    )
+    assert parse_experiment(spec.model_dump_json(), "json") == spec
+    assert spec.objective.goal == "min"
+    for raw in ("[1]", "", "a: b: c"):
+        with pytest.raises(ExperimentError):
+            parse_experiment(raw, "yaml")
