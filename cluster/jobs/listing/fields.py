@@ -97,10 +97,9 @@ async def find_fields(session: AsyncSession, name: str) -> Field:
         return Field(name, metric=name)
     known = [*FIELDS, *await _names_of_newest(session)]
     short = [each.partition(".")[2] for each in known if "." in each]
-    raise FieldError(
-        f"is no field, parameter or metric; fields are {', '.join(FIELDS)}, "
-        f"parameters.NAME, metrics.NAME{nearest(name, [*known, *short])}"
-    )
+    fields = f"; fields are {', '.join(FIELDS)}, parameters.NAME, metrics.NAME"
+    near = nearest(name, [*known, *short])
+    raise FieldError(f"is no field, parameter or metric{near or fields}")
 
 
 async def check_aggregate(session: AsyncSession, field: Field) -> None:
