@@ -47,13 +47,19 @@ async def read_page(
     if len(found) > asked.limit:
         number, *values = page[-1]
         following = order.cursor(number, tuple(values))
-    rows = await session.execute(
-        select(Job, JobProgress)
-        .join(JobProgress, JobProgress.job_id == Job.id)
-        .where(Job.number.in_([row.number for row in page]))
-    )
-    by_number = {job.number: (job, progress) for job, progress in rows}
-    return [by_number[row.number] for row in page if row.number in by_number], following
+    return await _load(session, [row.number for row in page]), following
+
+
+async def _load(session: AsyncSession, numbers: Sequence[int]) -> list[tuple[Job, JobProgress]]:
+    """Load the rows of jobs, in the order of the numbers."""
+    # Joined, Postgres would read the progress of all jobs for the few that it looks for.
+    jobs = {
+        job.number: job for job in await session.scalars(select(Job).where(Job.number.in_(numbers)))
+    }
+    ids = [job.id for job in jobs.values()]
+    of_jobs = await session.scalars(select(JobProgress).where(JobProgress.job_id.in_(ids)))
+    progress = {each.job_id: each for each in of_jobs}
+    return [(jobs[number], progress[jobs[number].id]) for number in numbers]
 
 
 async def page_statement(
