@@ -35,7 +35,7 @@ from trainhall.training.link.status import Outcome
 
 T = TypeVar("T")
 PARALLEL = 2
-RUNS = 6
+RUNS = 4
 JOB = {"name": "x", "task": {"name": "synthetic"}, "recovery": {"max_restarts": 0}}
 FINAL = {"completed", "failed", "cancelled"}
 
@@ -68,7 +68,7 @@ class Machine(RuleBasedStateMachine):
             {
                 "name": "sweep", "kind": "sweep", "method": "grid", "parallel": PARALLEL,
                 "job": JOB,
-                "space": {"training.steps": [10, 20, 30]}, "repeats": RUNS // 3,
+                "space": {"training.steps": [10, 20]}, "repeats": RUNS // 2,
                 "objective": {"metric": "loss"},
             }
         )  # fmt: skip
@@ -203,8 +203,8 @@ def test_experiments_keep_their_promises(database_url: str, tmp_path: Path) -> N
         run_state_machine_as_test(
             Machine,
             settings=settings(
-                max_examples=share_of(12),
-                stateful_step_count=15,
+                max_examples=share_of(9),
+                stateful_step_count=12,
                 deadline=None,
                 phases=[Phase.explicit, Phase.reuse, Phase.generate],
                 suppress_health_check=list(HealthCheck),
