@@ -44,6 +44,7 @@ def _operations(described: Any) -> list[str]:
 
 OPERATIONS = _operations(json.loads((ROOT / "dashboard/openapi.json").read_text(encoding="utf-8")))
 SUBMISSION = "POST /api/v1/training/jobs"
+EXPERIMENT = "POST /api/v1/experiments"
 FEW = hypothesis.settings(
     max_examples=share_of(10),
     deadline=None,
@@ -85,8 +86,8 @@ def random_and_valid_boundaries(description: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def random_jobs(description: Any) -> Any:
-    """Jobs in every media type, without the boundaries that the other database is sent."""
+def random_documents(description: Any) -> Any:
+    """In every media type, without the boundaries that the other database is sent."""
     config = _config(phases={"coverage": {"enabled": False}})
     return schemathesis.openapi.from_dict(description, config=config)
 
@@ -121,17 +122,19 @@ def test_answers_keep_to_the_document(
     operation: str,
     random_and_valid_boundaries: Any,
     every_boundary_of_a_job: Any,
+    random_documents: Any,
     on_sqlite: str,
 ) -> None:
-    asked = every_boundary_of_a_job if operation == SUBMISSION else random_and_valid_boundaries
+    long = {SUBMISSION: every_boundary_of_a_job, EXPERIMENT: random_documents}
+    asked = long.get(operation, random_and_valid_boundaries)
     _check(asked.include(name=operation), on_sqlite)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_answers_keep_to_the_document_on_postgres(
-    operation: str, random_jobs: Any, random_and_every_boundary: Any, on_postgres: str
+    operation: str, random_documents: Any, random_and_every_boundary: Any, on_postgres: str
 ) -> None:
-    asked = random_jobs if operation == SUBMISSION else random_and_every_boundary
+    asked = random_documents if operation == SUBMISSION else random_and_every_boundary
     _check(asked.include(name=operation), on_postgres)
 
 
