@@ -1,5 +1,7 @@
 """A user resizes a job: in place, by its next attempt, or before it starts."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import update
 from support.cluster.simulated import SimulatedCluster, spec
@@ -12,9 +14,9 @@ from trainhall.db.models import JobProgress
 from trainhall.training.spec import SpecError
 
 
-async def running(cluster: SimulatedCluster, **more: object) -> str:
+async def running(cluster: SimulatedCluster, **more: Any) -> str:
     """A job whose ranks have begun to train."""
-    job_id = await cluster.submit(**more)  # type: ignore[arg-type]
+    job_id = await cluster.submit(**more)
     await cluster.run_until(job_id, "running")
     await began(cluster, job_id)
     return job_id
