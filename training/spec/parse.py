@@ -119,7 +119,7 @@ def refuse_idle(spec: JobSpec, asked: Collection[tuple[str, ...]] | None = None)
 
 def load_document(
     raw: bytes | str,
-    format: Literal["json", "yaml"],  # noqa: A002
+    form: Literal["json", "yaml"],
     what: str = "a job spec",
 ) -> dict[str, Any]:
     """Read one mapping from YAML or JSON: plain data only, bounded in size and depth.
@@ -144,7 +144,7 @@ def load_document(
             [SpecProblem("", f"the spec contains a NUL byte at character {text.index(chr(0))}")]
         )
     try:
-        data = _load_json(text) if format == "json" else _load_yaml(text)
+        data = _load_json(text) if form == "json" else _load_yaml(text)
     except RecursionError:
         raise SpecError([_TOO_DEEP]) from None
     except yaml.MarkedYAMLError as error:
@@ -157,7 +157,7 @@ def load_document(
             [SpecProblem("", f"not valid YAML: {str(error).splitlines()[0]}")]
         ) from None
     except ValueError as error:
-        raise SpecError([SpecProblem("", f"not valid {format.upper()}: {error}")]) from None
+        raise SpecError([SpecProblem("", f"not valid {form.upper()}: {error}")]) from None
     _check_tree(data)
     if not isinstance(data, dict):
         raise _no_object(data, what)
