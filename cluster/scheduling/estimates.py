@@ -24,7 +24,7 @@ def expected_end(now: datetime, job: JobFacts, attempt: AttemptFacts) -> datetim
     taken = job.step - attempt.first_step + 1
     if taken < _FEWEST_STEPS:
         return None
-    pace = (now - attempt.running_at) / taken
+    pace = (now - attempt.running_at).total_seconds() / taken
     return later(now, pace * max(0, job.total_steps - job.step))
 
 
@@ -35,12 +35,12 @@ def expected_seconds(job: JobFacts, workers: int) -> float | None:
     """
     if job.total_steps is None or job.step_seconds is None or workers != job.workers:
         return None
-    return min(1e9, job.step_seconds * max(0, job.total_steps - job.step))
+    return job.step_seconds * max(0, job.total_steps - job.step)
 
 
-def later(time: datetime, wait: timedelta) -> datetime | None:
+def later(time: datetime, seconds: float) -> datetime | None:
     """Add a wait to a time; None: no date is that late."""
     try:
-        return time + wait
+        return time + timedelta(seconds=seconds)
     except OverflowError:
         return None

@@ -7,7 +7,7 @@ their pace and no new job comes in between.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from trainhall.cluster.lifecycle.reasons import clock_time
 from trainhall.cluster.options import ClusterOptions
@@ -76,7 +76,7 @@ class _Forecast:
         seconds = expected_seconds(job, job.sizes[0])
         if seconds is None:
             self._endless.append((job.id, kind, frozenset(devices)))
-        elif (end := later(at, timedelta(seconds=seconds))) is not None:
+        elif (end := later(at, seconds)) is not None:
             timeline.give_back(devices, end)
         expected = f"expected at {clock_time(at, scheduling.now)}"
         return entry._replace(forecast=expected, earliest_start=at)

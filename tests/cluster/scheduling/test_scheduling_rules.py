@@ -218,6 +218,11 @@ def test_short_job_may_use_reserved_devices() -> None:
     assert found["job5"].text.endswith("waiting for job job2 (4 CPU slots), ahead in the queue")
 
 
+def test_job_without_a_foreseeable_end_delays_no_pass() -> None:
+    runs = running("r", 1, {"a": [0]}, seconds_left=2.0**62)
+    assert by_id(cluster([node("a", 1)], [runs], [job(2, 1)]))["job2"].placed is None
+
+
 def test_unneeded_reserved_devices_are_free() -> None:
     facts = cluster(
         [node("a", 8), node("b", 2)],
