@@ -16,7 +16,7 @@ from trainhall.cluster.experiments.decide import ExperimentFacts, RunKey, Starte
 from trainhall.cluster.experiments.load import load_experiment, load_unfinished
 from trainhall.cluster.experiments.rating import best_trials, read_objective
 from trainhall.cluster.experiments.runs import job_of, run_name
-from trainhall.cluster.experiments.spec import ExperimentSpec, validate_experiment
+from trainhall.cluster.experiments.spec import validate_experiment
 from trainhall.cluster.jobs.commands import Command, give_command
 from trainhall.cluster.jobs.submission import RunOf, add_job
 from trainhall.cluster.lifecycle.experiments import move_experiment
@@ -72,9 +72,8 @@ class ExperimentAdvancer(Service):
                 known = [run for run in step.ended if run.key in objectives]
                 for run in known:
                     await self._record(session, facts.id, run, objectives[run.key])
-                spec = validate_experiment(experiment.spec)
                 for key in step.start:
-                    touched += await self._start(session, experiment, spec, key)
+                    touched += await self._start(session, experiment, key)
                 await session.flush()
                 if step.finishes and len(known) == len(step.ended):
                     await self._finish(session, experiment)
@@ -121,14 +120,15 @@ class ExperimentAdvancer(Service):
         )  # fmt: skip
 
     async def _start(
-        self, session: AsyncSession, experiment: Experiment, spec: ExperimentSpec, key: RunKey
+        self, session: AsyncSession, experiment: Experiment, key: RunKey
     ) -> list[str]:
         """Submit the job of a run; returns its id, or nothing if its spec is refused."""
         trial = await _trial(session, experiment.id, key)
         try:
+            spec = validate_experiment(experiment.spec)
             job_spec = job_of(spec, trial.values, *key)
         except SpecError as error:
-            # It was valid when the experiment was created, by an earlier version.
+            # It was valid when the experiment was created, by another version.
             trial.state = TrialState.FAILED
             set_reason(trial, Reason.of(ReasonCode.TRIAL_NOT_STARTED, why=error))
             return []

@@ -12,7 +12,7 @@ from support.storage.frames import frame, table
 from trainhall.cluster.errors import InvalidCursorError, NotFoundError, WrongStateError
 from trainhall.cluster.experiments import views
 from trainhall.cluster.experiments.spec import ExperimentError, validate_experiment
-from trainhall.db.experiments import Trial
+from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job
 from trainhall.training.link.status import Outcome
 
@@ -262,3 +262,18 @@ async def test_trial_without_a_job_fails_with_the_reason(cluster: SimulatedClust
     assert listed[0].reason == "its job was deleted"
     assert listed[1].reason.startswith("could not be started: training.steps: must be at least 1")
     assert (await read(cluster, experiment)).state == "failed"
+
+
+async def test_experiment_of_another_version_ends_with_its_jobs(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 1)
+    experiment = await create(cluster, parallel=1, space={RATE: [0.1, 0.2]})
+    (first, _) = await trials(cluster, experiment)
+    async with cluster.db.transaction() as session:
+        row = await session.get_one(Experiment, experiment)
+        row.spec = {**row.spec, "method": "of_a_newer_version"}
+    await cluster.run_until(str(first.job_id), "running")
+    await cluster.finish(str(first.job_id))
+    first, second = await trials(cluster, experiment)
+    assert (first.state, second.state) == ("completed", "failed")
+    assert second.reason.startswith("could not be started: method: ")
+    assert (await read(cluster, experiment)).state == "completed"
