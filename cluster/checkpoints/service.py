@@ -138,8 +138,9 @@ class CheckpointService(Service):
                 **job_columns(spec),
                 "restore_checkpoint_id": row.id,
                 "restarts": 0,
-                "restarts_step": progress.step,
+                "restarts_step": row.step,
             }
+            progress.step = row.step
             reason = Reason.of(ReasonCode.RESTORED, step=row.step)
             if state in WAITING_STATES:
                 await session.execute(

@@ -33,6 +33,7 @@ from trainhall.cluster.snapshot.model import (
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Checkpoint, Device, Grant, Job, JobProgress, Node
+from trainhall.training.checkpoint.format.names import parse_name
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
@@ -99,10 +100,15 @@ _FAILURES_OF_RESTARTED = select(
     .scalar_subquery(),
 ).where(Job.state.in_([s.value for s in ACTIVE_STATES]), Job.restarts > 0)
 _SAVED_STEPS = (
-    select(Job.id, func.max(Checkpoint.step))
-    .join(Checkpoint, Checkpoint.job_id == Job.id)
+    select(
+        Job.id,
+        Attempt.checkpoint_plan,
+        select(func.max(Checkpoint.step))
+        .where(Checkpoint.job_id == Job.id, Checkpoint.attempt == Job.attempt)
+        .scalar_subquery(),
+    )
+    .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.number == Job.attempt))
     .where(Job.state.in_([s.value for s in ACTIVE_STATES]))
-    .group_by(Job.id)
 )
 _METRICS_OF_WAITING = (
     select(Job.id, JobProgress.metrics)
@@ -237,9 +243,15 @@ async def _failures_of_restarted(session: AsyncSession) -> dict[str, Failure]:
 
 
 async def _saved_steps(session: AsyncSession) -> dict[str, int]:
-    """Return the newest saved step: a script may save without reporting."""
+    """Return the newest saved step: a script may save without reporting.
+
+    Checkpoints that an attempt neither wrote nor starts from are those of before a restore.
+    """
     rows = await session.execute(_SAVED_STEPS)
-    return dict(rows.all())
+    return {
+        job_id: max([saved or 0, *(name.step for name in map(parse_name, plan.resume) if name)])
+        for job_id, plan, saved in rows
+    }
 
 
 async def _paces_of_waiting(session: AsyncSession) -> dict[str, float]:

@@ -88,6 +88,46 @@ async def test_new_steps_renew_the_restarts(cluster: SimulatedCluster) -> None:
     assert (await cluster.job(job_id)).attempt == 4
 
 
+@on_sqlite
+async def test_progress_after_a_restore_counts_from_there(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit(
+        recovery={"max_restarts": 1}, checkpoint={"path": "/shared", "keep_latest": 9}
+    )
+    await cluster.run_until(job_id, "running")
+    for step in (10, 100):
+        await cluster.save_checkpoint(job_id, step)
+    await cluster.report_event(job_id, "completed", {"steps": 100})
+    await cluster.finish(job_id)
+    _, older = (await cluster.coordinator.checkpoints.list(job_id)).items
+    restored = await cluster.coordinator.checkpoints.restore(older.id)
+    assert restored.step == 10
+    for step in (20, 30, 40):
+        await cluster.run_until(job_id, "running")
+        await cluster.save_checkpoint(job_id, step)
+        await cluster.finish(job_id, Outcome.FAILED, failure())
+        cluster.clock.advance(5)
+        await cluster.heartbeat()
+    assert (await cluster.job(job_id)).attempt == 5
+
+
+@on_sqlite
+async def test_save_of_a_lost_attempt_counts_as_progress(cluster: SimulatedCluster) -> None:
+    alpha = await cluster.add_node("alpha")
+    job_id = await cluster.submit(recovery={"max_restarts": 1}, checkpoint={"path": "/shared"})
+    await cluster.run_until(job_id, "running")
+    await cluster.finish(job_id, Outcome.FAILED, failure())
+    await cluster.run_until(job_id, "running")
+    await cluster.save_checkpoint(job_id, 10)
+    await cluster.disconnect(alpha)
+    cluster.clock.advance(cluster.options.lost_after_seconds + 1)
+    await cluster.settle()
+    await cluster.connect(alpha)
+    await cluster.run_until(job_id, "running")
+    await cluster.finish(job_id, Outcome.FAILED, failure())
+    assert (await cluster.job(job_id)).attempt == 4
+
+
 async def test_resume_continues_from_the_paused_save(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha")
     job_id = await cluster.submit()
