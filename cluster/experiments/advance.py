@@ -119,9 +119,7 @@ class ExperimentAdvancer(Service):
             job=job.id, state=trial.state, objective=objective,
         )  # fmt: skip
 
-    async def _start(
-        self, session: AsyncSession, experiment: Experiment, key: RunKey
-    ) -> list[str]:
+    async def _start(self, session: AsyncSession, experiment: Experiment, key: RunKey) -> list[str]:
         """Submit the job of a run; returns its id, or nothing if its spec is refused."""
         trial = await _trial(session, experiment.id, key)
         try:
