@@ -128,7 +128,7 @@ def _check_seeds(spec: ExperimentSpec) -> None:
 def _check_configuration(spec: ExperimentSpec, configuration: Configuration) -> None:
     values = configuration.values
     try:
-        job_of(spec, values, configuration.number, 1)
+        job_of(spec, values, configuration.number, spec.repeats)  # seeds count up
     except SpecError as error:
         problems = [_of_space(problem, values) for problem in error.problems]
         raise ExperimentError(problems) from None

@@ -124,6 +124,8 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
                       "space", "1,000 runs"),
     "seed twice": ({"space": {"training.seed": [1, 2]}, "repeats": 2},
                    "space.training.seed", "repeats"),
+    "seeds beyond the last": ({"job": {**JOB, "training": {"seed": 2**63 - 1}}, "repeats": 2},
+                              "job.training.seed", "less than"),
     "bad job": ({"job": {**JOB, "training": {"stepz": 1}}}, "job.training.stepz", "'steps'"),
     "no job": ({"job": 3}, "job", "must be an object"),
     "misspelt key": ({"trails": 3}, "trails", "'trials'"),
