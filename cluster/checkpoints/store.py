@@ -84,7 +84,7 @@ class CheckpointStore:
                     pass
                 return
             limit = self._max_file_bytes if path != MANIFEST else MAX_MANIFEST_BYTES
-            temporary = target.with_name(f"{target.name[:200]}.{self._ids.new()}{_PART_SUFFIX}")
+            temporary = target.with_name(f"{self._ids.new()}{_PART_SUFFIX}")
             writer = _Writer(temporary)
             try:
                 pending = bytearray()
@@ -189,7 +189,10 @@ class CheckpointStore:
         removed = []
         oldest = time.time() - older_than_seconds  # file times are the host's, not the port's
         for upload in self._uploads.glob("*/*"):
-            times = [p.lstat().st_mtime for p in (upload, *upload.rglob("*"))]
+            try:
+                times = [p.lstat().st_mtime for p in (upload, *upload.rglob("*"))]
+            except FileNotFoundError:
+                continue  # it is continued or committed right now
             if max(times) < oldest:
                 shutil.rmtree(upload, ignore_errors=True)
                 removed.append(f"{upload.parent.name}/{upload.name}")

@@ -190,6 +190,25 @@ async def test_abandoned_uploads_go(store: CheckpointStore) -> None:
     assert await store.sweep(-1) == [f"job/{NAME}"]
 
 
+async def test_sweep_leaves_a_continued_upload(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await upload(store)
+
+    def renamed(path: Path) -> os.stat_result:
+        raise FileNotFoundError(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "lstat", renamed)
+        assert await store.sweep(-1) == []
+    await store.commit("job", NAME)
+
+
+async def test_long_names_of_many_bytes_are_stored(store: CheckpointStore) -> None:
+    await upload(store, {"あ" * 85: b"x"})
+    await store.commit("job", NAME)
+
+
 async def test_many_commit_at_once(store: CheckpointStore) -> None:
     await upload(store)
     await asyncio.gather(*(store.commit("job", NAME) for _ in range(5)))
