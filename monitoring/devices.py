@@ -83,7 +83,8 @@ class DeviceRecorder:
         due = [
             node_id
             for node_id, window in self._windows.items()
-            if (now - window.since).total_seconds() >= SECONDS
+            # The time of day may be set back, and not come again for hours.
+            if not 0 <= (now - window.since).total_seconds() < SECONDS
         ]
         if not due:
             return

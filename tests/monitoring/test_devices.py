@@ -74,6 +74,16 @@ async def test_half_a_minute_becomes_one_point(database: Database, nodes: list[s
     assert other.points == [DevicePoint(at(SECONDS), None, None, None, None)]
 
 
+async def test_clock_that_is_set_back_ends_the_interval(
+    database: Database, nodes: list[str]
+) -> None:
+    recorder = DeviceRecorder()
+    await record(database, recorder, 7200, Use(0, 20.0))
+    await record(database, recorder, 3600, Use(0, 40.0))
+    (device,) = await history(database)
+    assert [(point.time, point.utilization) for point in device.points] == [(at(3600), 30.0)]
+
+
 async def test_device_history_keeps_peaks_when_thinned(
     database: Database, nodes: list[str]
 ) -> None:
