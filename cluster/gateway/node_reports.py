@@ -23,6 +23,7 @@ from trainhall.cluster.ports import Clock
 from trainhall.cluster.snapshot.host_reports import mark_unreported, merge_report
 from trainhall.cluster.wire.protocol import AssignmentReport, Report
 from trainhall.db.models import Attempt, Grant, Node
+from trainhall.db.sanitize import sanitize_text
 from trainhall.training.fencing import FencingToken
 
 # Locked in one order: the nodes of an attempt report at the same time, each into its own part of
@@ -85,8 +86,8 @@ async def store_report(
         {
             "at_node": node.id,
             "now": now,
-            "reported_address": report.address[:255],
-            "version": report.agent_version[:64],
+            "reported_address": sanitize_text(report.address, 255),
+            "version": sanitize_text(report.agent_version, 64),
             "host": report.host.model_dump(),
         },
     )

@@ -38,6 +38,7 @@ from trainhall.cluster.nodes.names import check_labels, check_name
 from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.cluster.wire.protocol import PROTOCOL_VERSION, JoinReply, JoinRequest
 from trainhall.db.models import Attempt, Device, Grant, Job, Node, NodeEvent, RemovedNode
+from trainhall.db.sanitize import sanitize_text
 
 _TRIES = 8
 _OF_CREDENTIAL = select(Node.id).where(Node.credential_sha256 == bindparam("digest"))
@@ -157,8 +158,8 @@ class NodeService(Service):
             if node.state != NodeState.PENDING:
                 void_join_token(node)
             node.credential_sha256 = _digest(credential)
-            node.address = request.address[:255]
-            node.agent_version = request.agent_version[:64]
+            node.address = sanitize_text(request.address, 255)
+            node.agent_version = sanitize_text(request.agent_version, 64)
             if node.state == NodeState.PENDING:
                 set_reason(node, Reason.of(ReasonCode.JOINED))
             await store_devices(session, node.id, request.devices)
@@ -411,8 +412,10 @@ async def _devices_of(
 
 async def _free_name(session: AsyncSession, wanted: str, node_id: str) -> str:
     """Return the host's own name, made valid and unique."""
-    base = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("._-")[:100] or f"node-{node_id}"
-    taken = set(await session.scalars(select(Node.name).where(Node.name.startswith(base))))
+    valid = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("._-")[:100].rstrip("._-")
+    base = valid or _placeholder(node_id)
+    others = select(Node.name).where(Node.name.startswith(base), Node.id != node_id)
+    taken = set(await session.scalars(others))
     name, number = base, 2
     while name in taken:
         name, number = f"{base}-{number}", number + 1

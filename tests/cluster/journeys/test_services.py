@@ -171,6 +171,15 @@ async def test_join_token_works_once_within_a_day(cluster: SimulatedCluster) -> 
     assert (await nodes.get(second.node_id)).name == "my-host-2"
 
 
+@pytest.mark.parametrize(("given", "name"), [("日本", "node-{}"), ("a" * 99 + "_b", "a" * 99)])
+async def test_name_of_a_host_becomes_a_valid_one(
+    cluster: SimulatedCluster, given: str, name: str
+) -> None:
+    nodes = cluster.coordinator.nodes
+    reply = await nodes.join(join_request((await nodes.register()).join_token, given))
+    assert (await nodes.get(reply.node_id)).name == name.format(reply.node_id)
+
+
 async def test_hosts_of_one_name_join_at_once(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
