@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.jobs import auto_plans, gradients
 from trainhall.cluster.lifecycle.generations import member_since, newest_broken_generation
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES
-from trainhall.cluster.wire.protocol import Assignment
+from trainhall.cluster.wire.protocol import Assignment, first_problem
 from trainhall.db.models import Attempt, Grant, Job, Node
 from trainhall.training.fencing import FencingToken
 from trainhall.training.spec import JobSpec, SpecError
@@ -106,8 +106,7 @@ def _not_understood(spec: dict[str, Any], error: Exception) -> str:
     except SpecError as refused:
         return str(refused)
     if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+        return first_problem(error)
     if isinstance(error, SpecError):
         return str(error)
     raise error

@@ -32,6 +32,7 @@ from trainhall.cluster.wire.protocol import (
     HostUse,
     Report,
     ReportAck,
+    first_problem,
 )
 from trainhall.db.models import Node
 from trainhall.monitoring.devices import DeviceRecorder
@@ -405,11 +406,8 @@ def _parse(text: str) -> Report:
     try:
         return Report.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "message"
-        raise _ConnectionRefusedError(
-            CloseCode.INVALID, f"not a report: {where}: {first['msg']}"
-        ) from None
+        why = f"not a report: {first_problem(error)}"
+        raise _ConnectionRefusedError(CloseCode.INVALID, why) from None
 
 
 async def _close(channel: Channel, code: CloseCode, reason: str) -> None:

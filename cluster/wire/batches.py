@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pydantic import TypeAdapter, ValidationError
 
-from trainhall.cluster.wire.protocol import Message
+from trainhall.cluster.wire.protocol import Message, first_problem
 
 MAX_BATCH_ITEMS = 1024
 MAX_BATCH_BYTES = 1024 * 1024
@@ -63,9 +63,7 @@ def decode_batch(message: bytes) -> list[tuple[BatchItem, bytes]]:
     try:
         items = _ITEMS.validate_json(head)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{where}: {first['msg']}") from None
+        raise ValueError(first_problem(error)) from None
     if len(items) > MAX_BATCH_ITEMS:
         raise ValueError(f"{len(items)} items: at most {MAX_BATCH_ITEMS} go into one message")
     total = sum(item.size for item in items)

@@ -27,7 +27,7 @@ or the first that wrote a log; with the node it says what of it is superseded
 from enum import IntEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from trainhall.documented import Documented
 from trainhall.training.link.failure import Failure
@@ -58,6 +58,12 @@ class CloseCode(IntEnum):
 
 class Message(Documented, BaseModel):
     model_config = ConfigDict(extra="ignore")
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the first problem of a message that is not understood, with its field."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"
 
 
 class DeviceInfo(Message):

@@ -22,7 +22,14 @@ from trainhall.cluster.agent.options import (
 from trainhall.cluster.agent.shim import isolation
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.waiting import run_until_one_ends, wait_until_set
-from trainhall.cluster.wire.protocol import CloseCode, Desired, Report, ReportAck, ToAgent
+from trainhall.cluster.wire.protocol import (
+    CloseCode,
+    Desired,
+    Report,
+    ReportAck,
+    ToAgent,
+    first_problem,
+)
 from trainhall.training.event_log import EventLogger
 
 logger = EventLogger(__name__)
@@ -169,7 +176,7 @@ class Connection:
                 message = ToAgent.validate_json(text)
             except ValidationError as error:
                 # Of a newer coordinator, perhaps. It will be repeated; nothing else can be done.
-                logger.error("message_not_understood", error=_short(error))
+                logger.error("message_not_understood", error=first_problem(error))
                 continue
             if isinstance(message, ReportAck):
                 self._note_ack(message.report)
@@ -246,8 +253,3 @@ def _refusal(error: InvalidStatus) -> str:
     except (ValueError, KeyError, TypeError):
         detail = error.response.reason_phrase
     return f"the coordinator refuses this node: {detail}"
-
-
-def _short(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"

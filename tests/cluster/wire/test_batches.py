@@ -49,7 +49,7 @@ def piece(size: int) -> BatchItem:
     ("message", "why"),
     [
         (b"", "EOF"),
-        (b"nonsense\n", "expected ident"),
+        (b"nonsense\n", "^message: Invalid JSON: expected ident"),
         (b'{"job_id": "j"}\n', "valid array"),
         (b'[{"job_id": "j", "attempt": 1, "kind": "stdout"}]\n', "0.size: Field required"),
         (encode_batch([(piece(4), b"xyz")]), "3 bytes follow where items of 4"),
