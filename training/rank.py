@@ -10,17 +10,10 @@ from pathlib import Path
 import torch
 
 from trainhall.distributed import broken, process_group
-from trainhall.distributed.collectives.errors import (
-    CollectiveError,
-    CollectiveInputError,
-    ScheduleError,
-)
-from trainhall.distributed.environment import RankEnvironment, RankEnvironmentError, required
-from trainhall.parallelism.data_parallel.same_model import ModelMismatchError
+from trainhall.distributed.environment import RankEnvironment, required
 from trainhall.parallelism.degrees import DegreesError
-from trainhall.parallelism.strategy import NoGradientError
-from trainhall.training.common.sample_order import SamplePositionError
-from trainhall.training.data.prefetch import DataReadError, DataWorkerDiedError
+from trainhall.training.common.sample_order import SamplePositionError, TooFewSamplesError
+from trainhall.training.data.prefetch import DataWorkerDiedError
 from trainhall.training.elastic import loop as elastic
 from trainhall.training.elastic.membership import RegroupTimeoutError
 from trainhall.training.event_log import EventLogger
@@ -29,25 +22,18 @@ from trainhall.training.link.launch import Launch
 from trainhall.training.link.spool import EventSpool, MetricSpool
 from trainhall.training.link.status import EXIT_NOT_REGROUPED
 from trainhall.training.loop import loop
-from trainhall.training.loop.oom_report import OutOfMemoryError
 from trainhall.training.process import deterministic
 from trainhall.training.process.device import GpuMissingError, own_gpu
 from trainhall.training.process.rank_context import RankContext
 from trainhall.training.process.user_traceback import UserTraceback
-from trainhall.training.tasks.base import BadDataError, TaskUnavailableError
+from trainhall.training.tasks.base import BadDataError
 from trainhall.training.tasks.own import BadTaskError
 from trainhall.training.verify import trace
 
 log = EventLogger(__name__)
 
 EXIT_FAILED = 1
-SELF_EXPLANATORY = (
-    DegreesError, BadTaskError, BadDataError, TaskUnavailableError, DataWorkerDiedError,
-    DataReadError, OutOfMemoryError, RankEnvironmentError, CollectiveInputError, ScheduleError,
-    CollectiveError, ModelMismatchError, NoGradientError, SamplePositionError, RegroupTimeoutError,
-)  # fmt: skip
-"""Exceptions whose message says already where they come from."""
-FINAL = (DegreesError, BadTaskError, BadDataError, SamplePositionError)
+FINAL = (DegreesError, BadTaskError, BadDataError, SamplePositionError, TooFewSamplesError)
 """Exceptions that another attempt would only raise again: what the user gave has to change."""
 
 
@@ -64,64 +50,87 @@ def main() -> int:
     # Without a shim a rank is of the first.
     generation = int(os.environ.get("TRAINHALL_GENERATION", "1"))
     events = EventSpool(folder.events(environment.rank, generation), environment.rank)
-    user_traceback: UserTraceback | None = None
-    code: str | None = None
+    launch: Launch | None = None
     try:
         launch = read_launch(folder, generation)
-        code = launch.code
-        if code is not None:
-            sys.path.insert(0, code)  # a task of the user's own lies there
-        if launch.spec.task is not None and launch.spec.task.is_own:
-            user_traceback = UserTraceback(launch.spec.task.name)
-        device = choose_device(launch, environment)
-        torch.set_num_threads(threads_per_rank(environment))
-        if launch.spec.training.reproducible:
-            deterministic.choose_kernels(device)
-        # What was imported lives as long as the process: a collection would walk all of it in the
-        # middle of a step and, in a forked process, copy its pages.
-        gc.freeze()
-        describe = user_traceback.typed_message if user_traceback is not None else _typed
         metrics = MetricSpool(folder.metrics(environment.rank, generation))
-        context = RankContext(environment, launch, folder, device, events, metrics, describe)
-        if launch.in_place:
-            return elastic.run(context)
-        namespace = f"{launch.job_id}/{launch.attempt}/{launch.generation}"
-        with process_group.joined(environment, device=device, namespace=namespace):
-            run = loop.run if launch.trace is None else trace.run
-            return run(context)
+        return train(launch, environment, folder, events, metrics)
     except (Exception, SystemExit) as error:
         # A user's task that calls `sys.exit` has not completed.
-        text = traceback.format_exc()
-        message = _message(error, user_traceback)
-        if code is not None:
-            # The user knows the folder that was sent, not this attempt's copy of it.
-            message = message.replace(f"{code}/", "")
-        events.append(
-            "failure",
-            {
-                "type": type(error).__name__,
-                "message": message,
-                "traceback": text,
-                "final": isinstance(error, FINAL),
-                "worker_signal": error.ended_by if isinstance(error, DataWorkerDiedError) else None,
-            },
-        )
-        # The message explains what the user gave, unless code of theirs raised it.
-        is_explained = isinstance(error, FINAL) and error.__cause__ is None
-        words = f"{type(error).__name__}: {message}" if is_explained else text
-        log.error("rank_failed", rank=environment.rank)
-        print(words, file=sys.stderr)  # noqa: T201 - the rank's log
+        report_failure(error, launch, environment.rank, events)
         return EXIT_NOT_REGROUPED if isinstance(error, RegroupTimeoutError) else EXIT_FAILED
 
 
-def _message(error: BaseException, user_traceback: UserTraceback | None) -> str:
+def train(
+    launch: Launch,
+    environment: RankEnvironment,
+    folder: AttemptFolder,
+    events: EventSpool,
+    metrics: MetricSpool,
+) -> int:
+    """Train as the launch says; returns the exit code."""
+    if launch.code is not None:
+        sys.path.insert(0, launch.code)  # a task of the user's own lies there
+    device = choose_device(launch, environment)
+    torch.set_num_threads(threads_per_rank(environment))
+    if launch.spec.training.reproducible:
+        deterministic.choose_kernels(device)
+    # What was imported lives as long as the process: a collection would walk all of it in the
+    # middle of a step and, in a forked process, copy its pages.
+    gc.freeze()
+    user_traceback = user_traceback_of(launch)
+    describe = user_traceback.typed_message if user_traceback is not None else _typed
+    context = RankContext(environment, launch, folder, device, events, metrics, describe)
+    if launch.in_place:
+        return elastic.run(context)
+    namespace = f"{launch.job_id}/{launch.attempt}/{launch.generation}"
+    with process_group.joined(environment, device=device, namespace=namespace):
+        run = loop.run if launch.trace is None else trace.run
+        return run(context)
+
+
+def report_failure(
+    error: BaseException, launch: Launch | None, rank: int, events: EventSpool
+) -> None:
+    """Append a `failure` event, and write the error to the rank's log."""
+    text = traceback.format_exc()
+    message = _message(error, launch)
+    events.append(
+        "failure",
+        {
+            "type": type(error).__name__,
+            "message": message,
+            "traceback": text,
+            "final": isinstance(error, FINAL),
+            "worker_signal": error.ended_by if isinstance(error, DataWorkerDiedError) else None,
+        },
+    )
+    # The message explains what the user gave, unless code of theirs raised it.
+    is_explained = isinstance(error, FINAL) and error.__cause__ is None
+    log.error("rank_failed", rank=rank)
+    words = f"{type(error).__name__}: {message}" if is_explained else text
+    print(words, file=sys.stderr)  # noqa: T201 - the rank's log
+
+
+def _message(error: BaseException, launch: Launch | None) -> str:
     if broken.is_broken(error) and (words := broken.message_of(error)) is not None:
         return words  # no line of the user's is to blame
-    return (
-        str(error)
-        if user_traceback is None or isinstance(error, SELF_EXPLANATORY)
-        else user_traceback.message(error)
-    )
+    user_traceback = None if launch is None else user_traceback_of(launch)
+    # The messages of Trainhall's own exceptions say already where they come from.
+    if user_traceback is None or type(error).__module__.startswith("trainhall."):
+        message = str(error)
+    else:
+        message = user_traceback.message(error)
+    if launch is None or launch.code is None:
+        return message
+    # The user knows the folder that was sent, not this attempt's copy of it.
+    return message.replace(f"{launch.code}/", "")
+
+
+def user_traceback_of(launch: Launch) -> UserTraceback | None:
+    """Return what finds the lines of the user's own task in a traceback; None for a built-in."""
+    task = launch.spec.task
+    return UserTraceback(task.name) if task is not None and task.is_own else None
 
 
 def _typed(error: BaseException) -> str:

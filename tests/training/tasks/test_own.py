@@ -146,6 +146,13 @@ def test_own_task_errors_name_their_location(
         assert "Traceback" in attempt.stderr()
 
 
+def test_batch_larger_than_own_data_fails_for_good(ranks: RankServer, tmp_path: Path) -> None:
+    attempt = ranks.run(tmp_path, job("Plain", 1, global_batch_size=128))
+    failure = attempt.event("failure")
+    assert failure["message"].startswith("training.global_batch_size is 128, but")
+    assert failure["final"]
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
