@@ -233,12 +233,12 @@ class Loop:
             return None
         result = self.exchange()
         self.report_first_step()
+        if result.command is Command.STOP:
+            return EXIT_STOPPED
         if evaluate_now:
             with self.progress.while_(Activity.EVALUATING):
                 self.evaluate()
         self.prepare_once(result)
-        if result.command is Command.STOP:
-            return EXIT_STOPPED
         pausing = result.command is Command.PAUSE and not last
         if save_now or result.save or pausing:
             with self.progress.while_(Activity.SAVING):

@@ -100,10 +100,11 @@ def test_pause_reaches_all_ranks_at_one_step(ranks: RankServer, tmp_path: Path) 
         assert steps == list(range(1, step + 1))
 
 
-def test_stop_saves_nothing(ranks: RankServer, tmp_path: Path) -> None:
-    attempt = ranks.run(tmp_path, digits(), command=Command.STOP)
+def test_stop_neither_saves_nor_evaluates(ranks: RankServer, tmp_path: Path) -> None:
+    attempt = ranks.run(tmp_path, digits(evaluate_every_steps=1), command=Command.STOP)
     assert attempt.codes == [EXIT_STOPPED, EXIT_STOPPED]
     assert not attempt.events(kind="checkpoint")
+    assert not attempt.curve("eval_loss")
     assert not list((tmp_path / "checkpoints").iterdir())
 
 
