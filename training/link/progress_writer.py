@@ -156,7 +156,10 @@ class Progress:
         """Within it the rank does something else than steps, whose time is none of theirs."""
         self._slots[ACTIVITY] = activity
         begun = monotonic()
-        yield
-        self._longest_of[activity] = max(monotonic() - begun, self._longest_of.get(activity, 0.0))
-        self._slots[ACTIVITY] = Activity.STEPPING if self._had_first else Activity.FIRST_STEP
-        self._last = monotonic()
+        try:
+            yield
+            elapsed = monotonic() - begun
+            self._longest_of[activity] = max(elapsed, self._longest_of.get(activity, 0.0))
+        finally:
+            self._slots[ACTIVITY] = Activity.STEPPING if self._had_first else Activity.FIRST_STEP
+            self._last = monotonic()
