@@ -28,8 +28,8 @@ MAX_NAMES = 1000
 MAX_STEP = 2**62
 MAX_WAITING = 1_000_000
 """Points that wait while they cannot be written; the oldest give way."""
-_ROWS = 1000
-"""Points of one table, so that a frame stays small."""
+_ROWS = 500
+"""Points of one table: with `MAX_NAMES` names they take half of the largest frame."""
 
 
 class Output(Protocol):
@@ -186,7 +186,7 @@ def _checked_step(step: Any) -> int:
     except TypeError:
         raise TypeError(f"step must be an integer, not {step!r}") from None
     if not 0 <= number < MAX_STEP:
-        raise ValueError(f"step must be 0 or above, not {number}")
+        raise ValueError(f"step must be 0 or above, and below 2^62, not {number}")
     return number
 
 

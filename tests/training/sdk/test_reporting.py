@@ -103,6 +103,16 @@ def test_points_are_written_in_order_by_a_thread(tmp_path: Path) -> None:
     assert [t for t in threading.enumerate() if t.name == "metrics" and not t.daemon] == []
 
 
+def test_many_points_of_many_metrics_fit_into_frames(tmp_path: Path) -> None:
+    spooled = Spooled(MetricSpool(tmp_path / "metrics.bin"), rank=0)
+    values = dict.fromkeys((f"{i:04}{'量' * 124}" for i in range(reporting.MAX_NAMES)), 0.5)
+    # What waits after a stall of the disk.
+    spooled._points = [reporting._Point(step, 0.0, values) for step in range(1000)]
+    spooled.flush()
+    tables = list(read_tables((tmp_path / "metrics.bin").read_bytes()))
+    assert sum(len(columns["0000" + "量" * 124]) for _, columns in tables) == 1000
+
+
 class Unreadable:
     """A value that cannot be read any more: its GPU failed, say."""
 
