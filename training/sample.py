@@ -2,8 +2,8 @@
 
     python -m trainhall.training.sample FOLDER [--prompt TEXT] [--length N] [--temperature T]
 
-The text goes to standard output as it comes, byte by byte; a complaint is one line on standard
-error, with exit code 1. `trainhall sample` starts this, since the command line needs no torch.
+The text goes to standard output byte by byte; an error is one line on standard error, with exit
+code 1. `trainhall sample` starts this, since the command line needs no torch.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def num_threads(model: GPT) -> int:
 def continuation(
     model: GPT, prompt: bytes, length: int, *, temperature: float, generator: torch.Generator
 ) -> Iterator[int]:
-    """`length` bytes that follow `prompt`, each drawn given those before it.
+    """Yield `length` bytes that follow `prompt`, each drawn given those before it.
 
     Args:
         temperature: divides the logits; 0 takes the likeliest byte each time.
@@ -101,19 +101,29 @@ def main() -> int:
         return 1
     torch.set_num_threads(num_threads(model))
     prompt = options.prompt.encode("utf-8", "surrogateescape")
-    output = sys.stdout.buffer
-    output.write(prompt)
-    for byte in continuation(
+    text = continuation(
         model,
         prompt,
         options.length,
         temperature=options.temperature,
         generator=torch.Generator().manual_seed(options.seed),
-    ):
+    )
+    try:
+        _write(prompt, text)
+    except BrokenPipeError:
+        # The reader left (`| head`); the interpreter's own flush must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _write(prompt: bytes, text: Iterator[int]) -> None:
+    output = sys.stdout.buffer
+    output.write(prompt)
+    for byte in text:
         output.write(bytes([byte]))
         output.flush()
     output.write(b"\n")
-    return 0
+    output.flush()
 
 
 if __name__ == "__main__":

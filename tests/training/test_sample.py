@@ -2,6 +2,8 @@
 
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +98,17 @@ def test_sample_writes_prompt_and_continuation(
     model = sample.read_model(trained / "checkpoints" / step)
     expected = prompt + bytes(write(model, prompt, 5, 0.0)) + b"\n"
     assert capfd.readouterr().out.encode() == expected
+
+
+def test_sample_ends_quietly_when_its_reader_leaves(trained: Path) -> None:
+    folder = trained / "checkpoints" / "step-00000004-a1-g1"
+    command = [sys.executable, "-m", "trainhall.training.sample", str(folder), "--length=1000000"]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert writer.stdout is not None
+    assert len(writer.stdout.read(10)) == 10
+    writer.stdout.close()
+    _, errors = writer.communicate()
+    assert (writer.returncode, errors) == (0, b"")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
     python -m trainhall.training.checkpoint.export FOLDER FILE
 
-It prints what it wrote as a line of JSON; a complaint is one line on standard error, with exit code
-1. `trainhall ckpt export` starts this, since the command line needs no torch.
+It prints what it wrote as a line of JSON; an error is one line on standard error, with exit code 1.
+`trainhall ckpt export` starts this, since the command line needs no torch.
 """
 
 import argparse
