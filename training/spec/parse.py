@@ -1,6 +1,7 @@
 """From bytes to a `JobSpec`: YAML and JSON are read safely, errors become advice by field."""
 
 import json
+import math
 import os
 import re
 from collections.abc import Collection, Iterator
@@ -239,7 +240,8 @@ def _check_tree(data: object) -> None:
     """Refuse what JSON, a database or a terminal could not carry further.
 
     Raises:
-        SpecError: nesting too deep, a number of more than 64 bits, or half of a surrogate pair.
+        SpecError: nesting too deep, a value or a key that JSON does not have, a number of more than
+            64 bits, or half of a surrogate pair.
     """
     level, depth = [("", data)], 0
     while level:
@@ -247,19 +249,40 @@ def _check_tree(data: object) -> None:
         if depth > MAX_DEPTH:
             raise SpecError([_TOO_DEEP])
         for path, node in level:
-            if isinstance(node, int) and not -(2**63) <= node < 2**63:
-                raise SpecError([SpecProblem(path, "the number needs more than 64 bits")])
-            if isinstance(node, str) and not _encodable(node):
-                raise SpecError([SpecProblem("", "the spec contains half a surrogate pair")])
+            _check_node(path, node)
         level = [child for path, node in level for child in _children(path, node)]
+
+
+def _check_node(path: str, node: object) -> None:
+    match node:
+        case int() if not -(2**63) <= node < 2**63:
+            raise SpecError([SpecProblem(path, "the number needs more than 64 bits")])
+        case float() if not math.isfinite(node):
+            raise SpecError([SpecProblem(path, "must be a finite number")])
+        case str() if not _encodable(node):
+            raise SpecError([SpecProblem("", "the spec contains half a surrogate pair")])
+        case None | bool() | int() | float() | str() | dict() | list():
+            return
+    raise SpecError(
+        [
+            SpecProblem(
+                path,
+                f"is of the type {type(node).__name__}; write a string (in quotes), a number, a "
+                "boolean, a list or an object",
+            )
+        ]
+    )
 
 
 def _children(path: str, node: object) -> Iterator[tuple[str, object]]:
     """Keys and values of a mapping, or the items of a list, each with its dotted field."""
     if isinstance(node, dict):
         for key, value in node.items():
+            if not isinstance(key, str):
+                message = f"the key {display_value(key)} must be a string; put it in quotes"
+                raise SpecError([SpecProblem(path, message)])
             yield path, key
-            yield (f"{path}.{key}" if path else str(key)), value
+            yield (f"{path}.{key}" if path else key), value
     elif isinstance(node, list):
         yield from ((f"{path}.{i}", item) for i, item in enumerate(node))
 
@@ -306,11 +329,13 @@ def changes(overrides: dict[str, str]) -> dict[str, Any]:
     """Overrides alone, as a document: `resources.workers=2` is `{"resources": {"workers": 2}}`.
 
     Raises:
-        SpecError: a value is not valid YAML, or two of them contradict each other.
+        SpecError: a value is not valid YAML or has no form in JSON, or two of them contradict each
+            other.
     """
     data: dict[str, Any] = {}
     for field, text in overrides.items():
         _override(data, field, text)
+    _check_tree(data)
     return data
 
 

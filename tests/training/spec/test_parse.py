@@ -448,6 +448,14 @@ def test_every_wrong_field_is_named_at_once() -> None:
         ("a: {b: 1\nc: 2\nd: 3", "line 1, column 4: this '{' is not closed"),
         ("a: [1, 2\nb: 3", "line 1, column 4: this '[' is not closed"),
         ("x: {y: [1, 99999999999999999999]}", "x.y.1: the number needs more than 64 bits"),
+        (
+            "x: 2026-01-31",
+            "x: is of the type date; write a string (in quotes), a number, a boolean",
+        ),
+        ("x: !!binary /w==", "x: is of the type bytes; write"),
+        ("x: !!set {a, b}", "x: is of the type set; write"),
+        ("x: [.inf]", "x.0: must be a finite number"),
+        ("x: {1: a}", "x: the key 1 must be a string; put it in quotes"),
         ("- 1", "must be an object with keys; this one is a list"),
         ("", "this one is empty"),
         ("x" * (MAX_SPEC_BYTES + 1), f"the limit is {MAX_SPEC_BYTES:,}"),
@@ -464,6 +472,7 @@ def test_dangerous_yaml_is_refused_by_place(text: str, words: str) -> None:
     [
         ('{"a": 1, "a": 2}', "key 'a' is given twice"),
         ('{"a": NaN}', "NaN is not a number"),
+        ('{"a": 1e999}', "a: must be a finite number"),
         ('{"a": "\\ud800"}', "half a surrogate pair"),
         ("[" * 100_000, "deeper than 32 levels"),
         ("{", "not valid JSON"),
