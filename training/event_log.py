@@ -2,11 +2,12 @@
 standard library alone. Structlog takes 5 MB and a good part of a process's start.
 """
 
+import json
 import logging
 import re
 from typing import Any
 
-_PLAIN = re.compile(r"[^\s\"=]+")
+_PLAIN = re.compile(r"[^\s\"=\x00-\x1f]+")
 
 
 class EventLogger:
@@ -42,7 +43,4 @@ class EventLogger:
 
 def _quoted(value: Any) -> str:
     text = str(value)
-    if _PLAIN.fullmatch(text):
-        return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -12,7 +12,9 @@ def test_line_is_an_event_and_quoted_fields(caplog: pytest.LogCaptureFixture) ->
         log = EventLogger("trainhall.test")
         log.info("joined", node="n-1", coordinator="http://hall:1")
         log.warning("gpu_unusable", index=0, error='no "driver"\nfound')
+        log.warning("cut", error="\x1b[31m\r")
     assert caplog.messages == [
         "joined node=n-1 coordinator=http://hall:1",
         'gpu_unusable index=0 error="no \\"driver\\"\\nfound"',
+        'cut error="\\u001b[31m\\r"',
     ]
