@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import OrderedDict
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Self, cast
 
@@ -45,8 +46,8 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 KEPT_SPECS = 256
 KEPT_BYTES = 64 * 1024
 """Longer documents are validated each time, so that the kept specs take few megabytes."""
-_VALIDATED: dict[bytes, Any] = {}
-"""The specs that this process validated last, by their documents' SHA-256. Nobody changes one."""
+_VALIDATED: OrderedDict[bytes, Any] = OrderedDict()
+"""The specs that this process validated last, by their documents' SHA-256. They are immutable."""
 
 
 class JobSpec(SpecModel):
@@ -104,14 +105,14 @@ class JobSpec(SpecModel):
         # The last of the validators, since each is around those before it.
         if isinstance(data, cls):
             return data
-        document = repr(data).encode()  # unlike JSON it tells 1 from "1" as a key
+        document = repr(data).encode()  # unlike JSON it distinguishes the keys 1 and "1"
         if len(document) > KEPT_BYTES:
             return validate(data)
         digest = hashlib.sha256(document).digest()
         spec = _VALIDATED.pop(digest, None) or validate(data)
         _VALIDATED[digest] = spec
         if len(_VALIDATED) > KEPT_SPECS:
-            _VALIDATED.pop(next(iter(_VALIDATED)), None)
+            _VALIDATED.popitem(last=False)  # in one call, since other threads validate too
         return cast(Self, spec)
 
     def _check_size(self) -> None:

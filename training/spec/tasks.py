@@ -3,17 +3,18 @@
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from trainhall.training.spec.base import StrictNumbersModel
+from trainhall.training.spec.base import SpecModel
 from trainhall.training.spec.problems import problem_at
 
 
-class TaskParams(StrictNumbersModel, BaseModel):
-    """Base of every task's parameters: unknown keys are errors, values are finite and immutable."""
+class TaskParams(SpecModel, BaseModel):  # BaseModel: ruff sees pydantic's only within a file
+    """Base of every task's parameters."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+EvalFraction = Annotated[float, Field(gt=0, lt=1, description="Fraction for validation.")]
 
 
 class DigitsParams(TaskParams):
@@ -29,7 +30,7 @@ class DigitsParams(TaskParams):
     dropout: Annotated[float, Field(ge=0, lt=1, description="Dropout after each hidden layer.")] = (
         0.0
     )
-    eval_fraction: Annotated[float, Field(gt=0, lt=1, description="Fraction for validation.")] = 0.2
+    eval_fraction: EvalFraction = 0.2
 
 
 class SyntheticParams(TaskParams):
@@ -70,7 +71,6 @@ Root = Annotated[
     Field(description="Data folder on every node, relative to the spec."),
 ]
 Download = Annotated[bool, Field(description="Download missing files first, once per node.")]
-EvalFraction = Annotated[float, Field(gt=0, lt=1, description="Fraction for validation.")]
 
 
 class MnistParams(TaskParams):
