@@ -51,6 +51,11 @@ class Attempt:
         return ObservedAttempt(stage, asked, shipped, self.final_command, self.gradients)
 
     @property
+    def is_behind(self) -> bool:
+        """Return whether the shim has taken up a later generation than this agent knows."""
+        return self.status is not None and self.status.generation > self.token.generation
+
+    @property
     def log_fields(self) -> dict[str, object]:
         job_id, attempt, generation = self.token
         return {"job": job_id, "attempt": attempt, "generation": generation}

@@ -49,8 +49,7 @@ class DataDir:
         return self.path / "logs" / "warm.log"
 
     def attempt(self, token: FencingToken) -> AttemptFolder:
-        job_id, attempt, generation = token
-        return AttemptFolder(self.attempts / job_id / f"a{attempt}-g{generation}")
+        return AttemptFolder.below(self.attempts, token)
 
     @property
     def code(self) -> Path:
@@ -91,7 +90,7 @@ class DataDir:
             if data["coordinator"] != coordinator:
                 return None
             return JoinReply.model_validate(data)
-        except (FileNotFoundError, ValueError, KeyError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
     def write_credential(self, coordinator: str, reply: JoinReply) -> None:
@@ -127,12 +126,11 @@ class DataDir:
             folder = AttemptFolder(path.parent)
             try:
                 launch = Launch.model_validate_json(path.read_bytes())
-            except ValueError as error:
+            except (OSError, ValueError) as error:
                 logger.warning("attempt_unreadable", path=path, error=error)
                 yield folder, None
                 continue
-            begun = folder.path.name.removeprefix(f"a{launch.attempt}-g")
-            if folder.path.parent.name == launch.job_id and begun.isdigit():
+            if folder.token is not None and folder.token[:2] == launch.token[:2]:
                 yield folder, launch
 
     def _replace(self, name: str, data: object) -> None:

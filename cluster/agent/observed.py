@@ -110,7 +110,9 @@ class ObservedAttempts:
         """Look at every attempt that has not ended; True when something changed."""
         changed = False
         for attempt in list(self.by_token.values()):
-            if attempt.stage in (Stage.READY, Stage.LIVE) and self._look(attempt):
+            if attempt.stage not in (Stage.READY, Stage.LIVE):
+                continue
+            if self._look(attempt) or attempt.is_behind:
                 changed = True
                 self._follow(attempt)
         return changed
@@ -120,8 +122,14 @@ class ObservedAttempts:
         before, status = attempt.token, attempt.status
         if status is None:
             return
-        if status.generation > before.generation:
-            attempt.launch = Launch.model_validate_json(attempt.folder.launch.read_bytes())
+        if attempt.is_behind:
+            try:
+                launch = Launch.model_validate_json(attempt.folder.launch.read_bytes())
+            except (OSError, ValueError) as error:
+                # It is written again until this succeeds (`Attempts._regroup`).
+                logger.warning("launch_unreadable", path=attempt.folder.launch, error=error)
+                return
+            attempt.launch = launch
             self.rename(attempt, before._replace(generation=status.generation))
         if status.generation > 1:
             self._ship_all_of(attempt)

@@ -1,10 +1,15 @@
 """The folder of an attempt on a host: the files through which rank, shim and agent talk."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel
+
+from trainhall.training.fencing import FencingToken
+
+_NAME = re.compile(r"a(\d{1,9})-g(\d{1,9})", re.ASCII)
 
 
 @dataclass
@@ -12,6 +17,17 @@ class AttemptFolder:
     """The paths of one attempt on one host."""
 
     path: Path
+
+    @classmethod
+    def below(cls, attempts: Path, token: FencingToken) -> "AttemptFolder":
+        """Return the folder of an attempt that begins on this host with a token."""
+        return cls(attempts / token.job_id / f"a{token.attempt}-g{token.generation}")
+
+    @property
+    def token(self) -> FencingToken | None:
+        """Return the token with which the attempt began here; None: no agent made the folder."""
+        name = _NAME.fullmatch(self.path.name)
+        return name and FencingToken(self.path.parent.name, int(name[1]), int(name[2]))
 
     @property
     def launch(self) -> Path:

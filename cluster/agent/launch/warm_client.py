@@ -89,7 +89,7 @@ class WarmParent:
             raise WarmParentError(
                 f"the warm parent was not ready within {IMPORT_SECONDS:g} s"
             ) from None
-        if not line:
+        if not line.endswith(b"\n"):
             raise WarmParentError(f"the warm parent ended; {self._data_dir.warm_log} says why")
         answer = json.loads(line)
         if "error" in answer:

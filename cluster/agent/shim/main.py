@@ -15,10 +15,11 @@ from pathlib import Path
 
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.shim import folder_ipc, rank_process
-from trainhall.cluster.agent.shim.supervisor import Shim
+from trainhall.cluster.agent.shim.status_file import StatusFile
+from trainhall.cluster.agent.shim.supervisor import Shim, read_launch
 from trainhall.training.event_log import EventLogger
+from trainhall.training.link.failure import Failure
 from trainhall.training.link.folder import AttemptFolder
-from trainhall.training.link.launch import Launch
 from trainhall.training.process.forked import PADDING_VARIABLE
 from trainhall.training.process.warm_parent import WarmUpError, warm_up
 
@@ -34,9 +35,13 @@ def supervise(
         lock = folder_ipc.claim(attempt)
     except (folder_ipc.AlreadyClaimedError, FileNotFoundError):
         return 0
-    launch = Launch.model_validate_json(attempt.launch.read_bytes())
-    linux.set_name(f"shim {launch.job_id}")
-    Shim(attempt, launch, fork, attached, Path(doorbell) if doorbell else None).run()
+    bell = Path(doorbell) if doorbell else None
+    launch = read_launch(attempt)
+    if isinstance(launch, Failure):
+        StatusFile(attempt, bell).publish_failure(launch)
+    else:
+        linux.set_name(f"shim {launch.job_id}")
+        Shim(attempt, launch, fork, attached, bell).run()
     os.close(lock)
     return 0
 

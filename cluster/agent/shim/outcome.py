@@ -224,7 +224,7 @@ def _tail(path: Path, size: int) -> bytes:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - size))
             return file.read(size)
-    except FileNotFoundError:
+    except OSError:  # never written, or damaged: the end is reported without it
         return b""
 
 

@@ -9,8 +9,15 @@ from trainhall.cluster.agent.shim.rank_table import RankEntry, RankTable
 from trainhall.cluster.agent.shim.rendezvous import RendezvousHandle, open_rendezvous
 from trainhall.training.link.control import Control
 from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import Launch, Rendezvous
+
+
+def not_started(error: OSError) -> Failure:
+    """Return the failure of ranks for which this host has no space, process or port left."""
+    message = f"the ranks cannot be started: {error.strerror or error}"
+    return Failure(message=message, cause=Cause.NOT_STARTED)
 
 
 class RankGroup:
@@ -37,11 +44,14 @@ class RankGroup:
 
     def open(self) -> Failure | None:
         """Open the first rendezvous; why that is not possible."""
-        opened = open_rendezvous(self._folder, self.launch, fork=self._fork)
-        if isinstance(opened, Failure):
-            return opened
-        self._handle = opened
-        self._publish(self.launch, opened)
+        try:
+            opened = open_rendezvous(self._folder, self.launch, fork=self._fork)
+            if isinstance(opened, Failure):
+                return opened
+            self._handle = opened
+            self._publish(self.launch, opened)
+        except OSError as error:
+            return not_started(error)
         return None
 
     def regroup(self, launch: Launch) -> Failure | None:

@@ -15,11 +15,13 @@ While it is `regrouping` the agent sees `running` with `failed_ranks`. In `stopp
 and leave on their own, or an `Escalation` of signals ends them.
 """
 
+import contextlib
 import math
 import os
 import select
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +31,7 @@ from trainhall.cluster.agent.os_support import linux, processes
 from trainhall.cluster.agent.shim import folder_ipc, isolation, outcome
 from trainhall.cluster.agent.shim.escalation import Escalation, ScriptPause
 from trainhall.cluster.agent.shim.hang.policy import HangPolicy
-from trainhall.cluster.agent.shim.rank_group import RankGroup
+from trainhall.cluster.agent.shim.rank_group import RankGroup, not_started
 from trainhall.cluster.agent.shim.rank_table import RankEntry, can_be_replaced, failed_rank
 from trainhall.cluster.agent.shim.status_file import RETRY_SECONDS, StatusFile
 from trainhall.training.link.control import STUCK_SECONDS, Control
@@ -96,7 +98,7 @@ class Shim:
         self._wakeup = processes.wake_on_signals()
         self._control = Control(self.folder.control, create=True)
         self._commands = folder_ipc.make_pipe(folder_ipc.command_path(self.folder))
-        self._publish("starting")
+        self._publish()
         self._check_isolation()
         self._failure = self._group.open()
         self._start_ranks()
@@ -110,10 +112,7 @@ class Shim:
         self._end_everything()
         ended, failure = outcome.outcome_of(self._ranks.states, self._context(), self._failure)
         folder_ipc.command_path(self.folder).unlink(missing_ok=True)
-        self._publish("exited", ended, failure)
-        while not self._status.is_written and self.folder.path.exists():
-            time.sleep(RETRY_SECONDS)
-            self._status.flush()
+        self._status.publish_end(self._current("exited", ended, failure))
 
     def _is_over(self) -> bool:
         if not self._group.has_started:
@@ -123,8 +122,17 @@ class Shim:
 
     def _start_ranks(self) -> None:
         if self._failure is None and not self._signalled:
-            self._group.start(self._control)
-            self._publish("running")
+            with self._failing_unless_started():
+                self._group.start(self._control)
+            self._publish()
+
+    @contextlib.contextmanager
+    def _failing_unless_started(self) -> Iterator[None]:
+        """Fail where the disk or the table of processes is full."""
+        try:
+            yield
+        except OSError as error:
+            self._fail(not_started(error))
 
     # -- events ---------------------------------------------------------------------------------
 
@@ -222,7 +230,8 @@ class Shim:
             if not any(member is current for current in self._ranks.current):
                 self._publish()
             elif self._has_left(member):
-                self._ranks.renew(member)
+                with self._failing_unless_started():
+                    self._ranks.renew(member)
                 self._publish()
             else:
                 ended.append(member)
@@ -300,10 +309,9 @@ class Shim:
         is_over = self._failure is not None or self._ranks.have_completed
         if is_over or self._command is Command.STOP:
             return
-        try:
-            launch = Launch.model_validate_json(self.folder.launch.read_bytes())
-        except (OSError, ValidationError) as error:
-            self._fail(_unreadable(self.folder.launch, error))
+        launch = read_launch(self.folder)
+        if isinstance(launch, Failure):
+            self._fail(launch)
             self._publish()
             return
         if not launch.in_place or launch.generation <= self.launch.generation:
@@ -410,18 +418,18 @@ class Shim:
             return "stopping"
         return "running" if self._group.has_started else "starting"
 
-    def _publish(
-        self,
-        phase: str | None = None,
-        ended: Outcome | None = None,
-        failure: Failure | None = None,
-    ) -> None:
-        status = ShimStatus.model_validate(
+    def _publish(self) -> None:
+        self._status.publish(self._current(self._phase()))
+
+    def _current(
+        self, phase: str, ended: Outcome | None = None, failure: Failure | None = None
+    ) -> ShimStatus:
+        return ShimStatus.model_validate(
             {
                 "job_id": self.launch.job_id,
                 "attempt": self.launch.attempt,
                 "generation": self.launch.generation,
-                "phase": phase or self._phase(),
+                "phase": phase,
                 "command": self._command,
                 "ranks": [rank.model_dump() for rank in self._ranks.states],
                 "failed_ranks": [rank.model_dump() for rank in self._failed_ranks],
@@ -433,17 +441,18 @@ class Shim:
                 "stall": self._hangs.stall,
             }
         )
-        self._status.publish(status)
 
 
-def _unreadable(path: Path, error: OSError | ValidationError) -> Failure:
-    """Return the failure of an attempt whose file is damaged; the agent replaces it as a whole."""
-    if isinstance(error, OSError):
+def read_launch(folder: AttemptFolder) -> Launch | Failure:
+    """Read a launch; a damaged one is a failure, since the agent replaces the file as a whole."""
+    try:
+        return Launch.model_validate_json(folder.launch.read_bytes())
+    except OSError as error:
         problem = error.strerror or str(error)
-    else:
+    except ValidationError as error:
         first = error.errors()[0]
         problem = ": ".join([*map(str, first["loc"]), first["msg"]])
-    return Failure(message=f"{path} cannot be read: {problem}", cause=Cause.STORAGE)
+    return Failure(message=f"{folder.launch} cannot be read: {problem}", cause=Cause.STORAGE)
 
 
 def _pids(members: list[RankEntry]) -> list[int]:

@@ -235,6 +235,27 @@ async def test_process_started_within_generation_is_shipped(
     await attempts.close()
 
 
+@pytest.mark.parametrize("content", [b"", None])
+async def test_damaged_launch_puts_off_a_regrouping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: folder_ipc.Claim.HELD)
+    folder = supervised(tmp_path, in_place(1))
+    write_status(folder, 1, began_in=1)
+    attempts = made(tmp_path)
+    attempts.observed.find()
+    folder.launch.unlink()
+    if content is not None:
+        folder.launch.write_bytes(content)
+    write_status(folder, 2, began_in=1)
+    attempts.refresh()
+    assert [*attempts.observed.by_token] == [FencingToken("job", 1, 1)]
+    replace_json(folder.launch, in_place(2))
+    attempts.refresh()
+    assert [*attempts.observed.by_token] == [FencingToken("job", 1, 2)]
+    await attempts.close()
+
+
 async def test_full_disk_puts_off_a_regrouping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,15 +51,15 @@ def _py_spy(pids: Mapping[int, int]) -> dict[int, str]:
     program = shutil.which("py-spy")
     if program is None:
         return {}
-    running = {
-        rank: subprocess.Popen(
-            [program, "dump", "--pid", str(pid)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        for rank, pid in pids.items()
-    }
+    running = {}
+    for rank, pid in pids.items():
+        with contextlib.suppress(OSError):  # not executable here, or no process is left
+            running[rank] = subprocess.Popen(
+                [program, "dump", "--pid", str(pid)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
     found = {}
     until = time.monotonic() + PY_SPY_SECONDS
     for rank, process in running.items():

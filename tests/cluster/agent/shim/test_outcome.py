@@ -74,3 +74,11 @@ def test_reported_syntax_error_is_final(tmp_path: Path) -> None:
     rank = RankState(rank=0, exit_code=1)
     failure = describe_failure(folder, rank, out_of_memory=False)
     assert (failure.final, failure.evidence) == (True, "SyntaxError")
+
+
+def test_damaged_output_hides_no_failure(tmp_path: Path) -> None:
+    folder = AttemptFolder(tmp_path)
+    folder.stderr(0).mkdir(parents=True)  # no read succeeds
+    failure = describe_failure(folder, RankState(rank=0, exit_code=3), out_of_memory=False)
+    assert failure.message == "rank 0 ended with exit code 3"
+    assert failure.log_tail == ""

@@ -87,6 +87,32 @@ def test_rendezvous_keeps_its_launch_without_free_port(
     assert host.launched(2) == host.started[-1] == Rendezvous(address="127.0.0.2", port=29503)
 
 
+def test_full_disk_at_the_start_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ranks").touch()  # in the way of their folders
+    host = Supervised(tmp_path, monkeypatch)
+    failure = host.shim._failure
+    assert host.shim._is_over()
+    assert failure is not None
+    assert failure.cause is Cause.NOT_STARTED
+    assert failure.message == "the ranks cannot be started: Not a directory"
+
+
+def test_full_process_table_ends_the_attempt(
+    host: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_rendezvous: Rendezvous) -> None:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(host.shim._ranks, "start", full)
+    host.deliver(host.launch(2))
+    failure = host.shim._failure
+    assert failure is not None
+    assert failure.cause is Cause.NOT_STARTED
+    assert failure.message.startswith("the ranks cannot be started: Resource temporarily")
+
+
 @pytest.mark.parametrize("content", [b"", b'{"job_id": "x"}', None])
 def test_unreadable_launch_ends_the_attempt(host: Supervised, content: bytes | None) -> None:
     if content is None:

@@ -16,11 +16,12 @@ from support.waiting import eventually
 
 from trainhall.cluster.agent.os_support import linux, processes
 from trainhall.cluster.agent.shim import folder_ipc
+from trainhall.cluster.agent.shim import main as shim_main
 from trainhall.cluster.agent.shim.rank_process import writer_name
 from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder, replace_json
 from trainhall.training.link.launch import CheckpointPlan, Command, RankSlot, Rendezvous
-from trainhall.training.link.status import Outcome
+from trainhall.training.link.status import Outcome, ShimStatus
 from trainhall.training.process.forked import PADDING_VARIABLE
 
 
@@ -183,6 +184,25 @@ open(sys.argv[1], "w").write(str(child.pid))
 """
     assert run(script(tmp_path, text, str(note))).wait().outcome is Outcome.COMPLETED
     assert not psutil.pid_exists(int(note.read_text()))
+
+
+@pytest.mark.parametrize("content", [b"", b'{"job_id": "x"}', None])
+def test_unreadable_launch_is_recorded(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], content: bytes | None
+) -> None:
+    folder = AttemptFolder(tmp_path / "job" / "a3-g2")
+    folder.path.mkdir(parents=True)
+    if content is not None:
+        folder.launch.write_bytes(content)
+    assert shim_main.supervise(str(folder.path), fork=False) == 0
+    status = ShimStatus.model_validate_json(folder.status.read_bytes())
+    assert (status.job_id, status.attempt, status.generation) == ("job", 3, 2)
+    assert (status.phase, status.outcome) == ("exited", Outcome.FAILED)
+    assert status.failure is not None
+    assert status.failure.cause is Cause.STORAGE
+    assert status.failure.message.startswith(f"{folder.launch} cannot be read: ")
+    assert folder_ipc.read_claim(folder) is folder_ipc.Claim.RELEASED
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_one_shim_a_folder(run: Any, tmp_path: Path) -> None:

@@ -323,6 +323,19 @@ def test_stack_dumps_prefer_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "does not respond" in folder.stderr(1).read_text()
 
 
+def test_stack_dumps_do_without_a_broken_py_spy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "py-spy"
+    program.write_text("#!/gone/python\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    folder = AttemptFolder(tmp_path / "attempt")
+    folder.rank(0).mkdir(parents=True)
+    stack_dumps.save(folder, {0: os.getpid()}, {0})
+    assert "its process is stopped" in (folder.rank(0) / "stacks.txt").read_text()
+
+
 def test_hang_limit_counts_first_step_only_when_compiling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
