@@ -19,6 +19,7 @@ from pydantic_settings import (
 )
 
 from trainhall.api.host.config_file import SettingsError, read_file, user_data_dir
+from trainhall.cluster.api_paths import is_base_url
 from trainhall.cluster.durations import parse_duration
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
@@ -99,6 +100,13 @@ class Settings(BaseSettings):
             return json.loads(value)
         except ValueError:
             raise ValueError('must be JSON, such as {"users": {"*": 8}}') from None
+
+    @field_validator("public_url")
+    @classmethod
+    def _reachable(cls, value: str | None) -> str | None:
+        if value is not None and not is_base_url(value):
+            raise ValueError("must be a URL that agents can reach, such as http://lab:8000")
+        return value
 
     @field_validator("data_dir")
     @classmethod

@@ -16,8 +16,8 @@ DEFAULT_PORT = str(urlsplit(DEFAULT_URL).port)
 
 def data_dir_of(url: str) -> Path | None:
     """Return the data folder of the coordinator at a URL, if it runs here as this user."""
-    address = urlsplit(url)
     try:
+        address = urlsplit(url)
         wanted = address.port
     except ValueError:
         return None

@@ -258,9 +258,9 @@ def check_port(port: int) -> Check:
 def check_data_dir(folder: Path) -> Check:
     """Check that the data folder is writable, has space, and is not on a network."""
     name = "data folder"
-    # What is not there yet is made below the nearest folder that is; a look leaves nothing behind.
-    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     try:
+        # What is not there yet is made below the nearest folder that is: a check leaves nothing.
+        there = next(parent for parent in (folder, *folder.parents) if parent.exists())
         _write_and_read_back(there)
         free = shutil.disk_usage(there).free
     except OSError as error:
@@ -284,19 +284,20 @@ def check_data_dir(folder: Path) -> Check:
 def check_shared_storage(folder: Path) -> Check:
     """Check that a checkpoint can be written, synced, read back and renamed there."""
     name = "shared storage"
-    if not folder.is_absolute() or not folder.is_dir():
-        why = "does not exist" if not folder.exists() else "is not a folder"
-        detail = f"{folder} {why if folder.is_absolute() else 'is not an absolute path'}"
-        return Check(name, "fail", detail, "mount it at the same path on every node")
     began = time.monotonic()
     try:
+        if not folder.is_absolute() or not folder.is_dir():
+            why = "does not exist" if not folder.exists() else "is not a folder"
+            detail = f"{folder} {why if folder.is_absolute() else 'is not an absolute path'}"
+            return Check(name, "fail", detail, "mount it at the same path on every node")
         _write_and_read_back(folder)
+        free = shutil.disk_usage(folder).free
     except OSError as error:
         return Check(name, "fail", f"{folder}: {error.strerror or error}",
                      "give the agent's user write permission there")  # fmt: skip
     milliseconds = (time.monotonic() - began) * 1000
     detail = f"{folder}: written, synced, renamed and read back in {milliseconds:.0f} ms"
-    return Check(name, "ok", f"{detail}, {size(shutil.disk_usage(folder).free)} free")
+    return Check(name, "ok", f"{detail}, {size(free)} free")
 
 
 def _write_and_read_back(folder: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from trainhall.cluster.api_paths import AGENT_PREFIX
+from trainhall.cluster.api_paths import AGENT_PREFIX, is_base_url
 
 MAX_SLOTS = 4096
 
@@ -66,8 +66,7 @@ class AgentOptions:
     """The longest wait between two tries to reach the coordinator."""
 
     def __post_init__(self) -> None:
-        url = urlsplit(self.coordinator)
-        if url.scheme not in ("http", "https") or not url.hostname:
+        if not is_base_url(self.coordinator):
             raise OptionError(
                 f"--coordinator {self.coordinator!r} is not a coordinator's address; use one "
                 "like http://host:8000"

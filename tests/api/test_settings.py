@@ -74,6 +74,8 @@ def test_bad_value(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
+        ("PUBLIC_URL", "lab:8000", "public_url: must be a URL that agents can reach"),
+        ("PUBLIC_URL", "http://lab:port", "public_url: must be a URL that agents can reach"),
         ("QUOTAS", "bob=1", "quotas: must be JSON, such as"),
         ("QUOTAS", "[1]", "quotas: must be an object"),
         ("QUOTAS", '{"user": {"bob": 1}}', "quotas.user: unknown key"),

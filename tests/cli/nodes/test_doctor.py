@@ -211,9 +211,21 @@ def test_names() -> None:
     assert "--address" in seen(checks.check_name("no-such-host.invalid"))[1]
 
 
-@pytest.mark.parametrize("port", ["abc", "99999"])
-def test_doctor_reports_a_bad_port(port: str) -> None:
-    assert data_dir_of(f"http://localhost:{port}") is None
+@pytest.mark.parametrize("url", ["http://localhost:abc", "http://localhost:99999", "http://[::1"])
+def test_doctor_reports_a_bad_url(url: str) -> None:
+    assert data_dir_of(url) is None
+
+
+def test_doctor_reports_folders_that_it_may_not_enter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for check in ("exists", "is_dir"):
+        monkeypatch.setattr(Path, check, denied)
+    for found in (checks.check_data_dir(tmp_path), checks.check_shared_storage(tmp_path)):
+        assert (found.status, found.detail) == ("fail", f"{tmp_path}: Permission denied")
 
 
 def test_doctor_reads_options_from_command_line() -> None:

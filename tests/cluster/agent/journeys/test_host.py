@@ -238,7 +238,13 @@ def test_launched_attempts_are_remembered_within_bounds(tmp_path: Path) -> None:
         folder.read_launched()
 
 
-@pytest.mark.parametrize("url", ["lab:8000", "ftp://lab", "http://", ""])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "lab:8000", "ftp://lab", "http://", "", "http://lab:port", "http://lab:99999",
+        "http://lab:0", "http://[::1",
+    ],
+)  # fmt: skip
 def test_coordinator_has_an_address(url: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="not a coordinator's address"):
         AgentOptions(coordinator=url, data_dir=tmp_path)
