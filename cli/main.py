@@ -8,6 +8,7 @@ import typer
 
 from trainhall.cli import schema
 from trainhall.cli.base import config
+from trainhall.cli.base.complete import CommandWithSigns
 from trainhall.cli.base.errors import CliError
 from trainhall.cli.bench import command as bench
 from trainhall.cli.checkpoints import commands as checkpoints
@@ -39,8 +40,8 @@ app.command("up", rich_help_panel=SERVER)(up.up)
 app.command("server", rich_help_panel=SERVER)(serve.server)
 app.command("agent", rich_help_panel=SERVER)(serve.agent)
 app.command("submit", rich_help_panel=JOBS)(jobs.submit)
-app.command("ls", rich_help_panel=JOBS)(jobs.list_jobs)
-app.command("list", hidden=True)(jobs.list_jobs)
+app.command("ls", rich_help_panel=JOBS, cls=CommandWithSigns)(jobs.list_jobs)
+app.command("list", hidden=True, cls=CommandWithSigns)(jobs.list_jobs)
 app.command("show", rich_help_panel=JOBS)(jobs.show)
 app.command("logs", rich_help_panel=JOBS)(logs.logs)
 app.command("gradients", rich_help_panel=JOBS)(gradients.gradients)

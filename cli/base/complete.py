@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from trainhall.cli.base import config
 from trainhall.cli.base.errors import CliError
 from trainhall.cluster.api_paths import API_PREFIX
 from trainhall.cluster.jobs.listing.keys import METRICS, PARAMETERS, SORT_KEYS
 
+_LAST_WORD = "trainhall.last_word"
 PATIENCE_SECONDS = 0.25
 """For all that is asked of the coordinator for one press."""
 NEWEST_JOBS = 100
@@ -27,6 +29,20 @@ _NOT_PLAIN = re.compile(r"[^\w .,:;=+@%/-]")
 
 # A list of (what may be typed, what it is).
 Completions = list[tuple[str, str]]
+
+
+class CommandWithSigns(TyperCommand):
+    """Completes a value that begins with a dash, which Typer takes for an option: `--sort -KEY`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[_LAST_WORD] = args[-1] if args else ""
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        for option in self.params:
+            if ctx.meta[_LAST_WORD] in option.opts and not getattr(option, "is_flag", True):
+                return option.shell_complete(ctx, incomplete)
+        return super().shell_complete(ctx, incomplete)
 
 
 def jobs(context: typer.Context, incomplete: str) -> Completions:

@@ -74,6 +74,9 @@ def press_tab(line: str, folder: Path, shell: str = "bash", **env: str) -> list[
         ("trainhall ls --sort st", ["state", "started_at", "step"]),
         ("trainhall ls --sort m", ["metrics.loss"]),
         ("trainhall ls --sort par", ["parameters.lr"]),
+        ("trainhall ls --sort -m", ["-metrics.loss"]),
+        ("trainhall ls --queue --sort -st", ["-state", "-started_at", "-step"]),
+        ("trainhall ls --queue --se", ["--search"]),
     ],
 )
 def test_ids_are_offered(line: str, offered: list[str], url: str, tmp_path: Path) -> None:
