@@ -223,16 +223,17 @@ class Client:
         try:
             return self.request("GET", f"/training/jobs/{segment(reference)}", deadline=deadline)
         except NotFoundError:
-            found = [j for j in self.items("/training/jobs") if j["id"].startswith(reference)]
+            jobs = self.items("/training/jobs", search=reference)
+            found = [job for job in jobs if job["id"].startswith(reference)]
         return only(found, "job", reference)
 
     def job_id(self, reference: str, deadline: float = math.inf) -> str:
         return str(self.job(reference, deadline)["id"])
 
-    def experiment(self, reference: str) -> Any:
-        """Return an experiment by any unique prefix of its id."""
+    def experiment(self, reference: str, deadline: float = math.inf) -> Any:
+        """Return an experiment by any unique prefix of its id; the deadline as in `request`."""
         try:
-            return self.get(f"/experiments/{segment(reference)}")
+            return self.request("GET", f"/experiments/{segment(reference)}", deadline=deadline)
         except NotFoundError:
             found = [e for e in self.items("/experiments") if e["id"].startswith(reference)]
         return only(found, "experiment", reference)
@@ -259,7 +260,7 @@ class Client:
             found = [
                 checkpoint
                 for job in jobs
-                for checkpoint in self.get(f"/checkpoints/jobs/{job['id']}")["items"]
+                for checkpoint in self.items(f"/checkpoints/jobs/{job['id']}")
                 if checkpoint["id"].startswith(reference)
             ]
         return only(found, "checkpoint", reference)

@@ -21,12 +21,24 @@ class Format(StrEnum):
     NAME = "name"
 
 
+class ReportFormat(StrEnum):
+    """Formats of what has no ids."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
 Url = Annotated[
     str,
     typer.Option("--url", envvar="TRAINHALL_URL", help="URL of the coordinator.", metavar="URL"),
 ]
 Output = Annotated[
     Format, typer.Option("--output", "-o", help="Output format; name prints ids only.")
+]
+# Of parameters named otherwise than `output`: a file's default for those may be `name`.
+Report = Annotated[
+    ReportFormat, typer.Option("--output", "-o", help="Output format of a report, without ids.")
 ]
 JobId = Annotated[
     str,

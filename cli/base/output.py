@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from trainhall.cli.base.options import Format
+from trainhall.cli.base.options import Format, ReportFormat
 from trainhall.cluster.durations import format_duration
 from trainhall.training.common.units import size_text
 
@@ -107,8 +107,8 @@ def print_item(item: Json, output: Format, table_text: Callable[[], str]) -> Non
         print(rendered(item, output))
 
 
-def rendered(data: Any, output: Format) -> str:
-    if output is Format.JSON:
+def rendered(data: Any, output: Format | ReportFormat) -> str:
+    if output.value == "json":
         return json.dumps(data, indent=2, ensure_ascii=False)
     import yaml
 
@@ -186,6 +186,11 @@ def pairs(entries: Sequence[tuple[str, str]]) -> str:
         f"{name:<{width}}{_painted(text) if color and name == 'state' else text or BLANK}"
         for name, text in shown
     )
+
+
+def label(thing: Json) -> str:
+    """Name a job, an experiment or a node: the name, with the id behind it."""
+    return f"{one_line(thing['name'])} ({thing['id']})"
 
 
 def state_and_reason(state: str, reason: str | None) -> str:

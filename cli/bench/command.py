@@ -9,7 +9,7 @@ from trainhall.cli.base import output as out
 from trainhall.cli.base import quantities
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.extra import check_installed
-from trainhall.cli.base.options import Format, Output
+from trainhall.cli.base.options import Report, ReportFormat
 from trainhall.cli.base.plots import check_plot
 from trainhall.training.common.units import brief
 
@@ -103,7 +103,7 @@ def collectives(
         Path | None,
         typer.Option("--plot", metavar="FILE", help="Also plot the curves (PNG, SVG or PDF)."),
     ] = None,
-    output: Output = Format.TABLE,
+    form: Report = ReportFormat.TABLE,
 ) -> None:
     """Compare all-reduce algorithms, measured or simulated.
 
@@ -123,7 +123,6 @@ def collectives(
     """
     from trainhall.distributed.collectives.cost import EXAMPLE_LINKS, Cluster
 
-    _no_names(output)
     if not simulate:
         modelled = {
             "--algorithms": algorithms, "--link": link, "--servers": servers, "--plot": plot,
@@ -132,7 +131,7 @@ def collectives(
         }  # fmt: skip
         if given := [name for name, value in modelled.items() if value]:
             raise UsageError(f"{given[0]} needs --simulate; without it, times are measured")
-        _measure(ranks, sizes, limits, report, output)
+        _measure(ranks, sizes, limits, report, form)
         return
     for name, value in (("--limits", limits), ("--report", report)):
         if value:
@@ -147,10 +146,10 @@ def collectives(
         links=EXAMPLE_LINKS | dict(map(_link, link or [])),
     )
     found = _forecast(ranks, sizes, algorithms, servers, cluster)
-    if output is Format.TABLE:
+    if form is ReportFormat.TABLE:
         print(_tables(found))
     else:
-        print(out.rendered(found.document(), output))
+        print(out.rendered(found.document(), form))
     if plot:
         from trainhall.cli.bench.plot import draw
 
@@ -230,7 +229,11 @@ def schedule(
 
 
 def _measure(
-    ranks: str | None, sizes: str | None, limits: str | None, report: Path | None, output: Format
+    ranks: str | None,
+    sizes: str | None,
+    limits: str | None,
+    report: Path | None,
+    form: ReportFormat,
 ) -> None:
     """Measure on loopback, and between hosts whose links are limited."""
     check_installed("torch", "bench collectives")
@@ -250,15 +253,15 @@ def _measure(
         for scenario in scenarios:
             out.notice(f"Measuring {scenario.name} …")
             measured.append(measure(scenario))
-            if output is Format.TABLE:
+            if form is ReportFormat.TABLE:
                 print(bench_report.tables(measured[-1]) + "\n", flush=True)
     except NetworkNotAllowedError as error:
         raise CliError(str(error)) from None
-    if output is Format.TABLE:
+    if form is ReportFormat.TABLE:
         for goal in bench_report.goals(measured):
             print(f"{goal.name}: {goal}")
     else:
-        print(out.rendered(bench_report.document(measured), output))
+        print(out.rendered(bench_report.document(measured), form))
     if report:
         out.notice(f"Wrote {bench_report.write(report, measured)}.")
 
@@ -330,8 +333,3 @@ def _link(text: str) -> "tuple[LinkClass, Link]":
 
 def _items(text: str) -> list[str]:
     return [item.strip() for item in text.split(",")]
-
-
-def _no_names(output: Format) -> None:
-    if output is Format.NAME:
-        raise UsageError("there are no ids to print; choose table, json or yaml")

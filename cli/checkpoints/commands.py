@@ -200,10 +200,10 @@ def _decided(client: "Client", restored: out.Json) -> out.Json:
 
 def _restored(job: out.Json, checkpoint: out.Json) -> str:
     if job["state"] == "queued":
-        return f"{job['name']} ({job['id']}) is queued: {out.one_line(job['reason'])}"
+        return f"{out.label(job)} is queued: {out.one_line(job['reason'])}"
     step, total = checkpoint["step"], job["total_steps"]
     ends = ", the last step: nothing is left to train" if total and step >= total else ""
-    return f"{job['name']} ({job['id']}) resumes from step {step}{ends}"
+    return f"{out.label(job)} resumes from step {step}{ends}"
 
 
 @app.command("export")

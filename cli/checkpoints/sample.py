@@ -10,7 +10,7 @@ from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import CliError
 from trainhall.cli.base.extra import check_installed, run_module
 from trainhall.cli.base.options import DEFAULT_URL, DataDir, Url
-from trainhall.cli.base.output import Json
+from trainhall.cli.base.output import Json, label
 from trainhall.cli.base.references import folder_meant, taken_for_id
 from trainhall.cli.checkpoints.files import newest_below, on_this_host
 
@@ -83,12 +83,12 @@ def _newest_of_job(client: "Client", job: Json) -> Json:
     if task is None or task["name"] != "language_model":
         what = f"trains the task {task['name']}" if task else "runs a script"
         raise CliError(
-            f"job {job['name']} ({job['id']}) {what}; only the task language_model generates "
-            "text" + ("" if task else ": Trainhall does not know a script's model")
+            f"job {label(job)} {what}; only the task language_model generates text"
+            + ("" if task else ": Trainhall does not know a script's model")
         )
     checkpoint: Json
     for checkpoint in client.items(f"/checkpoints/jobs/{job['id']}"):
         # What merely lies there may be of a revoked attempt, or of a branch that was left.
         if checkpoint["state"] == "committed":
             return checkpoint
-    raise CliError(f"job {job['name']} ({job['id']}) has no checkpoint yet")
+    raise CliError(f"job {label(job)} has no checkpoint yet")

@@ -175,9 +175,7 @@ def _command(url: str, reference: str, output: Format, method: str, action: str)
     out.print_item(
         done,
         output,
-        lambda: (
-            f"{done['name']} ({done['id']})  {out.state_and_reason(done['state'], done['reason'])}"
-        ),
+        lambda: f"{out.label(done)}  {out.state_and_reason(done['state'], done['reason'])}",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import CliError, UsageError
+from trainhall.cli.base.output import label
 from trainhall.cli.base.references import folder_meant, taken_for_id
 from trainhall.training.hash_chain.chain import (
     LINK,
@@ -66,12 +67,12 @@ class JobChain:
     def __init__(self, client: Client, job: Any) -> None:
         """Open the chain; raise UsageError if the job has none."""
         self._client = client
-        self._id = job["id"]
+        self._id, self._label = job["id"], label(job)
         if not job["spec"].get("training", {}).get("reproducible"):
-            raise UsageError(f"job {self._id} {_NO_CHAIN}")
+            raise UsageError(f"job {self._label} {_NO_CHAIN}")
         newest = self._series([LINK], max_points=1).get(LINK)
         if newest is None:
-            raise UsageError(f"job {self._id} has no step yet")
+            raise UsageError(f"job {self._label} has no step yet")
         ((self.last, link),) = newest.items()
         self.newest = as_text(link)
 
@@ -81,7 +82,7 @@ class JobChain:
         try:
             link, samples, loss, norm = (series[name][step] for name in names)
         except KeyError:
-            raise CliError(f"step {step} of job {self._id} is not recorded") from None
+            raise CliError(f"step {step} of job {self._label} is not recorded") from None
         return Entry(as_text(link), as_text(samples), loss, norm)
 
     def weights(self) -> Mapping[int, str]:

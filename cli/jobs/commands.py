@@ -389,7 +389,7 @@ def _command(
 
 
 def _commanded(job: out.Json) -> str:
-    return f"{job['name']} ({job['id']})  {out.state_and_reason(job['state'], job['reason'])}"
+    return f"{out.label(job)}  {out.state_and_reason(job['state'], job['reason'])}"
 
 
 def _resized(job: out.Json) -> str:
@@ -403,4 +403,4 @@ def _resized(job: out.Json) -> str:
     asked = [resources[name] for name in ("min_workers", "max_workers") if name in resources]
     asked = asked or [resources["workers"]]
     workers = f"{' to '.join(map(str, asked))} worker{'s' if asked != [1] else ''}"
-    return f"{job['name']} ({job['id']})  {job['state']}; runs with {workers} when it {when}"
+    return f"{out.label(job)}  {job['state']}; runs with {workers} when it {when}"

@@ -22,7 +22,7 @@ from trainhall.cli.base.errors import (
     NotFoundError,
     UnreachableError,
 )
-from trainhall.cli.base.output import BLANK, harmless, main_metric, notice, one_line
+from trainhall.cli.base.output import BLANK, harmless, label, main_metric, notice, one_line
 from trainhall.cli.jobs.failures import last_words
 from trainhall.cli.jobs.progress import Progress
 
@@ -99,7 +99,7 @@ def wait(client: Client, reference: str, deadline: float = math.inf) -> int:
     """
     job = ended(client, reference, deadline)
     if job["state"] not in FINAL:
-        notice(f"{job['id']} is still {job['state']}")
+        notice(f"{label(job)} is still {job['state']}")
         return UNFINISHED
     _print_end(client, job)
     return FINAL[job["state"]]

@@ -96,11 +96,11 @@ def _capture(client: "Client", job_id: str, path: str, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while True:
         # In this order: a job ends once all reports of its ranks are here.
-        state = client.get(f"/training/jobs/{job_id}")["state"]
+        job = client.get(f"/training/jobs/{job_id}")
         if client.get(path, max_steps=1)["answered"] >= asked:
             return
-        if state in FINAL:
-            raise CliError(f"job {job_id} is {state}; no step was left to record")
+        if job["state"] in FINAL:
+            raise CliError(f"job {out.label(job)} is {job['state']}; no step was left to record")
         if time.monotonic() > deadline:
             raise CliError(
                 f"no step was recorded within {timeout:g} s; the request remains, and the "

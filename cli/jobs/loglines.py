@@ -9,7 +9,7 @@ from typing import Any
 
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import FINAL, UnreachableError
-from trainhall.cli.base.output import harmless, notice
+from trainhall.cli.base.output import harmless, label, notice
 from trainhall.cli.jobs.follow import states
 
 PAGE = 1000
@@ -60,7 +60,7 @@ class LogPrinter:
                     quiet = True
         except KeyboardInterrupt:
             return
-        notice(f"{self.job_id} is {job['state']}")
+        notice(f"{label(job)} is {job['state']}")
 
     def _page(self, tail: int | None) -> int:
         """Print the next page; how many lines it had."""

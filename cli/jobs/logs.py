@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainhall.cli.base.connect import connect
+from trainhall.cli.base.errors import UsageError
 from trainhall.cli.base.options import DEFAULT_URL, JobId, Url
+from trainhall.cli.base.output import Json, label
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
-    from trainhall.cli.base.output import Json
 
 
 class LogFormat(StrEnum):
@@ -56,7 +57,6 @@ def logs(
       trainhall logs 3f2a --rank 0 --stream stderr > errors.txt
       trainhall logs 3f2a -o json | jq -r .time
     """
-    from trainhall.cli.base.errors import UsageError
     from trainhall.cli.jobs.loglines import LogPrinter
 
     if stream not in (None, "stdout", "stderr"):
@@ -67,7 +67,7 @@ def logs(
             _check_rank(client, found, rank)
         if attempt is not None and attempt > found["attempt"]:
             has = f"attempts 1 to {found['attempt']}" if found["attempt"] else "no attempt yet"
-            raise UsageError(f"--attempt {attempt}: job {found['id']} has {has}")
+            raise UsageError(f"--attempt {attempt}: job {label(found)} has {has}")
         printer = LogPrinter(
             client, found["id"], rank=rank, stream=stream, attempt=attempt,
             prefixed=rank is None and found["world_size"] > 1, as_json=form is LogFormat.JSON,
@@ -78,12 +78,10 @@ def logs(
             printer.print_all(tail)
 
 
-def _check_rank(client: "Client", job: "Json", rank: int) -> None:
+def _check_rank(client: "Client", job: Json, rank: int) -> None:
     """Raise UsageError if no attempt of the job has had this rank."""
-    from trainhall.cli.base.errors import UsageError
-
     attempts = client.items(f"/training/jobs/{job['id']}/attempts")
     ranks = max([job["world_size"], *(attempt["world_size"] for attempt in attempts)])
     if rank >= ranks:
         has = "rank 0 only" if ranks == 1 else f"ranks 0 to {ranks - 1}"
-        raise UsageError(f"--rank {rank}: job {job['id']} has {has}")
+        raise UsageError(f"--rank {rank}: job {label(job)} has {has}")

@@ -240,9 +240,9 @@ def _wait_until_drained(client: "Client", node: out.Json, timeout: float | None)
             raise WrongStateError(f"the drain of {node['name']} was undone")
         if node["state"] == "lost":
             raise WrongStateError(f"{_state(node)}; what runs there is unknown")
-        jobs = sorted({device["job_id"] for device in node["devices"] if device["job_id"]})
+        jobs = sorted({_job(device) for device in node["devices"] if device["job_id"]})
         if jobs and jobs != reported:
-            out.notice(f"waiting for {', '.join(jobs)}")
+            out.notice(f"Waiting for {', '.join(jobs)}.")
             reported = jobs
         if deadline is not None and time.monotonic() >= deadline:
             break
@@ -273,7 +273,7 @@ def _page(node: out.Json) -> str:
         out.Column("DEVICE", lambda d: str(d["index"])),
         out.Column("NAME", lambda d: f"{d['name']}, gone" if d.get("gone") else d["name"]),
         out.Column("MEMORY", lambda d: out.size(d["memory_total"]), right=True),
-        out.Column("JOB", lambda d: d["job_id"] or ""),
+        out.Column("JOB", _job),
     ]
     events = [
         out.Column("TIME", lambda e: out.moment(e["time"])),
@@ -285,6 +285,12 @@ def _page(node: out.Json) -> str:
         parts.append(out.table(node["devices"], devices))
     parts.append(out.table(node["events"], events))
     return "\n\n".join(parts)
+
+
+def _job(device: out.Json) -> str:
+    """Name the job that holds a device; empty without one."""
+    held = {"name": device["job_name"] or "", "id": device["job_id"]}
+    return out.label(held) if device["job_id"] else ""
 
 
 def _shown(labels: dict[str, str]) -> str:

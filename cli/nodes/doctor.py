@@ -1,7 +1,6 @@
 """`trainhall doctor`: whether this host can do what Trainhall asks of it, and what to do if not."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,18 +8,12 @@ import typer
 
 from trainhall.api.host.config_file import user_data_dir
 from trainhall.cli.base import output as out
-from trainhall.cli.base.options import DEFAULT_URL, Format, Url
+from trainhall.cli.base.options import DEFAULT_URL, Report, ReportFormat, Url
 
 if TYPE_CHECKING:
     from trainhall.cli.nodes.doctor_checks import Check
 
 MARKS = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
-
-
-class ReportFormat(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
 
 
 def doctor(
@@ -41,10 +34,7 @@ def doctor(
             file_okay=False,
         ),
     ] = None,
-    # Not named `output`: the configuration file's default for lists may be `name`.
-    form: Annotated[
-        ReportFormat, typer.Option("--output", "-o", help="Output format.")
-    ] = ReportFormat.TABLE,
+    form: Report = ReportFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Check this host, and say what to do about each problem.
@@ -78,7 +68,7 @@ def doctor(
             print(_line(check), flush=True)
     if form is not ReportFormat.TABLE:
         items = [vars(check) for check in found]
-        print(out.rendered(items, Format(form.value)))
+        print(out.rendered(items, form))
     out.notice(_summary(found))
     raise typer.Exit(1 if any(check.status == "fail" for check in found) else 0)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainhall.cli.base import output as out
-from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import UnreachableError
 from trainhall.cli.base.options import DEFAULT_URL, Url
 from trainhall.cli.base.quantities import refresh_interval
@@ -21,6 +20,7 @@ from trainhall.cli.base.quantities import refresh_interval
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
 
+ANSWER_SECONDS = 5.0
 RECENT_FINISHED = 5
 PACE_STEPS = 500
 PACE_SECONDS = 60.0
@@ -55,11 +55,14 @@ def top(
       trainhall top --every 5s
       trainhall top --once
     """
-    # An unanswered poll is shown on the screen and not waited for.
-    with connect(url) as client:
-        if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    from trainhall.cli.base.client import Client
+
+    if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        with Client(url) as client:
             _print_once(client)
-        else:
+    else:
+        # An unanswered poll is shown on the screen, where no key is read meanwhile.
+        with Client(url, attempts=1, timeout=ANSWER_SECONDS) as client:
             _watch(client, every)
 
 

@@ -7,7 +7,7 @@ import typer
 from trainhall.cli.base import quantities
 from trainhall.cli.base.errors import UsageError
 from trainhall.cli.base.extra import check_installed
-from trainhall.cli.base.options import Format, Overrides, SpecFile
+from trainhall.cli.base.options import Overrides, Report, ReportFormat, SpecFile
 from trainhall.cli.base.output import Column, Json, notice, rendered, size, table
 from trainhall.cli.plan.planner import planned
 from trainhall.cli.spec import specs
@@ -52,9 +52,7 @@ def plan(
         ),
     ] = None,
     overrides: Overrides = None,
-    output: Annotated[
-        Format, typer.Option("--output", "-o", help="Output format: table, json or yaml.")
-    ] = Format.TABLE,
+    form: Report = ReportFormat.TABLE,
 ) -> None:
     """Predict memory and step time under every strategy and mesh.
 
@@ -71,8 +69,6 @@ def plan(
     \b
     Exit codes: 0 something fits, 1 nothing fits or the model cannot be planned, 2 wrong input.
     """  # fmt: skip
-    if output is Format.NAME:
-        raise UsageError("there are no ids to print; choose table, json or yaml")
     spec = specs.load_for(devices, file, overrides) if devices else specs.load(file, overrides)
     if spec.script is not None:
         raise UsageError("`trainhall plan` plans tasks; a script parallelizes its model itself")
@@ -80,7 +76,7 @@ def plan(
     limit = None if memory is None else round(quantities.size(memory, "--memory"))
     workers = devices or spec.resources.workers
     made = planned(spec, workers, _device(spec, gpu, limit, workers))
-    print(as_table(made) if output is Format.TABLE else rendered(made, output))
+    print(as_table(made) if form is ReportFormat.TABLE else rendered(made, form))
     notice(f"\nAssumed: {made['assumed']}.")
     for reason in made["not_predicted"]:
         notice(f"Not predicted: {reason}.")

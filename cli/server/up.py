@@ -20,7 +20,7 @@ from trainhall.api.host.listening import ListenError, listen, url_of
 from trainhall.cli.base import config
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.options import DatabaseUrl, DataDir, Host, Insecure, Mock, Port, Slots
-from trainhall.cli.base.output import notice
+from trainhall.cli.base.output import label, notice
 from trainhall.cli.server.serve import check_slots, server
 from trainhall.cli.spec import specs
 
@@ -243,7 +243,7 @@ def _who_is_refused(host: str, insecure: bool) -> str | None:
 
 
 def describe_unfinished(client: "Client") -> str | None:
-    """Name the unfinished jobs of earlier that resume on their own, in a line; None without any.
+    """Name the unfinished jobs that resume on their own, in a line; None without any.
 
     Paused jobs wait for a user to resume them.
     """
@@ -251,7 +251,7 @@ def describe_unfinished(client: "Client") -> str | None:
     if not jobs:
         return None
     jobs.reverse()
-    names = ", ".join(f"{job['name']} ({job['id']})" for job in jobs[:SHOWN_JOBS])
+    names = ", ".join(map(label, jobs[:SHOWN_JOBS]))
     more = f" and {len(jobs) - SHOWN_JOBS} more" if len(jobs) > SHOWN_JOBS else ""
     count = f"{len(jobs)} unfinished jobs" if len(jobs) > 1 else "1 unfinished job"
     return f"Resuming {count}: {names}{more}"

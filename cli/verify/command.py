@@ -82,7 +82,8 @@ def verify(
             show_default=f"the job's; {DEFAULT_WORKERS} if that is 1",
         ),
     ] = None,
-    output: Annotated[Form, typer.Option("--output", "-o", help="Output format.")] = Form.TABLE,
+    # Not named `output`: see `options.Report`.
+    form: Annotated[Form, typer.Option("--output", "-o", help="Output format.")] = Form.TABLE,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -115,7 +116,7 @@ def verify(
     if compare is not None:
         if file is not None:
             raise UsageError("--compare takes two finished runs; leave FILE out")
-        _compare_runs(*compare, url, output)
+        _compare_runs(*compare, url, form)
     if file is None:
         raise UsageError("give a FILE with a job spec, or --compare JOB JOB")
     spec = specs.load(file, overrides)
@@ -135,7 +136,7 @@ def verify(
 
         draw(plot, results, dtype.value)
         notice(f"Wrote {plot}.")
-    if output is Form.JSON:
+    if form is Form.JSON:
         print(json.dumps(_document(spec, steps, dtype, results), indent=2, ensure_ascii=False))
     else:
         print(_page(results))
@@ -144,11 +145,11 @@ def verify(
     raise typer.Exit(0 if _agree(results) else 1)
 
 
-def _compare_runs(one: str, other: str, url: str, output: Form) -> NoReturn:
+def _compare_runs(one: str, other: str, url: str, form: Form) -> NoReturn:
     from trainhall.cli.jobs import chains
 
     result = chains.compare(one, other, url)
-    if output is Form.JSON:
+    if form is Form.JSON:
         print(json.dumps(chains.as_json(result), indent=2))
     else:
         print(chains.describe_result(result))

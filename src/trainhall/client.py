@@ -14,6 +14,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +29,7 @@ from trainhall.cli.base.errors import (
     UsageError,
     WrongStateError,
 )
+from trainhall.cli.base.output import label
 from trainhall.cli.experiments import document
 from trainhall.cli.jobs import follow
 from trainhall.cli.spec import specs
@@ -52,7 +54,7 @@ _MOST_POINTS = 1_000_000
 class Client:
     """Talks to one coordinator; close it, or use it in a `with`.
 
-    Where a job or a checkpoint is asked for, a unique beginning of its id will do.
+    Any unique prefix of the id of a job, a checkpoint or an experiment works.
 
     Args:
         url: of the coordinator; None: `TRAINHALL_URL`, or this host's at port 8000.
@@ -76,7 +78,7 @@ class Client:
         self._rest.close()
 
     def request(self, method: str, path: str, *, json: Any = None, **params: Any) -> Any:
-        """Any other call of the REST API, by its path below `/api/v1`; the JSON of the answer."""
+        """Send any other request of the REST API, by its path below `/api/v1`; return its JSON."""
         given = {key: value for key, value in params.items() if value is not None}
         return self._rest.request(method, path, json=json, params=given)
 
@@ -138,20 +140,14 @@ class Client:
             TimeoutError: it has not ended by then, as far as is known, and runs on.
         """
         deadline = follow.deadline_after(timeout)
-        try:
+        with _timing_out(deadline, f"job {job_id}"):
             job: Json = follow.ended(self._rest, job_id, deadline)
-        except UnreachableError as error:
-            if time.monotonic() < deadline:
-                raise
-            raise TimeoutError(
-                f"the coordinator did not answer about job {job_id}: {error}"
-            ) from error
         if job["state"] not in FINAL:
-            raise TimeoutError(f"job {job_id} is still {job['state']} after {timeout:g} s")
+            raise TimeoutError(f"job {label(job)} is still {job['state']} after {timeout:g} s")
         return job
 
     def pause(self, job_id: str) -> Json:
-        """Ask it to save and leave at a step that its ranks agree on."""
+        """Pause a job: its ranks save and exit at a step that they agree on."""
         return self._command("PUT", job_id, "/pause")
 
     def resume(
@@ -224,16 +220,17 @@ class Client:
             timeout: seconds; None: as long as it takes.
 
         Raises:
-            TimeoutError: they have not ended by then.
+            TimeoutError: they have not ended by then, as far as is known.
         """
-        path = f"/experiments/{self.experiment(experiment_id)['id']}"
         deadline = follow.deadline_after(timeout)
         found: Json = {}
-        for found in follow.readings(self._rest, path, follow.POLL_SECONDS, deadline):
-            if found["finished_at"] is not None:
-                return found
+        with _timing_out(deadline, f"experiment {experiment_id}"):
+            path = f"/experiments/{self._rest.experiment(experiment_id, deadline)['id']}"
+            for found in follow.readings(self._rest, path, follow.POLL_SECONDS, deadline):
+                if found["finished_at"] is not None:
+                    return found
         raise TimeoutError(
-            f"experiment {experiment_id} is still {found['state']} after {timeout:g} s"
+            f"experiment {label(found)} is still {found['state']} after {timeout:g} s"
         )
 
     def pause_experiment(self, experiment_id: str) -> Json:
@@ -253,10 +250,10 @@ class Client:
         done: Json = self._rest.request(method, path)
         return done
 
-    # -- what they leave -------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------
 
     def metrics(self, job_id: str) -> list[str]:
-        """Return the names of what it has measured so far."""
+        """Return the names of the metrics that a job has so far."""
         return sorted(self.job(job_id)["metrics"])
 
     def curve(self, job_id: str, name: str, rank: int | None = None) -> list[tuple[int, float]]:
@@ -279,7 +276,7 @@ class Client:
         stream: str | None = None,
         attempt: int | None = None,
     ) -> Iterator[Json]:
-        """Yield the output of its ranks so far, line by line: `text`, `rank`, `stream`, `time`…"""
+        """Yield the lines of a job's output so far: `text`, `rank`, `stream`, `time`…"""
         path, cursor = f"/training/jobs/{self._rest.job_id(job_id)}/logs", None
         while True:
             page = self._rest.get(
@@ -291,7 +288,7 @@ class Client:
             cursor = page["next_cursor"]
 
     def events(self, job_id: str) -> Iterator[Json]:
-        """Yield its events, oldest first."""
+        """Yield the events of a job, oldest first."""
         return self._rest.items(f"/training/jobs/{self._rest.job_id(job_id)}/events")
 
     def checkpoints(self, job_id: str) -> Iterator[Json]:
@@ -325,6 +322,17 @@ class Client:
     def queue(self) -> Iterator[Json]:
         """Yield the jobs that wait, the next one first, each with what it waits for."""
         return self._rest.items("/cluster/queue")
+
+
+@contextmanager
+def _timing_out(deadline: float, what: str) -> Iterator[None]:
+    """Raise TimeoutError where the coordinator did not answer by the deadline (monotonic)."""
+    try:
+        yield
+    except UnreachableError as error:
+        if time.monotonic() < deadline:
+            raise
+        raise TimeoutError(f"the coordinator did not answer about {what}: {error}") from error
 
 
 def _read(spec: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None) -> Any:

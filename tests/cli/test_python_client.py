@@ -1,6 +1,6 @@
 """A coordinator driven from Python, against a real cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,15 @@ def test_client_raises_described_errors(client: Client, tmp_path: Path) -> None:
         pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9"),
     ):
         list(unreachable.jobs())
+
+
+@pytest.mark.parametrize("wait", [th.Client.wait, th.Client.wait_for_experiment])
+def test_wait_times_out_without_a_coordinator(wait: Callable[..., object]) -> None:
+    with (
+        th.Client("http://127.0.0.1:9") as unreachable,
+        pytest.raises(TimeoutError, match=r"the coordinator did not answer about \w+ 3f2a: no"),
+    ):
+        wait(unreachable, "3f2a", timeout=0.0)
 
 
 def test_rest_of_the_api_is_there_too(client: Client) -> None:

@@ -12,6 +12,10 @@ from trainhall.cli.main import app
     (("up", "--port", "many"), "--port", "must be an integer (given: many)"),
     (("top", "--every", "0"), "--every", "0 is too short; use at least 0.2s"),
     (("ls", "-o", "jsn"), "--output", "'jsn' is not one of 'table', 'json', 'yaml', 'name'."),
+    (("plan", "job.yaml", "-o", "name"), "--output",
+     "'name' is not one of 'table', 'json', 'yaml'."),
+    (("bench", "collectives", "-o", "name"), "--output",
+     "'name' is not one of 'table', 'json', 'yaml'."),
     (("bench", "schedule", "--ranks", "0"), "--ranks", "must be at least 1 (given: 0)"),
 ])  # fmt: skip
 def test_refused_value_lists_allowed_values(

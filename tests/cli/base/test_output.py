@@ -183,7 +183,8 @@ def test_config_defaults_apply_to_aliases(folder: Path) -> None:
     # Here it is a folder.
     assert found["run"] == {}
     # These know no names.
-    assert found["doctor"] == found["logs"] == {}
+    assert found["doctor"] == found["logs"] == found["plan"] == found["verify"] == {}
+    assert found["bench"]["collectives"] == {}
 
 
 def test_table_ends_with_the_terminal() -> None:

@@ -82,7 +82,6 @@ def test_a_drawing(tmp_path: Path) -> None:
         (("--link", "star=1us,1GB/s"), "the classes are device, host, rack, racks"),
         (("--link", "rack=1,1GB/s"), "--link takes a latency, such as 10us, not '1'"),
         (("--link", "rack=1us,1GB"), "--link takes a bandwidth, such as 100Gbit/s or"),
-        (("-o", "name"), "choose table, json or yaml"),
         (("--plot", "times.txt"), "--plot writes .png, .svg or .pdf files, not 'times.txt'"),
         (("--plot", "none/times.png"), "the folder none does not exist"),
     ],
@@ -104,7 +103,6 @@ def test_bad_input_is_a_clear_message(arguments: tuple[str, ...], message: str) 
         (("--simulate", "--limits", "1Gbit/s"), "--limits is for measured times"),
         (("--simulate", "--report", "results"), "--report is for measured times"),
         (("--report", __file__), "--report takes a folder, and"),
-        (("-o", "name"), "choose table, json or yaml"),
     ],
 )
 def test_bench_refuses_bad_measurement_options(arguments: tuple[str, ...], message: str) -> None:

@@ -50,7 +50,7 @@ class Ended:
     def get(self, path: str, **asked: object) -> Any:
         if path.endswith("/gradients"):
             return {"answered": self._answered}
-        return {"state": "completed"}
+        return {"id": "j", "name": "digits", "state": "completed"}
 
 
 def capture(answered: int) -> None:
@@ -59,7 +59,7 @@ def capture(answered: int) -> None:
 
 
 def test_gradients_stop_waiting_for_ended_job() -> None:
-    with pytest.raises(CliError, match="job j is completed; no step was left to record"):
+    with pytest.raises(CliError, match=r"job digits \(j\) is completed; no step was left"):
         capture(answered=0)
     capture(answered=1)
 

@@ -1,4 +1,4 @@
-"""`trainhall nodes remove` tells what it costs before it does it."""
+"""`trainhall nodes remove` and `drain`, with the jobs that have to move."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,8 @@ class Coordinator:
     """A client of a coordinator that knows two jobs and one node."""
 
     def __init__(self, *holders: str | None) -> None:
-        self.found = {"id": "n1", "name": "gpu-07", "devices": [{"job_id": h} for h in holders]}
+        devices = [{"job_id": h, "job_name": JOBS[h]["name"] if h else None} for h in holders]
+        self.found = {"id": "n1", "name": "gpu-07", "devices": devices}
         self.removed: list[str] = []
 
     def __enter__(self) -> "Coordinator":
@@ -120,7 +121,7 @@ def test_drain_is_waited_for(
     assert coordinator.sent == [("POST /cluster/nodes/n1/drain", {"reason": "dust"})]
     printed = capsys.readouterr()
     assert printed.out == "gpu-07  drained: why\n"
-    assert printed.err == "waiting for j1\n", "once"
+    assert printed.err == "Waiting for one (j1).\n", "once"
 
 
 def test_drain_continues_after_its_timeout(draining: Callable[..., Draining]) -> None:

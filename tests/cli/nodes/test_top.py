@@ -1,5 +1,6 @@
 """`trainhall top`: what is drawn, in a window of any size, and how it is left."""
 
+import contextlib
 import fcntl
 import io
 import os
@@ -17,6 +18,7 @@ from support.cluster.cluster import TRAINHALL
 from support.cluster.rest import answering
 from support.waiting import eventually
 
+from trainhall.cli.nodes import top
 from trainhall.cli.nodes.top_view import view
 
 JOB: dict[str, Any] = {
@@ -148,6 +150,21 @@ def test_without_a_terminal_one_table_is_printed() -> None:
     assert "51,234/s" in line_of(done.stdout, JOB["id"], "running")
     assert max(map(len, narrow.stdout.splitlines())) <= 80
     assert "\x1b" not in done.stdout
+
+
+def test_top_does_not_freeze_while_nothing_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, float]] = []
+
+    def client(_url: str, **options: float) -> Any:
+        asked.append(options)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr("trainhall.cli.base.client.Client", client)
+    monkeypatch.setattr(top, "_watch", lambda _client, _every: None)
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
+    top.top()
+    assert asked == [{"attempts": 1, "timeout": top.ANSWER_SECONDS}]
 
 
 @pytest.mark.processes

@@ -20,7 +20,6 @@ SCRIPT = "name: mine\nscript: {path: /job.py}\n"
     [
         (TASK, ["--memory", "80Gigs"], "--memory takes a size"),
         (TASK, ["--memory", "0"], "--memory takes a size"),
-        (TASK, ["-o", "name"], "choose table, json or yaml"),
         (TASK, ["--set", "training.steps=0"], "not a valid job spec"),
         (SCRIPT, [], "a script parallelizes its model itself"),
     ],

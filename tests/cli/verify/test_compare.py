@@ -93,7 +93,7 @@ class OnlyLinks:
 
 def test_newest_link_needs_no_other_series() -> None:
     client: Any = OnlyLinks()
-    job = {"id": "a", "spec": {"training": {"reproducible": True}}}
+    job = {"id": "a", "name": "digits", "spec": {"training": {"reproducible": True}}}
     assert newest_link(client, job) == f"{as_text(1.5)} at step 7"
 
 
