@@ -41,6 +41,17 @@ def sanitize_json(value: Any, _depth: int = 0) -> Any:
     return sanitize_text(str(value))
 
 
+def sanitize_metrics(value: Any) -> dict[str, float | str]:
+    """Return the numbers of an object, and the text that stands for those that are not finite;
+    whatever else there is, is left out."""
+    found = sanitize_json(value) if isinstance(value, dict) else {}
+    return {
+        name: item
+        for name, item in found.items()
+        if isinstance(item, int | float | str) and not isinstance(item, bool)
+    }
+
+
 def number_or_text(value: float) -> float | str:
     """Return the value itself, or "NaN", "Infinity" or "-Infinity"."""
     if math.isfinite(value):

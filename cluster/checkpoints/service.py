@@ -31,7 +31,7 @@ from trainhall.cluster.lifecycle.reasons import EventCode, Reason, ReasonCode, j
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
 from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress
-from trainhall.db.sanitize import sanitize_json
+from trainhall.db.sanitize import sanitize_metrics
 from trainhall.training.checkpoint.format.names import parse_name
 
 _OF_NAME = select(Checkpoint.id).where(
@@ -185,7 +185,7 @@ class CheckpointService(Service):
         if known is not None:
             return
         now = self._clock.now()
-        metrics, size = data.get("metrics"), data.get("size")
+        size = data.get("size")
         row = Checkpoint(
             id=self._ids.new(),
             job_id=job.id,
@@ -197,7 +197,7 @@ class CheckpointService(Service):
             size=size if isinstance(size, int) and 0 <= size < 2**63 else 0,
             state="committed",
             pinned=False,
-            metrics=sanitize_json(metrics) if isinstance(metrics, dict) else {},
+            metrics=sanitize_metrics(data.get("metrics")),
             created_at=now,
         )
         session.add(row)

@@ -32,7 +32,7 @@ from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.documents import Allocation
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress, Writer
-from trainhall.db.sanitize import sanitize_json
+from trainhall.db.sanitize import sanitize_json, sanitize_metrics
 from trainhall.monitoring.lineage import UNKNOWN, Origin, superseded_from
 from trainhall.training.checkpoint.format.errors import SkipReason
 from trainhall.training.link.events import RankEvent
@@ -293,12 +293,11 @@ class RankEvents(Service):
         self, context: EventContext, event: RankEvent, data: dict[str, Any]
     ) -> None:
         progress = await _locked_progress(context)
-        steps, metrics = _count(data.get("steps")), data.get("metrics")
+        steps = _count(data.get("steps"))
         if context.attempt.number == context.job.attempt:
             if steps is not None:
                 progress.step = steps
-            if isinstance(metrics, dict):
-                progress.metrics = {**progress.metrics, **metrics}
+            progress.metrics = {**progress.metrics, **sanitize_metrics(data.get("metrics"))}
         why = f"finished its last step, {steps}"
         await self._note(context, event, EventCode.RANK_COMPLETED, why, data)
 
@@ -394,7 +393,8 @@ def _suspects(event: RankEvent) -> list[str]:
 
 
 def _count(value: Any) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
+    # Steps are counted on from it, and a column holds 63 bits.
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62:
         return value
     return None
 

@@ -478,6 +478,20 @@ async def test_events_of_revoked_attempt_are_void(cluster: SimulatedCluster) -> 
     assert len(notes) == 3
 
 
+async def test_odd_reports_of_ranks_break_no_view(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 1)
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    metrics = {"loss": [1.0], "accuracy": {"a": 1}, "done": True, "none": None, "good": 0.5}
+    await cluster.report_event(job_id, "started", {"resumed_from": 2**63 - 1})
+    await cluster.save_checkpoint(job_id, 7, **metrics)
+    await cluster.report_event(job_id, "completed", {"steps": 9, "metrics": metrics})
+    job = await cluster.job(job_id)
+    assert (job.step, job.metrics) == (9, {"good": 0.5})
+    (saved,) = (await cluster.coordinator.checkpoints.list(job_id)).items
+    assert saved.metrics == {"good": 0.5}
+
+
 async def test_a_failure_while_pausing_leaves_the_job_paused(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha")
     job_id = await cluster.submit()
