@@ -69,6 +69,15 @@ def _mark_gone(device: Device) -> None:
     device.memory_used = device.utilization = device.temperature = device.power = None
 
 
+async def forget_device_use(session: AsyncSession, node_id: str) -> None:
+    """Forget what the devices of a node did last: it is unreachable for long."""
+    await session.execute(
+        update(Device)
+        .where(Device.node_id == node_id)
+        .values(memory_used=None, utilization=None, temperature=None, power=None)
+    )
+
+
 async def store_device_use(
     session: AsyncSession, readings: Sequence[tuple[str, DeviceUse]]
 ) -> None:

@@ -29,6 +29,7 @@ from trainhall.cluster.lifecycle.jobs import (
 from trainhall.cluster.lifecycle.nodes import UNREACHABLE_STATES, holds_devices, move_node
 from trainhall.cluster.lifecycle.reasons import event_data
 from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
+from trainhall.cluster.nodes.devices import forget_device_use
 from trainhall.cluster.nodes.fault_policy import can_quarantine
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.nodes.quarantine import quarantine_failing_nodes
@@ -162,6 +163,8 @@ class Applier(Service):
                 reason=decision.reason, now=self._clock.now(),
             )
         )  # fmt: skip
+        if decision.end is NodeState.LOST:
+            await forget_device_use(session, decision.node_id)
 
     async def _remove_node(self, session: AsyncSession, decision: RemoveNode) -> None:
         node = await session.get(Node, decision.node_id, with_for_update=True)

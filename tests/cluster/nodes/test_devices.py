@@ -81,7 +81,7 @@ async def test_returned_device_is_granted_again(cluster: SimulatedCluster) -> No
     await cluster.check()
 
 
-async def test_missing_device_has_no_readings(cluster: SimulatedCluster) -> None:
+async def test_missing_device_and_lost_node_have_no_readings(cluster: SimulatedCluster) -> None:
     class Measured(SimulatedNode):
         def device_use(self) -> Sequence[DeviceUse]:  # type: ignore[override]
             return [
@@ -103,7 +103,13 @@ async def test_missing_device_has_no_readings(cluster: SimulatedCluster) -> None
     readings = (gone.memory_used, gone.utilization, gone.temperature, gone.power)
     assert readings == (None, None, None, None)
     summary = await cluster.coordinator.nodes.summary()
-    assert (summary.devices, summary.devices_busy) == (2, 2)
+    assert (summary.devices, summary.devices_busy, summary.power) == (2, 2, 9.0)
+    await cluster.disconnect(alpha)
+    cluster.clock.advance(cluster.options.lost_after_seconds + 1)
+    await cluster.settle()
+    there, _ = (await cluster.coordinator.nodes.get(alpha.node_id)).devices
+    assert (there.memory_used, there.utilization, there.temperature, there.power) == (None,) * 4
+    assert (await cluster.coordinator.nodes.summary()).power is None
 
 
 async def test_elastic_job_leaves_them(cluster: SimulatedCluster) -> None:
