@@ -4,7 +4,7 @@ from statistics import median
 from typing import Any
 
 from pydantic import PositiveFloat, ValidationError
-from sqlalchemy import and_, or_, select
+from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.db.models import Attempt, Device, Job
@@ -115,13 +115,9 @@ def keep_measured(job: Job, figures: object, attempt: int) -> bool:
 
 async def request(session: AsyncSession, attempt: Attempt) -> PlanRequest:
     """Return the planning request to the first host of an attempt."""
-    granted = [
-        and_(Device.node_id == node_id, Device.index == index)
-        for node_id, index in attempt.allocation.devices
-    ]
     rows = await session.execute(
         select(Device.kind, Device.name, Device.memory_total, Device.node_id)
-        .where(or_(*granted))
+        .where(tuple_(Device.node_id, Device.index).in_(attempt.allocation.devices))
         .order_by(Device.node_id, Device.index)
     )
     devices = rows.all()
