@@ -1,5 +1,7 @@
 """Experiments as users see them: create, read, pause, resume, cancel."""
 
+import asyncio
+
 from sqlalchemy import func, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -40,7 +42,7 @@ class ExperimentService(Service):
         Raises:
             SpecError: one of its jobs would not be valid, or names code that was not uploaded.
         """
-        planned = plan_configurations(spec)
+        planned = await asyncio.to_thread(plan_configurations, spec)
         try:
             await self._code.check(job_of(spec, {}, 1, 1))
         except SpecError as error:
