@@ -1,6 +1,6 @@
 """The code that users uploaded with their jobs, each once and under its SHA-256.
 
-<data folder>/code/<sha256>            an archive that was received whole and looked through
+<data folder>/code/<sha256>            an archive that was received whole and checked
 <data folder>/code/<sha256>.*.part     one that is being received
 """
 
@@ -36,11 +36,11 @@ log = structlog.get_logger(__name__)
 
 _PART = ".part"
 _INSPECTIONS = 2
+"""At once: each unpacks up to 256 MiB."""
 _OF_EXPERIMENTS = select(Experiment.code).where(
     Experiment.code.is_not(None), Experiment.finished_at.is_(None)
 )
 """Code that trials still to be started need."""
-"""At once: each unpacks up to 256 MiB to look at it."""
 _HOW = "`trainhall submit` uploads a folder, or PUT its tar to /api/v1/training/code/SHA256"
 
 
@@ -136,23 +136,22 @@ class CodeStore:
         stale = await asyncio.to_thread(self._stale, older_than_seconds)
         if not stale:
             return []
-        async with self._db.session() as session:
-            used = set(
-                await session.scalars(select(Job.code).where(Job.code.in_(stale)).distinct())
-            )
-            used.update(await session.scalars(_OF_EXPERIMENTS))
+        used = await self._used()
         unused = [name for name in stale if name not in used]
         return await asyncio.to_thread(self._remove, unused, older_than_seconds)
 
     async def _check_space(self) -> None:
         """Check that there is space for what is being received, however large it will be."""
-        sizes = await asyncio.to_thread(self._sizes)
-        async with self._db.session() as session:
-            used = set(await session.scalars(select(Job.code).distinct()))
-            used.update(await session.scalars(_OF_EXPERIMENTS))
+        sizes, used = await asyncio.to_thread(self._sizes), await self._used()
         unused = sum(size for name, size in sizes.items() if name not in used)
         if unused + self._receiving * MAX_ARCHIVE_BYTES > self._unused_limit:
             raise StorageFullError(describe_full_store(self._unused_limit))
+
+    async def _used(self) -> set[str | None]:
+        """Return the code that a job or an unfinished experiment names."""
+        async with self._db.session() as session:
+            of_jobs = await session.scalars(select(Job.code).distinct())
+            return {*of_jobs, *await session.scalars(_OF_EXPERIMENTS)}
 
     def _sizes(self) -> dict[str, int]:
         """Return the size in bytes of each archive here."""
