@@ -3,7 +3,7 @@
     ClusterError
     ├── NotFoundError           no such job, node, checkpoint or file
     ├── WrongStateError         the thing exists, but not in a state that allows this
-    ├── ConflictError           it contradicts something that already holds, or somebody was first
+    ├── ConflictError           it contradicts what already holds, or another change came first
     ├── InvalidCursorError      a page cursor that was not handed out here
     ├── InvalidValueError       a value outside what is allowed; names the field
     ├── NotAllowedError         a missing, unknown, used or expired token

@@ -1,4 +1,4 @@
-"""Wake-ups. They are for speed, never for truth: everything is level-triggered."""
+"""Wake-ups, which only save waiting for the next tick: everything is level-triggered."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Quotas: the number of devices that a project or a user may hold at once.
 
-`project` and `user` are what a spec says of itself: quotas share a cluster among people who mean
-well, and are no boundary against others.
+`project` and `user` are what a spec says of itself: quotas share a cluster among people who
+cooperate, and do not protect it from others.
 """
 
 from collections.abc import Mapping

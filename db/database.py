@@ -243,8 +243,8 @@ class Database:
 
 @contextlib.contextmanager
 def _report_busy_pool_as_refusal() -> Iterator[None]:
-    """Raise the error of a database that is away where one keeps every connection busy: to whoever
-    waits for a connection, both are the same."""
+    """Raise the timeout of a busy pool as the error of a database that does not answer: callers
+    handle both alike."""
     try:
         yield
     except PoolTimeout as error:

@@ -13,7 +13,7 @@ from trainhall.db.types import BigInt
 class Experiment(Base):
     """A set of jobs that answers one question. Only `cluster.lifecycle.experiments` writes `state`.
 
-    Its row lock comes before those of its jobs: whoever starts or commands them holds it.
+    Its row lock comes before those of its jobs: code that starts or commands them holds it.
     """
 
     __tablename__ = "experiments"

@@ -25,8 +25,8 @@ MAX_TIME = 253_402_300_799.0
 """The end of the year 9999, in seconds since the epoch."""
 
 DIGESTS = ("chain_link", "chain_samples", "chain_weights")
-"""Series that hold digests of a reproducible job's steps (`training.hash_chain`): no one looks at
-their curves, so they are returned only by name."""
+"""Series that hold digests of a reproducible job's steps (`training.hash_chain`): their
+curves show nothing, so they are returned only by name."""
 
 
 @dataclass(frozen=True, slots=True)

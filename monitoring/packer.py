@@ -40,7 +40,7 @@ KEEP_BYTES = 16 * 1024 * 1024
 KEEP_ENDED = timedelta(hours=1)
 """Time for which packed frames of a job that has ended are kept for such viewers."""
 ENDED_AT_ONCE = 50
-"""Jobs with frames that are looked at for one that ended so long ago."""
+"""Most jobs with frames that one call of `trim_ended` examines."""
 IDLE_LINE = timedelta(seconds=1)
 """An unfinished line that did not grow for so long is shown as it is: it may be a prompt."""
 _KEYS_AT_ONCE = 500
@@ -71,8 +71,8 @@ class Packer:
     wake: Callable[[str], None] = lambda _: None
     pack_frames: int = PACK_FRAMES
     keep_sequences: int = KEEP_SEQUENCES
-    _looked_at: str = field(default="", init=False)
-    """Last job that `trim_ended` looked at; it goes round, by id."""
+    _examined: str = field(default="", init=False)
+    """Id of the last job that `trim_ended` examined: the next call continues behind it."""
 
     async def pack_once(self) -> int:
         """Run one round over all jobs; return the number of batches that were packed."""
@@ -152,8 +152,8 @@ class Packer:
             MetricFrame.job_id > bindparam("last")
         )
         for _ in range(ENDED_AT_ONCE):
-            job_id = connection.scalar(following, {"last": self._looked_at})
-            self._looked_at = job_id or ""
+            job_id = connection.scalar(following, {"last": self._examined})
+            self._examined = job_id or ""
             if job_id is None:
                 break
             found.append(job_id)

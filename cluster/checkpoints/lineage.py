@@ -81,8 +81,9 @@ async def restart_candidates(session: AsyncSession, job: Job) -> tuple[list[str]
         return names, notes
     damaged, notes = await candidates(session, job, state="corrupt")
     if damaged:
-        all_of_them = "its checkpoint is" if len(damaged) == 1 else f"all {len(damaged)} are"
-        notes.append(f"{all_of_them} corrupt; it does not restart from scratch on its own")
+        count = len(damaged)
+        which = "its checkpoint is" if count == 1 else f"all {count} checkpoints are"
+        notes.append(f"{which} corrupt; it does not restart from scratch on its own")
     return damaged, notes
 
 

@@ -118,7 +118,7 @@ class ExperimentSpec(SpecModel):
 
 
 def parse_experiment(raw: bytes | str, form: Literal["json", "yaml"]) -> ExperimentSpec:
-    """Read an experiment; its runs are not looked at.
+    """Read an experiment; its runs are not checked.
 
     Raises:
         ExperimentError: with one problem per wrong field.

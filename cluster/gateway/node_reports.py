@@ -1,4 +1,4 @@
-"""Storing what a node reports: one short transaction, and what has to be looked at after it."""
+"""Storing a node's report in one short transaction, and whom to notify after it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

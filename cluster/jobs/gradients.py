@@ -154,7 +154,7 @@ async def pending(session: AsyncSession, job_ids: Sequence[str]) -> dict[str, in
 async def store(
     session: AsyncSession, attempt: Attempt, record: gradient_record.GradientRecord, time: datetime
 ) -> None:
-    """Store the record of an attempt's ranks, in place of less informative ones."""
+    """Store the record of an attempt's ranks, in place of an earlier one of the same step."""
     key = (attempt.job_id, attempt.number, record.step)
     known = await session.get(GradientRecord, key)
     if known is not None:

@@ -27,8 +27,6 @@ from trainhall.training.spec import JobSpec
 
 _TRIES = 8
 
-_NOTHING: Mapping[str, dict[str, Any]] = {}
-
 
 class JobService(Service):
     def __init__(self, context: ServiceContext, code: CodeStore) -> None:
@@ -183,7 +181,7 @@ class JobService(Service):
 
     async def pause(self, job_id: str) -> views.Job:
         """Pause a job: a running one saves at an agreed step, a waiting one leaves the queue."""
-        return await self._command(job_id, Command.PAUSE)
+        return await self._command(job_id, Command.PAUSE, {})
 
     async def resume(
         self,
@@ -206,7 +204,7 @@ class JobService(Service):
 
     async def cancel(self, job_id: str) -> views.Job:
         """Cancel a job at once; one with ranks stops without saving."""
-        return await self._command(job_id, Command.CANCEL)
+        return await self._command(job_id, Command.CANCEL, {})
 
     async def resize(self, job_id: str, resources: dict[str, int]) -> views.Job:
         """Change a job's number of workers, or the range of it.
@@ -250,7 +248,7 @@ class JobService(Service):
         return view
 
     async def _command(
-        self, job_id: str, command: Command, asked: Mapping[str, dict[str, Any]] = _NOTHING
+        self, job_id: str, command: Command, asked: Mapping[str, dict[str, Any]]
     ) -> views.Job:
         for _ in range(_TRIES):
             try:

@@ -31,11 +31,14 @@ async def add_job(
     reason: Reason | None = None,
     run: RunOf | None = None,
 ) -> Job:
-    """Queue a new job. An integrity error means that somebody else took its number, or started the
-    same run: look again.
+    """Queue a new job.
 
     Args:
         reason: None: a user submitted it.
+
+    Raises:
+        sqlalchemy.exc.IntegrityError: another caller took its number, or started the same run; try
+            again.
     """
     newest = await session.scalar(select(func.max(Job.number)))
     job = Job(

@@ -68,7 +68,7 @@ async def _on_suspect_hosts(
     """Return jobs with ranks on suspect hosts: no heartbeat for a while, not lost yet."""
     suspects = await session.scalars(select(Node).where(Node.state == NodeState.SUSPECT.value))
     suspicions = {
-        node.id: f"node {node.name} is suspect since "
+        node.id: f"node {node.name} has been suspect since "
         f"{clock_time(node.state_at, now, seconds=True)}: {node.reason}"
         for node in suspects
     }

@@ -44,9 +44,8 @@ def holds(allocation: Allocation, node_id: str, device_indices: Iterable[int]) -
 
 
 def note_full_size(job: Job, attempt: Attempt) -> str | None:
-    """Note that the current generation has taken a step: what it was regrouped for is past, and
-    stays in its history. One that has fewer workers than before, and not by a user, is not whole,
-    and keeps its reason.
+    """Replace the reason of a regrouping, now that the generation has taken a step, by that of a
+    running attempt. One that shrank without a user's request keeps its reason.
 
     Returns:
         The attempt's new reason; None: it keeps the one that it has.

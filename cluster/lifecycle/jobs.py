@@ -101,8 +101,8 @@ async def record_reason(
 async def lock_job(session: AsyncSession, job_id: str) -> JobProgress | None:
     """Hold a job's progress row until the commit.
 
-    Whoever writes to a job takes this lock first, then its attempt's: two that each waited for the
-    other's would be a deadlock.
+    A writer takes this lock first, then that of the job's attempt: in another order two writers
+    could wait for each other.
     """
     return await session.get(JobProgress, job_id, with_for_update=True)
 
@@ -132,7 +132,7 @@ async def move_job(
 ) -> bool:
     """Take one edge of the table, if the job still is in `start` and `attempt` still is its newest.
 
-    The guard is in the database; False means that somebody else moved the job first, and nothing
+    The guard is in the database; False means that another change came first, and nothing
     was changed. `changes` are other columns to write with it.
 
     Raises:

@@ -106,7 +106,7 @@ async def move_node(
 ) -> bool:
     """Take one edge of the table, if the node still is in `start`.
 
-    The guard is in the database; False means that somebody else moved the node first, and nothing
+    The guard is in the database; False means that another change came first, and nothing
     was changed.
 
     Raises:

@@ -115,8 +115,8 @@ def _begin_generation(attempt: Attempt, record: GenerationRecord) -> None:
 async def _set_resume(
     session: AsyncSession, attempt: Attempt, job: Job, resume_candidates: int
 ) -> None:
-    """Should those that have the state fail before the others get it, all begin at the newest
-    checkpoint, of this attempt too."""
+    """Set the checkpoints to start from if the ranks that have the state fail before the others
+    get it: the newest, of this attempt too."""
     names, _ = await restart_candidates(session, job)
     plan = replace(attempt.checkpoint_plan, resume=tuple(names[:resume_candidates]))
     if any((found := parse_name(each)) and found.attempt == attempt.number for each in names):

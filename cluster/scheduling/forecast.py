@@ -54,8 +54,8 @@ class _Forecast:
         }
         """Devices that running jobs release for others."""
         self._endless: list[tuple[str, str, frozenset[str]]] = []
-        """Jobs that are expected to start and may take any time then: id, and of what they are to
-        get the kind and the nodes."""
+        """Jobs that are expected to start and whose duration is unknown: id, and the kind and nodes
+        of the devices that they are to get."""
 
     def with_time(self, entry: QueueEntry) -> QueueEntry:
         scheduling = self._scheduling

@@ -83,8 +83,8 @@ class QueueService(Service):
         return Forecast(outlook, shortage(now, facts, self._options, alone))
 
     async def _settled_facts(self) -> ClusterFacts:
-        """Return the facts of one who submits and asks but once. What is stored of a node is of
-        before this coordinator began until the node has reported, which follows within seconds."""
+        """Return the facts once all nodes have reported to this coordinator, or soon would have:
+        until then what is stored of them is older than it, and a caller asks only once."""
         patience = _JUST_STARTED_SECONDS - self._heartbeats.listening_seconds
         # A host that stays away is reported as unreachable.
         for _ in range(math.ceil(patience / _ASK_SECONDS)):

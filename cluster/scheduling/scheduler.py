@@ -109,7 +109,7 @@ class Pass:
         self._waiting: list[JobFacts] = []
         """The queue."""
         self._quota_waits: set[tuple[str, str]] = set()
-        """Projects and users of whom a job waits for their quota."""
+        """Projects and users with a job that waits for their quota."""
         self._needs: dict[tuple[str, int], Needs] = {}
         self._never: dict[tuple[Group, bool], str] = {}
         self._timelines: dict[str, Timeline] = {}

@@ -54,7 +54,7 @@ class Unreported:
 def mark_unreported(
     stored: HostReport | None, *, active: bool, node_name: str, attempt: int, now: datetime
 ) -> Unreported:
-    """Take an up-to-date report that does not list the attempt for what it says of it."""
+    """Update the state of an attempt that an up-to-date report does not list."""
     if not active:
         return Unreported(replace(stored, phase="gone") if stored else HostReport("gone"))
     if stored is None or stored.phase in ("planning", "preparing"):

@@ -77,7 +77,7 @@ class JobFacts:
     project: str | None = None
     user: str | None = None
     preemption: bool = True
-    """Return whether a job of higher priority may preempt it."""
+    """True if a job of higher priority may preempt it."""
     total_steps: int | None = None
     step_seconds: float | None = None
     """Latest seconds per step, with `workers`, for a waiting job that ran before."""

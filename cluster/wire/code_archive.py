@@ -1,8 +1,8 @@
 """Code as it travels: a folder packed into a tar, always to the same bytes, and unpacked again.
 
-Whoever receives an archive trusts nothing in it. Before the first file is written all of it is
-looked through, and one thing that could leave the folder, fill the disk or overwrite something
-makes it unusable as a whole. The rules are stricter than those of `tarfile.data_filter` and do not
+A receiver trusts nothing in an archive. All of it is checked before the first file is written, and
+one member that could leave the folder, fill the disk or overwrite something makes the whole of it
+unusable. The rules are stricter than those of `tarfile.data_filter` and do not
 depend on the files that are there. What is read is bounded at every point, compressed or not.
 """
 

@@ -15,6 +15,7 @@ several a second, share the messages of a second websocket. Below `/api/v1/agent
     PUT  /jobs/{job}/checkpoints/{name}/files/{path}       bytes (idempotent, hashed) → 204
     GET  /jobs/{job}/checkpoints/{name}/files/{path}       bytes
     POST /jobs/{job}/checkpoints/{name}/commit             after the manifest was stored → 204
+    POST /jobs/{job}/checkpoints/{name}/verify             hash the files in the store → `Verified`
     GET  /code/{sha256}                                    the archive of a job's code
 
 All but `join` carry `Authorization: Bearer <node credential>`. A writer is named

@@ -99,14 +99,15 @@ async def test_warning_names_the_unreachable_host(cluster: SimulatedCluster) -> 
         await cluster.heartbeat(2)
     (warning,) = await warnings(cluster, job_id)
     assert re.match(
-        r"node alpha is suspect since \d\d:\d\d:\d\d UTC: unreachable; no heartbeat for ", warning
+        r"node alpha has been suspect since \d\d:\d\d:\d\d UTC: unreachable; no heartbeat for ",
+        warning,
     )
     async with cluster.db.session() as session:
         job = await session.get_one(Job, job_id)
         tomorrow = cluster.clock.now() + timedelta(days=1)
         (warning,) = (await job_warnings(session, [job], tomorrow))[job_id]
     assert re.match(
-        r"node alpha is suspect since \d\d:\d\d:\d\d UTC on \w{3} \d\d: unreachable;", warning
+        r"node alpha has been suspect since \d\d:\d\d:\d\d UTC on \w{3} \d\d: unreachable;", warning
     )
     assert await warnings(cluster, other) == []
     await cluster.connect(alpha, new_agent=False)
