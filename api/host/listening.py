@@ -18,8 +18,9 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        # asyncio sends without delay (TCP_NODELAY) only where a socket says that it is TCP.
+        listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise ListenError(f"cannot listen on {host}: {error.strerror}") from None
     try:
