@@ -45,6 +45,20 @@ IDLE_LINE = timedelta(seconds=1)
 """An unfinished line that did not grow for so long is shown as it is: it may be a prompt."""
 _KEYS_AT_ONCE = 500
 
+_MUCH_TO_PACK = (
+    select(MetricFrame.job_id)
+    .join(Job, Job.id == MetricFrame.job_id)
+    .where(MetricFrame.packed.is_(False))
+    .group_by(MetricFrame.job_id, Job.finished_at)
+    .having(
+        or_(
+            func.count() >= bindparam("frames"),
+            func.sum(func.length(MetricFrame.payload)) >= PACK_BYTES,
+            Job.finished_at.is_not(None),
+        )
+    )
+)
+
 
 @dataclass
 class _Open:
@@ -85,21 +99,7 @@ class Packer:
         return packed
 
     def _jobs_with_much_to_pack(self, connection: Connection) -> list[str]:
-        size = func.sum(func.length(MetricFrame.payload))
-        found = connection.scalars(
-            select(MetricFrame.job_id)
-            .join(Job, Job.id == MetricFrame.job_id)
-            .where(MetricFrame.packed.is_(False))
-            .group_by(MetricFrame.job_id, Job.finished_at)
-            .having(
-                or_(
-                    func.count() >= self.pack_frames,
-                    size >= PACK_BYTES,
-                    Job.finished_at.is_not(None),
-                )
-            )
-        )
-        return list(found)
+        return list(connection.scalars(_MUCH_TO_PACK, {"frames": self.pack_frames}))
 
     async def _pack_batch(self, job_id: str) -> int:
         def read(connection: Connection) -> tuple[list[int], dict[SeriesKey, Run]]:

@@ -113,16 +113,7 @@ def store(
     attempts = {
         row.number: row
         for row in connection.execute(
-            select(
-                Attempt.number,
-                Attempt.revoked,
-                Attempt.first_step,
-                Attempt.in_place,
-                # Large, where there are many hosts, and of no use before the first regrouping.
-                case((Attempt.generation > 1, Attempt.generations)).label("generations"),
-                Attempt.began,
-                case((Attempt.revoked, _NEWEST_SAVED)).label("saved_step"),
-            ).where(Attempt.job_id == job_id, Attempt.number.in_({item.attempt for item in items}))
+            _ATTEMPTS, {"at_job": job_id, "numbers": list({item.attempt for item in items})}
         )
     }
     known = [item for item in items if item.attempt in attempts]
@@ -153,6 +144,21 @@ _NEWEST_SAVED = (
     .scalar_subquery()
 )
 """The newest save, whatever became of it since: an attempt that begins before it repeats steps."""
+
+# Statements of every batch are built once: building one takes longer than SQLite takes to run it.
+_ATTEMPTS = select(
+    Attempt.number,
+    Attempt.revoked,
+    Attempt.first_step,
+    Attempt.in_place,
+    # Large, where there are many hosts, and of no use before the first regrouping.
+    case((Attempt.generation > 1, Attempt.generations)).label("generations"),
+    Attempt.began,
+    case((Attempt.revoked, _NEWEST_SAVED)).label("saved_step"),
+).where(
+    Attempt.job_id == bindparam("at_job"),
+    Attempt.number.in_(bindparam("numbers", expanding=True)),
+)
 
 
 def record_first_step(connection: Connection, job_id: str, attempt: int, step: int) -> None:
@@ -210,13 +216,7 @@ def _writers(
     wanted = sorted({(i.attempt, i.writer) for i in items if isinstance(i, Metrics)})
     if not wanted:
         return {}
-    query = (
-        select(Writer.attempt, Writer.name, Writer.metric_sequence)
-        .where(Writer.job_id == job_id, tuple_(Writer.attempt, Writer.name).in_(wanted))
-        .order_by(Writer.attempt, Writer.name)
-        .with_for_update()
-    )
-    found = {(row.attempt, row.name): row.metric_sequence for row in connection.execute(query)}
+    found = _sequences(connection, job_id, wanted)
     missing = [key for key in wanted if key not in found]
     if missing:
         dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
@@ -233,8 +233,26 @@ def _writers(
                 for attempt, name in missing
             ],
         )
-        found = {(row.attempt, row.name): row.metric_sequence for row in connection.execute(query)}
+        found = _sequences(connection, job_id, wanted)
     return found
+
+
+_WRITERS = (
+    select(Writer.attempt, Writer.name, Writer.metric_sequence)
+    .where(
+        Writer.job_id == bindparam("at_job"),
+        tuple_(Writer.attempt, Writer.name).in_(bindparam("wanted", expanding=True)),
+    )
+    .order_by(Writer.attempt, Writer.name)
+    .with_for_update()
+)
+
+
+def _sequences(
+    connection: Connection, job_id: str, wanted: list[tuple[int, str]]
+) -> dict[tuple[int, str], int]:
+    rows = connection.execute(_WRITERS, {"at_job": job_id, "wanted": wanted})
+    return {(row.attempt, row.name): row.metric_sequence for row in rows}
 
 
 _LOCKED_PROGRESS = (
@@ -252,18 +270,21 @@ def _locked_progress(connection: Connection, job_id: str, now: datetime) -> _Job
     return _Job(job_id, now, row.stream_seq, row.step, row.metrics, row.attempt)
 
 
+_FILES = select(LogStream.__table__).where(
+    LogStream.job_id == bindparam("at_job"),
+    tuple_(LogStream.attempt, LogStream.rank, LogStream.stream).in_(
+        bindparam("wanted", expanding=True)
+    ),
+)
+
+
 def _files(
     connection: Connection, job_id: str, items: Iterable[Item]
 ) -> dict[tuple[int, int, str], dict[str, Any]]:
     wanted = {(i.attempt, i.rank, i.stream) for i in items if isinstance(i, Output)}
     if not wanted:
         return {}
-    rows = connection.execute(
-        select(LogStream.__table__).where(
-            LogStream.job_id == job_id,
-            tuple_(LogStream.attempt, LogStream.rank, LogStream.stream).in_(wanted),
-        )
-    ).mappings()
+    rows = connection.execute(_FILES, {"at_job": job_id, "wanted": list(wanted)}).mappings()
     found = {(row["attempt"], row["rank"], row["stream"]): dict(row) for row in rows}
     for attempt, rank, stream in wanted - found.keys():
         found[attempt, rank, stream] = {

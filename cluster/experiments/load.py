@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.decide import STARTED_AT_ONCE, ExperimentFacts, StartedRun
@@ -11,23 +11,26 @@ from trainhall.cluster.lifecycle.states import ExperimentState, JobState, TrialS
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job
 
+_UNFINISHED = (
+    select(Experiment.id, Experiment.state, Experiment.parallel)
+    .where(Experiment.finished_at.is_(None))
+    .order_by(Experiment.number)
+)
+
 
 async def load_unfinished(session: AsyncSession) -> list[ExperimentFacts]:
     """Load every experiment that has runs left."""
-    return await _load(session, Experiment.finished_at.is_(None))
+    return await _load(session, _UNFINISHED)
 
 
 async def load_experiment(session: AsyncSession, experiment_id: str) -> ExperimentFacts | None:
     """Load one experiment; None if it has finished or does not exist."""
-    found = await _load(session, Experiment.finished_at.is_(None), Experiment.id == experiment_id)
+    found = await _load(session, _UNFINISHED.where(Experiment.id == experiment_id))
     return found[0] if found else None
 
 
-async def _load(session: AsyncSession, *conditions: ColumnElement[bool]) -> list[ExperimentFacts]:
-    columns = (Experiment.id, Experiment.state, Experiment.parallel)
-    rows = (
-        await session.execute(select(*columns).where(*conditions).order_by(Experiment.number))
-    ).all()
+async def _load(session: AsyncSession, query: Select[str, str, int]) -> list[ExperimentFacts]:
+    rows = (await session.execute(query)).all()
     if not rows:
         return []
     started = await _started(session, [row.id for row in rows])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import orjson
 import structlog
 from pydantic import ValidationError
-from sqlalchemy import update
+from sqlalchemy import bindparam, update
 from sqlalchemy.exc import DBAPIError
 
 from trainhall.cluster.checkpoints import retention
@@ -42,6 +42,11 @@ log = structlog.get_logger(__name__)
 _LAGGING_REPORTS = 2
 """Reports in a row that do not show the newest message, until it is sent again."""
 _CLOCK_TOLERANCE_SECONDS = 30.0
+_READING_UPDATE = (
+    update(Node)
+    .where(Node.id == bindparam("of_node"))
+    .values(last_seen_at=bindparam("now"), host_use=bindparam("use"))
+)
 MAX_REPORT_CHARACTERS = 16 * 1024 * 1024
 
 
@@ -359,12 +364,13 @@ class Gateway(Service):
         now = self._clock.now()
         async with self._db.transaction() as session:
             connection = await session.connection()
-            for node_id, reading in sorted(readings.items()):
-                await connection.execute(
-                    update(Node)
-                    .where(Node.id == node_id)
-                    .values(last_seen_at=now, host_use=reading.host.model_dump())
-                )
+            await connection.execute(
+                _READING_UPDATE,
+                [
+                    {"of_node": node_id, "now": now, "use": reading.host.model_dump()}
+                    for node_id, reading in sorted(readings.items())
+                ],
+            )
             uses = [(node_id, use) for node_id, r in sorted(readings.items()) for use in r.devices]
             await store_device_use(session, uses)
             await self._recorder.record(session, now, uses)
