@@ -58,7 +58,8 @@ class CheckpointUploads:
             attempt = await _writer_of(session, job_id, parsed)
             job = await session.get(Job, job_id)
         if attempt is None or job is None:
-            raise NotFoundError("attempt", f"{parsed.attempt} of job {job_id}")
+            label = job_label(job_id, job.name if job is not None else None)
+            raise NotFoundError("attempt", f"{parsed.attempt} of {label}")
         if not _may_write(attempt, parsed):
             regrouped = not attempt.revoked and attempt.generation > parsed.generation
             which = f"attempt {parsed.attempt} of {job_label(job_id, job.name)}"

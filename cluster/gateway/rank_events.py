@@ -27,7 +27,7 @@ from trainhall.cluster.lifecycle.generations import (
     note_restart_point,
 )
 from trainhall.cluster.lifecycle.jobs import lock_job
-from trainhall.cluster.lifecycle.reasons import EventCode, ReasonCode
+from trainhall.cluster.lifecycle.reasons import EventCode, ReasonCode, job_label
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.documents import Allocation
 from trainhall.db.events import record_event
@@ -118,7 +118,8 @@ class RankEvents(Service):
             row = await session.scalar(_LOCKED_ATTEMPT, {"at_job": job_id, "at_number": attempt})
             job = await session.get(Job, job_id)
             if row is None or job is None:
-                raise NotFoundError("attempt", f"{attempt} of job {job_id}")
+                label = job_label(job_id, job.name if job is not None else None)
+                raise NotFoundError("attempt", f"{attempt} of {label}")
             known = await session.get(Writer, (job_id, attempt, writer))
             if known is None:
                 known = Writer(

@@ -111,7 +111,7 @@ async def test_a_revoked_token_commits_nothing(cluster: SimulatedCluster) -> Non
         await service.uploads.receive(job_id, NAME, "state.json", pieces(b"{}"))
     with pytest.raises(RevokedError, match=rf"^attempt 1 of “test” \({job_id}\) was superseded"):
         await service.uploads.commit(job_id, NAME)
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match=rf"^there is no attempt '9 of “test” \({job_id}\)'$"):
         await service.uploads.commit(job_id, "step-00000010-a9-g1")
     with pytest.raises(NotFoundError):
         await service.uploads.commit("nothing", NAME)

@@ -359,7 +359,7 @@ async def test_repeated_rank_events_count_once(cluster: SimulatedCluster) -> Non
     flood = [rank_event(n, "note", message="x") for n in range(1, 451)]
     assert await accept(job_id, 1, "0-cccccccc", flood) == 450
     assert await accept(job_id, 1, "0-cccccccc", []) == 450
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match=rf"^there is no attempt '2 of “test” \({job_id}\)'$"):
         await accept(job_id, 2, "0-aaaaaaaa", events)
 
 
