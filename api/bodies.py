@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
+from trainhall.api.params import parse_digits
 from trainhall.api.problems import RefusalError, field_problems, invalid_fields
 
 SMALL_BYTES = 64 * 1024
@@ -72,8 +73,7 @@ async def uploaded(request: Request, limit: int) -> AsyncIterator[bytes]:
 
 def declared_length(request: Request) -> int:
     """Return the body's length according to its header; 0 without one."""
-    text = request.headers.get("content-length", "0")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+    return parse_digits(request.headers.get("content-length", "")) or 0
 
 
 async def _linger(stream: AsyncIterator[bytes]) -> None:

@@ -28,6 +28,11 @@ Cursor = Annotated[
 Sequence = Annotated[int, Query(ge=0, le=MAX_SEQUENCE)]
 
 
+def parse_digits(text: str) -> int | None:
+    """Parse a number of at most 19 decimal digits; None: it is something else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
 def checked_id(kind: str, identity: str) -> str:
     """Return an id valid in a query; raise NotFoundError for anything else."""
     if not _ID.fullmatch(identity):

@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from trainhall.api.bodies import read_body, read_json, uploaded
 from trainhall.api.context import coordinator_of
-from trainhall.api.params import checked_id
+from trainhall.api.params import checked_id, parse_digits
 from trainhall.api.problems import RefusalError, invalid, refusal_of, shown
 from trainhall.cluster.api_paths import AGENT_PREFIX
 from trainhall.cluster.errors import NodeRemovedError, NotAllowedError, NotFoundError
@@ -29,6 +29,7 @@ from trainhall.cluster.wire.protocol import Acked, CloseCode, JoinRequest, LogAc
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import Origin
 from trainhall.training.link.events import RankEvent
+from trainhall.training.spec.job import SHA256
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -92,8 +93,8 @@ async def put_file(request: Request) -> Response:
     await authenticate(request)
     job_id, name, path = _file(request)
     sha256 = request.query_params.get("sha256")
-    if sha256 is not None and not (len(sha256) == 64 and sha256.isalnum() and sha256.isascii()):
-        raise invalid("sha256", sha256, "must be 64 hexadecimal digits")
+    if sha256 is not None and not SHA256.fullmatch(sha256):
+        raise invalid("sha256", sha256, "must be 64 lower-case hexadecimal digits")
     coordinator = coordinator_of(request)
     chunks = uploaded(request, coordinator.options.max_upload_file_bytes)
     await coordinator.checkpoints.uploads.receive(job_id, name, path, chunks, sha256=sha256)
@@ -336,8 +337,8 @@ def _checked_stream(stream: str) -> str:
 
 def _number(request: Request, name: str, largest: int, default: str = "") -> int:
     text = request.query_params.get(name, default)
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
-    return _within(name, number, largest, text)
+    number = parse_digits(text)
+    return _within(name, -1 if number is None else number, largest, text)
 
 
 def _within(name: str, number: int, largest: int, given: object = None) -> int:

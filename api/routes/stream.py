@@ -19,7 +19,7 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from trainhall.api.context import CoordinatorDep
-from trainhall.api.params import MAX_SEQUENCE, checked_id
+from trainhall.api.params import MAX_SEQUENCE, checked_id, parse_digits
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.gateway.channel import close_reason
 from trainhall.cluster.waiting import end_tasks
@@ -41,8 +41,8 @@ CLOSE_SECONDS = 2.0
 async def stream(websocket: WebSocket, job_id: str, coordinator: CoordinatorDep) -> None:
     """Frames behind `?after=SEQ`, until the viewer leaves."""
     await websocket.accept()
-    after = websocket.query_params.get("after", "0")
-    if not (after.isascii() and after.isdigit() and len(after) < 20 and int(after) <= MAX_SEQUENCE):
+    after = parse_digits(websocket.query_params.get("after", "0"))
+    if after is None or after > MAX_SEQUENCE:
         await websocket.close(BAD_REQUEST, "after must be the seq of a frame")
         return
     try:
@@ -50,9 +50,7 @@ async def stream(websocket: WebSocket, job_id: str, coordinator: CoordinatorDep)
     except NotFoundError as error:
         await websocket.close(UNKNOWN_JOB, close_reason(error.message))
         return
-    sender = asyncio.create_task(
-        _send(websocket, coordinator.hub, job_id, int(after)), name="viewer"
-    )
+    sender = asyncio.create_task(_send(websocket, coordinator.hub, job_id, after), name="viewer")
     reader = asyncio.create_task(_until_gone(websocket), name="viewer's end")
     try:
         await asyncio.wait((sender, reader), return_when=asyncio.FIRST_COMPLETED)

@@ -31,6 +31,7 @@ from trainhall.cluster.agent.devices import visible_gpus
 from trainhall.cluster.agent.launch.warm_client import SHIM_MODULE
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.shim.folder_ipc import log_path, send_command
+from trainhall.cluster.agent.shim.supervisor import read_launch
 from trainhall.cluster.durations import format_duration
 from trainhall.cluster.jobs.main_metric import main_metric
 from trainhall.training.checkpoint.format.names import scan
@@ -107,8 +108,8 @@ class LocalRun:
         """Return whether the result is there, and is this spec's."""
         if not self._result.exists() or not last:
             return False
-        launch = AttemptFolder(self._attempts / str(last)).launch
-        return Launch.model_validate_json(launch.read_bytes()).spec == self._spec
+        launch = read_launch(AttemptFolder(self._attempts / str(last)))
+        return isinstance(launch, Launch) and launch.spec == self._spec
 
     def _recover(self, last: int, metrics: MetricsFile) -> None:
         """Take from earlier attempts what a killed run did not: their metrics and their time."""

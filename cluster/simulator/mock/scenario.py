@@ -187,7 +187,7 @@ class Scenario:
     async def _forget_finished(self) -> None:
         for name, job_id in list(self._jobs.items()):
             if (await self._cluster.coordinator.jobs.get(job_id)).state in FINAL_STATES:
-                del self._jobs[name]
+                self._jobs.pop(name, None)  # or `forget` did meanwhile
 
     def _now(self) -> float:
         return self._cluster.clock.now().timestamp()

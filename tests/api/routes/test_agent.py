@@ -282,6 +282,10 @@ async def upload(
         f"{base}/files/rank-0.safetensors?sha256={'0' * 64}", content=content, headers=credential
     )
     assert wrong.status_code == 422
+    no_digits = await client.put(
+        f"{base}/files/rank-0.safetensors?sha256={'z' * 64}", content=content, headers=credential
+    )
+    assert "must be 64 lower-case hexadecimal digits" in no_digits.json()["detail"]
     right = await client.put(
         f"{base}/files/rank-0.safetensors?sha256={digest}", content=content, headers=credential
     )

@@ -13,12 +13,15 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 from support.forking import forks
 from support.holds import STEPS, TESTS, Gate, free_task
 from support.waiting import eventually
 
+from trainhall.cli.local.local import LocalRun
 from trainhall.training.link.launch import Command
 from trainhall.training.link.status import ShimStatus
+from trainhall.training.spec.parse import validate_spec
 
 pytestmark = pytest.mark.acceptance
 
@@ -275,6 +278,16 @@ def test_failed_save_is_reported(start: Start, gate: Gate, tmp_path: Path) -> No
     code, printed = run.finish()
     assert code == 0, printed
     assert "Note: the checkpoint of step 60 was not saved: " in printed
+
+
+def test_result_of_an_unreadable_run_does_not_count(tmp_path: Path) -> None:
+    """It may be of another version."""
+    run = LocalRun(validate_spec(yaml.safe_load(SPEC)), tmp_path, resume=True)
+    (tmp_path / "result.json").touch()
+    (tmp_path / "attempts" / "1").mkdir(parents=True)
+    assert not run._is_complete(1)
+    (tmp_path / "attempts" / "1" / "launch.json").write_text("{}")
+    assert not run._is_complete(1)
 
 
 def test_complete_run_is_not_repeated(start: Start, output: Path) -> None:
