@@ -76,7 +76,7 @@ Sha256 = Annotated[str, Depends(_sha256)]
 async def put_code(request: Request, coordinator: CoordinatorDep, sha256: Sha256) -> Response:
     """A job names it under `code`; what no job names is removed after an hour.
 
-    The archive is looked through before it is kept: paths that lead out of the folder, special
+    The archive is checked before it is kept: paths that lead out of the folder, special
     files, names that come twice and too much of anything are refused.
     """
     if media_type(request) not in ("", MEDIA_TYPE):

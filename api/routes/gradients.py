@@ -1,4 +1,4 @@
-"""/training/jobs/{id}/gradients: ask for the gradients of a step, and read what was captured."""
+"""/training/jobs/{id}/gradients: record the gradients of a step, and read them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ async def read_gradients(
         Query(ge=1, le=KEPT_RECORDS, description="At most this many steps, evenly spaced."),
     ] = 200,
 ) -> Response:
-    """The norm of every parameter's gradient at the steps that were captured.
+    """The norm of every parameter's gradient at the recorded steps.
 
     On overlapping steps the newest valid attempt wins.
     """
@@ -96,7 +96,7 @@ async def read_gradients_of_step(
         int, Path(ge=1, le=MAX_SEQUENCE, description="A recorded step.", examples=[120])
     ],
 ) -> Gradients:
-    """The norms of one captured step, and the histograms of one that was asked for."""
+    """The norms of one recorded step, and its histograms if it was recorded on request."""
     record, histograms = await coordinator.gradients.one(job_id, step)
     each = histograms if histograms is not None else repeat(None, len(record.names))
     columns = zip(record.names, record.norms, record.largest, each, strict=True)

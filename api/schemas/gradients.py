@@ -22,7 +22,7 @@ class GradientStep(View):
 
 
 class GradientHistory(GradientRequests):
-    """Captured gradients of a job."""
+    """Recorded gradients of a job."""
 
     names: list[str]
     """Names of the model's trained parameters, in its order; of modules, if there are too many."""
@@ -53,7 +53,7 @@ class GradientEntry(View):
     norm: MetricValue
     largest: MetricValue
     histogram: GradientHistogram | None
-    """Null where the step was not captured by request, or where newer ones have taken its place."""
+    """Null where the step was not recorded on request, or newer ones have replaced it."""
 
 
 class Gradients(View):

@@ -184,7 +184,7 @@ export const listAttempts = <ThrowOnError extends boolean = true>(options: Optio
 /**
  * Read a job's gradients by parameter
  *
- * The norm of every parameter's gradient at the steps that were captured.
+ * The norm of every parameter's gradient at the recorded steps.
  *
  * On overlapping steps the newest valid attempt wins.
  */
@@ -210,7 +210,7 @@ export const captureGradients = <ThrowOnError extends boolean = true>(options: O
 /**
  * Read the gradients of a step
  *
- * The norms of one captured step, and the histograms of one that was asked for.
+ * The norms of one recorded step, and its histograms if it was recorded on request.
  */
 export const readGradientsOfStep = <ThrowOnError extends boolean = true>(options: Options<ReadGradientsOfStepData, ThrowOnError>) => (options.client ?? client).get<ReadGradientsOfStepResponses, ReadGradientsOfStepErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -234,7 +234,7 @@ export const getCode = <ThrowOnError extends boolean = true>(options: Options<Ge
  *
  * A job names it under `code`; what no job names is removed after an hour.
  *
- * The archive is looked through before it is kept: paths that lead out of the folder, special
+ * The archive is checked before it is kept: paths that lead out of the folder, special
  * files, names that come twice and too much of anything are refused.
  */
 export const putCode = <ThrowOnError extends boolean = true>(options: Options<PutCodeData, ThrowOnError>) => (options.client ?? client).put<PutCodeResponses, PutCodeErrors, ThrowOnError, 'data'>({

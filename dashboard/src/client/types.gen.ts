@@ -954,7 +954,7 @@ export type GradientEntry = {
      */
     largest: number | string | null;
     /**
-     * Null where the step was not captured by request, or where newer ones have taken its place.
+     * Null where the step was not recorded on request, or newer ones have replaced it.
      */
     histogram: GradientHistogram | null;
 };
@@ -990,7 +990,7 @@ export type GradientHistogram = {
 /**
  * GradientHistory
  *
- * Captured gradients of a job.
+ * Recorded gradients of a job.
  */
 export type GradientHistory = {
     /**

@@ -412,7 +412,7 @@ export const readGradientsQueryKey = (options: Options<ReadGradientsData>) => cr
 /**
  * Read a job's gradients by parameter
  *
- * The norm of every parameter's gradient at the steps that were captured.
+ * The norm of every parameter's gradient at the recorded steps.
  *
  * On overlapping steps the newest valid attempt wins.
  */
@@ -449,7 +449,7 @@ export const readGradientsOfStepQueryKey = (options: Options<ReadGradientsOfStep
 /**
  * Read the gradients of a step
  *
- * The norms of one captured step, and the histograms of one that was asked for.
+ * The norms of one recorded step, and its histograms if it was recorded on request.
  */
 export const readGradientsOfStepOptions = (options: Options<ReadGradientsOfStepData>) => queryOptions<ReadGradientsOfStepResponse, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReturnType<typeof readGradientsOfStepQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await readGradientsOfStep({
@@ -483,7 +483,7 @@ export const getCodeOptions = (options: Options<GetCodeData>) => queryOptions<Ge
  *
  * A job names it under `code`; what no job names is removed after an hour.
  *
- * The archive is looked through before it is kept: paths that lead out of the folder, special
+ * The archive is checked before it is kept: paths that lead out of the folder, special
  * files, names that come twice and too much of anything are refused.
  */
 export const putCodeMutation = (options?: Partial<Options<PutCodeData>>): UseMutationOptions<PutCodeResponse, PutCodeError, Options<PutCodeData>> => {
