@@ -72,7 +72,7 @@ def default_map(root: Command) -> dict[str, Any]:
             known = ", ".join([*SHARED, *(f"[{command}]" for command in _with_table(commands))])
             raise UsageError(f"{path}: unknown key {key!r}; known: {known}")
     if "doctor" in commands:
-        # It looks at what the coordinator of this host is started with.
+        # It checks the settings that the coordinator of this host is started with.
         coordinator = own.get("server", {}) | own.get("up", {})
         options = _names(commands["doctor"])
         seen = {key: value for key, value in coordinator.items() if key in options}

@@ -43,8 +43,8 @@ def measure(scenario: Scenario) -> Measured:
     """Run a scenario.
 
     Raises:
-        NotAllowedError: this machine gives no limited links.
-        CliError: a rank failed; the message has the end of what it said.
+        NetworkNotAllowedError: this machine gives no limited links.
+        CliError: a rank failed; the message has the last line of each rank.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -72,7 +72,7 @@ def _rank(
         (folder / f"{rank}.err").open("wb") as err,
         subprocess.Popen(
             [*prefix, *module],
-            stdin=subprocess.PIPE,  # it ends with us
+            stdin=subprocess.PIPE,  # it ends with this process
             stdout=out,
             stderr=err,
             env=os.environ | {"GLOO_SOCKET_IFNAME": interface, "OMP_NUM_THREADS": "1"},

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EXPORT_MODULE = "trainhall.training.checkpoint.export"
 DECISION_SECONDS = 2.0
-"""Time to wait for the scheduler, which looks at once."""
+"""Time to wait for the scheduler's decision."""
 POLL_SECONDS = 0.05
 
 _OR_ID = "or an id as `trainhall ckpt ls JOB` lists them"
@@ -187,7 +187,7 @@ def restore(
 
 
 def _decided(client: "Client", restored: out.Json) -> out.Json:
-    """Return the job once the scheduler has looked at it, or after a short while."""
+    """Return the job once the scheduler has decided, or after a short while."""
     deadline = time.monotonic() + DECISION_SECONDS
     job = restored
     while (job["state"], job["reason"]) == (restored["state"], restored["reason"]):

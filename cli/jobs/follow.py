@@ -137,7 +137,7 @@ def watch(
 
 
 class _PassedStates:
-    """Shows a job with every state that it was in, also those that ended between two looks."""
+    """Shows a job with every state that it was in, also those that ended between two polls."""
 
     def __init__(self, client: Client, job_id: str, progress: Progress) -> None:
         self._client = client
@@ -197,7 +197,7 @@ class _Written:
 
 
 def states(client: Client, job_id: str, every: float, deadline: float = math.inf) -> Iterator[Any]:
-    """Yield the job at each look until the deadline, and at least once.
+    """Yield the job at each poll until the deadline, and at least once.
 
     Raises:
         UnreachableError: as `watch`.

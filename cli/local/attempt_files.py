@@ -24,7 +24,7 @@ class Tail:
         except FileNotFoundError:
             return b""
 
-    def took(self, count: int) -> None:
+    def advance(self, count: int) -> None:
         self._offset += count
 
 
@@ -35,7 +35,7 @@ class EventTail(Tail):
         """Read the events since the last call; an unfinished line waits for the next."""
         data = self.pending()
         whole = data.rfind(b"\n") + 1
-        self.took(whole)
+        self.advance(whole)
         return [RankEvent.model_validate_json(line) for line in data[:whole].splitlines()]
 
 
@@ -46,7 +46,7 @@ class MetricTail(Tail):
         """Hand the job-wide points since the last call to `metrics`."""
         data = self.pending()
         end = max((frame.end for frame in complete_frames(data)), default=0)
-        self.took(end)
+        self.advance(end)
         for table in decode_frames(data[:end]):
             if table.rank is None:
                 columns = {name: values.tolist() for name, values in table.columns.items()}

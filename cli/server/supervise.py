@@ -20,7 +20,7 @@ from trainhall.cli.base.errors import CliError
 
 MARK = "TRAINHALL_STARTED_BY"
 SHOWN_LINES = 15
-READY_RESTARTS = 5
+MAX_QUICK_RESTARTS = 5
 """Restarts in a row, each sooner than STEADY_SECONDS after the last, before giving up."""
 STEADY_SECONDS = 60.0
 FORCE_SECONDS = 4.0
@@ -87,7 +87,7 @@ class Child:
             return False
         steady = time.monotonic() - self._started_at > STEADY_SECONDS
         self._quick_ends = 0 if steady else self._quick_ends + 1
-        if self._quick_ends > READY_RESTARTS:
+        if self._quick_ends > MAX_QUICK_RESTARTS:
             raise self.failure(f"the {self.name} ended {self._quick_ends} times in a row")
         self._close_stdin()
         self.start()

@@ -93,7 +93,7 @@ def test_hurried_stop_kills_a_stubborn_child(
 def test_crash_looping_child_is_not_restarted(tmp_path: Path) -> None:
     child = child_of(tmp_path, "print('no luck'); raise SystemExit(7)")
     child.start()
-    for _ in range(supervise.READY_RESTARTS):
+    for _ in range(supervise.MAX_QUICK_RESTARTS):
         eventually("its end", lambda: not child.is_running)
         assert child.restart_if_ended()
     eventually("its end", lambda: not child.is_running)
