@@ -61,7 +61,7 @@ class Attempts:
         self.observed = ObservedAttempts(data_dir, self.shipper, changed)
 
     def refresh(self) -> bool:
-        """Look at every attempt that has not ended; True when something changed."""
+        """Poll every attempt that has not ended; True when something changed."""
         self._launcher.reap()
         return self.observed.refresh()
 
@@ -189,7 +189,7 @@ class Attempts:
         await self._launcher.prepare(attempt, self._write_last_ack)
         attempt.stage = Stage.READY
         self.shipper.add(attempt.token, attempt.folder, attempt.launch)
-        # Not by way of the next look at things: a job's first step is near.
+        # Not at the next poll: a job's first step is near.
         await self._launcher.start(attempt)
 
     def _report_not_started(self, token: FencingToken, ended: Outcome, reason: str) -> None:

@@ -47,8 +47,8 @@ from trainhall.training.event_log import EventLogger
 
 logger = EventLogger(__name__)
 
-LOOK_SECONDS = 0.5
-"""Between two looks at the shims: a new status rings the doorbell, a shim's death does not."""
+POLL_SECONDS = 0.5
+"""Between two polls of the shims: a new status rings the doorbell, a shim's death does not."""
 STOP_MARGIN_SECONDS = 3.0
 """Beyond the longest grace of a script, until every rank has to be gone."""
 LAST_SHIPPING_SECONDS = 5.0
@@ -92,8 +92,8 @@ class Agent:
         self._devices = Devices(options.slots)
         self._warm = WarmParent(data_dir)
         self._api = BatchedApi(options)
-        self._look = asyncio.Event()
-        self._attempts = Attempts(data_dir, self._api, self._warm, self._look.set)
+        self._wake = asyncio.Event()
+        self._attempts = Attempts(data_dir, self._api, self._warm, self._wake.set)
         self._connection: Connection | None = None
         self._use: tuple[list[DeviceUse], HostUse] = ([], HostUse())
         self._removed: dict[str, None] = {}
@@ -240,7 +240,7 @@ class Agent:
         try:
             if await asyncio.to_thread(checkpoint_transfer.remove_released, Path(path)):
                 self._removed[path] = None
-                self._look.set()
+                self._wake.set()
         finally:
             del self._removing[path]
 
@@ -248,18 +248,18 @@ class Agent:
 
     def _on_ring(self, doorbell: int) -> None:
         folder_ipc.drain(doorbell)
-        self._look.set()
+        self._wake.set()
 
     async def _watch_shims(self) -> None:
-        """Look at the shims when one rings, and from time to time, and do what follows."""
+        """Poll the shims when one rings, and from time to time, and do what follows."""
         while True:
-            changed = self._look.is_set()
-            self._look.clear()
+            changed = self._wake.is_set()
+            self._wake.clear()
             if (self._attempts.refresh() or changed) and self._connection is not None:
                 self._connection.changed()
             self._attempts.reconcile()
             busy = self._attempts.watched()
-            await wait_until_set(self._look, LOOK_SECONDS if busy else None)
+            await wait_until_set(self._wake, POLL_SECONDS if busy else None)
 
     async def _measure(self) -> None:
         while True:

@@ -107,12 +107,12 @@ class ObservedAttempts:
         return found
 
     def refresh(self) -> bool:
-        """Look at every attempt that has not ended; True when something changed."""
+        """Poll every attempt that has not ended; True when something changed."""
         changed = False
         for attempt in list(self.by_token.values()):
             if attempt.stage not in (Stage.READY, Stage.LIVE):
                 continue
-            if self._look(attempt) or attempt.is_behind:
+            if self._poll(attempt) or attempt.is_behind:
                 changed = True
                 self._follow(attempt)
         return changed
@@ -146,7 +146,7 @@ class ObservedAttempts:
         writers = [rank.writer for rank in status.ranks] if status is not None else []
         self._shipper.extend(attempt.token, [*attempt.folder.writers(), *writers])
 
-    def _look(self, attempt: Attempt) -> bool:
+    def _poll(self, attempt: Attempt) -> bool:
         before = (attempt.stage, attempt.status)
         claim = folder_ipc.read_claim(attempt.folder)
         self._read_status(attempt)

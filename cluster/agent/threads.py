@@ -22,6 +22,6 @@ async def finish(function: Callable[..., T], *args: object) -> T:
         except asyncio.CancelledError:
             cancelled = True
     if cancelled:
-        work.exception()  # looked at; the cancellation is what the caller sees
+        work.exception()  # retrieved: the caller sees the cancellation
         raise asyncio.CancelledError
     return work.result()

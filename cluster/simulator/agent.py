@@ -120,7 +120,7 @@ class Agent:
                 self._desired = {}
                 while self.attempts or self._leaving:
                     self.reconcile()
-                    await asyncio.sleep(host.look_seconds)
+                    await asyncio.sleep(host.poll_seconds)
                 self._desired = None
                 if not host.ledger.rejoins(host):
                     host.agent = None
@@ -276,7 +276,7 @@ class Agent:
             if self._refresh():
                 self._changed()
             self.reconcile()
-            await wait_until_set(self._bell, self.host.look_seconds if self.attempts else None)
+            await wait_until_set(self._bell, self.host.poll_seconds if self.attempts else None)
 
     def _refresh(self) -> bool:
         changed = False
@@ -285,7 +285,7 @@ class Agent:
             if attempt.stage not in (Stage.READY, Stage.LIVE) or folder is None:
                 continue
             before = (attempt.stage, attempt.status)
-            self._look(attempt, folder)
+            self._poll(attempt, folder)
             if before != (attempt.stage, attempt.status):
                 changed = True
                 self._follow(attempt, folder)
@@ -321,7 +321,7 @@ class Agent:
         folder = self._folder(token)
         return folder.shim if folder is not None else None
 
-    def _look(self, attempt: Attempt, folder: Folder) -> None:
+    def _poll(self, attempt: Attempt, folder: Folder) -> None:
         shim = folder.shim
         if shim is None:
             return
@@ -430,7 +430,7 @@ class Agent:
         return spools if folder.recovered is None else [*spools, folder.recovered]
 
     async def _ship(self) -> None:
-        """Send what the ranks wrote, each piece until it is acknowledged."""
+        """Send what the ranks wrote, each part until it is acknowledged."""
         while True:
             self._to_ship.clear()
             for shim in self.host.shims():

@@ -1,5 +1,5 @@
 """Seeded randomness. Each thing draws from a stream of its own name, so that the order in which
-things happen to be looked at changes nothing."""
+things are read changes nothing."""
 
 import random
 import secrets

@@ -54,7 +54,7 @@ class Inline:
 
 
 class Disk:
-    """The file of the database, how long its disk takes, and who looks on.
+    """The file of the database, how long its disk takes, and its observer.
 
     Args:
         on_commit: called after each commit.

@@ -34,7 +34,7 @@ WEIGHTS: dict[str, float] = {
 }
 """Frequency of each kind: a method of `Faults`."""
 
-LAUNCH_LOOKS, LAUNCH_LOOK_SECONDS = 20, 0.2
+LAUNCH_POLLS, LAUNCH_POLL_SECONDS = 20, 0.2
 """Number and interval of polls for a launch, for a host that is about to fail."""
 
 BAD_FROM_THE_START = 0.5
@@ -201,8 +201,8 @@ class Faults:
         world.story.fault("host failed at a launch", host.name, "is unreachable from here on")
         host.link.part("loses", open_way="down")
         known = dict(host.disk.launched)
-        for _ in range(LAUNCH_LOOKS):
-            await asyncio.sleep(LAUNCH_LOOK_SECONDS)
+        for _ in range(LAUNCH_POLLS):
+            await asyncio.sleep(LAUNCH_POLL_SECONDS)
             runs = any(shim.running for shim in host.shims())
             if runs and known != host.disk.launched:
                 seconds = self._chance.uniform(0.3, 2.0)

@@ -16,10 +16,10 @@ from trainhall.training.fencing import FencingToken
 from trainhall.training.link.launch import Launch
 from trainhall.training.spec.plan import ChosenPlan
 
-LOOK_SECONDS = 1.0
-"""Between two looks at the shims where none rings: one that was killed does not."""
+POLL_SECONDS = 1.0
+"""Between two polls of the shims where none rings: one that was killed does not."""
 SHIP_SECONDS = (2.0, 8.0)
-"""Between two looks for what the ranks of an attempt wrote; its end rings."""
+"""Between two polls for what the ranks of an attempt wrote; its end rings."""
 LOST_FOLDERS = 0.5
 """The share of attempts' folders that a power cut takes: unlike what an agent notes before it
 launches, they are not written through."""
@@ -34,7 +34,7 @@ class HostDisk:
     """By the token with which the attempt began here: its launch may be of a later generation."""
 
 
-class ItsAgent(Protocol):
+class HostAgent(Protocol):
     """One process of a host's agent."""
 
     process: Process
@@ -71,7 +71,7 @@ class Host:
     """A machine of the cluster."""
 
     agent_version = "simulated"
-    look_seconds = LOOK_SECONDS
+    poll_seconds = POLL_SECONDS
     ship_seconds = SHIP_SECONDS
     name: str
     slots: int
@@ -83,7 +83,7 @@ class Host:
     story: Story
     chance: random.Random
     ledger: Ledger
-    make_agent: Callable[["Host", str], ItsAgent]
+    make_agent: Callable[["Host", str], HostAgent]
     """Starts a process of its agent."""
     address: str = ""
 
@@ -93,7 +93,7 @@ class Host:
         self.node_id = ""
         self.powered = True
         self.power_cuts = 0
-        self.agent: ItsAgent | None = None
+        self.agent: HostAgent | None = None
         self.agents = 0
         self.devices: Sequence[DeviceInfo] = [
             DeviceInfo(index=i, kind="cuda", name="simulated", memory_total=1)

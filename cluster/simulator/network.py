@@ -246,7 +246,7 @@ class Server:
 
         Raises:
             OSError: no listener, or no answer.
-            NodeRemovedError: the node was removed.
+            RemovedByCoordinatorError: the node was removed.
             CredentialRefusedError: the coordinator does not know it.
         """
         try:
@@ -264,7 +264,7 @@ class Server:
         wire = Wire(link, lambda: self._on_message(node_id))
         self._served.append(wire)
         serving = self.process.spawn(self.coordinator.gateway.serve(wire, node_id), "serve")
-        serving.add_done_callback(self._look_at)
+        serving.add_done_callback(self._report_crash)
         try:
             yield wire
         finally:
@@ -301,10 +301,10 @@ class Server:
             return await work(coordinator)
 
         task = self.process.spawn(do(self.coordinator), "request")
-        task.add_done_callback(self._look_at)
+        task.add_done_callback(self._report_crash)
         return task
 
-    def _look_at(self, done: "asyncio.Task[Any]") -> None:
+    def _report_crash(self, done: "asyncio.Task[Any]") -> None:
         error = None if done.cancelled() else done.exception()
         if error is not None and not isinstance(error, (ClusterError, DBAPIError)):
             self._broke(error)

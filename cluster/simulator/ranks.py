@@ -30,7 +30,7 @@ from trainhall.training.link.status import (
 
 JOIN_SECONDS = (0.1, 1.0)
 BEGIN_SECONDS = (0.05, 0.5)
-"""Until a new process looks for its group."""
+"""Until a new process joins its group."""
 NOTICE_SECONDS = (0.01, 0.3)
 """Until connections that close are noticed at their other ends."""
 REGROUP_NOTICE_SECONDS = (0.02, 0.5)
@@ -89,7 +89,7 @@ class Storage:
         spool.writer = recovered_name(earlier)
         for each in sorted(found, key=lambda name: name.step):
             data = dict(self.committed[launch.job_id][each])
-            # By its step: looking again gives the same.
+            # By its step: another search gives the same.
             sequence = each.step + 1
             event = RankEvent(sequence=sequence, time=time, rank=0, kind="checkpoint", data=data)
             spool.events.append(event)
@@ -101,7 +101,7 @@ class Storage:
             self.committed.get(job_id, {}).pop(name, None)
 
 
-class ItsShim(Protocol):
+class RankShim(Protocol):
     """A rank's access to its shim: control byte, progress page, notifications."""
 
     host_name: str
@@ -124,7 +124,7 @@ class Rank:
     """
 
     def __init__(
-        self, shim: ItsShim, launch: Launch, slot: RankSlot, spool: Spool, fate: Fate | None
+        self, shim: RankShim, launch: Launch, slot: RankSlot, spool: Spool, fate: Fate | None
     ) -> None:
         self.shim = shim
         self.launch = launch
@@ -150,7 +150,7 @@ class Rank:
         self.account: RankExit | None = None
         """Its own failure, as the shim of a real host would find it."""
         self._waits = False
-        """True while it looks for the next group after its own broke up."""
+        """True while it waits for the next group after its own broke up."""
 
     def begin(self) -> None:
         if self.alive:
@@ -191,9 +191,9 @@ class Rank:
             self.end(1)
             return
         later(self.launch.spec.recovery.regroup_seconds, self._time_out, self.launch)
-        self.look()
+        self.read_page()
 
-    def look(self) -> None:
+    def read_page(self) -> None:
         """Act on a change in the page that it shares with its shim."""
         if self.group is not None:
             self.group.catch_up()
@@ -302,7 +302,7 @@ class Group:
     storage: Storage
     chance: random.Random = field(repr=False)
     clock: Clock = field(repr=False)
-    looks_on: GroupObserver = field(repr=False)
+    observer: GroupObserver = field(repr=False)
     begin: Callable[["Group"], Work] = field(repr=False)
     ranks: dict[int, Rank] = field(default_factory=dict)
     """Members by rank."""
@@ -365,7 +365,7 @@ class Group:
             rank.step = rank.reported_step = self.step
             rank.unsure, rank.was_first = [], rank.number == 0
             rank.has_saved = source.has_saved
-        self.looks_on.joined(self)
+        self.observer.joined(self)
         if self.is_fresh:
             resumed = {"resumed_from": self.step or None, "total_steps": self.work.total}
             since = min(rank.spool.generation for rank in ranks)
@@ -386,8 +386,8 @@ class Group:
         work.flush_rows(source, steps)
 
     def catch_up(self) -> None:
-        """Take the steps of the time that has passed, where they are taken in blocks: somebody
-        looks, or there is something to agree on sooner than was expected."""
+        """Take the steps of the time that has passed, where they are taken in blocks: they are
+        read, or there is something to agree on sooner than was expected."""
         if self.work is not None and self.work.takes_blocks and not self.is_broken:
             self._turn(self.work, is_due=False)
 
@@ -425,7 +425,7 @@ class Group:
     def _note_steps(self, work: Work, steps: int) -> bool:
         """Exchange what is measured; False where a rank fails in it."""
         self.step += steps
-        self.looks_on.stepped(self)
+        self.observer.stepped(self)
         for rank in self.ranks.values():
             rank.step = rank.reported_step = self.step
             rank.steps_left -= steps

@@ -189,14 +189,14 @@ class Shim:
             later(AGREE_SECONDS, self._kill_ranks)
         self._publish(self._phase())
         for rank in self.running:
-            rank.look()
+            rank.read_page()
         self._settle()
 
     def request_gradients(self, number: int) -> None:
         self.catch_up()
         self.gradients = number
         for rank in self.running:
-            rank.look()
+            rank.read_page()
 
     def catch_up(self) -> None:
         """Advance its ranks by the steps of the time that has passed, before new messages."""
@@ -250,7 +250,7 @@ class Shim:
         self._started = True
         self._publish("running")
         for rank in before:
-            rank.look()
+            rank.read_page()
 
     # -- its ranks -------------------------------------------------------------------------------
 

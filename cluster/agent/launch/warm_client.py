@@ -25,7 +25,7 @@ ANSWER_SECONDS = 10.0
 IMPORT_SECONDS = 300.0
 """For torch to be imported, which from a slow file system takes a minute or two."""
 RESTART_SECONDS = 1.0
-"""Between two looks whether the parent still lives."""
+"""Between two checks that the parent lives."""
 BROKEN_SECONDS = 60.0
 """Before another try where it could not be started."""
 

@@ -17,9 +17,9 @@ from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command
 
 LAUNCH = ord("L")
-"""Beside the digits of commands: look at `launch.json` again."""
+"""Beside the digits of commands: read `launch.json` again."""
 CLAIM_SECONDS = 1.0
-"""The agent's look at the lock holds it for microseconds; longer means another shim."""
+"""The agent's check of the lock holds it for microseconds; longer means another shim."""
 
 
 def lock_path(folder: AttemptFolder) -> Path:

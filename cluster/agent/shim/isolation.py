@@ -25,7 +25,7 @@ from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
 
 CHECK_SECONDS = 0.25
-"""Between two looks: a wait by the usual clock would sleep with the host."""
+"""Between two polls: a wait by the usual clock would sleep with the host."""
 MARGIN_SECONDS = 0.5
 MARGIN_SHARE = 0.05
 """Share of the lost timeout kept as margin, at least: for polling, kills, and clock drift."""
@@ -97,7 +97,7 @@ class IsolationWatch:
         self._lost_after = lost_after
         self._acked = float("-inf")
 
-    def look(self, saving: float) -> Step:
+    def poll(self, saving: float) -> Step:
         """Return the action required now; `saving` as in `limits`."""
         at = now()
         with contextlib.suppress(OSError, struct.error):
@@ -107,7 +107,7 @@ class IsolationWatch:
         return step(at, self._acked, limits(self._lost_after, saving))
 
     def seconds_left(self) -> float:
-        """Return the time until the ranks have to be dead, as of the last look."""
+        """Return the time until the ranks have to be dead, as of the last poll."""
         return self._acked + limits(self._lost_after, 0.0).kill - now()
 
 

@@ -27,7 +27,8 @@ class ScriptStartError(Exception):
 def execute(
     script: ScriptSpec, arguments: Sequence[str], code: str | None, env: Mapping[str, str]
 ) -> int:
-    """Become the script. Returns only where it cannot be started, and has said why on stderr.
+    """Replace this process by the script; return only where it cannot be started, with a line on
+    stderr that says why.
 
     Args:
         arguments: the script's, with the values of the job's parameters.
@@ -39,9 +40,9 @@ def execute(
         command = [_interpreter(script, env)]
         command += [str(path)] if path is not None else ["-m", script.module or ""]
         if path is not None:
-            _see(path)
-        _enter(script, code, path)
-        _become([*command, *arguments], env)
+            _check_readable(path)
+        _change_folder(script, code, path)
+        _exec([*command, *arguments], env)
     except ScriptStartError as error:
         print(f"trainhall: {error} (on {socket.gethostname()})", file=sys.stderr)  # noqa: T201
         return error.code
@@ -62,7 +63,7 @@ def _interpreter(script: ScriptSpec, env: Mapping[str, str]) -> str:
     return found
 
 
-def _see(path: Path) -> None:
+def _check_readable(path: Path) -> None:
     try:
         path.stat()
     except OSError as error:
@@ -76,7 +77,7 @@ def _see(path: Path) -> None:
     raise ScriptStartError(f"the script {path} cannot be read: {why}", EXIT_NOT_FOUND)
 
 
-def _enter(script: ScriptSpec, code: str | None, path: Path | None) -> None:
+def _change_folder(script: ScriptSpec, code: str | None, path: Path | None) -> None:
     """Go to the folder in which the script runs; the present one is right for code and modules."""
     if script.working_dir is not None:
         folder = Path(code or "/", script.working_dir)
@@ -92,7 +93,7 @@ def _enter(script: ScriptSpec, code: str | None, path: Path | None) -> None:
         ) from None
 
 
-def _become(arguments: list[str], env: Mapping[str, str]) -> NoReturn:
+def _exec(arguments: list[str], env: Mapping[str, str]) -> NoReturn:
     try:
         os.execve(arguments[0], arguments, env)
     except OSError as error:

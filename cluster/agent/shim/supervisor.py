@@ -56,9 +56,9 @@ LEAVE_STEPS = 3
 SETTLE_SECONDS = 0.1
 """Time within which a killed rank's end may be noticed after the failures that it caused."""
 SWEEP_SECONDS = 0.02
-"""Between two looks for processes that are left; it rises while some cannot be ended."""
-LOOK_SECONDS = 1.0
-"""Between two looks for ranks that have ended, whatever becomes of the signal that announces it."""
+"""Between two polls for processes that are left; it rises while some cannot be ended."""
+POLL_SECONDS = 1.0
+"""Between two polls for ranks that have ended, whatever becomes of the signal that announces it."""
 
 
 @dataclass
@@ -162,7 +162,7 @@ class Shim:
         if self._watches_hangs:
             times.append(self._hangs.due)
         if self._ranks.alive():
-            times.append(now + LOOK_SECONDS)
+            times.append(now + POLL_SECONDS)
         if self._isolation is not None:
             times.append(now + isolation.CHECK_SECONDS)
         if not self._status.is_written:
@@ -352,7 +352,7 @@ class Shim:
         now, stall = time.monotonic(), self._hangs.stall
         if self._watches_hangs and now >= self._hangs.due:
             left = self._isolation.seconds_left() if self._isolation is not None else math.inf
-            failure = self._hangs.look(now, self._live(), self.launch, seconds_left=left)
+            failure = self._hangs.poll(now, self._live(), self.launch, seconds_left=left)
             if failure is not None:
                 self._fail(failure)
         if (stall is None) != (self._hangs.stall is None):
@@ -368,7 +368,7 @@ class Shim:
         if self._isolation is None:
             return
         saves_nothing = self._is_script and not self._agrees()
-        step = self._isolation.look(
+        step = self._isolation.poll(
             self.launch.spec.recovery.grace_seconds if saves_nothing else math.inf
         )
         if step is isolation.Step.CONTINUE:

@@ -151,7 +151,7 @@ async def fetch(
         try:
             is_local = await asyncio.to_thread(_is_good, folder / name, job_id)
             if not is_local:
-                await _patiently(partial(_fetch_one, api, folder, job_id, name), name)
+                await _retry(partial(_fetch_one, api, folder, job_id, name), name)
         except (RefusedError, BadCheckpointError) as error:
             problems = await _stored_problems(api, job_id, name)
             lacking[name] = str(error)
@@ -198,13 +198,13 @@ def verified(path: Path, job_id: str) -> Manifest:
 async def _stored_problems(api: Fetching, job_id: str, name: str) -> list[str]:
     """Return the problems of the coordinator's own copy, which it then no longer offers."""
     try:
-        return await _patiently(partial(api.verify, job_id, name), name)
+        return await _retry(partial(api.verify, job_id, name), name)
     except RefusedError as error:  # it was deleted, or the coordinator is of an older version
         logger.info("checkpoint_not_verified", job=job_id, checkpoint=name, error=error.detail)
         return []
 
 
-async def _patiently(ask: Callable[[], Awaitable[_T]], name: str) -> _T:
+async def _retry(ask: Callable[[], Awaitable[_T]], name: str) -> _T:
     """Retry until the coordinator, which may be away for long, answers."""
     backoff = Backoff(0.2, RETRY_LIMIT_SECONDS)
     while True:

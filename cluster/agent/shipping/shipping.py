@@ -1,8 +1,8 @@
 """Ships what the ranks write, live, for as long as it takes.
 
-One loop looks at the sizes of all spools of all attempts; a spool that grew gets a task that sends
+One loop polls the sizes of all spools of all attempts; a spool that grew gets a task that sends
 until nothing is left. So an idle host costs a few `stat` calls, and a large request holds up nobody
-else; small pieces share messages, and wait for each other (`coordinator_link.batched_api`).
+else; small items share messages, and wait for each other (`coordinator_link.batched_api`).
 """
 
 import asyncio
@@ -39,19 +39,19 @@ from trainhall.training.link.launch import Launch
 
 logger = EventLogger(__name__)
 
-LOOK_SECONDS = 0.1
-"""Between two looks while attempts run. What is found in one look shares a message."""
+POLL_SECONDS = 0.1
+"""Between two polls while attempts run. What is found in one poll shares a message."""
 IDLE_SECONDS = 0.5
-"""Between two looks at a log, or any file of a rank that is not rank 0, that nothing was written to
-since the last: most looks of a host with many ranks are at such files."""
+"""Between two polls of a log, or any file of a rank that is not rank 0, that nothing was written to
+since the last: most polls of a host with many ranks are of such files."""
 FIRST_SECONDS = 0.25
-"""Between two batches of rank 0's metrics, and between two looks while they come: ranks write as
+"""Between two batches of rank 0's metrics, and between two polls while they come: ranks write as
 often (`training.sync.step_sync`), and to be woken up is most of what a host costs."""
 QUIET_SECONDS = 0.5
 """Without metrics of rank 0 for so long, no more are expected."""
 OTHERS_SECONDS = 2.0
 """Between two batches of metrics of a rank that is not rank 0: what is drawn live are the job's own
-series, which rank 0 writes. A piece costs a host as much for one number as for thousands."""
+series, which rank 0 writes. An item costs a host as much for one number as for thousands."""
 SAVE_SECONDS = 5.0
 """Most seconds by which the saved positions may lag behind."""
 RETRY_SECONDS = 0.1
@@ -68,7 +68,7 @@ class AttemptShipper:
         self._saved_at = 0.0
         self._tasks: dict[FileShipper, asyncio.Task[None]] = {}
         self._due: dict[FileShipper, float] = {}
-        """When (monotonic) a spool that may wait is looked at again."""
+        """When (monotonic) a spool that may wait is polled again."""
         self._quiet_at = 0.0
         """When (monotonic) rank 0 has written no metrics for `QUIET_SECONDS`."""
         self.ended = False
@@ -79,7 +79,7 @@ class AttemptShipper:
         self.spools: list[FileShipper] = []
         self._add_spools((slot.rank, launch.generation) for slot in launch.ranks)
         self._unreported: UnreportedShipper | None = None
-        self._look_for_unreported()
+        self._add_unreported()
         before, unrecorded = unreported_checkpoints.earlier(launch), launch.checkpoint.unrecorded
         if self._unreported is not None and before is not None and unrecorded is not None:
             after = unrecorded.after_step
@@ -95,9 +95,9 @@ class AttemptShipper:
         now, or on another host.
         """
         self._launch = launch
-        self._look_for_unreported()
+        self._add_unreported()
 
-    def _look_for_unreported(self) -> None:
+    def _add_unreported(self) -> None:
         if self._unreported is not None:
             self.spools.remove(self._unreported)
             self._unreported = None
@@ -160,9 +160,9 @@ class AttemptShipper:
 
     @property
     def pause(self) -> float:
-        """Seconds until the next look. While rank 0's metrics come, its other files may wait for
+        """Seconds until the next poll. While rank 0's metrics come, its other files may wait for
         them; where they do not, something begins, ends or takes long, and is sent sooner."""
-        return FIRST_SECONDS if time.monotonic() < self._quiet_at else LOOK_SECONDS
+        return FIRST_SECONDS if time.monotonic() < self._quiet_at else POLL_SECONDS
 
     def _finished(
         self, spool: FileShipper, done: Callable[[], None], task: asyncio.Task[None]
@@ -340,7 +340,7 @@ class Shipper:
         self.link.worked()
 
     async def run(self) -> None:
-        """Look for new data until cancelled."""
+        """Poll for new data until cancelled."""
         while True:
             if not self._attempts:
                 self._some.clear()
@@ -348,7 +348,7 @@ class Shipper:
             for shipper in list(self._attempts.values()):
                 shipper.start_growing(self.link, self._done)
             pauses = [shipper.pause for shipper in self._attempts.values()]
-            await asyncio.sleep(min(pauses, default=LOOK_SECONDS))
+            await asyncio.sleep(min(pauses, default=POLL_SECONDS))
 
     async def close(self) -> None:
         """Stop, and note how far everything came."""

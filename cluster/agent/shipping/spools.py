@@ -37,16 +37,16 @@ class FileShipper(ABC):
         self.api = api
         self.offset = 0
         self.sequence = 0
-        self._looked_at = -1
+        self._partial_size = -1
         """Size of the file when nothing more could be sent of it: a line or frame was not whole."""
 
     def has_more(self) -> bool:
         """Return whether the file holds more than was read."""
         size = self._size()
-        return size > self.offset and size != self._looked_at
+        return size > self.offset and size != self._partial_size
 
     async def ship(self) -> bool:
-        """Send the next piece; False when all that is whole was sent.
+        """Send the next part; False when all that is whole was sent.
 
         Raises:
             UnavailableError: try again later.
@@ -63,7 +63,7 @@ class FileShipper(ABC):
                 self._stop_shipping(error.detail)
             return True
         if not sent:
-            self._looked_at = size
+            self._partial_size = size
         return sent
 
     @abstractmethod

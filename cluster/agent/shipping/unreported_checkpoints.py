@@ -1,6 +1,6 @@
 """Committed checkpoints without an event: rank 0 was killed between the two.
 
-What its events do not name is looked for once no process of the attempt is left. It goes the way of
+What its events do not name is searched for once no process of the attempt is left. It is shipped as
 every event, under a writer's name of its own; the coordinator fences it as it does all others.
 
 Where the host never reported again, and others see the same storage, the job's next attempt
@@ -33,7 +33,7 @@ MAX_STEP = 2**62
 
 
 def writer_name(launch: Launch) -> str:
-    """Derive it from the launch alone: an agent that looks again finds the same."""
+    """Derive it from the launch alone: another agent derives the same."""
     text = f"{launch.job_id}/{launch.attempt}/{launch.generation}"
     return f"recovered-{zlib.crc32(text.encode()):08x}"
 
@@ -69,7 +69,7 @@ class UnreportedShipper(EventShipper):
         self._after_step = after_step
         self._ready = ready
         self._events: bytes | None = None
-        """One JSON object a line; None before it was looked."""
+        """One JSON object a line; None before the search."""
 
     def has_more(self) -> bool:
         return self._ready() and (self._events is None or self.offset < len(self._events))
@@ -117,7 +117,7 @@ def find_unreported(
 ) -> list[RankEvent]:
     """Return the missing events: `checkpoint` for each whole one, in order of steps.
 
-    What is not whole is reported as `not_saved`, a folder that cannot be looked at as a `note`. An
+    What is not whole is reported as `not_saved`, a folder that cannot be searched as a `note`. An
     event's sequence follows from its step alone: it is the same whatever else is found, now or by
     another agent.
 

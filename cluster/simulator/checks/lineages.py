@@ -33,7 +33,7 @@ class Lineages(Check):
         self._taken: dict[str, dict[int, _Token]] = {}
         """Token that took each step of a job, of those that count."""
         self._checkpoints = 0
-        """Up to this row they have been looked at."""
+        """Up to this row they have been checked."""
 
     def joined(self, group: Group) -> None:
         """Record the step from which the ranks of a generation continue."""

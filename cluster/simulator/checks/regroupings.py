@@ -58,7 +58,7 @@ class Regroupings(Check):
         super().__init__(inspected)
         self._hosts = hosts
         self._new: list[Rank] = []
-        """Processes that have begun since the last look."""
+        """Processes that have begun since the last commit."""
         self._writers: set[tuple[str, int, str]] = set()
         self._reached: dict[_AttemptKey, tuple[int, int]] = {}
         """Newest generation whose ranks joined, and the newest step that they took, or began

@@ -17,7 +17,7 @@ from trainhall.cluster.simulator.workload.script import Script
 from trainhall.cluster.simulator.workload.training import Training
 from trainhall.training.link.launch import Launch
 
-LOOK_SECONDS, SHIP_SECONDS = 1.0, (0.8, 1.2)
+POLL_SECONDS, SHIP_SECONDS = 1.0, (0.8, 1.2)
 DELAY_SECONDS = (0.0002, 0.002)
 
 
@@ -31,7 +31,7 @@ class SimulatedCluster(Cluster[GpuHost]):
     Args:
         fate: what goes wrong in an attempt, if anything.
         broke: called with an error that no coordinator should raise.
-        look_seconds, ship_seconds: see `Host`.
+        poll_seconds, ship_seconds: see `Host`.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class SimulatedCluster(Cluster[GpuHost]):
         seed: int,
         fate: Callable[[Launch], Fate | None],
         broke: Callable[[BaseException], None],
-        look_seconds: float = LOOK_SECONDS,
+        poll_seconds: float = POLL_SECONDS,
         ship_seconds: tuple[float, float] = SHIP_SECONDS,
     ) -> None:
         super().__init__(seed, _NoStory(lambda: 0.0), clock, _begin)
         self.server = Server(lambda _: None, broke)
-        self.look_seconds, self.ship_seconds = look_seconds, ship_seconds
+        self.poll_seconds, self.ship_seconds = poll_seconds, ship_seconds
         self._fate = fate
 
     @property
@@ -63,7 +63,7 @@ class SimulatedCluster(Cluster[GpuHost]):
         address = f"10.0.0.{11 + len(self.hosts)}"
         host = self._add(GpuHost, name, num_gpus, self.clock, address=address)
         host.link.delay = DELAY_SECONDS
-        host.look_seconds, host.ship_seconds = self.look_seconds, self.ship_seconds
+        host.poll_seconds, host.ship_seconds = self.poll_seconds, self.ship_seconds
         return host
 
     def fate(self, machine: Machine, launch: Launch, rank: int) -> Fate | None:
@@ -97,10 +97,10 @@ class SimulatedCluster(Cluster[GpuHost]):
             host.power_on()
 
     def hurry(self) -> None:
-        """Look and ship as often as a viewer expects."""
-        self.look_seconds, self.ship_seconds = LOOK_SECONDS, SHIP_SECONDS
+        """Poll and ship as often as a viewer expects."""
+        self.poll_seconds, self.ship_seconds = POLL_SECONDS, SHIP_SECONDS
         for host in self.hosts:
-            host.look_seconds, host.ship_seconds = LOOK_SECONDS, SHIP_SECONDS
+            host.poll_seconds, host.ship_seconds = POLL_SECONDS, SHIP_SECONDS
 
     async def connected(self) -> None:
         """Wait until all hosts are connected that are to be."""

@@ -39,7 +39,7 @@ KEPT_JOBS = 300
 """So many ended jobs are remembered: some 50 MB, and what happened in eight hours."""
 CONNECT_SECONDS = 10.0
 """A host that takes longer to connect does so while the coordinator answers already."""
-LOOK_SECONDS, SHIP_SECONDS = 30.0, (200.0, 300.0)
+POLL_SECONDS, SHIP_SECONDS = 30.0, (200.0, 300.0)
 """As in `cluster`, but of the opening."""
 
 
@@ -73,7 +73,7 @@ class Mock:
             seed=seed,
             fate=lambda launch: fates.get(launch.job_id, {}).get(launch.attempt),
             broke=lambda error: on_fatal("a request", error),
-            look_seconds=LOOK_SECONDS,
+            poll_seconds=POLL_SECONDS,
             ship_seconds=SHIP_SECONDS,
         )
         self.scenario = Scenario(self.cluster, fates, seed)

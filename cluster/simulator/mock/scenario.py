@@ -27,7 +27,7 @@ COMMAND_SECONDS = 240.0
 TROUBLE_SECONDS = 900.0
 """Mean times between jobs that are submitted, commands of users, and hosts with a trouble."""
 JOIN_SECONDS = 8.0
-"""Between two looks for hosts that were registered."""
+"""Between two polls for hosts that were registered."""
 MOST_WAITING = 4
 """No more jobs are submitted while so many wait."""
 RESERVED = 6

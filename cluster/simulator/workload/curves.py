@@ -1,6 +1,6 @@
 """The numbers of a training run: plausible, noisy, and the same for the same seed.
 
-They are drawn a block of steps at a time, so that they do not depend on how often anybody looks.
+They are drawn a block of steps at a time, so that they do not depend on how often they are read.
 """
 
 import math

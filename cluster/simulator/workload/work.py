@@ -1,4 +1,4 @@
-"""Work that is looked at: curves, output, and a load on devices, drawn in blocks of steps."""
+"""Work that users see: curves, output, and a load on devices, drawn in blocks of steps."""
 
 from abc import abstractmethod
 from typing import Literal

@@ -19,7 +19,7 @@ from trainhall.cluster.agent.shim.rank_process import ignore_what_python_ignores
 
 
 def main() -> int:
-    script_launch._become = _run
+    script_launch._exec = _run
     return shim()
 
 

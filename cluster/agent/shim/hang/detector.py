@@ -1,8 +1,8 @@
 """Detection of hangs: which ranks take no step any more, and which of them is behind.
 
-`detect_stall` is pure. `HangDetector` looks at the ranks of one host every so often and counts how
+`detect_stall` is pure. `HangDetector` polls the ranks of one host and counts how
 long each has shown no progress. Time in which this process was itself frozen (a suspended host, a
-stopped container) is not held against the ranks: between two looks no more passes than intended.
+stopped container) is not held against the ranks: between two polls no more passes than intended.
 """
 
 import math
@@ -26,9 +26,9 @@ TIMES_THE_LONGEST = 2
 """A step may take so many times what the job's steps took so far, before it is a hang."""
 OTHER_WORK_SECONDS = 1800.0
 """Time limit to evaluate, save, read or end: as long as the others wait in a collective."""
-LOOKS_PER_LIMIT = 8
-MIN_LOOK_SECONDS = 0.1
-MAX_LOOK_SECONDS = 5.0
+POLLS_PER_LIMIT = 8
+MIN_POLL_SECONDS = 0.1
+MAX_POLL_SECONDS = 5.0
 TASK_SECONDS = 30.0
 """`recovery.hang_seconds` of a task, unless it is given."""
 BUSY = 0.5
@@ -37,7 +37,7 @@ BUSY = 0.5
 
 @dataclass(frozen=True)
 class RankObservation:
-    """One rank as it looks from outside."""
+    """One rank as seen from outside."""
 
     rank: int
     progress: RankProgress | None
@@ -240,7 +240,7 @@ def may_compile(spec: JobSpec) -> bool:
 
 
 class HangDetector:
-    """Looks at the ranks of one host.
+    """Polls the ranks of one host.
 
     Args:
         floor: seconds, `recovery.hang_seconds`.
@@ -259,17 +259,17 @@ class HangDetector:
         self._floor = floor
         self._regrouping = regrouping
         self._compiles = compiles
-        self.pause = min(max(floor / LOOKS_PER_LIMIT, MIN_LOOK_SECONDS), MAX_LOOK_SECONDS)
-        """Seconds between two looks."""
+        self.pause = min(max(floor / POLLS_PER_LIMIT, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
+        """Seconds between two polls."""
         self._seen: dict[int, RankObservation] = {}
         """By pid."""
         self._cpu: dict[int, float] = {}
-        self._looked: float | None = None
+        self._polled_at: float | None = None
 
-    def look(self, now: float, pids: Mapping[int, int]) -> Stall | None:
+    def poll(self, now: float, pids: Mapping[int, int]) -> Stall | None:
         """Observe the live ranks (rank → pid); return a stall if they are stuck."""
-        passed = 0.0 if self._looked is None else min(now - self._looked, 2 * self.pause)
-        self._looked = now
+        passed = 0.0 if self._polled_at is None else min(now - self._polled_at, 2 * self.pause)
+        self._polled_at = now
         self._seen = {pid: self._observe(rank, pid, passed) for rank, pid in pids.items()}
         seen = list(self._seen.values())
         return detect_stall(seen, self._floor, self._regrouping, compiles=self._compiles)
@@ -277,7 +277,7 @@ class HangDetector:
     def reset(self) -> None:
         """Forget what the ranks did."""
         self._seen.clear()
-        self._looked = None
+        self._polled_at = None
 
     def _observe(self, rank: int, pid: int, passed: float) -> RankObservation:
         progress = read(self._attempt, pid)
@@ -287,7 +287,7 @@ class HangDetector:
             return RankObservation(rank, progress, 0.0)
         seen = replace(before, rank=rank, idle=before.idle + passed)
         try:
-            # Asked of those alone that show no progress: a look costs a job that runs next to none.
+            # Asked of those alone that show no progress: a poll costs a job that runs next to none.
             process = psutil.Process(pid)
             used = sum(process.cpu_times()[:2])
             share = (used - self._cpu[pid]) / passed if pid in self._cpu and passed else 0.0

@@ -15,7 +15,7 @@ from trainhall.training.link.folder import AttemptFolder
 ENTRIES = 2000
 """Collectives that a rank remembers, about 1 KB each."""
 WRITE_SECONDS = 2.0
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
 def environment(folder: AttemptFolder, rank: int) -> dict[str, str]:
@@ -37,7 +37,7 @@ def save(folder: AttemptFolder, ranks: Iterable[int]) -> list[int]:
     asked = [rank for rank in ranks if _ask(folder.rank(rank) / f"nccl-{rank}.pipe")]
     until = time.monotonic() + WRITE_SECONDS
     while time.monotonic() < until and not all(record_path(folder, r).exists() for r in asked):
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return [rank for rank in asked if record_path(folder, rank).exists()]
 
 

@@ -35,7 +35,7 @@ class HangPolicy:
         self.stall: Stall | None = None
         """Stall of ranks here, until all hosts have reported who lags behind."""
         self.due = math.inf if self._detector is None else 0.0
-        """When (monotonic) to look again; infinite: the ranks are not watched."""
+        """When (monotonic) of the next poll; infinite: the ranks are not watched."""
         self._ended: tuple[int, Failure] | None = None
 
     def reset(self, due: float) -> None:
@@ -46,7 +46,7 @@ class HangPolicy:
             self._detector.reset()
             self.due = due
 
-    def look(
+    def poll(
         self, now: float, pids: Mapping[int, int], launch: Launch, *, seconds_left: float
     ) -> Failure | None:
         """Check the live ranks (rank → pid), and end one that the others can continue without.
@@ -60,7 +60,7 @@ class HangPolicy:
         if self._detector is None or now < self.due:
             return None
         self.due = now + self._detector.pause
-        stall = self._detector.look(now, pids)
+        stall = self._detector.poll(now, pids)
         if stall is None:
             self.stall = None
         elif self.stall is None:  # a new one
@@ -77,7 +77,7 @@ class HangPolicy:
         *,
         seconds_left: float,
     ) -> Failure | None:
-        """Take the consequence of a stall; see `look`."""
+        """Take the consequence of a stall; see `poll`."""
         if all(rank.waits for rank in stall.ranks):
             return None  # on one host for those that are to start
         if seconds_left >= stack_dumps.LONGEST_SECONDS:

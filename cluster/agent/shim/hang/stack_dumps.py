@@ -24,7 +24,7 @@ LONGEST_SECONDS = PY_SPY_SECONDS + ANSWER_SECONDS + flight_record.WRITE_SECONDS 
 """Time limit of `save`, with a second to write the files. It holds up its caller."""
 MAX_BYTES = 64 * 1024
 """Size limit of a rank's stacks: a program may have thousands of threads."""
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
 def save(folder: AttemptFolder, pids: Mapping[int, int], stopped: set[int]) -> None:
@@ -86,7 +86,7 @@ def _answers(folder: AttemptFolder, pids: Mapping[int, int]) -> dict[int, str]:
     until = time.monotonic() + ANSWER_SECONDS
     sizes: dict[int, int] = {}
     while time.monotonic() < until:
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
         now = {rank: path.stat().st_size for rank, path in asked.items() if path.exists()}
         if now == sizes and len(now) == len(asked) and all(now.values()):
             break  # all have written, and none writes any more

@@ -73,17 +73,17 @@ def test_isolated_ranks_end_before_their_replacement(
 def test_newest_time_counts(tmp_path: Path) -> None:
     folder = AttemptFolder(tmp_path)
     watch = isolation.IsolationWatch(folder, 90.0)
-    assert watch.look(10.0) is Step.KILL, "nobody has said that the node is heard"
+    assert watch.poll(10.0) is Step.KILL, "nobody has said that the node is heard"
     isolation.write_last_ack(folder, isolation.now() - 80.0)
-    assert watch.look(10.0) is Step.SAVE
+    assert watch.poll(10.0) is Step.SAVE
     isolation.write_last_ack(folder, isolation.now())
-    assert watch.look(10.0) is Step.CONTINUE
+    assert watch.poll(10.0) is Step.CONTINUE
     isolation.write_last_ack(folder, isolation.now() - 88.0)
-    assert watch.look(10.0) is Step.CONTINUE, "an older time comes from an agent that was stopped"
+    assert watch.poll(10.0) is Step.CONTINUE, "an older time comes from an agent that was stopped"
     isolation.write_last_ack(folder, isolation.now() + 1000.0)
-    assert watch.look(10.0) is Step.CONTINUE, "a time to come is half a write, and not kept"
+    assert watch.poll(10.0) is Step.CONTINUE, "a time to come is half a write, and not kept"
     (tmp_path / "last-ack.bin").write_bytes(b"")
-    assert watch.look(10.0) is Step.CONTINUE
+    assert watch.poll(10.0) is Step.CONTINUE
 
 
 def test_last_ack_is_not_written_for_removed_attempt(tmp_path: Path) -> None:

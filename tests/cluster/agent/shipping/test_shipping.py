@@ -107,8 +107,8 @@ async def test_shipper_finds_new_output_at_every_poll(tmp_path: Path, clock: Clo
         for _ in range(10):
             await asyncio.sleep(0)
         missing.append(line + 1 - host.coordinator.log_bytes)
-        clock.now += shipping.LOOK_SECONDS
-    soon = round(shipping.IDLE_SECONDS / shipping.LOOK_SECONDS) + 1
+        clock.now += shipping.POLL_SECONDS
+    soon = round(shipping.IDLE_SECONDS / shipping.POLL_SECONDS) + 1
     assert missing[0] == 1
     assert missing[soon:] == [0] * (8 - soon)
 
@@ -116,7 +116,7 @@ async def test_shipper_finds_new_output_at_every_poll(tmp_path: Path, clock: Clo
 async def test_quick_metrics_of_rank_0_share_a_message(tmp_path: Path, clock: Clock) -> None:
     host = Host(tmp_path)
     await host.look()
-    clock.now += shipping.LOOK_SECONDS
+    clock.now += shipping.POLL_SECONDS
     host.write()
     await host.look()
     assert host.coordinator.requests[0] == 1, "after a silence the next look finds them"
@@ -131,7 +131,7 @@ async def test_quick_metrics_of_rank_0_share_a_message(tmp_path: Path, clock: Cl
 async def test_shipper_polls_less_while_rank_0_reports(tmp_path: Path, clock: Clock) -> None:
     host = Host(tmp_path)
     await host.look()
-    assert host.shipper.pause == shipping.LOOK_SECONDS
+    assert host.shipper.pause == shipping.POLL_SECONDS
     for _ in range(4):
         host.write()
         await host.look()
@@ -139,7 +139,7 @@ async def test_shipper_polls_less_while_rank_0_reports(tmp_path: Path, clock: Cl
         clock.now += host.shipper.pause
     clock.now += shipping.QUIET_SECONDS
     await host.look()
-    assert host.shipper.pause == shipping.LOOK_SECONDS, "what is told in their place is found soon"
+    assert host.shipper.pause == shipping.POLL_SECONDS, "what is told in their place is found soon"
 
 
 async def test_shipper_flushes_at_the_end(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_refused_upload_backs_off_while_others_succeed(
             while loop.time() < until:
                 host.write()
                 host.shipper.start_growing(backoff, lambda: None)
-                await asyncio.sleep(shipping.LOOK_SECONDS)
+                await asyncio.sleep(shipping.POLL_SECONDS)
 
         await ship(60)
         pauses = [later - at for at, later in pairwise(full.uploads)]

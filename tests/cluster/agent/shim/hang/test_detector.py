@@ -221,10 +221,10 @@ def test_hang_policy_ignores_time_the_shim_was_frozen(tmp_path: Path) -> None:
         progress.step(1)
         watch = detector.HangDetector(tmp_path, 8.0)
         pids = {0: os.getpid()}
-        assert watch.look(100.0, pids) is None
+        assert watch.poll(100.0, pids) is None
         for now in (101.0, 5000.0, 9000.0):
-            assert watch.look(now, pids) is None
-        looks = [watch.look(9000.0 + second, pids) for second in range(1, 9)]
+            assert watch.poll(now, pids) is None
+        looks = [watch.poll(9000.0 + second, pids) for second in range(1, 9)]
         assert looks[0] is None
         assert looks[-1] is not None
     finally:
