@@ -41,10 +41,10 @@ WRITE_TIMEOUT = timedelta(minutes=30)
 
 
 class SaveAbandonedError(CheckpointError):
-    """A save that nobody wants any more."""
+    """The ranks regrouped during a save, whose token they have no more."""
 
     def __init__(self) -> None:
-        super().__init__("abandoned: the ranks regrouped while it was written")
+        super().__init__("the ranks regrouped while it was written")
 
 
 @dataclass

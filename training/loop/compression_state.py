@@ -115,8 +115,8 @@ class CompressionState:
         self._shared, self._residuals, self._zeros = {}, {}, {}
         if lost:
             return (
-                "what a compression of gradients had not sent yet was left out, since only ddp can "
-                "add it to a gradient"
+                "the residuals of the gradient compression were dropped: only strategy ddp can add "
+                "them to a gradient"
             )
         return None
 

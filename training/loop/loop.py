@@ -418,7 +418,7 @@ class Loop:
             self.recorder.write_points(self.state.step, points)
 
     def check_numbers(self) -> None:
-        """Check that the job's losses and gradients so far are numbers; on all ranks alike.
+        """Check that the job's losses and gradients so far are finite; on all ranks alike.
 
         Raises:
             NonFiniteLossError: too many in a row are not. With fp32 and bf16 no checkpoint was
@@ -430,8 +430,8 @@ class Loop:
         skipped = self.nonfinite_guard.first_skipped
         if skipped is not None and not self.nonfinite_guard.warned:
             self.nonfinite_guard.warned = True
-            at = f"at step {skipped.step}, which is left out"
-            self.rank0_log.append_event("note", {"message": f"the loss is {skipped.loss} {at}"})
+            message = f"the loss is {skipped.loss} at step {skipped.step}; the step was skipped"
+            self.rank0_log.append_event("note", {"message": message})
 
     def evaluate(self) -> None:
         """Evaluate the validation data, if the task has any."""

@@ -1,4 +1,4 @@
-"""Losses and gradients that are no numbers, which end a job."""
+"""Losses and gradients that are not finite, which end a job."""
 
 import math
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from trainhall.training.spec import Precision
 
 
 class NonFiniteLossError(RuntimeError):
-    """Loss or gradient are no numbers any more: what is trained from there on is worth nothing."""
+    """The loss or the gradient is not finite: what is trained from there on is worthless."""
 
 
 @dataclass(frozen=True)
 class NotFinite:
-    """A step whose loss, or whose gradient's norm, is no number."""
+    """A step whose loss, or whose gradient's norm, is not finite."""
 
     step: int
     loss: float
     norm: float
     in_a_row: int
-    """Such steps, this one the last."""
+    """The number of such steps up to this one."""
 
     def message(self, saved: int) -> str:
         """Describe the value, the newest checkpoint, and what to do.
@@ -32,38 +32,38 @@ class NotFinite:
         what = f"the loss is {self.loss}" if in_loss else f"the norm of the gradient is {self.norm}"
         text = f"{what} at step {self.step}"
         if self.in_a_row > 1:
-            text += f"; {self.in_a_row} steps in a row were left out"
+            text += f"; {self.in_a_row} steps in a row were skipped"
         if in_loss:
             advice = "lower training.learning_rate, or set training.gradient_clip"
         else:
             advice = (
-                "lower training.learning_rate, or look in the loss for what has no derivative "
-                "there: the root or the norm of zeros, a division by zero in the branch that "
+                "lower training.learning_rate, or check the loss for operations without a "
+                "derivative: the root or the norm of zero, a division by zero in the branch that "
                 "`where` does not select"
             )
             if self.in_a_row > 1:
-                advice += "; training.precision bf16 has no loss scale"
-        newest = f"of step {saved}" if saved else "none"
-        return f"{text}; the newest checkpoint before it is {newest}; {advice}"
+                advice += "; or set training.precision to bf16, which needs no loss scale"
+        newest = f"the newest checkpoint before it is of step {saved}"
+        return f"{text}; {newest if saved else 'there is no checkpoint before it'}; {advice}"
 
 
 class NonFiniteGuard:
-    """Looks at the job's losses and gradients, step by step; all ranks see the same.
+    """Checks the job's losses and gradient norms, step by step; all ranks see the same.
 
-    A gradient that is no number makes the weights of its step none, and the loss of the next one.
+    A gradient that is not finite makes its step's weights NaN, and with them the next loss.
     """
 
     def __init__(self, precision: Precision) -> None:
         self._tolerated = tolerated_steps(precision)
         self.in_a_row = 0
-        """The newest steps whose numbers are none."""
+        """The number of newest steps that are not finite."""
         self.first_skipped: NotFinite | None = None
-        """The first step that was left out though its loss was no number. That a gradient overflows
+        """The first step that was skipped for its loss. A gradient that overflows is no news: that
         is how the loss scale is found."""
         self.warned = False
         """The job's events mention `first_skipped`."""
         self.too_many: NotFinite | None = None
-        """The step with which there were too many in a row: nothing after it is of any worth."""
+        """The step with which there were too many in a row."""
 
     def check(self, first: int, losses: Sequence[float], norms: Sequence[float]) -> None:
         """Check steps from `first` on."""

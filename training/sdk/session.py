@@ -170,10 +170,11 @@ class Session:
         raise SystemExit(code)
 
     def _unsaved_pause(self) -> str:
-        message = "it paused without having saved anything by trainhall.checkpoint.save()"
-        if self.loaded_step:
-            return f"{message} since step {self.loaded_step}, from which it will resume"
-        return f"{message}: when resumed, the script starts again from its beginning"
+        start = f"step {self.loaded_step}" if self.loaded_step else "its beginning"
+        return (
+            "the script paused without saving by trainhall.checkpoint.save(): when resumed, it "
+            f"starts again from {start}"
+        )
 
     # -- checkpoints ----------------------------------------------------------------------------
 

@@ -311,10 +311,12 @@ class Training(ShownWork):
                     "memory 71.26 GiB is allocated by PyTorch"
                 )
             case "diverges":
-                saved = f"of step {self._saved_step}" if self._saved_step else "none"
+                saved = "there is no checkpoint before it"
+                if self._saved_step:
+                    saved = f"the newest checkpoint before it is of step {self._saved_step}"
                 return "NonFiniteLossError", (
-                    f"the loss is nan at step {self.step}; the newest checkpoint before it is "
-                    f"{saved}; lower training.learning_rate, or set training.gradient_clip"
+                    f"the loss is nan at step {self.step}; {saved}; lower training.learning_rate, "
+                    "or set training.gradient_clip"
                 )
             case _:
                 return "ValueError", "a batch holds a label that is not below 10: 255"

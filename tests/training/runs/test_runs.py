@@ -135,7 +135,7 @@ def test_fp16_skips_only_a_few_steps(ranks: RankServer, tmp_path: Path) -> None:
     assert attempt.codes == [1, 1]
     (note,) = attempt.events(kind="note")
     first_overflow = next(step for step, value in attempt.curve("loss") if not math.isfinite(value))
-    assert f"at step {first_overflow}, which is left out" in note["data"]["message"]
+    assert f"at step {first_overflow}; the step was skipped" in note["data"]["message"]
     assert f"at step {first_not_finite(attempt) + 20};" in attempt.event("failure")["message"]
 
 
@@ -229,8 +229,8 @@ def test_fp16_skipping_every_step_ends_training(ranks: RankServer, tmp_path: Pat
     attempt = ranks.run(tmp_path, spec)
     assert attempt.codes == [1]
     message = attempt.event("failure")["message"]
-    # Steps 3 to 22 are left out as any step that overflows is.
-    assert "the norm of the gradient is nan at step 23; 21 steps in a row were left out" in message
+    # Steps 3 to 22 are skipped like any step that overflows.
+    assert "the norm of the gradient is nan at step 23; 21 steps in a row were skipped" in message
     for tensors in saved_weights(attempt).values():
         assert tensors
         assert all(t.isfinite().all() for t in tensors)

@@ -465,7 +465,7 @@ th.leave()
     one.wait_for_output(b"going")
     one.send_command(Command.PAUSE)
     assert one.wait().outcome is Outcome.PAUSED
-    assert "paused without having saved" in events(one)["note"]["message"]
+    assert "paused without saving" in events(one)["note"]["message"]
     assert "starts again from its beginning" in events(one)["note"]["message"]
 
 
