@@ -21,8 +21,8 @@ from trainhall.parallelism.tensor import TensorParallel
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The strategy that a job asks for; the names are those of the spec."""
+class StrategyConfig:
+    """A job's strategy and its options; the names are those of the spec."""
 
     strategy: StrategyName
     degrees: Degrees
@@ -42,7 +42,7 @@ class Asked:
 
 
 def apply(
-    asked: Asked, model: nn.Module, declaration: Declaration, device: torch.device
+    config: StrategyConfig, model: nn.Module, declaration: Declaration, device: torch.device
 ) -> Strategy:
     """Spread a plain model over the ranks of the default process group.
 
@@ -54,56 +54,60 @@ def apply(
     """
     check(
         declaration,
-        asked.degrees,
-        sequence_parallel=asked.sequence_parallel,
-        schedule=asked.schedule,
+        config.degrees,
+        sequence_parallel=config.sequence_parallel,
+        schedule=config.schedule,
     )
     model = model.to(device)
-    if asked.compile:
+    if config.compile:
         layers.compile_layers(model, declaration)
-    if asked.recompute:
+    if config.recompute:
         layers.recompute(model, declaration)
-    match asked.strategy:
+    match config.strategy:
         case "ddp":
-            if asked.logical_shards is not None:
+            if config.logical_shards is not None:
                 return LogicalShards(
-                    model, device=device, bucket_mb=asked.bucket_mb, shards=asked.logical_shards
+                    model, device=device, bucket_mb=config.bucket_mb, shards=config.logical_shards
                 )
-            if not asked.gradient_sync.is_native:
+            if not config.gradient_sync.is_native:
                 return HookedReplicas(
-                    model, asked.gradient_sync, device=device, bucket_mb=asked.bucket_mb
+                    model, config.gradient_sync, device=device, bucket_mb=config.bucket_mb
                 )
-            return Replicas(model, device=device, bucket_mb=asked.bucket_mb)
+            return Replicas(model, device=device, bucket_mb=config.bucket_mb)
         case "parameter_server":
-            return parameter_server.join(model, asked.degrees, device)
-    strategy = divided(asked, model, declaration, Mesh(asked.degrees, device), device)
-    if device.type == "cpu" and not asked.compile:  # hooks would cut compiled layers apart
-        strategy.measure_waits(declaration, sequence_parallel=asked.sequence_parallel)
+            return parameter_server.join(model, config.degrees, device)
+    strategy = divided(config, model, declaration, Mesh(config.degrees, device), device)
+    if device.type == "cpu" and not config.compile:  # hooks would cut compiled layers apart
+        strategy.measure_waits(declaration, sequence_parallel=config.sequence_parallel)
     return strategy
 
 
 def divided(
-    asked: Asked, model: nn.Module, declaration: Declaration, mesh: Mesh, device: torch.device
+    config: StrategyConfig,
+    model: nn.Module,
+    declaration: Declaration,
+    mesh: Mesh,
+    device: torch.device,
 ) -> Divided:
     """Divide a model among the ranks of a mesh, under a strategy that does so."""
-    sequence_parallel = asked.sequence_parallel
-    if asked.strategy == "fsdp":
+    sequence_parallel = config.sequence_parallel
+    if config.strategy == "fsdp":
         return FullyShardedData(
             model,
             declaration,
             mesh,
-            reshard=asked.reshard_after_forward,
+            reshard=config.reshard_after_forward,
             sequence_parallel=sequence_parallel,
-            low_precision=asked.low_precision,
+            low_precision=config.low_precision,
         )
-    if asked.strategy == "tensor":
+    if config.strategy == "tensor":
         return TensorParallel(model, declaration, mesh, sequence_parallel=sequence_parallel)
     return Pipeline(
         model,
         declaration,
         mesh,
         device,
-        schedule=asked.schedule,
-        microbatches=asked.microbatches,
+        schedule=config.schedule,
+        microbatches=config.microbatches,
         sequence_parallel=sequence_parallel,
     )

@@ -180,6 +180,11 @@ def _with_servers(workers: int, given: dict[str, int | None], servers: int) -> D
     return Degrees(data=data, servers=servers)
 
 
+def expected_bubble(pipeline: int, microbatches: int) -> float:
+    """Return the share of a step in which the ranks of a pipeline wait, with equal stages."""
+    return (pipeline - 1) / (microbatches + pipeline - 1)
+
+
 def check_schedule(schedule: Schedule, pipeline: int, microbatches: int) -> None:
     """Check that a schedule suits a pipeline of so many ranks.
 

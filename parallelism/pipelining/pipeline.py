@@ -17,7 +17,13 @@ from torch.utils._pytree import tree_map
 
 from trainhall.parallelism import tensor
 from trainhall.parallelism.declaration import Declaration
-from trainhall.parallelism.degrees import SPLIT, STAGES_PER_RANK, DegreesError, Schedule
+from trainhall.parallelism.degrees import (
+    SPLIT,
+    STAGES_PER_RANK,
+    DegreesError,
+    Schedule,
+    expected_bubble,
+)
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.parts import Divided, Part, average, gathered, nothing_like
 from trainhall.parallelism.pipelining.batches import draws_of_its_own, pieces
@@ -28,6 +34,7 @@ from trainhall.parallelism.pipelining.stages import (
     inputs_of,
     keep_only,
     loss_given,
+    owners_of,
 )
 from trainhall.parallelism.pipelining.transit import Transit
 from trainhall.parallelism.strategy import Loss, Tools, share_weights
@@ -78,7 +85,7 @@ class Pipeline(Divided):
         self._microbatches = microbatches
         self._round = 0
         number = self._size * STAGES_PER_RANK[schedule]
-        owners = [_owner(stage, self._size, schedule) for stage in range(number)]
+        owners = owners_of(number, self._size, schedule)
         stages = cut(model, declaration, number)
         trained = {id(p): name for name, p in model.named_parameters() if p.requires_grad}
         users = _users(stages, owners, model)
@@ -96,7 +103,7 @@ class Pipeline(Divided):
         self.parameters = {name: part.memory for name, part in self._parts.items()}
         self._tied = self._join_tied(users, trained, mesh)
         self._layers = list(mine.values())
-        self.expected_bubble = (self._size - 1) / (microbatches + self._size - 1)
+        self.expected_bubble = expected_bubble(self._size, microbatches)
         # With one micro-batch a rank that has sent it has nothing to compute before the next comes.
         # With several it computes meanwhile.
         self.reports_sending = microbatches == 1 or device.type == "cpu"
@@ -310,13 +317,6 @@ def _parts(
         for p in model.parameters()
         if p.requires_grad
     }
-
-
-def _owner(stage: int, size: int, schedule: Schedule) -> int:
-    """Return the rank of a pipeline that holds a stage; ZBV's ranks hold stages r and 2p−1−r."""
-    if schedule == "zbv":
-        return min(stage, 2 * size - 1 - stage)
-    return stage % size
 
 
 def _users(stages: list[list[str]], owners: list[int], model: nn.Module) -> dict[int, list[int]]:

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from trainhall.parallelism.declaration import Declaration
-from trainhall.parallelism.degrees import DegreesError
+from trainhall.parallelism.degrees import DegreesError, Schedule
 from trainhall.parallelism.strategy import Loss
 
 
@@ -51,6 +51,13 @@ def _check_declared(model: nn.Module, declaration: Declaration) -> None:
                 f"{name} is in none of the layers that the model declares, so the model "
                 "cannot be cut into stages; declare all layers of its forward pass",
             )
+
+
+def owners_of(stages: int, ranks: int, schedule: Schedule) -> list[int]:
+    """Return each stage's rank in the pipeline; ZBV's ranks hold stages r and 2p−1−r."""
+    if schedule == "zbv":
+        return [min(stage, stages - 1 - stage) for stage in range(stages)]
+    return [stage % ranks for stage in range(stages)]
 
 
 def keep_only(model: nn.Module, names: list[str]) -> None:

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
 from trainhall.parallelism import tensor
-from trainhall.parallelism.choose import Asked
+from trainhall.parallelism.choose import StrategyConfig
 from trainhall.parallelism.degrees import SPLIT, STAGES_PER_RANK
 from trainhall.parallelism.layers import recompute
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.parts import Divided
 from trainhall.parallelism.pipelining.batches import pieces
-from trainhall.parallelism.pipelining.stages import cut, inputs_of, loss_given
+from trainhall.parallelism.pipelining.stages import cut, inputs_of, loss_given, owners_of
 from trainhall.parallelism.plan.copies import SingleRank
 from trainhall.parallelism.plan.depth import without
 from trainhall.parallelism.plan.pass_order import Pass, passes, shortened
@@ -46,16 +46,16 @@ _ROUNDS = 2
 class PipelineTracer:
     """The ranks of one pipeline."""
 
-    def __init__(self, tracing: Tracing, asked: Asked) -> None:
-        self.tracing, self.asked = tracing, asked
-        self.ranks = asked.degrees.pipeline
+    def __init__(self, tracing: Tracing, config: StrategyConfig) -> None:
+        self.tracing, self.config = tracing, config
+        self.ranks = config.degrees.pipeline
         with explained():
-            self.mesh = tracing.mesh(asked.degrees) if asked.degrees.tensor > 1 else None
-        number = self.ranks * STAGES_PER_RANK[asked.schedule]
+            self.mesh = tracing.mesh(config.degrees) if config.degrees.tensor > 1 else None
+        number = self.ranks * STAGES_PER_RANK[config.schedule]
         declaration = tracing.subject.declaration
         self.stages = cut(tracing.model, declaration, number)
         subject = tracing.subject
-        self.size = subject.batch_size // asked.degrees.samples // subject.rounds
+        self.size = subject.batch_size // config.degrees.samples // subject.rounds
         row = tracing.row
         equal = declaration.layers[row.first : row.first + row.length] if row else ()
         self.equal = [name for layer in equal for name in layer]
@@ -88,14 +88,11 @@ class PipelineTracer:
         return [name for name in names if name not in gone]
 
     def _mine(self, place: int) -> list[int]:
-        if STAGES_PER_RANK[self.asked.schedule] == 1:
-            return [place]
-        if self.asked.schedule == "zbv":
-            return [place, 2 * self.ranks - 1 - place]
-        return [place, place + self.ranks]
+        owners = owners_of(len(self.stages), self.ranks, self.config.schedule)
+        return [stage for stage, owner in enumerate(owners) if owner == place]
 
     def microbatches(self) -> list[Any]:
-        batch, number = self.tracing.batch(self.size), self.asked.microbatches
+        batch, number = self.tracing.batch(self.size), self.config.microbatches
         return pieces(batch, number, "parallelism.microbatches")
 
     def _start(self, model: nn.Module) -> dict[str, float]:
@@ -154,7 +151,7 @@ class PipelineTracer:
                 for each in order:
                     run.take(each)
                 forward_passes = sum(each.kind == "forward" for each in order)
-                times = len(mine) * self.asked.microbatches / forward_passes
+                times = len(mine) * self.config.microbatches / forward_passes
                 flops, calls = tracker.flops * times, tracker.calls * times
                 sent = Counter({k: round(number * times) for k, number in tracker.sent.items()})
                 strategy.average_gradients()
@@ -163,7 +160,7 @@ class PipelineTracer:
                 strategy.clip(subject.clip)
                 optimizer.step()
         trained = sum(p.numel() * p.element_size() for p in strategy.parameters.values())
-        copies = self.asked.degrees.data
+        copies = self.config.degrees.data
         sent["send"] += self._sent_activations(mine)
         sent["all-reduce"] += round(2 * (copies - 1) / copies * trained)
         peaks = tracker.peaks()
@@ -172,7 +169,7 @@ class PipelineTracer:
             peaks,
             flops * subject.rounds,
             {kind: float(number) for kind, number in sent.items() if number},
-            calls + 2 * self.asked.microbatches * len(mine) + (copies > 1),
+            calls + 2 * self.config.microbatches * len(mine) + (copies > 1),
             trained,
         )
 
@@ -188,11 +185,11 @@ class PipelineTracer:
             for end, other in borders
             if 0 <= other <= last and other not in mine
         )
-        return self.asked.microbatches * size
+        return self.config.microbatches * size
 
     def _spread(self, part: nn.Module, names: list[list[str]]) -> Strategy:
-        """Spread the layers over `tensor` ranks, recomputed in the backward pass as asked."""
-        if self.asked.recompute:
+        """Spread the layers over `tensor` ranks, recomputed in the backward pass as config."""
+        if self.config.recompute:
             whole = self.tracing.subject.declaration
             held = {name for stage in names for name in stage}
             gone = [layer for layer in whole.layers if not held.issuperset(layer)]
@@ -208,12 +205,12 @@ class PipelineTracer:
         declaration = self.tracing.subject.declaration
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of layers that other ranks hold
-            tensor.divide(model, declaration, mesh, sequence_parallel=self.asked.sequence_parallel)
+            tensor.divide(model, declaration, mesh, sequence_parallel=self.config.sequence_parallel)
 
     def _order(self, place: int) -> list[Pass]:
         """Return some of a rank's passes, with as many micro-batches under way as in the whole
         step."""
-        schedule, number = self.asked.schedule, self.asked.microbatches
+        schedule, number = self.config.schedule, self.config.microbatches
         if schedule in SPLIT:  # the end, where weights' gradients are put off, counts too
             return passes(schedule, self.ranks, place, min(number, 2 * self.ranks))
         chunks = STAGES_PER_RANK[schedule]
@@ -256,7 +253,7 @@ class _Run:
         [the rank's stage][micro-batch]; none for the input of the first stage of the pipeline, and
         for the gradient of the last.
         """
-        number, forms = self._tracer.asked.microbatches, self._tracer.forms
+        number, forms = self._tracer.config.microbatches, self._tracer.forms
 
         def like(form: Any) -> list[Tensor]:
             return [torch.empty_like(form) for _ in range(number)]

@@ -13,7 +13,8 @@ The time of a step, with a device's rates (`devices.Rates`):
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainhall.parallelism.choose import Asked
+from trainhall.parallelism.choose import StrategyConfig
+from trainhall.parallelism.degrees import expected_bubble
 from trainhall.parallelism.plan.devices import Rates
 from trainhall.parallelism.plan.pipeline_trace import PipelineTracer
 from trainhall.parallelism.plan.trace import Trace, Tracing
@@ -31,7 +32,7 @@ _SIMPLICITY = ("ddp", "fsdp", "tensor", "pipeline", "parameter_server", "model")
 class Prediction:
     """The prediction of one strategy and mesh, on the rank that needs the most memory."""
 
-    asked: Asked
+    config: StrategyConfig
     memory: dict[str, int]
     """Peak bytes of a device by kind."""
     communication: dict[str, int]
@@ -48,40 +49,40 @@ class Prediction:
         return sum(self.memory.values())
 
 
-def predict(tracing: Tracing, asked: Asked, rates: Rates) -> Prediction:
+def predict(tracing: Tracing, config: StrategyConfig, rates: Rates) -> Prediction:
     """Predict the memory and the step time of a strategy and mesh.
 
     Raises:
         DegreesError: the model does not allow it.
         TraceError: the model cannot be run without values.
     """
-    pipeline = asked.strategy in ("pipeline", "model")
-    if pipeline:
-        traces = PipelineTracer(tracing, asked).traces()
-    elif asked.strategy == "parameter_server":
-        traces = tracing.servers(asked)
+    if config.strategy in ("pipeline", "model"):
+        traces = PipelineTracer(tracing, config).traces()
+    elif config.strategy == "parameter_server":
+        traces = tracing.servers(config)
     else:
-        traces = [tracing.step(asked)]
-    ranks = asked.degrees.pipeline
-    bubble = (ranks - 1) / (asked.microbatches + ranks - 1) if pipeline else 0.0
+        traces = [tracing.step(config)]
+    bubble = expected_bubble(config.degrees.pipeline, config.microbatches)
     largest = max(traces, key=lambda trace: sum(trace.memory.values()))
     busiest = max(traces, key=lambda trace: trace.flops)
     return Prediction(
-        asked=asked,
+        config=config,
         memory={kind: round(number) for kind, number in largest.memory.items()},
         communication={kind: round(number) for kind, number in busiest.sent.items() if number},
         flops=round(busiest.flops),
         bubble=bubble,
-        seconds=_seconds(asked, busiest, bubble, rates, scales=tracing.subject.scales),
+        seconds=_seconds(config, busiest, bubble, rates, scales=tracing.subject.scales),
     )
 
 
-def _seconds(asked: Asked, trace: Trace, bubble: float, rates: Rates, *, scales: bool) -> float:
+def _seconds(
+    config: StrategyConfig, trace: Trace, bubble: float, rates: Rates, *, scales: bool
+) -> float:
     compute = trace.flops / rates.flops
     passes = _UPDATE_PASSES + (_UNSCALE_PASSES if scales else 0)
     update = passes * trace.trained / rates.memory
     sent = sum(trace.sent.values()) / rates.network + trace.calls * rates.latency
-    hides = asked.strategy in ("ddp", "fsdp") and asked.degrees.tensor == 1
+    hides = config.strategy in ("ddp", "fsdp") and config.degrees.tensor == 1
     hidden, exposed = (sent, 0.0) if hides else (0.0, sent)
     return max(compute, hidden) / (1 - bubble) + exposed + update
 
@@ -93,4 +94,4 @@ def best(predictions: Sequence[Prediction], memory: int | None) -> Prediction | 
         return None
     quickest = min(p.seconds for p in fitting)
     close = [p for p in fitting if p.seconds <= quickest * _SLOWER]
-    return min(close, key=lambda p: (_SIMPLICITY.index(p.asked.strategy), p.seconds, p.peak))
+    return min(close, key=lambda p: (_SIMPLICITY.index(p.config.strategy), p.seconds, p.peak))

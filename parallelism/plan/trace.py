@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._pytree import tree_leaves, tree_map
 
-from trainhall.parallelism.choose import Asked, divided
+from trainhall.parallelism.choose import StrategyConfig, divided
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import Degrees, DegreesError
 from trainhall.parallelism.layers import recompute
@@ -138,29 +138,29 @@ class Tracing:
     def _faked(self, leaf: Any) -> Any:
         return self.fakes.from_tensor(leaf) if isinstance(leaf, Tensor) else leaf
 
-    def step(self, asked: Asked) -> Trace:
+    def step(self, config: StrategyConfig) -> Trace:
         """Trace a step of the mesh's first rank under `ddp`, `fsdp` or `tensor`."""
         short = None if self.row is None else SHORT
-        trace = self._step(asked, short)
+        trace = self._step(config, short)
         if self.row is None:
             return trace
         for length in range(LONGER, self.row.length + 1):
-            shorter, trace = trace, self._step(asked, length)
+            shorter, trace = trace, self._step(config, length)
             if grows_evenly(shorter, trace):
                 return extrapolated(shorter, trace, length - 1, length, self.row.length)
         return trace
 
-    def servers(self, asked: Asked) -> list[Trace]:
+    def servers(self, config: StrategyConfig) -> list[Trace]:
         """Trace a step of a worker and of a server; each sends as many bytes as the busier of
         them, to which the other's come."""
-        worker = self.step(asked)
+        worker = self.step(config)
         with explained(), self.fakes:
             plain, _ = self.model_of(None)
             tracker = Tracker()
             tracker.watch(plain.parameters(), "parameters")
             tracker.watch(plain.buffers(), "buffers")
             with tracker:
-                strategy = Serving(plain, asked.degrees.servers)
+                strategy = Serving(plain, config.degrees.servers)
                 tracker.name(plain.parameters(), "parameters", overwrite=True)
                 tracker.name(strategy.messages, "buffers", overwrite=True)
                 optimizer = prepared(self.subject, strategy, tracker)
@@ -170,9 +170,9 @@ class Tracing:
                 optimizer.step()
         whole = sum(p.nbytes for p in self.model.parameters() if p.requires_grad)
         held = sum(p.nbytes for p in strategy.parameters.values())
-        sent = {"send": 2.0 * max(whole, held * asked.degrees.data)}
+        sent = {"send": 2.0 * max(whole, held * config.degrees.data)}
         server = Trace(tracker.peaks(), 0, {}, 0, held)
-        calls = 2 * asked.degrees.servers
+        calls = 2 * config.degrees.servers
         return [replace(worker, sent=sent, calls=calls, trained=held), server]
 
     def mesh(self, degrees: Degrees) -> Mesh:
@@ -180,29 +180,29 @@ class Tracing:
             self.meshes[degrees] = Mesh(degrees, CPU)
         return self.meshes[degrees]
 
-    def _step(self, asked: Asked, layers: int | None) -> Trace:
-        subject, degrees = self.subject, asked.degrees
+    def _step(self, config: StrategyConfig, layers: int | None) -> Trace:
+        subject, degrees = self.subject, config.degrees
         with explained():
-            meshless = asked.strategy in ("ddp", "parameter_server")
+            meshless = config.strategy in ("ddp", "parameter_server")
             mesh = None if meshless else self.mesh(degrees)
             with self.fakes:
                 plain, declaration = self.model_of(layers)
-                if asked.recompute:
+                if config.recompute:
                     recompute(plain, declaration)
                 tracker = Tracker()
                 tracker.watch(plain.parameters(), "parameters")
                 tracker.watch(plain.buffers(), "buffers")
                 with tracker:
-                    strategy = _spread(asked, plain, declaration, mesh)
+                    strategy = _spread(config, plain, declaration, mesh)
                     del plain
                     tracker.name(strategy.model.buffers(), "buffers", overwrite=True)
                     tracker.name(strategy.model.parameters(), "parameters", overwrite=True)
                     if isinstance(strategy, Pushing):
                         tracker.name(strategy.messages, "buffers", overwrite=True)
                     optimizer = prepared(subject, strategy, tracker)
-                    parts = asked.logical_shards or degrees.samples
+                    parts = config.logical_shards or degrees.samples
                     size = subject.batch_size // parts // subject.rounds
-                    return _take_step(self, strategy, optimizer, tracker, size, asked)
+                    return _take_step(self, strategy, optimizer, tracker, size, config)
 
 
 def copied(model: _Module) -> _Module:
@@ -220,7 +220,7 @@ def _take_step(
     optimizer: Optimizer,
     tracker: Tracker,
     size: int,
-    asked: Asked,
+    config: StrategyConfig,
 ) -> Trace:
     subject = tracing.subject
     tools = tools_of(subject, tracker)
@@ -244,10 +244,10 @@ def _take_step(
     optimizer.step()
     strategy.clear_gradients()
     trained = sum(p.numel() * p.element_size() for p in strategy.parameters.values())
-    if asked.strategy == "ddp" and asked.degrees.data > 1:
-        share = 2 * (1 - 1 / asked.degrees.data)
+    if config.strategy == "ddp" and config.degrees.data > 1:
+        share = 2 * (1 - 1 / config.degrees.data)
         sent["all-reduce"] += round(share * trained)
-        calls += math.ceil(trained / (asked.bucket_mb * 2**20))
+        calls += math.ceil(trained / (config.bucket_mb * 2**20))
     return Trace(tracker.peaks(), flops, dict[str, float](sent), calls, trained)
 
 
@@ -289,17 +289,17 @@ def tools_of(subject: Subject, tracker: Tracker) -> Tools:
 
 
 def _spread(
-    asked: Asked, model: nn.Module, declaration: Declaration, mesh: Mesh | None
+    config: StrategyConfig, model: nn.Module, declaration: Declaration, mesh: Mesh | None
 ) -> Strategy:
     """Spread as `choose.apply`, with a mesh that was built where tensors are real."""
-    if asked.strategy == "parameter_server":
-        return Pushing(model, asked.degrees.servers)
+    if config.strategy == "parameter_server":
+        return Pushing(model, config.degrees.servers)
     if mesh is None:
-        ranks = asked.degrees.data
-        if asked.logical_shards is not None:
-            return Shards(model, ranks, asked.logical_shards, asked.bucket_mb * 2**20)
+        ranks = config.degrees.data
+        if config.logical_shards is not None:
+            return Shards(model, ranks, config.logical_shards, config.bucket_mb * 2**20)
         return Copies(model) if ranks > 1 else SingleRank(model)
-    return divided(asked, model, declaration, mesh, CPU)
+    return divided(config, model, declaration, mesh, CPU)
 
 
 def grows_evenly(short: Trace, longer: Trace) -> bool:

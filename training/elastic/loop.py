@@ -258,12 +258,12 @@ class ElasticLoop(Loop):
             network=self.network,
         )
 
-    def asked(self) -> choose.Asked:
-        asked = super().asked()
+    def strategy_config(self) -> choose.StrategyConfig:
+        config = super().strategy_config()
         if self.is_prepared:
             # It was done to the model when this process joined its first group.
-            asked = dataclasses.replace(asked, compile=False, recompute=False)
-        return asked
+            config = dataclasses.replace(config, compile=False, recompute=False)
+        return config
 
     def count_operations(self, model: nn.Module) -> Utilization | None:
         if not self.is_prepared:

@@ -39,7 +39,7 @@ from trainhall.training.loop.oom_report import explain_out_of_memory
 from trainhall.training.loop.optimizer_step import OptimizerStep
 from trainhall.training.loop.plan_measurement import Measured
 from trainhall.training.loop.stragglers import Stragglers, have_equal_work
-from trainhall.training.loop.strategy_config import asked_of
+from trainhall.training.loop.strategy_config import strategy_config_of
 from trainhall.training.loop.train_state import TrainingState
 from trainhall.training.optim.optimizers import build_optimizer, learning_rate
 from trainhall.training.optim.precision import MixedPrecision
@@ -175,13 +175,13 @@ class Loop:
         )
         self.prepared = False
 
-    def asked(self) -> choose.Asked:
+    def strategy_config(self) -> choose.StrategyConfig:
         """Return the strategy that the spec asks for."""
-        return asked_of(self.context.launch.spec)
+        return strategy_config_of(self.context.launch.spec)
 
     def spread(self, model: nn.Module) -> Strategy:
         """Distribute the model over the ranks of the group."""
-        return choose.apply(self.asked(), model, self.task.declaration(), self.device)
+        return choose.apply(self.strategy_config(), model, self.task.declaration(), self.device)
 
     def optimizer_of(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
         return build_optimizer(parameters, self.training)
@@ -319,10 +319,10 @@ class Loop:
         Not before the first step: that is what everybody waits for.
         """
         spec = self.context.launch.spec
-        asked = spec.parallelism.gradient_sync
-        if asked.measure_links and self.network is None and self.world_size > 1:
+        sync = spec.parallelism.gradient_sync
+        if sync.measure_links and self.network is None and self.world_size > 1:
             self.network = network_probe.examine(
-                self.strategy, spec.gradient_sync, asked.bucket_mb, self.device
+                self.strategy, spec.gradient_sync, sync.bucket_mb, self.device
             )
             self.rank0_log.append_event("network", self.network)
 

@@ -1,14 +1,14 @@
 """The strategy that a job spec asks for."""
 
-from trainhall.parallelism.choose import Asked
+from trainhall.parallelism.choose import StrategyConfig
 from trainhall.training.optim.precision import low_precision
 from trainhall.training.spec import JobSpec
 
 
-def asked_of(spec: JobSpec) -> Asked:
+def strategy_config_of(spec: JobSpec) -> StrategyConfig:
     """Return a job's strategy and its options, once it is chosen."""
     parallelism, training = spec.parallelism, spec.training
-    return Asked(
+    return StrategyConfig(
         strategy=spec.strategy,
         degrees=spec.degrees,
         bucket_mb=parallelism.gradient_sync.bucket_mb,

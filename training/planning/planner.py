@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch.utils._pytree import tree_map
 
-from trainhall.parallelism.choose import Asked
+from trainhall.parallelism.choose import StrategyConfig
 from trainhall.parallelism.data_parallel.gradient_sync import NATIVE
 from trainhall.parallelism.declaration import check
 from trainhall.parallelism.degrees import DEGREES, DegreesError, StrategyName
@@ -29,7 +29,7 @@ from trainhall.parallelism.strategy import NoGradientError
 from trainhall.training.common.units import brief, size_text
 from trainhall.training.data.batch_reader import Reader, Request
 from trainhall.training.loop.model_checks import refuse_extra_state
-from trainhall.training.loop.strategy_config import asked_of
+from trainhall.training.loop.strategy_config import strategy_config_of
 from trainhall.training.optim.optimizers import build_optimizer
 from trainhall.training.optim.precision import MixedPrecision
 from trainhall.training.process.fork_map import in_copies
@@ -108,14 +108,14 @@ def plan(
         meshes = list(candidates(workers))
 
         def predicted(strategy: StrategyName, mesh: dict[str, int]) -> Prediction:
-            asked = traced_of(with_mesh(spec, workers, strategy, mesh))
+            config = traced_of(with_mesh(spec, workers, strategy, mesh))
             check(
                 tracing.subject.declaration,
-                asked.degrees,
-                sequence_parallel=asked.sequence_parallel,
-                schedule=asked.schedule,
+                config.degrees,
+                sequence_parallel=config.sequence_parallel,
+                schedule=config.schedule,
             )
-            return _calibrated(predict(tracing, asked, rates), calibration)
+            return _calibrated(predict(tracing, config, rates), calibration)
 
         def outcome(index: int) -> Prediction | Refused:
             strategy, mesh = meshes[index]
@@ -184,10 +184,10 @@ def _autocast_of(kind: Literal["cpu", "cuda"]) -> AbstractContextManager[None]:
     return autocast_as_on_a_gpu() if kind == "cuda" else nullcontext()
 
 
-def traced_of(spec: JobSpec) -> Asked:
+def traced_of(spec: JobSpec) -> StrategyConfig:
     """Return the part of a spec's strategy that is traced: gradients are combined as torch does,
     and no layer is compiled."""
-    return replace(asked_of(spec), gradient_sync=NATIVE, compile=False)
+    return replace(strategy_config_of(spec), gradient_sync=NATIVE, compile=False)
 
 
 def subject_of(spec: JobSpec) -> Subject:
@@ -236,9 +236,9 @@ def document(made: Plan, spec: JobSpec) -> dict[str, Any]:
         "precision": str(spec.training.precision),
         "items": [
             {
-                "strategy": p.asked.strategy,
-                "mesh": mesh_of(p.asked),
-                "microbatches": p.asked.microbatches if p.asked.strategy == "pipeline" else None,
+                "strategy": p.config.strategy,
+                "mesh": mesh_of(p.config),
+                "microbatches": p.config.microbatches if p.config.strategy == "pipeline" else None,
                 "fits": limit is None or p.peak <= limit,
                 "missing_bytes": 0 if limit is None else max(0, p.peak - limit),
                 "peak_memory_bytes": p.peak,
@@ -262,7 +262,7 @@ def chosen(made: Plan, choice: Prediction) -> ChosenPlan:
     smaller = sorted((p for p in made.predictions if p.peak < choice.peak), key=lambda p: p.peak)
     return ChosenPlan(
         parallelism=parallelism_of(choice),
-        summary=mesh_text(choice.asked),
+        summary=mesh_text(choice.config),
         reason=reason(made),
         assumed=assumed(made),
         device=made.rates.name,
@@ -274,7 +274,7 @@ def chosen(made: Plan, choice: Prediction) -> ChosenPlan:
             communication_bytes=sum(choice.communication.values()),
             memory_limit=made.memory,
             smaller=[
-                PlanAlternative(summary=mesh_text(p.asked), peak_memory_bytes=p.peak)
+                PlanAlternative(summary=mesh_text(p.config), peak_memory_bytes=p.peak)
                 for p in smaller[:_SMALLER]
             ],
         ),
@@ -309,25 +309,25 @@ def not_predicted(spec: JobSpec) -> list[str]:
 
 def parallelism_of(prediction: Prediction) -> dict[str, Any]:
     """Return what to write under `parallelism` of a job spec."""
-    asked = prediction.asked
-    pipeline = {"microbatches": asked.microbatches, "schedule": asked.schedule}
-    parallelism = {"strategy": asked.strategy, **mesh_of(asked)}
-    return {**parallelism, **pipeline} if asked.strategy == "pipeline" else parallelism
+    config = prediction.config
+    pipeline = {"microbatches": config.microbatches, "schedule": config.schedule}
+    parallelism = {"strategy": config.strategy, **mesh_of(config)}
+    return {**parallelism, **pipeline} if config.strategy == "pipeline" else parallelism
 
 
-def mesh_of(asked: Asked) -> dict[str, int]:
+def mesh_of(config: StrategyConfig) -> dict[str, int]:
     """Return the degrees that the strategy has, and its servers."""
-    mesh = {name: asked.degrees.sizes[name] for name in DEGREES[asked.strategy]}
-    if asked.strategy == "parameter_server":
-        mesh["servers"] = asked.degrees.servers
+    mesh = {name: config.degrees.sizes[name] for name in DEGREES[config.strategy]}
+    if config.strategy == "parameter_server":
+        mesh["servers"] = config.degrees.servers
     return mesh
 
 
-def mesh_text(asked: Asked) -> str:
-    degrees = [f"{name} {size}" for name, size in mesh_of(asked).items() if size > 1]
-    if asked.strategy == "pipeline":
-        degrees.append(f"{asked.microbatches} micro-batches")
-    return f"{asked.strategy} ({' × '.join(degrees)})" if degrees else asked.strategy
+def mesh_text(config: StrategyConfig) -> str:
+    degrees = [f"{name} {size}" for name, size in mesh_of(config).items() if size > 1]
+    if config.strategy == "pipeline":
+        degrees.append(f"{config.microbatches} micro-batches")
+    return f"{config.strategy} ({' × '.join(degrees)})" if degrees else config.strategy
 
 
 def reason(made: Plan) -> str:
@@ -339,7 +339,7 @@ def reason(made: Plan) -> str:
         assert memory is not None  # without a limit everything fits
         return _nothing_fits(made.predictions, memory)
     fitting = [p for p in made.predictions if memory is None or p.peak <= memory]
-    text = f"{mesh_text(choice.asked)} {_speed(choice, fitting)}"
+    text = f"{mesh_text(choice.config)} {_speed(choice, fitting)}"
     if memory is None:
         return f"{text}; no memory limit is known"
     text += f", and needs {size_text(choice.peak)} of {size_text(memory)}"
@@ -347,14 +347,14 @@ def reason(made: Plan) -> str:
     if quicker:
         other = min(quicker, key=lambda p: p.seconds)
         missing = size_text(other.peak - memory)
-        text += f"; {mesh_text(other.asked)} takes {brief(other.seconds)}, but is {missing} short"
+        text += f"; {mesh_text(other.config)} takes {brief(other.seconds)}, but is {missing} short"
     return text
 
 
 def _nothing_fits(predictions: list[Prediction], memory: int) -> str:
     least = min(predictions, key=lambda p: p.peak)
     return (
-        f"nothing fits: {mesh_text(least.asked)} needs the least, {size_text(least.peak)}, which "
+        f"nothing fits: {mesh_text(least.config)} needs the least, {size_text(least.peak)}, which "
         f"is {size_text(least.peak - memory)} more than a device has; take more workers, a smaller "
         "training.global_batch_size, or more training.gradient_accumulation"
     )
@@ -368,7 +368,7 @@ def _speed(choice: Prediction, fitting: list[Prediction]) -> str:
     return (
         "is the simplest of those whose steps are about as short "
         f"({brief(choice.seconds)}, and {brief(quickest.seconds)} under "
-        f"{mesh_text(quickest.asked)})"
+        f"{mesh_text(quickest.config)})"
     )
 
 

@@ -19,7 +19,7 @@ from torch import nn
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
-from trainhall.parallelism.choose import Asked, apply
+from trainhall.parallelism.choose import StrategyConfig, apply
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import Degrees, Schedule
 from trainhall.parallelism.pipelining import transit
@@ -52,11 +52,11 @@ def _steps(schedule: Schedule, rank: int) -> dict[str, Any]:
     ]
     model = nn.Sequential(*layers)
     declaration = Declaration(layers=(("0",), ("1",), ("2",), ("3",)))
-    asked = Asked(
+    config = StrategyConfig(
         strategy="pipeline", degrees=Degrees(pipeline=2), bucket_mb=25, reshard_after_forward=True,
         sequence_parallel=False, schedule=schedule, microbatches=MICROBATCHES,
     )  # fmt: skip
-    strategy = apply(asked, model, declaration, CPU)
+    strategy = apply(config, model, declaration, CPU)
     store = dist.distributed_c10d._get_default_store()
     clock = HostClock()
     sent: list[tuple[float, float]] = []

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
-from trainhall.parallelism.choose import Asked, apply
+from trainhall.parallelism.choose import StrategyConfig, apply
 from trainhall.parallelism.declaration import Declaration, Split
 from trainhall.parallelism.degrees import Degrees
 from trainhall.parallelism.strategy import Tools
@@ -60,11 +60,11 @@ def _waits(name: str, rank: int) -> dict[str, Any]:
     declaration = Declaration(
         layers=(("0",), ("1",), ("3",)), splits=(Split("1", "3", parts=8, what="units"),)
     )
-    asked = Asked(
+    config = StrategyConfig(
         strategy=kind, degrees=degrees, bucket_mb=25, reshard_after_forward=True,  # type: ignore[arg-type]
         sequence_parallel=False, schedule="1f1b", microbatches=1,
     )  # fmt: skip
-    strategy = apply(asked, model, declaration, CPU)
+    strategy = apply(config, model, declaration, CPU)
     store = dist.distributed_c10d._get_default_store()
     asked_for = count(1)
     waited: list[tuple[float, float]] = []

@@ -245,7 +245,7 @@ def test_planner_covers_every_mesh_of_mlp(hidden: list[int], workers: int, copie
     assert not [
         r.reason for r in made.refused if "divisible" not in r.reason and "stages" not in r.reason
     ]
-    meshes = {(p.asked.degrees.pipeline, p.asked.degrees.tensor) for p in made.predictions}
+    meshes = {(p.config.degrees.pipeline, p.config.degrees.tensor) for p in made.predictions}
     assert (2, 2) in meshes
 
 
@@ -290,19 +290,19 @@ def test_planner_models_activation_checkpointing(
 ) -> None:
     _, kept = planned
     again = plan(job(gpt(tmp_path, layers=2), "ddp", recompute=True), 2, RATES, None)
-    before = {p.asked.strategy: p for p in kept.predictions}
+    before = {p.config.strategy: p for p in kept.predictions}
     assert len(again.predictions) == len(before) == 6
     for found in again.predictions:
-        plain = before[found.asked.strategy]
+        plain = before[found.config.strategy]
         assert found.flops > plain.flops
-        if found.asked.strategy not in ("parameter_server", "pipeline"):
+        if found.config.strategy not in ("parameter_server", "pipeline"):
             # There a server holds the most, or the rank that keeps all outputs.
             assert found.memory["activations"] < plain.memory["activations"]
 
 
 def test_planner_chooses_quickest_fitting_mesh(planned: tuple[JobSpec, Plan]) -> None:
     spec, everything = planned
-    peaks = {p.asked.strategy: p.peak for p in everything.predictions}
+    peaks = {p.config.strategy: p.peak for p in everything.predictions}
     assert set(peaks) == {"ddp", "fsdp", "tensor", "pipeline", "model", "parameter_server"}
     limit = peaks["ddp"] - 1
     made = document(plan(spec, 2, RATES, limit), spec)
@@ -321,7 +321,7 @@ def test_where_nothing_fits_the_smallest_is_named() -> None:
     least = min(made.predictions, key=lambda p: p.peak)
     printed = document(made, spec)
     assert printed["choice"] is None
-    assert printed["reason"].startswith(f"nothing fits: {mesh_text(least.asked)} needs the least")
+    assert printed["reason"].startswith(f"nothing fits: {mesh_text(least.config)} needs the least")
 
 
 def test_planner_reports_unsupported_strategies() -> None:
@@ -353,7 +353,7 @@ def test_planner_skips_an_untraceable_mesh(tmp_path: Path) -> None:
     task_ = {"name": "support.tasks.own:LooksAtValues"}
     spec = job(task_, "ddp")
     made = plan(spec, 2, RATES, None)
-    assert {p.asked.strategy for p in made.predictions} == {"pipeline", "model"}
+    assert {p.config.strategy for p in made.predictions} == {"pipeline", "model"}
     reasons = {r.strategy: r.reason for r in made.refused}
     assert {"ddp", "fsdp", "parameter_server"} <= set(reasons)
     for strategy in ("ddp", "fsdp", "parameter_server"):
@@ -432,7 +432,7 @@ def test_planner_does_not_extrapolate_different_peaks() -> None:
 
 def test_planner_handles_a_loss_calling_twice() -> None:
     made = plan(job({"name": "support.tasks.own:Contrasted"}, "ddp"), 2, RATES, None)
-    strategies = {p.asked.strategy for p in made.predictions}
+    strategies = {p.config.strategy for p in made.predictions}
     assert {"ddp", "fsdp"} <= strategies
     reasons = {r.strategy: r.reason for r in made.refused}
     for strategy in ("pipeline", "model"):
@@ -445,7 +445,7 @@ def test_planner_handles_parameters_without_gradient() -> None:
     made = plan(job(task, "ddp"), 2, RATES, None)
     reasons = {r.strategy: r.reason for r in made.refused}
     assert reasons["fsdp"].startswith("0.beside.weight, 0.beside.bias got no gradient")
-    assert "tensor" in {p.asked.strategy for p in made.predictions}
+    assert "tensor" in {p.config.strategy for p in made.predictions}
 
 
 def test_planner_refuses_unrestorable_state(
