@@ -30,7 +30,7 @@ def test_own_error_is_raised_immediately(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", OTHERS)
-def test_lost_rank_is(text: str) -> None:
+def test_lost_rank_breaks_the_group(text: str) -> None:
     assert is_broken(dist.DistBackendError(text))
 
 

@@ -73,7 +73,7 @@ def test_ranks_by_host_allows_uneven_hosts() -> None:
         ([(0, 0)], "rank 0 has 0 of 0"),
     ],
 )  # fmt: skip
-def test_numbers_that_make_no_hosts_are_refused(
+def test_inconsistent_host_numbers_are_refused(
     positions: list[tuple[int, int]], words: str
 ) -> None:
     with pytest.raises(RankEnvironmentError, match=words):

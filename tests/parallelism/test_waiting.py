@@ -23,7 +23,7 @@ def measured(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> lis
         ("tensor", 1 + 1),
     ],
 )
-def test_early_rank_waits_for_late_one(
+def test_early_rank_counts_its_wait(
     measured: list[dict[str, Any]], strategy: str, exchanges: int
 ) -> None:
     early, late = (rank[strategy] for rank in measured)

@@ -67,7 +67,7 @@ def test_checkpoint_is_enough_to_write_text(trained: Path) -> None:
     assert coldest == write(model, b"to be", 10, 0.0, seed=1)
 
 
-def test_likeliest_byte_follows() -> None:
+def test_temperature_zero_takes_the_likeliest_byte() -> None:
     torch.manual_seed(0)
     model = GPT(Shape(layers=1, heads=1, width=8, context=4, vocabulary=300)).eval()
     with torch.no_grad():
@@ -114,7 +114,7 @@ def test_sample_ends_quietly_when_its_reader_leaves(trained: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "step"), [("", 4), ("checkpoints", 4), ("checkpoints/step-00000002-a1-g1", 2)]
 )
-def test_any_folder_with_checkpoints_will_do(trained: Path, folder: str, step: int) -> None:
+def test_sample_accepts_any_folder_with_checkpoints(trained: Path, folder: str, step: int) -> None:
     assert newest_below(trained / folder).name == f"step-{step:08d}-a1-g1"
 
 

@@ -158,8 +158,9 @@ class Membership:
                 if self._is_broken_off and self._is_stepping() and now - since > 2 * stuck:
                     _exit_stuck()
                 is_stuck = now - max(since, broken_off) > stuck
-                if is_stuck or (self.has_lost() and not self._is_broken_off):
-                    self._is_broken_off = True  # first: what fails then is looked at at once
+                must_break = is_stuck or (self.has_lost() and not self._is_broken_off)
+                if must_break and not left.is_set():
+                    self._is_broken_off = True  # first, for those who see what fails then
                     broken.break_off()
                     broken_off = now
 

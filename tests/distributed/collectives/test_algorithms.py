@@ -99,7 +99,7 @@ def test_allreduce_is_bit_equal_on_all_ranks(
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8, 13])
 @pytest.mark.parametrize("elements", [0, 5, 40])
-def test_parts_stand_alone(world_size: int, elements: int) -> None:
+def test_reduce_scatter_and_all_gather_are_exact(world_size: int, elements: int) -> None:
     tensors = integers(world_size, elements)
     cuts = even_cuts(elements, world_size)
     parts = [slice(a, b) for a, b in pairwise(cuts)]
@@ -184,7 +184,7 @@ def test_hierarchy_sends_between_host_leaders_only() -> None:
         ),
     ],
 )  # fmt: skip
-def test_layout_that_cannot_be_is_refused(build: Callable[[], object], message: str) -> None:
+def test_impossible_layout_is_refused(build: Callable[[], object], message: str) -> None:
     with pytest.raises(ScheduleError, match=re.escape(message)):
         build()
 
@@ -199,6 +199,6 @@ def test_allgather_delivers_every_contribution() -> None:
 
 
 @pytest.mark.parametrize("cuts", [[0, 1, 4], [0, 3, 2, 4, 4], [1, 2, 3, 4, 4], [0, 1, 2, 3, 5]])
-def test_cuts_that_are_none_are_refused(cuts: list[int]) -> None:
+def test_simulate_refuses_invalid_cuts(cuts: list[int]) -> None:
     with pytest.raises(CollectiveInputError, match="cuts must be 5 rising numbers from 0 to 4"):
         simulate(Ring(4), [np.zeros(4)] * 4, cuts=cuts)

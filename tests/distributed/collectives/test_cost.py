@@ -96,7 +96,7 @@ def test_cost_formulas_match_literature_on_equal_links(n: int) -> None:
             assert predict(schedule, flat(n), size) == pytest.approx(seconds), name
 
 
-def test_thousands_of_ranks_are_quick_to_predict() -> None:
+def test_cost_of_thousands_of_ranks_is_quick() -> None:
     """Where the formula has few terms: the rounds of these worlds are never listed."""
     whole = 1e6 / BANDWIDTH
     assert predict(Ring(4096), flat(4096), 1e6) == pytest.approx(8190 * ALPHA + 8190 / 4096 * whole)
@@ -114,7 +114,7 @@ def test_cost_of_two_levels_adds_up() -> None:
     assert predict(schedule, cluster, size) == pytest.approx(expected)
 
 
-def test_pairs_have_the_link_that_lies_between_them() -> None:
+def test_cost_uses_the_link_between_ranks() -> None:
     kinds = layered(30).between(to_pairs(0, [1, 2, 4, 11, 12]))
     assert [list(LinkClass)[kind] for kind in kinds] == [
         LinkClass.DEVICE, LinkClass.HOST, LinkClass.RACK, LinkClass.RACK, LinkClass.RACKS
@@ -159,7 +159,7 @@ def test_equal_times_are_no_crossover() -> None:
 
 
 @pytest.mark.parametrize("name", ["world_size", "devices_per_host", "hosts_per_rack"])
-def test_cluster_that_cannot_be_is_refused(name: str) -> None:
+def test_impossible_cluster_is_refused(name: str) -> None:
     sizes: dict[str, Any] = {"world_size": 4, name: 0}
     with pytest.raises(ScheduleError, match=f"{name} is 0; it must be at least 1"):
         Cluster(**sizes)

@@ -32,7 +32,7 @@ def test_idle_ranks_and_runs_of_chunks_as_text() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_in_the_end_every_rank_holds_everything(name: str) -> None:
+def test_drawing_ends_with_whole_sums(name: str) -> None:
     schedule = all_reduce(name, 6, hosts=[[0, 1, 2], [3, 4, 5]], servers=4)
     for held in draw.holdings(schedule)[-1]:
         assert all(added == set(range(6)) for added in held)

@@ -52,7 +52,7 @@ def test_every_message_fault_is_detected(
         (Fault.CORRUPT, 1, "checksum"),
     ],
 )
-def test_fault_has_a_name(fault: Fault, number: int, name: str) -> None:
+def test_every_fault_has_a_name(fault: Fault, number: int, name: str) -> None:
     with pytest.raises(ScheduleViolationError) as raised:
         simulate(Ring(2), [np.ones(4)] * 2, wires=BrokenWires(fault, number))
     assert raised.value.name == name
@@ -104,7 +104,7 @@ class Listed(Schedule):
         return iter(())
 
 
-def test_schedule_that_waits_for_itself_ends() -> None:
+def test_deadlocked_schedule_is_reported() -> None:
     def waits(peer: int) -> Round:
         return Round(1, Phase.REDUCE, receive=Receive(peer, range(1), add=True))
 

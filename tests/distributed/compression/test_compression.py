@@ -158,7 +158,7 @@ def test_half_precision_rounds(name: str, bits: int) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSY)
-def test_over_steps_everything_arrives(name: str) -> None:
+def test_residuals_arrive_over_several_steps(name: str) -> None:
     """The same gradient at every step: the mean of what was sent goes towards it as 1/steps."""
     gradients = drawn(1, 2, elements(SHAPES), torch.float64)
     exact = torch.stack(gradients).sum(0)

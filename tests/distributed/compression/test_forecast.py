@@ -62,7 +62,7 @@ def test_links_between_hosts_count_where_there_are_some() -> None:
         [(SAMPLE - 1,), (), ()],
     ],
 )
-def test_any_model(name: str, shapes: list[tuple[int, ...]]) -> None:
+def test_forecast_accepts_any_model(name: str, shapes: list[tuple[int, ...]]) -> None:
     gradients = Gradients(shapes, torch.float64, 1e6, torch.device("cpu"))
     answer = forecast(name, 0.01, gradients, [[0, 1], [2]], {LinkClass.RACK: SLOW})
     assert answer.seconds >= 0

@@ -68,7 +68,7 @@ def test_stages_keep_parameter_names() -> None:
     assert all(torch.equal(after[name], before[name]) for name in after)
 
 
-def test_rehearsal_draws_nothing_and_measures_nothing() -> None:
+def test_shape_pass_keeps_random_state_and_buffers() -> None:
     layers = Layers(nn.Sequential(nn.BatchNorm1d(3), nn.Dropout()), ["0", "1"])
     before = [buffer.clone() for buffer in layers.buffers()]
     state = torch.get_rng_state()

@@ -45,7 +45,7 @@ def test_orders_look_random() -> None:
     assert abs(neighbours) < 0.02
 
 
-def test_order_is_the_same_for_ever() -> None:
+def test_sample_order_is_pinned() -> None:
     """A resumed job must not see another order after an upgrade."""
     assert epoch_order(10, 7, 0, 0, 10).tolist() == [9, 2, 6, 7, 1, 4, 3, 5, 8, 0]
 

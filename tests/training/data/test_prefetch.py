@@ -267,7 +267,7 @@ def test_data_worker_count_follows_data_and_host() -> None:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("workers", [0, 1, 3])
-def test_sampler_stands_where_training_stands(workers: int) -> None:
+def test_sampler_position_excludes_prefetched_batches(workers: int) -> None:
     sampler = Sampler(40, 8, 0)
     share = Share(0, 1, 2)
     loader = Loader(Reader(plain(), Numbers(40), 0), sampler, share, Workers(workers, 4), str)

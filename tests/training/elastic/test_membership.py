@@ -1,4 +1,4 @@
-"""When a rank leaves its group by itself: a newer one waits, and this one does not get on."""
+"""When a rank leaves its group by itself: a newer one waits, and this one takes no step."""
 
 from pathlib import Path
 from threading import Event
@@ -56,7 +56,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_membership_leaves_a_broken_group(rank: Rank, left: list[str]) -> None:
-    """Gloo may have lost what would have told so."""
+    """Gloo may have lost the message by which the rank would notice."""
     rank.update_control(generation=2, broken=1)
     rank.membership._watch(Looks(4))
     assert left == ["left"]
@@ -77,13 +77,30 @@ def test_membership_grows_after_a_common_step(rank: Rank, left: list[str]) -> No
     rank.membership.confirm()
 
 
+def test_membership_left_meanwhile_breaks_nothing(
+    rank: Rank, left: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then the rank may be in its next group."""
+    looks = Looks(4)
+
+    def leave() -> bool:
+        looks.set()
+        return True
+
+    monkeypatch.setattr(rank.membership, "has_lost", leave)
+    rank.update_control(generation=2, broken=1)
+    rank.membership._watch(looks)
+    assert left == []
+    rank.membership.confirm()
+
+
 def test_membership_stays_without_newer_launch(rank: Rank, left: list[str]) -> None:
     rank.membership._watch(Looks(4))
     assert left == []
 
 
 def test_membership_does_not_interrupt_progress(rank: Rank, left: list[str]) -> None:
-    """Its host was lost to the coordinator alone, and the others will meet it no more."""
+    """Its host is unreachable for the coordinator alone, and its own group is whole."""
 
     class Stepping(Looks):
         def wait(self, timeout: float | None = None) -> bool:

@@ -141,7 +141,7 @@ def test_gradients_of_many_parameters_use_modules() -> None:
     assert folded(flat, 4) == ([0, 1, 2, 3, 3, 3, 3, 3, 3], ["w0", "w1", "w2", "(others)"])
 
 
-def test_asking_leaves_the_rest_of_the_page_alone(tmp_path: Path) -> None:
+def test_gradient_request_changes_no_other_field(tmp_path: Path) -> None:
     folder = AttemptFolder(tmp_path)
     control = Control(folder.control, create=True)
     control.listen()
@@ -151,7 +151,7 @@ def test_asking_leaves_the_rest_of_the_page_alone(tmp_path: Path) -> None:
     control.close()
 
 
-def test_numbers_that_json_has_not_travel_as_texts() -> None:
+def test_non_finite_norms_travel_as_strings() -> None:
     record = GradientRecord(step=1, names=["a"], norms=[math.nan], largest=[math.inf])
     assert record.as_json()["norms"] == ["NaN"]
     found = GradientRecord.model_validate(json.loads(json.dumps(record.as_json(), allow_nan=False)))

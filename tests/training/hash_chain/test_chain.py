@@ -77,7 +77,7 @@ def test_chain_locates_a_planted_difference(steps: int, name: str, data: st.Data
     assert one.looks <= math.log2(steps) + 3
 
 
-def test_one_bit_of_a_loss_is_enough() -> None:
+def test_chain_detects_one_bit_of_a_loss() -> None:
     result = compare(recorded(9), recorded(9, loss=(3, math.nextafter(1 / 3, 1))))
     assert result.step == 3
 
@@ -110,7 +110,7 @@ def test_chain_part_digests_add_up(samples: list[int], data: st.DataObject) -> N
     assert parts % 2**64 == samples_digest(indices, 0)
 
 
-def test_digest_knows_places() -> None:
+def test_digest_depends_on_positions() -> None:
     assert samples_digest(np.asarray([3, 4]), 0) != samples_digest(np.asarray([4, 3]), 0)
 
 

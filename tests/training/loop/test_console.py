@@ -30,7 +30,7 @@ def test_console_output_comes_from_rank_0(ranks: RankServer, tmp_path: Path) -> 
     assert resumed.folder.stdout(1).read_text() == ""
 
 
-def test_progress_is_rare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_console_prints_progress_rarely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     now = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     with (tmp_path / "out").open("wb") as file:
@@ -45,7 +45,7 @@ def test_progress_is_rare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     ]
 
 
-def test_output_that_is_full_stops_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_stdout_stops_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     monkeypatch.setattr(console, "_STDOUT", writer)

@@ -92,7 +92,7 @@ def test_mfu_peaks_match_torchs_device_names() -> None:
     assert peak_of(torch.device("cpu"), Precision.BF16) is None
 
 
-def test_it_is_written_beside_the_times_of_steps(tmp_path: Path) -> None:
+def test_mfu_is_recorded_with_each_step(tmp_path: Path) -> None:
     clock, spool = HostClock(), MetricSpool(tmp_path / "metrics")
     recorder = Recorder(
         rank=0, device=torch.device("cpu"), clock=clock, spool=spool,

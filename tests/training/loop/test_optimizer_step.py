@@ -99,7 +99,7 @@ def test_pending_residual_is_added_once() -> None:
     assert job.take() == [-7.0] * 3
 
 
-def test_step_that_fp16_leaves_out_pays_nothing() -> None:
+def test_skipped_fp16_step_keeps_pending_residual() -> None:
     job = WithResidual(Precision.FP16)
     job.strategy.add_pending_residual(pending_residual())
     job.overflows = True
@@ -109,7 +109,7 @@ def test_step_that_fp16_leaves_out_pays_nothing() -> None:
     assert job.take() == [-7.0] * 3
 
 
-def test_step_that_breaks_off_pays_nothing() -> None:
+def test_broken_step_keeps_pending_residual() -> None:
     job = WithResidual(Precision.FP32)
     job.strategy.add_pending_residual(pending_residual())
     job.breaks_off = True

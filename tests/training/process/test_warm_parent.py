@@ -84,7 +84,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     parent.process.wait()
 
 
-def test_its_forks_are_as_good_as_new(warm: Warm, tmp_path: Path) -> None:
+def test_warm_parent_forks_match_new_processes(warm: Warm, tmp_path: Path) -> None:
     answers = []
     for i in range(2):
         path = tmp_path / f"told-{i}"

@@ -21,7 +21,7 @@ def names(attempt: Attempt) -> list[str]:
     return [e["data"]["name"] for e in reversed(attempt.events(kind="checkpoint"))]
 
 
-def test_rank_removes_nothing(ranks: RankServer, tmp_path: Path) -> None:
+def test_rank_deletes_no_checkpoints(ranks: RankServer, tmp_path: Path) -> None:
     ranks.run(tmp_path, job(every_steps=5))
     assert len(list((tmp_path / "checkpoints").iterdir())) == 4
 

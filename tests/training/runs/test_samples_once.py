@@ -106,7 +106,7 @@ def test_interruptions_and_resizes_read_samples_once(seed: int) -> None:
 
 
 @pytest.mark.processes
-def test_nor_do_they_where_data_workers_read_ahead() -> None:
+def test_data_workers_read_samples_once_when_interrupted() -> None:
     job = Interrupted(100, data_workers=1)
     for _ in range(6):
         job.attempt()
@@ -114,7 +114,7 @@ def test_nor_do_they_where_data_workers_read_ahead() -> None:
     check(job.found, size=job.size, batch=job.batch, seed=100)
 
 
-def test_nor_do_they_among_real_ranks(ranks: RankServer, tmp_path: Path) -> None:
+def test_ranks_read_samples_once_when_interrupted(ranks: RankServer, tmp_path: Path) -> None:
     draw = random.Random(4)
     size, batch, seed, rounds = 40, 12, 11, 2
     training = {

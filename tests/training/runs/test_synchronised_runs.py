@@ -46,7 +46,7 @@ def test_run_resumes_with_other_rank_count(
         assert len(second.curve(name)) == 4
 
 
-def test_rank_alone_has_nothing_to_combine(ranks: RankServer, tmp_path: Path) -> None:
+def test_single_rank_needs_no_gradient_sync(ranks: RankServer, tmp_path: Path) -> None:
     attempt = ranks.run(tmp_path, digits(1, "hierarchical"))
     assert attempt.codes == [0], attempt.stderr()
 

@@ -39,7 +39,7 @@ assert "Trainer" in dir(th) or "Trainer" in th.__all__
 
 
 @pytest.mark.processes
-def test_script_leaves_as_it_would(tmp_path: Path) -> None:
+def test_sdk_keeps_a_scripts_exit_code(tmp_path: Path) -> None:
     assert run("th.leave()", tmp_path).returncode == 0
     assert run("th.init()\nsys.exit(3)", tmp_path).returncode == 3
     failed = run("th.init()\nraise ValueError('wrong')", tmp_path)
@@ -76,7 +76,7 @@ assert "torch" not in sys.modules
 
 
 @pytest.mark.processes
-def test_fork_is_no_rank(tmp_path: Path) -> None:
+def test_fork_cannot_act_for_the_rank(tmp_path: Path) -> None:
     text = """
 import os
 th.init()

@@ -29,7 +29,7 @@ def reasons(document: Any) -> set[tuple[str, str]]:
     return found
 
 
-def test_schema_is_one() -> None:
+def test_schema_is_valid_json_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 

@@ -284,7 +284,7 @@ def test_empty_image_folder_is_reported(tmp_path: Path) -> None:
     assert "find any class folder" in refusal("image_folder", flat)
 
 
-def test_file_that_is_no_image_is_named(tmp_path: Path) -> None:
+def test_invalid_image_file_is_named(tmp_path: Path) -> None:
     write_images(tmp_path, each=5)
     for name, content in (("text.jpg", b"hello"), ("empty.png", b"")):
         (tmp_path / "cat" / name).write_bytes(content)

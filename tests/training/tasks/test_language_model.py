@@ -142,7 +142,7 @@ def test_texts_are_files_folders_and_patterns(tmp_path: Path) -> None:
         ("short.txt", "too few"),
     ],
 )
-def test_text_that_is_none_is_named(tmp_path: Path, name: str, words: str) -> None:
+def test_invalid_text_file_is_named(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "empty.txt").touch()
     (tmp_path / "short.txt").write_text("short")
     (tmp_path / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")

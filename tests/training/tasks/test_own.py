@@ -232,7 +232,7 @@ def test_own_task_error_names_uploaded_path(ranks: RankServer, tmp_path: Path) -
     assert attempt.event("failure")["message"] == "lab/lines.py has no class Lime"
 
 
-def test_blame_falls_on_no_library() -> None:
+def test_user_traceback_skips_libraries() -> None:
     with pytest.raises(SpecError) as caught:
         validate_spec({"name": 1})
     where = UserTraceback("mine:Task").location(caught.value)
@@ -254,7 +254,7 @@ class _OneElement(Task):
         return away.square().mean(dim=0), (away.abs().mean(),)
 
 
-def test_rank_that_others_left_blames_no_task(ranks: RankServer, tmp_path: Path) -> None:
+def test_lost_peer_blames_no_line_of_task(ranks: RankServer, tmp_path: Path) -> None:
     spec = {**job("Killed"), "parallelism": {"strategy": "pipeline", "microbatches": 2}}
     attempt = ranks.run(tmp_path, spec)
     assert attempt.codes[0] == 1
