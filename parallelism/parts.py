@@ -63,19 +63,19 @@ class Part:
         )  # fmt: skip
 
 
-def clip_parts(parts: list[Part], largest: float | None, waits: Waits, nothing: Tensor) -> Tensor:
+def clip_parts(parts: list[Part], largest: float | None, waits: Waits, zero: Tensor) -> Tensor:
     """Clip as `Strategy.clip`, over all ranks: each element counts once.
 
     A rank adds the squares of its own parts, each divided by the number of ranks that hold the
     same; one scalar is exchanged.
 
     Args:
-        nothing: what a rank adds that trains nothing, as a scalar of the others' form.
+        zero: what a rank adds that trains nothing, as a scalar like those of the others.
     """
     parameters = [part.memory for part in parts]
     gradients = [memory.grad for memory in parameters if memory.grad is not None]
     copies = [part.copies for part in parts if part.memory.grad is not None]
-    total = nothing.clone()
+    total = zero.clone()
     if gradients:
         norms = torch._foreach_norm(gradients)
         shares = [norm.square() / number for norm, number in zip(norms, copies, strict=True)]
@@ -88,23 +88,23 @@ def clip_parts(parts: list[Part], largest: float | None, waits: Waits, nothing: 
     return norm
 
 
-def nothing_like(model: nn.Module) -> Tensor:
+def zero_like(model: nn.Module) -> Tensor:
     """Return zero, on the device and in the precision of a model's weights."""
     weights = next(model.parameters())
     return torch.zeros((), dtype=weights.dtype, device=weights.device)
 
 
 class Divided(Strategy):
-    """A model of which the ranks hold parts: the base of strategies that spread one so.
+    """Base of strategies whose ranks hold parts of the model.
 
     Attributes:
         waits: what the rank waits for within the passes and in clipping.
-        nothing: the square of a gradient that a rank has none of, as all of a stage may be frozen.
+        zero: the squared norm of a rank without gradients, as all of a stage may be frozen.
     """
 
     replicated = False
     waits: Waits
-    nothing: Tensor
+    zero: Tensor
 
     def __init__(self, model: nn.Module, mesh: Mesh) -> None:
         """Train a model that is spread over the mesh already."""
@@ -112,7 +112,7 @@ class Divided(Strategy):
         self.degrees = mesh.degrees
         self.samples = self.stream = mesh.samples
         self.model = self.called = model
-        self.nothing = nothing_like(model)
+        self.zero = zero_like(model)
         self._parts = {
             name: Part(parameter, holders=mesh.degrees.world_size)
             for name, parameter in model.named_parameters()
@@ -151,7 +151,7 @@ class Divided(Strategy):
             raise no_gradient(absent)
 
     def clip(self, largest: float | None) -> Tensor:
-        return clip_parts(list(self._parts.values()), largest, self.waits, self.nothing)
+        return clip_parts(list(self._parts.values()), largest, self.waits, self.zero)
 
     def clear_gradients(self) -> None:
         for part in self._parts.values():

@@ -69,7 +69,7 @@ class GradientHook:
         self._thread = _Worker("gradient sync")
         self._layouts: dict[int, _Layout] = {}
         self._failure: Exception | None = None
-        self._among_others = _AmongOthers()
+        self._in_collective = _InCollective()
         self._begun: list[tuple[Tensor, Future[Tensor]]] = []
 
     def combine(self, _: None, bucket: dist.GradBucket) -> Future[Tensor]:
@@ -99,7 +99,7 @@ class GradientHook:
         while not ended.wait(breakable.LOOK_SECONDS):
             if not handle.broken_off or ended.wait(_PATIENCE_SECONDS):
                 continue
-            if self._among_others.leave_behind():
+            if self._in_collective.abandon():
                 self._failure = handle.abandon_work()
                 for flat, done in begun:
                     if not done.done():
@@ -122,7 +122,7 @@ class GradientHook:
     def _complete(
         self, bucket: Bucket, ready: torch.cuda.Event | None, done: Future[Tensor]
     ) -> None:
-        if self._among_others.is_left:
+        if self._in_collective.is_abandoned:
             return
         with torch.cuda.stream(self._stream), torch.no_grad():
             if ready is not None:
@@ -145,11 +145,11 @@ class GradientHook:
                     f"the gradient of {bucket.names[0]} is sparse and cannot be synchronized "
                     "so: set gradient_sync to native, without compression"
                 )
-            with self._among_others:
+            with self._in_collective:
                 self._exchange.agree(flat)
             self._layouts[bucket.index] = layout
         flat.div_(self._exchange.world_size)
-        watched = _Watched(self._exchange, self._among_others, self.tools)
+        watched = _Watched(self._exchange, self._in_collective, self.tools)
         self.compression.combine(bucket, watched)
         watched.combined()
 
@@ -157,23 +157,25 @@ class GradientHook:
 class _Watched:
     """An exchange, with the clock that separates a compression's own time from that of sending."""
 
-    def __init__(self, exchange: OpenExchange, among_others: "_AmongOthers", tools: Tools) -> None:
+    def __init__(
+        self, exchange: OpenExchange, in_collective: "_InCollective", tools: Tools
+    ) -> None:
         self.rank = exchange.rank
         self.world_size = exchange.world_size
         self._exchange = exchange
-        self._among_others = among_others
+        self._in_collective = in_collective
         self._tools = tools
         self._since = tools.now()
 
     def sum(self, tensor: Tensor) -> None:
         self.combined()
-        with self._among_others:
+        with self._in_collective:
             self._exchange.sum(tensor)
         self._sent()
 
     def gather(self, tensor: Tensor) -> Tensor:
         self.combined()
-        with self._among_others:
+        with self._in_collective:
             rows = self._exchange.gather(tensor)
         self._sent()
         return rows
@@ -194,8 +196,8 @@ class AbandonedThreadError(Exception):
     """This thread was abandoned, and what it keeps of the job belongs to another."""
 
 
-class _AmongOthers:
-    """Around what the thread does together with other ranks: all that may never end.
+class _InCollective:
+    """Entered while the thread is in a collective, which may never end.
 
     Outside of it the thread computes, also on what is kept between steps, and is always waited for.
     """
@@ -203,7 +205,7 @@ class _AmongOthers:
     def __init__(self) -> None:
         self._lock = Lock()
         self._is_inside = False
-        self.is_left = False
+        self.is_abandoned = False
 
     def __enter__(self) -> None:
         self._is_inside = True
@@ -211,14 +213,14 @@ class _AmongOthers:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._is_inside = False
-            if self.is_left:
+            if self.is_abandoned:
                 raise AbandonedThreadError
 
-    def leave_behind(self) -> bool:
-        """Return whether the thread is inside, and so is not waited for. Once outside, it ends."""
+    def abandon(self) -> bool:
+        """Abandon the thread, which then ends, if it is in a collective; return whether it is."""
         with self._lock:
-            self.is_left = self._is_inside
-            return self.is_left
+            self.is_abandoned = self._is_inside
+            return self.is_abandoned
 
 
 class HookedReplicas(Replicas):

@@ -25,7 +25,7 @@ from trainhall.parallelism.degrees import (
     expected_bubble,
 )
 from trainhall.parallelism.mesh import Mesh
-from trainhall.parallelism.parts import Divided, Part, average, gathered, nothing_like
+from trainhall.parallelism.parts import Divided, Part, average, gathered, zero_like
 from trainhall.parallelism.pipelining.batches import draws_of_its_own, pieces
 from trainhall.parallelism.pipelining.stages import (
     Layers,
@@ -94,7 +94,7 @@ class Pipeline(Divided):
         mine = {
             s: Layers(model, stages[s]) for s, owner in enumerate(owners) if owner == self._place
         }
-        self.nothing = nothing_like(model)
+        self.zero = zero_like(model)
         keep_only(model, [name for s in mine for name in stages[s]])
         self.model = self.called = model
         self._relay = Relay(model, mine, owners, self._group, device)

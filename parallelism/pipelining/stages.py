@@ -151,22 +151,25 @@ class Relay(nn.Module):
         return shared
 
 
-class _Beyond(BaseException):
-    """A loss asks more of its model than a pipeline can give; no `except Exception` takes it."""
+class _UnsupportedUse(BaseException):
+    """The loss uses its model in a way that a pipeline does not support.
+
+    Not an Exception, so that no `except Exception` of the loss catches it.
+    """
 
 
 class _StandIn(nn.Module):
     """A stand-in for the model that a loss is given."""
 
     def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, nn.Parameter]]:
-        raise _Beyond(
+        raise _UnsupportedUse(
             "the loss looks at the model's parameters, but under strategies pipeline and "
             "model no rank has all of them: use training.weight_decay for a penalty, or "
             "choose another strategy"
         )
 
 
-class Given(_StandIn):
+class KnownOutput(_StandIn):
     """Stands in for a model whose output of one call is known already."""
 
     def __init__(self, output: Any) -> None:
@@ -176,7 +179,7 @@ class Given(_StandIn):
 
     def forward(self, *_: Any) -> Any:
         if self._is_called:
-            raise _Beyond(
+            raise _UnsupportedUse(
                 "the loss calls the model more than once, but strategies pipeline and model "
                 "can split only one call: call it once on all inputs (torch.cat, then chunk "
                 "its output), or choose another strategy"
@@ -194,21 +197,21 @@ def loss_given(
         DegreesError: it asks the model for more than that.
     """
     try:
-        return loss_of(Given(output).train(training), batch)
-    except _Beyond as beyond:
-        raise DegreesError("pipeline", str(beyond)) from None
+        return loss_of(KnownOutput(output).train(training), batch)
+    except _UnsupportedUse as unsupported:
+        raise DegreesError("pipeline", str(unsupported)) from None
 
 
-class _Seen(BaseException):
-    """Carries what a loss calls its model with; no `except Exception` on the way takes it."""
+class _ModelCalled(BaseException):
+    """The loss has called its model with these inputs; likewise."""
 
     def __init__(self, inputs: tuple[Any, ...]) -> None:
         self.inputs = inputs
 
 
-class _Asked(_StandIn):
+class _CallRecorder(_StandIn):
     def forward(self, *inputs: Any) -> Any:
-        raise _Seen(inputs)
+        raise _ModelCalled(inputs)
 
 
 def inputs_of(loss_of: Loss, batch: Any, *, training: bool) -> tuple[Any, ...]:
@@ -218,9 +221,9 @@ def inputs_of(loss_of: Loss, batch: Any, *, training: bool) -> tuple[Any, ...]:
         DegreesError: before that it asks for what there is not.
     """
     try:
-        loss_of(_Asked().train(training), batch)
-    except _Seen as seen:
-        return seen.inputs
-    except _Beyond as beyond:
-        raise DegreesError("pipeline", str(beyond)) from None
+        loss_of(_CallRecorder().train(training), batch)
+    except _ModelCalled as call:
+        return call.inputs
+    except _UnsupportedUse as unsupported:
+        raise DegreesError("pipeline", str(unsupported)) from None
     raise TypeError("the task's loss never calls the model, so it cannot be cut into stages")

@@ -30,8 +30,8 @@ from trainhall.parallelism.plan.trace import (
     SHORT,
     Trace,
     Tracing,
+    as_trace_error,
     copied,
-    explained,
     extrapolated,
     name_gradients,
     prepared,
@@ -49,7 +49,7 @@ class PipelineTracer:
     def __init__(self, tracing: Tracing, config: StrategyConfig) -> None:
         self.tracing, self.config = tracing, config
         self.ranks = config.degrees.pipeline
-        with explained():
+        with as_trace_error():
             self.mesh = tracing.mesh(config.degrees) if config.degrees.tensor > 1 else None
         number = self.ranks * STAGES_PER_RANK[config.schedule]
         declaration = tracing.subject.declaration
@@ -60,7 +60,7 @@ class PipelineTracer:
         equal = declaration.layers[row.first : row.first + row.length] if row else ()
         self.equal = [name for layer in equal for name in layer]
         self.width = len(equal[0]) if equal else 1
-        with tracing.fakes, explained():
+        with tracing.fakes, as_trace_error():
             whole = copied(tracing.model)
             self.start = self._start(whole)
             self.forms = self._forms(whole)
@@ -134,7 +134,7 @@ class PipelineTracer:
         """Take a step with some modules of each of the rank's stages, and trace it."""
         subject = self.tracing.subject
         mine, order = self._mine(place), self._order(place)
-        with explained(), self.tracing.fakes:
+        with as_trace_error(), self.tracing.fakes:
             plain = copied(_part(self.tracing.model, [name for stage in names for name in stage]))
             tracker = Tracker()
             tracker.watch(plain.parameters(), "parameters")
@@ -241,7 +241,7 @@ class _Run:
         self._tracker = tracker
         self._batches = tracer.microbatches()
         self._inputs, self._gradients = self._receiving()
-        self._under_way: dict[tuple[int, int], _Way] = {}
+        self._under_way: dict[tuple[int, int], _MicroBatch] = {}
         self._weights = [
             [p for module in stage for p in module.parameters() if p.requires_grad]
             for stage in layers
@@ -284,7 +284,7 @@ class _Run:
         self._under_way.pop(key).to_weights(gradient, weights)
         name_gradients(self._strategy, self._tracker)
 
-    def _forward(self, stage: int, chunk: int, index: int) -> "_Way":
+    def _forward(self, stage: int, chunk: int, index: int) -> "_MicroBatch":
         batch, subject = self._batches[index], self._subject
         inputs = self._inputs[chunk]
         if stage - 1 in self._mine:  # handed on in place
@@ -299,14 +299,14 @@ class _Run:
             for module in self._layers[chunk]:
                 output = module(output)
         if stage < self._last:
-            return _Way(x, output, output)
+            return _MicroBatch(x, output, output)
         with subject.autocast():
             loss, _ = loss_given(subject.loss, output, batch, training=True)
-        return _Way(x, output, loss)
+        return _MicroBatch(x, output, loss)
 
 
 @dataclass
-class _Way:
+class _MicroBatch:
     """A micro-batch that has gone through one of a rank's stages."""
 
     given: Tensor

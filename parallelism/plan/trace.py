@@ -107,12 +107,12 @@ class Fakes(FakeTensorMode):
 
 
 class Tracing:
-    """Traces steps of one subject, within a `pretended` process group."""
+    """Traces steps of one subject, within a `fake_process_group`."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.fakes = Fakes(allow_non_fake_inputs=True)
-        with self.fakes, explained():
+        with self.fakes, as_trace_error():
             model = subject.build_model()
         with FakeCopyMode(self.fakes):  # what was made of numbers (`torch.tensor(0)`) is real yet
             self.model = copy.deepcopy(model)
@@ -154,7 +154,7 @@ class Tracing:
         """Trace a step of a worker and of a server; each sends as many bytes as the busier of
         them, to which the other's come."""
         worker = self.step(config)
-        with explained(), self.fakes:
+        with as_trace_error(), self.fakes:
             plain, _ = self.model_of(None)
             tracker = Tracker()
             tracker.watch(plain.parameters(), "parameters")
@@ -182,7 +182,7 @@ class Tracing:
 
     def _step(self, config: StrategyConfig, layers: int | None) -> Trace:
         subject, degrees = self.subject, config.degrees
-        with explained():
+        with as_trace_error():
             meshless = config.strategy in ("ddp", "parameter_server")
             mesh = None if meshless else self.mesh(degrees)
             with self.fakes:
@@ -332,7 +332,7 @@ def extrapolated(short: Trace, longer: Trace, a: float, b: float, layers: float)
 
 
 @contextmanager
-def pretended(world_size: int) -> Iterator[None]:
+def fake_process_group(world_size: int) -> Iterator[None]:
     """Open a default process group of so many ranks; all but the first, this one, do nothing.
 
     What torch itself warns of does not concern planning: a step that is taken warns again.
@@ -348,8 +348,8 @@ def pretended(world_size: int) -> Iterator[None]:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Say of what fails on tensors without memory where it comes from."""
+def as_trace_error() -> Iterator[None]:
+    """Raise TraceError for what fails on tensors without memory."""
     try:
         yield
     except (DegreesError, NoGradientError):

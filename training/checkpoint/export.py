@@ -62,7 +62,7 @@ def export(folder: Path, file: Path) -> dict[str, Any]:
                 size += output.write(piece)
             output.flush()
             os.fsync(output.fileno())
-        _appear(temporary, file)
+        _publish(temporary, file)
         fsync_folder(file.parent)
     finally:
         temporary.unlink(missing_ok=True)
@@ -80,11 +80,11 @@ Entries = dict[str, tuple[str, TensorStorageMetadata]]
 """By the name in the plain model: the name in the checkpoint, and what is stored there."""
 
 
-def _appear(temporary: Path, file: Path) -> None:
+def _publish(temporary: Path, file: Path) -> None:
     """Give a whole file its name.
 
-    Unlike a rename, a link never takes the place of a file that came in the meantime; where a file
-    system has no links, a look just before it has to do.
+    Unlike a rename, a link never replaces a file that was created meanwhile; on a file system
+    without links a check just before the rename has to do.
 
     Raises:
         FileExistsError: there is one by now.

@@ -153,7 +153,7 @@ class ElasticLoop(Loop):
         for parameter in self.model.parameters():
             state = self.optimizer.state.get(parameter, {})
             tensors += [state[key] for key in sorted(state) if isinstance(state[key], Tensor)]
-        breakable.broadcast(tensors, source, self.progress.moved)
+        breakable.broadcast(tensors, source, self.progress.advanced)
         self.confirm()
         self.is_partially_copied = False
         if is_outdated:

@@ -18,20 +18,20 @@ from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.status import EXIT_STUCK
 
 LOOK_SECONDS = 0.005
-"""Between two looks at the page by a rank that has nothing else to do."""
+"""Between two checks for a new group, by a rank that waits for one."""
 WATCH_SECONDS = 0.25
 FIRST_SECONDS = 30.0
-"""For what a rank does for the first time, instead of `STUCK_SECONDS`."""
-TIMES_THE_USUAL = 2
-"""So much longer than ever a step may take, or whatever else a rank does, until it is stuck."""
+"""For an activity that a rank does for the first time, instead of `STUCK_SECONDS`."""
+STUCK_FACTOR = 2
+"""Multiple of an activity's longest time so far after which a rank is stuck."""
 
 
 class RegroupTimeoutError(RuntimeError):
-    """Timeout of a lost rank's group: no instruction on how to continue arrived."""
+    """After the loss of a rank no launch of a new group arrived in time."""
 
 
 class LeaveRequested(Exception):  # noqa: N818 - control flow, no error
-    """Request that this process ends."""
+    """Request to end this process."""
 
 
 class Membership:
@@ -137,13 +137,13 @@ class Membership:
         return self._control.command is Command.STOP
 
     def _stuck_after(self) -> float:
-        usual = self.progress.usual()
-        return FIRST_SECONDS if usual is None else max(STUCK_SECONDS, TIMES_THE_USUAL * usual)
+        longest = self.progress.longest()
+        return FIRST_SECONDS if longest is None else max(STUCK_SECONDS, STUCK_FACTOR * longest)
 
     def _is_stepping(self) -> bool:
-        """Return whether a step is under way that ought to have ended long ago: others have."""
-        steps = self.progress.now in (Activity.FIRST_STEP, Activity.STEPPING)
-        return steps and self.progress.usual() is not None
+        """Return whether a step is under way that is not the first of the process."""
+        steps = self.progress.activity in (Activity.FIRST_STEP, Activity.STEPPING)
+        return steps and self.progress.longest() is not None
 
     def _watch(self, left: Event) -> None:
         """Break up the present group if a newer one waits and this rank is stuck in it."""

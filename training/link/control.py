@@ -9,8 +9,8 @@ from pathlib import Path
 from trainhall.training.link.launch import Command
 
 STUCK_SECONDS = 5.0
-"""Without a step of a rank, at the least, once a newer group is to be joined. Nobody of this one is
-known to be lost then, but somebody may be by now. A step that is cut off is taken again."""
+"""Shortest time without a step after which a rank leaves its group for a newer one, though no rank
+is known to be lost. A step that is cut off is taken again."""
 
 _CONTROL_SIZE = 64
 _LISTENED = struct.Struct("@dd")

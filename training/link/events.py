@@ -31,7 +31,7 @@ class RankEvent(LinkModel):
     paused       rank 0, after the checkpoint was committed: `{step, measured}`; `measured` is
                  `{peak_memory_bytes, step_seconds, steps}` of this attempt, or null
     network      rank 0, after the first step of a job with `gradient_sync.measure_links`: the
-                 report of `training.loop.network_probe.examine`; the result has it too
+                 report of `training.loop.network_probe.measure`; the result has it too
     not_saved    a checkpoint could not be written, or not be uploaded; training continues:
                  `{step, message}`
     note         anything worth an event on the job: `{message}`

@@ -78,7 +78,7 @@ class Progress:
             self._slots[ANSWERS] = 0
 
     def begin(self, step: int) -> None:
-        """Start to train after `step`; what the next one takes may be out of the ordinary."""
+        """Start to train after `step`; the next step may take unusually long."""
         self._slots[STEP] = step
         self._had_first = False
         self._last = monotonic()
@@ -130,30 +130,30 @@ class Progress:
         slots[PASSED] = _BETWEEN
         slots[STEP] = step
 
-    def moved(self) -> None:
-        """Something of what the rank does is done."""
+    def advanced(self) -> None:
+        """Note that the activity makes progress."""
         self._passed += COUNT
         self._slots[PASSED] = self._passed
 
-    def usual(self) -> float | None:
-        """Return the most seconds that what the rank does has taken it so far; None the first time.
-        That of a first step is left out. Any thread may ask."""
+    def longest(self) -> float | None:
+        """Return the longest time of the present activity so far, in seconds, first steps left out;
+        None if it is the first. Any thread may ask."""
         activity = int(self._slots[ACTIVITY])
         steps = activity in (_STEPPING, _READING, _FIRST_STEP)
         return self._longest_of.get(_STEPPING if steps else activity)
 
     @property
-    def now(self) -> Activity:
+    def activity(self) -> Activity:
         """The rank's activity. Any thread may ask."""
         return Activity(self._slots[ACTIVITY])
 
     def set_activity(self, activity: Activity) -> None:
-        """Set the activity from here on; for what no step follows, or what `begin` ends."""
+        """Set the activity until `begin`, or until the end."""
         self._slots[ACTIVITY] = activity
 
     @contextlib.contextmanager
-    def while_(self, activity: Activity) -> Iterator[None]:
-        """Within it the rank does something else than steps, whose time is none of theirs."""
+    def during(self, activity: Activity) -> Iterator[None]:
+        """Within it the rank does something else than a step, whose time does not count."""
         self._slots[ACTIVITY] = activity
         begun = monotonic()
         try:

@@ -236,12 +236,12 @@ class Loop:
         if result.command is Command.STOP:
             return EXIT_STOPPED
         if evaluate_now:
-            with self.progress.while_(Activity.EVALUATING):
+            with self.progress.during(Activity.EVALUATING):
                 self.evaluate()
         self.prepare_once(result)
         pausing = result.command is Command.PAUSE and not last
         if save_now or result.save or pausing:
-            with self.progress.while_(Activity.SAVING):
+            with self.progress.during(Activity.SAVING):
                 self.save()
         return self.pause() if pausing else None
 
@@ -249,10 +249,10 @@ class Loop:
         """Prepare saves, and measure the links, after the first step of a group."""
         if self.prepared:
             return
-        with self.progress.while_(Activity.SAVING):
+        with self.progress.during(Activity.SAVING):
             self.saving.prepare()
             if result.command is Command.RUN:
-                self.examine_network()
+                self.measure_network()
         self.prepared = True
 
     def pause(self) -> int:
@@ -313,7 +313,7 @@ class Loop:
             step=self.state.step,
         )
 
-    def examine_network(self) -> None:
+    def measure_network(self) -> None:
         """Measure the links between ranks once, if the spec asks for it, and report them.
 
         Not before the first step: that is what everybody waits for.
@@ -321,7 +321,7 @@ class Loop:
         spec = self.context.launch.spec
         sync = spec.parallelism.gradient_sync
         if sync.measure_links and self.network is None and self.world_size > 1:
-            self.network = network_probe.examine(
+            self.network = network_probe.measure(
                 self.strategy, spec.gradient_sync, sync.bucket_mb, self.device
             )
             self.rank0_log.append_event("network", self.network)

@@ -28,8 +28,8 @@ class Utilization:
 
     def percent(self, seconds: float) -> float:
         """Return the utilization of a step that took `seconds`; 0–100."""
-        could = seconds * self.peak * self.devices
-        return 100 * self.flops / could if could > 0 else 0.0
+        available = seconds * self.peak * self.devices
+        return 100 * self.flops / available if available > 0 else 0.0
 
 
 def peak_of(device: torch.device, precision: Precision) -> float | None:

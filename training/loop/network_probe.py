@@ -26,7 +26,7 @@ _TIMEOUT = timedelta(minutes=5)
 _PLACES = {"host": "within a host", "rack": "between hosts"}
 
 
-def examine(
+def measure(
     strategy: Strategy, options: SyncOptions, bucket_mb: float, device: torch.device
 ) -> dict[str, Any]:
     """Measure the links between ranks; a collective of a fraction of a second.

@@ -71,9 +71,9 @@ def explained(
     """
     during = "the model was built" if step is None else phase_of(error)
     at = "" if step is None else f" (step {step})"
-    text = f"rank {rank} ran out of memory on {device} while {during}{at}: {_held(device)}"
+    text = f"rank {rank} ran out of memory on {device} while {during}{at}: {_memory_use(device)}"
     return OutOfMemoryError(
-        f"{text}{_first_line(error)}. It needs less with {', or '.join(_ways(spec))}"
+        f"{text}{_first_line(error)}. It needs less with {', or '.join(_remedies(spec))}"
         f"{_predicted(prediction)}"
     )
 
@@ -102,7 +102,7 @@ def phase_of(error: BaseException) -> str:
     return "a step ran"
 
 
-def _held(device: torch.device) -> str:
+def _memory_use(device: torch.device) -> str:
     if device.type != "cuda":
         return ""
     peak, total = torch.cuda.max_memory_allocated(device), torch.cuda.mem_get_info(device)[1]
@@ -115,7 +115,7 @@ def _first_line(error: BaseException) -> str:
     return amount.group() if amount else line
 
 
-def _ways(spec: JobSpec) -> list[str]:
+def _remedies(spec: JobSpec) -> list[str]:
     """Return settings that need less, the cheapest first."""
     training, parallelism = spec.training, spec.parallelism
     rounds = training.gradient_accumulation

@@ -24,7 +24,7 @@ from trainhall.parallelism.plan import devices
 from trainhall.parallelism.plan.devices import Rates
 from trainhall.parallelism.plan.gpu_autocast import autocast_as_on_a_gpu
 from trainhall.parallelism.plan.prediction import Prediction, best, predict
-from trainhall.parallelism.plan.trace import Subject, TraceError, Tracing, pretended
+from trainhall.parallelism.plan.trace import Subject, TraceError, Tracing, fake_process_group
 from trainhall.parallelism.strategy import NoGradientError
 from trainhall.training.common.units import brief, size_text
 from trainhall.training.data.batch_reader import Reader, Request
@@ -102,7 +102,7 @@ def plan(
         TraceError: the model cannot be run without values, under any strategy and mesh.
         TaskUnavailableError, BadDataError, BadTaskError: the task cannot be built here.
     """
-    with pretended(workers):
+    with fake_process_group(workers):
         tracing = Tracing(subject_of(spec))
         refuse_extra_state(tracing.model)
         meshes = list(candidates(workers))
@@ -176,7 +176,7 @@ def predicted_memory(spec: JobSpec, kind: Literal["cpu", "cuda"] = "cpu") -> dic
         kind: of its devices.
     """
     rates = Rates("", 1.0, 1.0, 1.0, 0.0, "")
-    with pretended(spec.resources.workers), _autocast_of(kind):
+    with fake_process_group(spec.resources.workers), _autocast_of(kind):
         return predict(Tracing(subject_of(spec)), traced_of(spec), rates).memory
 
 

@@ -219,7 +219,7 @@ class Session:
         at = self.reporter.step if step is None else step
         # The other ranks write nothing, and need not wait for their GPUs.
         metrics = self.reporter.finite() if self.context.rank == 0 else {}
-        with self._progress.while_(Activity.SAVING) if self._progress else contextlib.nullcontext():
+        with self._progress.during(Activity.SAVING) if self._progress else contextlib.nullcontext():
             self.checkpoints.save(state, at, metrics)
 
     def load(self) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import DegreesError
 from trainhall.parallelism.pipelining.stages import (
-    Given,
+    KnownOutput,
     Layers,
     cut,
     inputs_of,
@@ -92,7 +92,7 @@ def test_stand_in_finds_the_models_inputs() -> None:
     batch = {"x": torch.arange(6.0), "y": "text"}
     (seen,) = inputs_of(loss, batch, training=True)
     assert seen is batch["x"]
-    assert loss(Given(torch.ones(2)), batch)[0] == 2
+    assert loss(KnownOutput(torch.ones(2)), batch)[0] == 2
     with pytest.raises(TypeError, match="never calls the model"):
         inputs_of(lambda model, batch: (torch.zeros(()), ()), batch, training=True)
 

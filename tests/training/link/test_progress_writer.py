@@ -13,10 +13,10 @@ def test_failed_save_ends_its_activity(tmp_path: Path) -> None:
     progress = Progress(tmp_path)
     progress.begin(0)
     progress.step(1)
-    with pytest.raises(TypeError), progress.while_(Activity.SAVING):
+    with pytest.raises(TypeError), progress.during(Activity.SAVING):
         raise TypeError
     page = read(tmp_path, os.getpid())
     progress.close()
     assert page is not None
     assert page.activity is Activity.STEPPING
-    assert progress.usual() is None
+    assert progress.longest() is None

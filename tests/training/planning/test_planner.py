@@ -20,8 +20,8 @@ from trainhall.parallelism.plan.trace import (
     Trace,
     TraceError,
     Tracing,
+    fake_process_group,
     grows_evenly,
-    pretended,
 )
 from trainhall.training.planning import planner as planning
 from trainhall.training.planning.planner import (
@@ -214,7 +214,7 @@ def test_planner_passes_parts_between_stages(
         for what in ("peak", "sent")
     )
     spec = validate_spec(document_)
-    with pretended(4):
+    with fake_process_group(4):
         traces = PipelineTracer(Tracing(subject_of(spec)), traced_of(spec)).traces()
     # The first two ranks hold the first stages, and each has as much to send as the other.
     assert [trace.sent["send"] for trace in traces for _ in range(2)] == sent
@@ -255,7 +255,7 @@ def test_planner_ignores_trials_of_operators(strategy: StrategyName) -> None:
     spec = job({"name": "digits", "params": {"hidden": [32, 32, 32]}}, strategy, 4, 64)
     if strategy == "pipeline":
         spec = with_mesh(spec, 4, strategy, {"data": 1, "pipeline": 2, "tensor": 2})
-    with pretended(4):
+    with fake_process_group(4):
         tracing = Tracing(subject_of(spec))
         first, second = (predict(tracing, traced_of(spec), RATES) for _ in range(2))
     assert first == second
@@ -265,7 +265,7 @@ def test_planner_ignores_trials_of_operators(strategy: StrategyName) -> None:
 def test_planner_extrapolates_deep_models(tmp_path: Path, workers: int, vocabulary: int) -> None:
     """Also where what is not repeated is larger than all that is."""
     spec = job(gpt(tmp_path, layers=8, width=32, vocabulary=vocabulary), "fsdp", workers)
-    with pretended(workers):
+    with fake_process_group(workers):
         tracing = Tracing(subject_of(spec))
         assert tracing.row is not None
         assert tracing.row.length == 8

@@ -192,14 +192,14 @@ def test_progress_page_shows_the_current_activity(tmp_path: Path) -> None:
         )
         progress.step(6)
         assert _progress(tmp_path).mean_seconds is not None
-        usual = progress.usual()
+        usual = progress.longest()
         assert usual is not None
         assert usual <= _progress(tmp_path).longest_seconds
-        with progress.while_(Activity.SAVING):
-            assert _progress(tmp_path).activity is progress.now is Activity.SAVING
-            assert progress.usual() is None, "it is the first save"
-        with progress.while_(Activity.SAVING):
-            known = progress.usual()
+        with progress.during(Activity.SAVING):
+            assert _progress(tmp_path).activity is progress.activity is Activity.SAVING
+            assert progress.longest() is None, "it is the first save"
+        with progress.during(Activity.SAVING):
+            known = progress.longest()
             assert known is not None
             assert known > 0
         assert _progress(tmp_path).activity is Activity.STEPPING
