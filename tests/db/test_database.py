@@ -191,7 +191,7 @@ async def test_work_in_a_thread_commits_or_rolls_back(database: Database) -> Non
 
 
 async def test_cancelled_write_is_over_before_the_next(database: Database) -> None:
-    """A thread cannot be stopped, so whoever waited for it waits for its end."""
+    """A thread cannot be stopped, so a cancelled caller waits for its end."""
     await add_job(database)
     entered, leave = threading.Event(), threading.Event()
 
@@ -284,7 +284,7 @@ async def test_cancelled_statement_leaves_connection_usable() -> None:
     await database.close()
 
 
-async def test_memory_mode_is_a_file_that_goes() -> None:
+async def test_temporary_database_is_removed_on_close() -> None:
     database = Database("sqlite://")
     await database.migrate()
     folder = Path(str(database.url.database)).parent

@@ -72,7 +72,7 @@ async def renewals(database: Database) -> int | None:
 
 
 async def renewed(database: Database) -> None:
-    """Wait until somebody has renewed it."""
+    """Wait until it has been renewed."""
     async with asyncio.timeout(30):
         before, now = await renewals(database), None
         while now is None or now == before:
@@ -261,7 +261,7 @@ async def test_unwritable_lease_is_written_later(
     async with kept(lease):
         await renewed(database)
         assert await holders(database) == ["a"]
-    # From now on it is lost to whoever takes it, even in the name of its own folder.
+    # From now on anyone who takes it keeps it, even under its own folder's name.
     assert await Lease(database, "a", "a copy").take(0, never) is None
     await lost(lease, ": a copy$")
 

@@ -146,7 +146,7 @@ async def test_late_rows_before_next_attempt_count(
     database: Database,
 ) -> None:
     """A host fell silent behind a checkpoint, before it had shipped what its ranks had measured.
-    The next attempt begins at that checkpoint, so nobody else measures these steps."""
+    The next attempt begins at that checkpoint, so no other attempt measures these steps."""
     await add_job(database)
     ingest = ingest_of(database)
     await ingest.metrics("job", 1, "w", frame(1, table([1, 2], loss=[1.0, 2.0])))
@@ -203,7 +203,7 @@ async def test_attempt_from_earlier_step_resets_progress(
     database: Database,
 ) -> None:
     """The one before had come further than its checkpoints. What another rank has measured is
-    shipped before rank 0 has told that it began."""
+    shipped before rank 0 has reported its start."""
     await add_job(database, attempts=2)
     async with database.transaction() as session:
         await session.execute(update(Attempt).values(in_place=True))
@@ -237,7 +237,7 @@ async def test_repeated_steps_void_those_of_earlier_generation(
         )
         late = frame(2, table([5, 6, 7], loss=[5.0, 6.0, 7.0]))
         assert await ingest.metrics("job", 1, writer, late, Origin(generation)) == 2
-    # One that came later regrouped with those that had begun anew.
+    # One that came later regrouped with those that had restarted.
     await ingest.metrics("job", 1, "0-newer", frame(1, table([7], loss=[70.0])), Origin(4))
     progress = await progress_of(database)
     assert (progress.step, progress.metrics) == (7, {"loss": 70.0})
@@ -331,7 +331,7 @@ async def test_new_writer_locks_in_one_order(database: Database) -> None:
             await session.execute(text("SET LOCAL deadlock_timeout = '10ms'"))
             blocked = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
             async with asyncio.timeout(20):
-                while not await session.scalar(blocked):  # noqa: ASYNC110 - nobody tells of locks
+                while not await session.scalar(blocked):  # noqa: ASYNC110 - locks send no event
                     await asyncio.sleep(0.005)
         session.add(
             Writer(job_id="job", attempt=1, name="0-ab", metric_sequence=0, event_sequence=1)

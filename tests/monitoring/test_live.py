@@ -213,7 +213,7 @@ async def test_concurrent_viewers_share_one_read(
 
     monkeypatch.setattr(Hub, "_last_sequence", counted)
     viewers = [asyncio.create_task(job.first(1)) for _ in range(20)]
-    viewers[0].cancel()  # the others do not depend on whoever came first
+    viewers[0].cancel()  # the others do not depend on the first
     seen = await asyncio.gather(*viewers[1:])
     assert len({frames[0]["seq"] for frames in seen}) == 1
     assert asked == 1
@@ -226,7 +226,7 @@ async def test_feed_ends_when_viewers_left_early(
     async with asyncio.timeout(20):
         feed = await job.hub._feed("job")
         await feed.task
-        await asyncio.sleep(0)  # its end is told in the next turn of the event loop
+        await asyncio.sleep(0)  # its end shows in the next turn of the event loop
     assert not job.hub._feeds
     await job.send(table([1], loss=[0.5]))
     assert (await job.first(1))[0]["type"] == "metrics"

@@ -95,8 +95,8 @@ async def test_log_lines_name_their_source(output: Output) -> None:
 
 
 async def test_rank_on_another_host_starts_new_file(output: Output) -> None:
-    """A regrouping gives its number to a process there; both files are told whole, in the order in
-    which they arrive, and each host is told how far its own has come."""
+    """A regrouping gives its number to a process there; both files are shown whole, in the order in
+    which they arrive, and each host gets the offset of its own."""
     here, there = Origin(1, "here"), Origin(2, "there")
 
     async def send(origin: Origin, offset: int, data: bytes) -> int:

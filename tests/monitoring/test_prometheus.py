@@ -1,4 +1,4 @@
-"""What Prometheus is told, in its own text format."""
+"""The metrics for Prometheus, in its own text format."""
 
 from prometheus_client.parser import text_string_to_metric_families
 from support.storage.frames import NOW, add_job, frame, table

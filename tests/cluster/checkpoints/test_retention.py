@@ -69,7 +69,7 @@ async def test_collect_deletes_unpinned_checkpoints(cluster: SimulatedCluster) -
     expected = {20: (True, "the newest"), 10: (False, "not the newest")}
     assert await reported(cluster, job_id, dry_run=True) == expected
     assert await states(cluster, job_id) == {20: "committed", 10: "committed"}, (
-        "a dry run only tells"
+        "a dry run deletes nothing"
     )
     assert await reported(cluster, job_id, dry_run=False) == expected
     assert await states(cluster, job_id) == {20: "committed", 10: "deleting"}

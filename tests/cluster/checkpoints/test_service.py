@@ -60,7 +60,7 @@ async def verified() -> None:
 
 
 async def start_again(cluster: SimulatedCluster, job_id: str) -> list[str]:
-    """What the job's next attempt is told to start from, after a pause and a resume."""
+    """The checkpoints that the job's next attempt may start from, after a pause and a resume."""
     await cluster.coordinator.jobs.resume(job_id)
     await cluster.run_until(job_id, "running")
     (node,) = cluster.nodes.values()
@@ -129,7 +129,7 @@ async def test_commit_under_revoked_token_is_removed(
         await service.uploads.commit(job_id, name)
     await cluster.report_event(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
     await service.uploads.remove_unrecorded()
-    assert await store.committed() == {(job_id, NAME), (job_id, later)}, "its rank may tell of it"
+    assert await store.committed() == {(job_id, NAME), (job_id, later)}, "its rank may report it"
     (node,) = cluster.nodes.values()
     await cluster.disconnect(node)
     cluster.clock.advance(100)
@@ -171,7 +171,7 @@ async def test_the_newest_and_the_pinned_are_kept(cluster: SimulatedCluster) -> 
     (node,) = cluster.nodes.values()
     await cluster.heartbeat()
     assert node.released == {f"/shared/{job_id}/step-00000020-a1-g1"}
-    assert await steps_of(cluster, job_id) == [40, 30, 10], "the agent said that it is gone"
+    assert await steps_of(cluster, job_id) == [40, 30, 10], "the agent has removed it"
     await cluster.heartbeat()
     assert node.removed == []
     page = await service.list(job_id, limit=2)
@@ -212,8 +212,8 @@ async def test_next_attempt_looks_for_unreported_checkpoints(
 async def test_late_report_of_earlier_attempt_is_resumed_from(
     cluster: SimulatedCluster,
 ) -> None:
-    """The second attempt goes on from what the first had saved and not told, and falls before it
-    saves anything itself."""
+    """The second attempt resumes from an unreported checkpoint of the first, and fails before it
+    saves one itself."""
     job_id = await running_job(cluster, path="/shared")
     (node,) = cluster.nodes.values()
 
@@ -274,7 +274,7 @@ async def test_revoked_attempt_passes_on_its_unrecorded_checkpoints(
     assert await next_one() == of_the_first
     await lose()
     assert await next_one() == of_the_first
-    # What it saved itself and told is later than all that.
+    # Its own recorded checkpoint is newer than all of those.
     await cluster.save_checkpoint(job_id, 10)
     await lose()
     assert await next_one() is None
@@ -451,7 +451,7 @@ async def test_unloadable_checkpoint_is_marked(cluster: SimulatedCluster) -> Non
 async def test_job_with_only_damaged_checkpoints_is_not_restarted(
     cluster: SimulatedCluster,
 ) -> None:
-    """Its ranks verify what they load, so they tell why, or find files that are whole again."""
+    """Its ranks verify what they load: they report why, or find files that are whole again."""
     job_id = await running_job(cluster, keep_latest=4)
     service = cluster.coordinator.checkpoints
     for step in (5, 10):
@@ -520,7 +520,7 @@ async def test_verify_clears_the_mark_of_restored_files(
         await service.restore(view.id)
     (folder / "state.json").write_bytes(FILES["state.json"])
     assert not await service.verification.verify(view.id)
-    assert not await service.verification.verify(view.id), "told once"
+    assert not await service.verification.verify(view.id), "recorded once"
     assert (await service.get(view.id)).state == "committed"
     events = (await cluster.coordinator.jobs.events(job_id, limit=500)).items
     reasons = [event.reason for event in events if "is intact" in event.reason]
@@ -540,7 +540,7 @@ async def test_storage_that_is_away_marks_nothing(cluster: SimulatedCluster) -> 
     elsewhere.rename(folder.parent)
     (view,) = (await service.list(job_id)).items
     assert view.state == "committed"
-    # A folder that is gone from among others is another matter.
+    # One folder alone that is gone is damage.
     folder.rename(folder.with_name("gone"))
     assert await service.verification.verify_stored(job_id, NAME) == [problem]
     (view,) = (await service.list(job_id)).items

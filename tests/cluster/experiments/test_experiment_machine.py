@@ -195,7 +195,7 @@ class Machine(RuleBasedStateMachine):
         raise AssertionError(f"these do not end: {[(v.state, v.counts) for v in views]}")
 
 
-def test_experiments_keep_their_promises(database_url: str, tmp_path: Path) -> None:
+def test_experiments_keep_their_invariants(database_url: str, tmp_path: Path) -> None:
     loop = asyncio.new_event_loop()
     db = open_database(database_url)
     Machine.db, Machine.loop, Machine.folder = db, loop, tmp_path

@@ -1,4 +1,4 @@
-"""What agents send wrong is told clearly, and harms nobody else."""
+"""A wrong message of an agent is refused with its reason, and harms no other agent."""
 
 import asyncio
 import json

@@ -156,7 +156,7 @@ async def test_auto_plan_is_remade_for_another_world_size(
 async def test_auto_plan_survives_a_coordinator_restart(cluster: SimulatedCluster) -> None:
     node = await cluster.add_node("alpha")
     job_id = await submitted(cluster)
-    node.work()  # it knows the plan, and nobody has heard
+    node.work()  # it has the plan, and has not reported it
     await cluster.stop_coordinator()
     cluster.start_coordinator()
     await cluster.connect(node, new_agent=False)
@@ -174,7 +174,7 @@ async def test_auto_plan_is_repeated_by_forgetful_agent(cluster: SimulatedCluste
     assert (strategies(node, job_id), (await cluster.job(job_id)).attempt) == (["fsdp"], 1)
 
 
-async def test_a_user_need_not_wait_for_the_plan(cluster: SimulatedCluster) -> None:
+async def test_commands_do_not_wait_for_the_plan(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha")
     for command, state in (("pause", "paused"), ("cancel", "cancelled")):
         job_id = await submitted(cluster)

@@ -29,5 +29,5 @@ def test_gradient_anomalies_are_reported() -> None:
         "sound": None, "loud": "exploding", "dead": "dead", "faint": "vanishing",
         "broken": "not finite", "new": None,
     }  # fmt: skip
-    assert remarks(records[2:])[1] is None, "nobody knows yet what is usual"
+    assert remarks(records[2:])[1] is None, "there are too few earlier norms"
     assert remarks([]) == []

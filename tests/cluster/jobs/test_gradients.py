@@ -1,4 +1,4 @@
-"""Asking for gradients is level-triggered, and what ranks tell of them is kept within bounds."""
+"""Requests for gradients are level-triggered, and the records of ranks are bounded."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ async def running(cluster: SimulatedCluster) -> str:
 
 
 def requests(cluster: SimulatedCluster, job_id: str) -> int:
-    """What the job's host was told last."""
+    """The request in the newest assignment of the job's host."""
     (node,) = cluster.nodes.values()
     return node.running(job_id).assignment.gradients
 
@@ -55,7 +55,7 @@ async def test_gradient_request_is_sent_until_answered(cluster: SimulatedCluster
     await cluster.settle()
     assert requests(cluster, job_id) == 1
     await cluster.report_event(job_id, "gradients", record(40))
-    assert (await cluster.coordinator.gradients.ask(job_id)).answered == 0, "nobody asked for that"
+    assert (await cluster.coordinator.gradients.ask(job_id)).answered == 0, "that was not requested"
     await cluster.report_event(job_id, "gradients", record(41, request=1))
     await cluster.heartbeat()
     asked, found = await cluster.coordinator.gradients.history(job_id, 10)
@@ -165,7 +165,7 @@ async def test_gradient_answer_survives_thinning(
     assert [each.step for each in found if each.has_histograms] == [2]
 
 
-async def test_a_large_model_takes_little_room(cluster: SimulatedCluster) -> None:
+async def test_record_of_a_large_model_is_small(cluster: SimulatedCluster) -> None:
     job_id = await running(cluster)
     await cluster.report_event(job_id, "gradients", record(1, names=MAX_GRADIENTS))
     async with cluster.db.session() as session:
@@ -193,4 +193,4 @@ async def test_gradient_records_prefer_repeated_steps(cluster: SimulatedCluster)
         assert attempt is not None
         attempt.revoked = True
     await cluster.report_event(job_id, "gradients", record(30))
-    assert await steps(cluster, job_id) == [(1, 10), (2, 20)], "a revoked attempt tells nothing"
+    assert await steps(cluster, job_id) == [(1, 10), (2, 20)], "the attempt is revoked"

@@ -1,4 +1,4 @@
-"""What a person should look at in a job that goes on."""
+"""Warnings of a job that continues."""
 
 import re
 from datetime import timedelta
@@ -48,7 +48,7 @@ async def test_warning_ends_with_a_later_checkpoint(cluster: SimulatedCluster) -
     await cluster.run_until(job_id, "running")
     await save(cluster, job_id, 10)
     await save(cluster, job_id, 30)
-    # A host that was left out tells late of its upload.
+    # A host that was left out reports its upload late.
     await cluster.report_event(job_id, "not_saved", {"step": 20, "message": "not uploaded"})
     assert await warnings(cluster, job_id) == []
     await cluster.report_event(job_id, "not_saved", {"step": 40, "message": "no space"})

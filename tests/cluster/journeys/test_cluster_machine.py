@@ -118,7 +118,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 9))
     def cut_off_until_lost(self, number: int) -> None:
-        """Its ranks go on, unheard."""
+        """Its ranks continue, without reports."""
 
         async def act() -> None:
             await self.cluster.disconnect(self.pick_node(number))
@@ -129,7 +129,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 9))
     def lose_disk(self, number: int) -> None:
-        """The host is set up anew: its processes and its data are gone, its credential is not."""
+        """The host is set up again: its processes and its data are gone, its credential is not."""
 
         async def act() -> None:
             node = self.pick_node(number)
@@ -232,7 +232,7 @@ class Machine(RuleBasedStateMachine):
         raise AssertionError(f"these do not end: {open_jobs}")
 
 
-def test_cluster_keeps_its_promises(database_url: str, tmp_path: Path) -> None:
+def test_cluster_keeps_its_invariants(database_url: str, tmp_path: Path) -> None:
     loop = asyncio.new_event_loop()
     db = Database(database_url)
     loop.run_until_complete(db.migrate())

@@ -23,7 +23,7 @@ WHY = Reason.of(ReasonCode.SUBMITTED)
 
 @pytest.fixture
 async def replaced(cluster: SimulatedCluster) -> Outdated:
-    """A job that goes on elsewhere, while its first host still believes in attempt 1."""
+    """A job that moved to another host, while its first host still runs attempt 1."""
     alpha = await cluster.add_node("alpha")
     job_id = await cluster.submit(workers=1)
     await cluster.run_until(job_id, "running")
@@ -93,7 +93,7 @@ async def test_fenced_metrics_and_logs_are_kept_as_void(replaced: Outdated) -> N
 
 @pytest.mark.parametrize("outcome", [None, Outcome.COMPLETED])
 async def test_reports(replaced: Outdated, outcome: Outcome | None) -> None:
-    """It comes back, and says what it has; it is told to end, and nothing else comes of it."""
+    """Its node reports it again: it ends, and changes nothing else."""
     before = await replaced.truth()
     old = replaced.away.running(replaced.job_id)
     if outcome is not None:
@@ -118,7 +118,7 @@ async def test_transitions(replaced: Outdated) -> None:
 
 
 async def test_an_earlier_generation_of_the_same_attempt(cluster: SimulatedCluster) -> None:
-    """Its ranks regrouped; one that was left behind is not heard."""
+    """Its ranks regrouped; events of one that was left out are discarded."""
     alpha = await cluster.add_node("alpha")
     job_id = await cluster.submit()
     await cluster.run_until(job_id, "running")

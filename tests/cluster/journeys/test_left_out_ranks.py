@@ -1,7 +1,7 @@
 """Ranks that a regrouping left out and that do not know it: every way in which they reach the
 coordinator, once the others have gone on without them.
 
-Their host's agent was dead or cut off. It is heard again while the attempt still runs, after the
+Their host's agent was dead or cut off. It reports again while the attempt still runs, after the
 attempt was replaced, after the job has ended, or as another agent on a host whose ranks live.
 """
 
@@ -70,7 +70,7 @@ class LeftOut(Outdated):
 
 
 async def start(cluster: SimulatedCluster) -> LeftOut:
-    """A job on two hosts; the one of its rank 0 is lost, and the other goes on without it."""
+    """A job on two hosts; the one of its rank 0 is lost, and the other continues without it."""
     cluster.later_step = LEFT_AT + 1
     nodes = [await cluster.add_node("alpha", slots=1), await cluster.add_node("beta", slots=1)]
     job_id = await cluster.submit(resources={"min_workers": 1, "max_workers": 2})
@@ -140,7 +140,7 @@ async def final(found: LeftOut) -> None:
 
 
 async def restarted(found: LeftOut) -> None:
-    """Another agent has taken up what runs there, and has yet to take up what it is told."""
+    """Another agent has adopted the ranks there, and has yet to apply its desired state."""
     found.away.desire = lambda assignments: None  # type: ignore[method-assign]
     await found.cluster.connect(found.away)
     await found.cluster.settle()
@@ -190,7 +190,7 @@ async def save_checkpoints(left_out: LeftOut) -> None:
     assert await left_out.truth() == before
     *_, reason = await left_out.reasons()
     assert reason.startswith("a checkpoint was refused")
-    # In another's name, as an agent does that finds what was committed and not told.
+    # In another's name, as by an agent that finds an unreported checkpoint.
     await left_out.report_event(
         "checkpoint", {"name": STALE, "step": 90, "size": 1}, "recovered-0a"
     )
@@ -205,7 +205,7 @@ async def upload(left_out: LeftOut) -> None:
 
 
 async def send_metrics(left_out: LeftOut) -> None:
-    """They count until the others go on. One frame has steps of before and of after."""
+    """They count until the others continue. One frame has steps of before and of after."""
     before = await left_out.truth()
     first = LEFT_AT - 1
     await left_out.measure(2, first, first + 1, first + 2, first + 3)
@@ -219,7 +219,7 @@ async def send_metrics(left_out: LeftOut) -> None:
 
 
 async def send_gradients(left_out: LeftOut) -> None:
-    """They count until the others go on."""
+    """They count until the others continue."""
     before = await left_out.truth()
     for step in (LEFT_AT + 2, 90):
         await left_out.report_event("gradients", gradients(step))
@@ -263,7 +263,7 @@ async def report(left_out: LeftOut, outcome: Outcome | None) -> None:
     assert len(away.launched) == 1, "nothing was launched there again"
 
 
-async def test_nothing_sent_changes_what_others_did(left_out: LeftOut) -> None:
+async def test_left_out_ranks_change_nothing(left_out: LeftOut) -> None:
     """One run for all: each compares with what was so before it."""
     for send in (send_events, save_checkpoints, upload, send_metrics, send_gradients, send_logs):
         await send(left_out)
@@ -300,7 +300,7 @@ async def test_left_out_reports_count_before_next_generation(
 async def test_process_restarted_in_later_generation_counts(
     cluster: SimulatedCluster,
 ) -> None:
-    """It had joined in the second generation, and met nobody who had the state."""
+    """It had joined in the second generation, in which no rank had the state."""
     node = await cluster.add_node("alpha", slots=2)
     job_id = await cluster.submit(resources={"workers": 2})
     await cluster.run_until(job_id, "running")

@@ -1,4 +1,4 @@
-"""Many jobs told of at the same moment, in every way there is: nothing fails, nothing is lost."""
+"""Many jobs report at the same moment, in every way there is: nothing fails or is lost."""
 
 import asyncio
 import random

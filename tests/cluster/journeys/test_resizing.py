@@ -80,7 +80,7 @@ async def test_resize_restarts_other_job_from_its_save(cluster: SimulatedCluster
     await resize(cluster, job_id, workers=4)
     assert node.running(job_id).assignment.goal == "pause"
     launch = node.running(job_id).assignment.launch
-    assert launch.spec.resources.workers == 2, "what runs is told of its own size to its end"
+    assert launch.spec.resources.workers == 2, "an attempt keeps its own size to its end"
     assert (await run_at(cluster, job_id, 4)).attempt == 2
     launch = node.running(job_id).assignment.launch
     assert (launch.world_size, launch.spec.resources.workers) == (4, 4)

@@ -112,7 +112,7 @@ async def test_command_in_wrong_state_lists_allowed_commands(cluster: SimulatedC
     assert states == ["queued", "paused", "queued", "cancelled"]
 
 
-async def test_commands_at_once_leave_one_story(cluster: SimulatedCluster) -> None:
+async def test_concurrent_commands_end_in_one_state(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha")
     job_id = await cluster.submit()
     await cluster.run_until(job_id, "running")
@@ -329,7 +329,7 @@ async def test_lost_node_is_removed_although_it_holds_devices(
     await cluster.check()
 
 
-async def test_the_summary_counts(cluster: SimulatedCluster) -> None:
+async def test_summary_counts_nodes_devices_and_jobs(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 2)
     job_id = await cluster.submit()
     await cluster.run_until(job_id, "running")
@@ -382,7 +382,7 @@ async def test_rank_events_update_progress(cluster: SimulatedCluster) -> None:
 async def test_start_step_of_unmanaged_script_is_unknown(
     cluster: SimulatedCluster,
 ) -> None:
-    """Its earlier attempts' curves must not be hidden: its first reported step tells."""
+    """Its earlier attempts' curves must not be hidden: its first reported step shows it."""
     await cluster.add_node("alpha")
     job_id = await cluster.submit()
     await cluster.run_until(job_id, "running")

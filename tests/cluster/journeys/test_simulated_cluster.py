@@ -20,7 +20,7 @@ async def test_a_job_runs_to_its_end(cluster: SimulatedCluster) -> None:
     assert (job.state, job.attempt) == ("completed", 1)
     assert await cluster.history(job_id) == ["queued", "starting", "running", "completed"]
     assert len(node.launched) == 1
-    assert not node.attempts, "the agent was not told to forget it"
+    assert not node.attempts, "it is still in the node's desired state"
     assert all(d.job_id is None for d in await cluster.coordinator.nodes.devices())
     await cluster.check()
 
@@ -182,7 +182,7 @@ async def test_cancel_of_a_running_job(cluster: SimulatedCluster) -> None:
     assert (await cluster.coordinator.jobs.cancel(job_id)).state == "cancelled", "repeated"
 
 
-async def test_ranks_of_two_hosts_meet(cluster: SimulatedCluster) -> None:
+async def test_second_host_gets_the_rendezvous_of_the_first(cluster: SimulatedCluster) -> None:
     alpha, beta = await cluster.add_node("alpha", 2), await cluster.add_node("beta", 2)
     job_id = await cluster.submit(workers=3)
     await cluster.run_until(job_id, "running")
@@ -258,7 +258,7 @@ async def test_attempt_of_lost_node_is_fenced_and_replaced(cluster: SimulatedClu
 
     await cluster.connect(alpha, new_agent=False)
     await cluster.settle()
-    assert (job_id, 1, 1) not in alpha.attempts, "not ended when it was heard again"
+    assert (job_id, 1, 1) not in alpha.attempts, "not ended when its node reported again"
     await cluster.work(2)
     assert (await cluster.job(waiting)).state == "running"
     await cluster.check()
@@ -353,7 +353,7 @@ async def test_stopped_agent_gets_no_work(
 
 
 @on_sqlite
-async def test_the_queue_explains_itself(cluster: SimulatedCluster) -> None:
+async def test_waiting_jobs_have_reasons(cluster: SimulatedCluster) -> None:
     unplaced = await cluster.submit(workers=2)
     assert "no node has joined" in (await cluster.job(unplaced)).reason
     await cluster.add_node("alpha", 2)

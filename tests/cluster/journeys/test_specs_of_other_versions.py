@@ -89,9 +89,11 @@ async def test_others_of_its_node_run_on(cluster: SimulatedCluster) -> None:
     assert await held(cluster) == [other]
 
 
-@pytest.mark.parametrize("early", [True, False], ids=["before it is heard", "after"])
-@pytest.mark.parametrize("runs", [True, False], ids=["runs", "not told"])
-async def test_cancel_ends(cluster: SimulatedCluster, early: bool, runs: bool) -> None:
+@pytest.mark.parametrize("early", [True, False], ids=["before a report", "after it"])
+@pytest.mark.parametrize("runs", [True, False], ids=["runs", "not sent"])
+async def test_cancel_ends_job_of_other_version(
+    cluster: SimulatedCluster, early: bool, runs: bool
+) -> None:
     alpha = await cluster.add_node("alpha", slots=2)
     if runs:
         job_id = await cluster.submit(2)

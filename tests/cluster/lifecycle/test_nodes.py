@@ -170,7 +170,7 @@ class Life(RuleBasedStateMachine):
             assert all(e.reason for e in events)
 
 
-def test_a_node_s_life(database_url: str) -> None:
+def test_node_keeps_drain_and_history(database_url: str) -> None:
     with asyncio.Runner() as runner:
         database = Database(database_url)
         runner.run(database.migrate())
@@ -198,7 +198,7 @@ async def test_a_node_event_has_its_reason_s_code(database: Database) -> None:
         ]
 
 
-async def test_the_history_is_short(database: Database) -> None:
+async def test_node_history_is_bounded(database: Database) -> None:
     async with database.transaction() as session:
         await create_node(session, new_node("a"), now=NOW)
         await create_node(session, new_node("b"), now=NOW)
@@ -233,7 +233,7 @@ async def test_a_drained_node_s_job_saves_and_moves(cluster: SimulatedCluster) -
     beta = await cluster.add_node("beta")
     job = await cluster.run_until(job_id, "running")
     assert job.attempt == 2
-    assert beta.launched, "it goes on elsewhere"
+    assert beta.launched, "it resumes on another node"
     again = await nodes.drain(alpha.node_id)
     assert again.state_at == after.state_at, "draining it again changes nothing"
     assert again.drain_reason == "a new disk"
@@ -366,7 +366,7 @@ async def test_labels_change_one_by_one(cluster: SimulatedCluster) -> None:
     assert changed.labels == {"gpu": "a100", "zone": "x"}
     assert (await nodes.label(node.id, {"zone": "x"})).labels == changed.labels
     reasons = [event.reason for event in await nodes.events(node.id)]
-    assert reasons[1:] == ["labels: gpu=a100, zone=x"], "what changes nothing is not told"
+    assert reasons[1:] == ["labels: gpu=a100, zone=x"], "no event without a change"
     for bad in ({"no good": "x"}, {"zone": "a\nb"}, {f"k{i}": "v" for i in range(65)}):
         with pytest.raises(InvalidValueError):
             await nodes.label(node.id, bad)
@@ -427,7 +427,7 @@ async def test_quarantine_follows_a_failed_transaction(
 @on_sqlite
 @pytest.mark.parametrize("steps", [True, False])
 @pytest.mark.parametrize("end", ["pause", "cancel"])
-async def test_training_ends_a_row_of_failed_starts(
+async def test_quarantine_counts_failed_starts_since_training(
     cluster: SimulatedCluster, end: str, steps: bool
 ) -> None:
     alpha = await cluster.add_node("alpha")

@@ -19,7 +19,7 @@ async def contended(cluster: SimulatedCluster) -> tuple[SimulatedNode, str, str]
 
 
 async def with_slots(cluster: SimulatedCluster, node: SimulatedNode, slots: int) -> None:
-    """Its agent starts anew with so many devices; its ranks live on."""
+    """Its agent restarts with so many devices; its ranks live on."""
     node.slots = slots
     await cluster.connect(node)
     await cluster.settle()
@@ -28,7 +28,7 @@ async def with_slots(cluster: SimulatedCluster, node: SimulatedNode, slots: int)
 async def seen(
     cluster: SimulatedCluster, node: SimulatedNode
 ) -> list[tuple[int, bool, str | None]]:
-    """What anybody is told of the node's devices."""
+    """The node's devices as the service lists them."""
     devices = (await cluster.coordinator.nodes.get(node.node_id)).devices
     assert devices == await cluster.coordinator.nodes.devices()
     return [(device.index, device.gone, device.job_id) for device in devices]
@@ -47,7 +47,7 @@ async def test_missing_device_is_held_and_not_granted_again(cluster: SimulatedCl
     assert await seen(cluster, alpha) == held
     assert (await cluster.job(first)).state == "running"
     await cluster.check()
-    # The grants go while nobody has told anew which devices there are.
+    # The grants go before the node reports its devices again.
     alpha.end(alpha.running(first), Outcome.COMPLETED)
     await cluster.work(2)
     assert (await cluster.job(first)).state == "completed"
@@ -112,7 +112,7 @@ async def test_missing_device_and_lost_node_have_no_readings(cluster: SimulatedC
     assert (await cluster.coordinator.nodes.summary()).power is None
 
 
-async def test_elastic_job_leaves_them(cluster: SimulatedCluster) -> None:
+async def test_elastic_job_leaves_missing_devices(cluster: SimulatedCluster) -> None:
     alpha = await cluster.add_node("alpha", slots=4)
     job_id = await cluster.submit(resources={"min_workers": 2, "max_workers": 4})
     await cluster.run_until(job_id, "running")

@@ -19,7 +19,7 @@ def test_heartbeats_ignore_time_the_coordinator_slept() -> None:
     assert silent == 90, "a node that stays silent is silent"
     clock.advance(500)
     heartbeats.record("beta")
-    assert heartbeats.seconds_since("alpha") == 0, "nor where somebody is heard first"
+    assert heartbeats.seconds_since("alpha") == 0, "nor if another node reports first"
 
 
 def test_silence_from_before_the_start_does_not_count() -> None:

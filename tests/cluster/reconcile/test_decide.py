@@ -172,7 +172,7 @@ def test_decide_stops_undeliverable_attempt_for_good(known: HostReport | None) -
     assert stop.failure is not None
     why = "this version does not understand its spec: training.step: unknown key"
     assert (stop.goal, stop.failure.message, stop.failure.final) == ("stop", why, True)
-    # It was told to stop, whether or not that was decided before its hosts ended.
+    # It was asked to stop, whether or not that was decided before its hosts ended.
     stopped = replace(unknown, hosts=attempt(ended(Outcome.STOPPED)).hosts)
     for each in (stopped, replace(stopped, goal="stop", failure=stop.failure)):
         (end,) = decisions(each, job(), node())
@@ -362,13 +362,13 @@ def test_decide_ends_ranks_of_unstarted_host() -> None:
 
 
 def test_decide_completes_ranks_joining_completed_job() -> None:
-    """A host that was cut off completed an earlier generation, and tells it for the present one."""
+    """A host that was cut off completed an earlier generation; that ends the present one."""
     joined = attempt(ended(Outcome.COMPLETED), live(), generation=2, begun=True, stepped=False)
     (stop,) = decisions(joined, job())
     assert isinstance(stop, StopAttempt)
     assert (stop.goal, stop.failure) == ("stop", None)
     assert "completed before the ranks of all hosts had joined" in stop.reason.text
-    # Otherwise those that go on have the last step too, and end by themselves.
+    # Otherwise the others have the last step too, and end by themselves.
     for whole in (replace(joined, stepped=True), replace(joined, generation=1)):
         assert decisions(whole, job()) == []
     assert decisions(replace(joined, script=True), job()) == []

@@ -1,4 +1,4 @@
-"""Attempts that go on under another generation, against simulated nodes."""
+"""Attempts that continue under another generation, on simulated nodes."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ async def test_regroup_replaces_failed_rank_on_its_device(cluster: SimulatedClus
     assert regrouped.reason == f"generation 2: {why}"
     assert regrouped.data["generation"] == 2
     assert regrouped.data["failure"]["signal"] == 9
-    # The one that told it may die at once, and another one cannot know that it had.
+    # The rank that reported it may die at once, and no other knows that it had.
     for _ in range(2):
         await cluster.report_event(job_id, "stepped", {"generation": 2, "step": 8, "loaded": 1.0})
     events = (await cluster.coordinator.jobs.events(job_id)).items
@@ -239,7 +239,7 @@ async def test_job_shrinks_on_lost_node_and_grows(
     await cluster.work(4)
     job = await cluster.job(job_id)
     assert (job.attempt, job.generation, job.world_size) == (1, 3, 4)
-    assert kept.assignment.launch.broken == 1, "nobody was lost to grow"
+    assert kept.assignment.launch.broken == 1, "growth loses no rank"
     assert job.reason == "4 ranks on alpha, beta"
     assert ranks(kept) == [(0, 0), (1, 1)]
     assert ranks(beta.running(job_id)) == [(2, 0), (3, 1)]
@@ -338,7 +338,7 @@ async def test_attempt_ends_without_remaining_ranks(cluster: SimulatedCluster) -
 async def test_left_out_host_is_notified_of_the_end(
     cluster: SimulatedCluster,
 ) -> None:
-    """Ranks that wait there for the others to regroup have nobody to wait for any more."""
+    """Ranks that wait there for the others to regroup wait for none any more."""
     nodes = [await cluster.add_node(name, slots=1) for name in ("alpha", "beta", "gamma")]
     job_id = await running(cluster, {"min_workers": 2, "max_workers": 3})
     first, other, last = sorted(nodes, key=lambda n: ranks(n.running(job_id)))

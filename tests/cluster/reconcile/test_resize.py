@@ -1,4 +1,4 @@
-"""How an elastic job goes on: the decision alone, for whatever a cluster may look like."""
+"""Decisions about the size of an elastic job, for any state of the cluster."""
 
 import math
 from dataclasses import replace
@@ -124,7 +124,7 @@ def test_resize_leaves_full_size_attempt_alone() -> None:
     assert decision(attempt({"a": (0, 1)}), job(1, 2), node("a", 4)) is None
 
 
-def test_a_fallen_rank_is_replaced_where_it_was() -> None:
+def test_failed_rank_is_replaced_on_its_device() -> None:
     hurt = with_report(attempt({"a": (0, 1)}), "a", failed_ranks=failed_ranks(1))
     found = decision(hurt, job(2), node("a", 2))
     assert regrouped(found) == {"a": (0, 1)}
@@ -182,11 +182,11 @@ def test_resize_leaves_missing_devices_if_possible() -> None:
     assert regrouped(decision(hurt, job(1, 2, 3), node("a", 1))) == {"a": (0, 1, 2)}
     lonely = with_report(attempt({"a": (0,), "b": (5,)}), "a", failed_ranks=failed_ranks(0))
     assert regrouped(decision(lonely, job(2), node("a", 1), node("b", 2))) == {"a": (0,), "b": (5,)}
-    # A host that has others goes on with them.
+    # A host that has others continues with them.
     moved = with_report(attempt({"a": (5,), "b": (0, 1)}), "b", failed_ranks=failed_ranks(1))
     after = decision(moved, job(1, 2, 3), node("a", 1), node("b", 2))
     assert regrouped(after) == {"a": (0,), "b": (0, 1)}
-    # What fell on one of them has nowhere to begin anew.
+    # A rank that failed on one of them has no device to begin on.
     hurt = with_report(attempt({"a": (0, 1, 2)}), "a", failed_ranks=failed_ranks(2))
     assert isinstance(decision(hurt, job(3), node("a", 2)), StopAttempt)
     assert regrouped(decision(hurt, job(1, 2, 3), node("a", 0))) == {"a": (0, 1)}
@@ -333,7 +333,7 @@ def test_isolated_ranks_are_not_replaced_in_place() -> None:
     assert decision(replace(gone, isolation_seconds=90.0), job(2), *nodes) is None
 
 
-def test_growth_by_restart_must_be_worth_it() -> None:
+def test_growth_by_restart_waits_longer() -> None:
     plain = attempt({"a": (0,)}, in_place=False)
     found = decision(plain, job(1, 2), node("a", 2))
     assert isinstance(found, StopAttempt)
@@ -419,7 +419,7 @@ def test_regroup_keeps_its_invariants(
         for rank in host.report.failed_ranks
     }
     for node_id, index in after:
-        # Where nothing lives nothing begins on a device that is gone.
+        # No new rank begins on a device that is gone.
         assert index < len(by_id[node_id].devices) or (node_id, index) in held - dead
         if (node_id, index) in held:
             assert by_id[node_id].state in (NodeState.READY, NodeState.SUSPECT)
@@ -430,7 +430,9 @@ def test_regroup_keeps_its_invariants(
 
 
 @given(clusters())
-def test_nothing_flaps(drawn: tuple[AttemptFacts, JobFacts, tuple[NodeFacts, ...]]) -> None:
+def test_resize_decides_nothing_twice(
+    drawn: tuple[AttemptFacts, JobFacts, tuple[NodeFacts, ...]],
+) -> None:
     """What was just decided is not decided again, whatever time passes in a quiet cluster."""
     before, its_job, nodes = drawn
     found = decision(before, its_job, *nodes)
@@ -451,9 +453,9 @@ def test_ranks_with_state_leave_after_transfer() -> None:
     after = decision(replace(meets, stepped=True), job(1, 2), *nodes)
     assert isinstance(after, Regroup)
     assert [place.node_id for place in after.placed] == ["b", "c"]
-    # One that falls meanwhile is replaced, and the drained node is left behind that.
-    falls = with_report(meets, "b", failed_ranks=failed_ranks(0))
-    regroup = decision(falls, job(1, 2), *nodes)
+    # A rank that fails meanwhile is replaced, and the drained node is left after that.
+    failed = with_report(meets, "b", failed_ranks=failed_ranks(0))
+    regroup = decision(failed, job(1, 2), *nodes)
     assert isinstance(regroup, Regroup)
     assert [place.node_id for place in regroup.placed] == ["a", "b"]
     # Nobody makes room either, or grows.

@@ -1,4 +1,4 @@
-"""What waiting jobs are told: who holds what they need, when it comes free, and what to do."""
+"""Reasons of waiting jobs: who holds the devices, when they come free, and what to do."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

@@ -214,7 +214,7 @@ def test_short_job_may_use_reserved_devices() -> None:
     found = by_id(facts)
     assert found["job3"].placed is not None
     assert found["job4"].placed is None, "it would end after 700 s"
-    assert found["job5"].placed is None, "nobody knows how long it takes"
+    assert found["job5"].placed is None, "its duration is unknown"
     assert found["job5"].text.endswith("waiting for job job2 (4 CPU slots), ahead in the queue")
 
 
@@ -314,7 +314,7 @@ def test_job_of_lower_priority_is_preempted() -> None:
         (OPTIONS, {}, {"workers": 9}),
     ],
 )
-def test_who_makes_no_room(
+def test_preemption_spares_some_jobs(
     options: ClusterOptions, other: dict[str, Any], mine: dict[str, Any]
 ) -> None:
     facts = cluster(
@@ -333,7 +333,7 @@ def test_an_elastic_job_shrinks_rather_than_pauses() -> None:
     (entry,) = schedule(NOW, facts, OPTIONS)
     (helper,) = entry.preempted
     assert (helper.keeps, helper.devices) == (3, {"b": (1,)})
-    # Until the rank has left, nobody else is asked.
+    # Until the rank has left, no other job is preempted.
     (lessened,) = facts.attempts
     hosts = (lessened.hosts[0], replace(lessened.hosts[1], devices=(0,)))
     (entry,) = schedule(NOW, replace(facts, attempts=(replace(lessened, hosts=hosts),)), OPTIONS)
@@ -341,7 +341,7 @@ def test_an_elastic_job_shrinks_rather_than_pauses() -> None:
 
 
 def test_preemption_ignores_jobs_that_cannot_start() -> None:
-    """A job that comes before it waits for other hosts' devices as well: nobody pauses in vain."""
+    """A job ahead of it waits for other hosts' devices as well: no job pauses in vain."""
     facts = cluster(
         [node("a", 4)],
         [running("r", 1, {"a": [0, 1, 2, 3]}, priority=5, queued_at=NOW)],
@@ -448,7 +448,7 @@ def test_preemption_does_not_serve_returning_job() -> None:
 @given(busy_clusters())
 def test_preemption_starts_the_job_and_settles(facts: ClusterFacts) -> None:
     """Those who make room go back to the queue at once, keeping their time; nothing else happens.
-    Then the other starts, and after a few passes nobody is asked any more."""
+    Then the other starts, and after a few passes no job is preempted any more."""
     paused: list[str] = []
     for _ in range(40):
         entries = schedule(NOW, facts, OPTIONS)

@@ -77,7 +77,7 @@ class RunningAttempt:
 
 
 class SimulatedNode(Node):
-    """A node that does what it is told at once, and nothing else before `work`."""
+    """A node that applies its desired state at once, and does nothing else before `work`."""
 
     def __init__(self, name: str, slots: int, kind: str = "cpu") -> None:
         super().__init__(name)
@@ -200,7 +200,7 @@ class SimulatedNode(Node):
 
 
 def stalled(rank: int, parts: int) -> Stall:
-    """What a host tells whose one rank takes no step any more."""
+    """The report of a host whose one rank takes no step any more."""
     its = RankStall(rank=rank, step=10, parts=parts, activity="in the forward pass", idle=31.0)
     return Stall(limit=30, behind=None, ranks=[its])
 
@@ -234,7 +234,7 @@ class SimulatedCluster(Network[SimulatedNode]):
         self.later_step = 2
         """The first step that later generations take."""
         self.stepped: set[FencingToken] = set()
-        """Generations that have told it; of one that a test adds, nothing is told."""
+        """Generations that have reported it; of one that a test adds, nothing is reported."""
         super().__init__(self._coordinator(), self.clock)
 
     def _coordinator(self) -> Coordinator:
@@ -263,7 +263,7 @@ class SimulatedCluster(Network[SimulatedNode]):
         return node
 
     async def work(self, steps: int = 1) -> None:
-        """Ranks take steps, agents tell."""
+        """Ranks take steps, agents report."""
         for _ in range(steps):
             for node in self.nodes.values():
                 node.work()
