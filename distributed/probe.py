@@ -111,7 +111,7 @@ def measure_links(
 def measure_one_way(
     rings: ByRings, hosts: Hosts, links: Mapping[LinkClass, Link], *, seconds: float = SECONDS
 ) -> dict[LinkClass, Link]:
-    """`links`, with what they carry while nothing comes the other way; a collective, as for them.
+    """Add to `links` what they carry while nothing comes the other way; a collective, too.
 
     A message goes there and one of its size back, in 2α + 2·m·β. α is known; m is the largest size
     of which `measure_links` has time for a ring, so this takes up to twice as long.

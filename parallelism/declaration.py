@@ -38,9 +38,9 @@ class Sequences:
     norms: tuple[str, ...]
     """`nn.LayerNorm`s that read divided positions."""
     mixers: tuple[str, ...]
-    """Modules that read all positions, each behind a norm and ending in the `row` of a split."""
+    """Modules that read all positions, each after a norm and ending in the `row` of a split."""
     head: str
-    """Reads all positions, behind the last norm."""
+    """Reads all positions, after the last norm."""
     length: int
     """Positions of a sample."""
 

@@ -59,7 +59,7 @@ class Degrees:
     tensor: int = 1
     """Ranks that compute each layer together, on the same samples."""
     servers: int = 0
-    """Ranks behind those of the mesh that hold weights and optimizer, and read no samples."""
+    """Ranks after those of the mesh that hold weights and optimizer, and read no samples."""
 
     @property
     def world_size(self) -> int:

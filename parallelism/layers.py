@@ -1,6 +1,6 @@
 """Compiles single layers of a plain model, and recomputes them in the backward pass.
 
-Only the module's own `forward` is replaced. What strategies hang before and behind a module (the
+Only the module's own `forward` is replaced. What strategies run before and after a module (the
 gathering of weights, the exchange of activations) stays around it, and names stay as they are.
 """
 

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 _HEADER_BYTES = 64
-"""Three int64, and what aligns the tensors behind them."""
+"""Three int64, padded to align the tensors after them."""
 _ALIGNMENT = 16
 
 

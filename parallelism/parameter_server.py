@@ -123,7 +123,7 @@ class Worker(_Role):
         return [value * share for value in means]
 
     def average_gradients(self) -> None:
-        """Push: the servers average.
+        """Push the gradients to the servers, which average them.
 
         Raises:
             NoGradientError: a parameter has no gradient, and there is no way to send none.
@@ -139,7 +139,7 @@ class Worker(_Role):
         return self._norm([])
 
     def finish_step(self, tools: Tools) -> None:
-        """Pull."""
+        """Pull the new weights."""
         self.step += 1
         for server, held, packet in zip(self._servers, self._weights, self._packets, strict=True):
             packet.receive(Content.WEIGHTS, self.step, server)

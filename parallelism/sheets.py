@@ -27,7 +27,7 @@ SHEETS = {
     "L4": Sheet(30.3e12, 121e12, 0.3e12, 32e9, "NVIDIA L4"),
     "T4": Sheet(8.1e12, 65e12, 0.3e12, 16e9, "NVIDIA T4"),
 }
-"""The SXM form where there are several. A name that is part of another comes behind it."""
+"""The SXM form where there are several. A name that is part of another comes after it."""
 
 
 def known_as(name: str) -> str | None:

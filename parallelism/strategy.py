@@ -59,7 +59,7 @@ class Strategy(ABC):
     Attributes:
         degrees: the mesh of ranks.
         samples: which of the `num_parts` parts of every batch this rank reads; None: none.
-        held: how many parts it reads, one behind the other, `samples` being the first.
+        held: how many parts it reads, one after the other, `samples` being the first.
         model: this rank's part of the model; names are those of the plain model.
         called: what a loss calls: the model or its wrapper.
         parameters: what the optimizer updates, by name: this rank's share of each trained

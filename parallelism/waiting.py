@@ -42,7 +42,7 @@ class Waits:
     def end(self) -> None:
         """Count the time since `begin` as waiting; without one, nothing.
 
-        FSDP2 calls what is behind a reduce-scatter in a group of one rank as well, which has none.
+        FSDP2 calls the hook after a reduce-scatter in a group of one rank as well, which has none.
         """
         if self.tools is not None and self._begun is not None:
             self.tools.waited(self._begun, self.tools.now())

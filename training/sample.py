@@ -71,7 +71,7 @@ def continuation(
     Args:
         temperature: divides the logits; 0 takes the likeliest byte each time.
     """
-    # A text begins behind a line's end.
+    # A text begins after a line break.
     tokens = list(prompt or b"\n")
     for _ in range(length):
         seen_1T = torch.tensor([tokens[-model.shape.context :]])

@@ -95,7 +95,7 @@ class Communicator:
         check_same_kind([(int(row["elements"]), row["kind"].decode()) for row in rows.reshape(-1)])
 
     def share(self, values: Array) -> Array:
-        """Share every rank's `values`, by rank: [ranks, elements]; a collective itself.
+        """Gather every rank's `values`, by rank: [ranks, elements]; a collective itself.
 
         Args:
             values: one-dimensional, of one size and type on all ranks.

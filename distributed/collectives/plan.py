@@ -101,10 +101,13 @@ class _Layout:
             self._settle(self.unsent)
 
     def ahead(self, rounds: Iterator[Round]) -> None:
-        """Gloo sends nothing before the other side is ready to receive, so a rank is, early: for a
-        round before it sends in it, and where nothing stands against it already in the round
-        before. Each wait that finds its message gone already saves a change of threads, so what is
-        sent is waited for late: before its place is written to, or a round later."""
+        """Receive early and wait for sends late.
+
+        Gloo sends nothing before the other side is ready to receive. So a rank is ready for a round
+        before it sends in it and, where buffers allow it, already in the round before. A wait that
+        finds its message sent saves a change of threads. So a send is waited for only before its
+        place is written to, or a round later.
+        """
         r = next(rounds, None)
         incoming = self._begin_receiving(r)
         while r:

@@ -38,7 +38,7 @@ class Bucket:
     index: int
     """Position among the buckets of a backward pass, from 0."""
     flat: Tensor
-    """[elements]: this rank's gradients, one behind the other, divided by the number of ranks. To
+    """[elements]: this rank's gradients, one after the other, divided by the number of ranks. To
     be overwritten with the sum over the ranks. It is floating-point, and lies on the model's
     device."""
     gradients: tuple[Tensor, ...]

@@ -62,7 +62,7 @@ class Average:
         self._sent.append(_Sent(work, flat, done))
         if bucket.is_last():
             # By then nothing is left to compute. DDP's own callback, which waits for the futures,
-            # is queued behind this one.
+            # is queued after this one.
             torch.autograd.Variable._execution_engine.queue_callback(self._end)
         return done
 

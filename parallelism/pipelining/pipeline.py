@@ -203,8 +203,8 @@ class Pipeline(Divided):
 
     @contextmanager
     def _asking(self, index: int) -> Iterator[None]:
-        """Around each question to the loss of a micro-batch, whose draws depend on nothing else:
-        the rank at the other end asks the same, and a schedule may ask twice."""
+        """Seed the loss of a micro-batch within it: the rank at the other end calls the same one,
+        and a schedule may call it twice."""
         with draws_of_its_own(self._relay.device), self.tools.autocast():
             self.tools.shard_begins(self._first_piece + index)
             yield

@@ -63,7 +63,7 @@ class Shards(SingleRank):
         self._sums: list[list[Tensor]] = []
 
     def begin(self) -> Iterator[bool]:
-        """Before the passes of each shard; whether it is the last."""
+        """Yield before the passes of each shard whether it is the last."""
         for index, completed in enumerate(self._completed):
             final = index == len(self._completed) - 1
             if final and self._in_buckets:

@@ -70,8 +70,9 @@ def passes(schedule: Schedule, ranks: int, place: int, microbatches: int) -> lis
 
 
 def _v(ranks: int, place: int, microbatches: int) -> list[Pass]:
-    """ZBV (Qi et al., arXiv:2401.10241, section 6), as `torch.distributed.pipelining` has it: made
-    for at least 2 · ranks − 1 micro-batches, of which those that there are not are left out."""
+    """Return the passes of ZBV (Qi et al., arXiv:2401.10241, section 6) in the order of
+    `torch.distributed.pipelining`: that of at least 2 · ranks − 1 micro-batches, without those that
+    do not exist."""
     number, behind = max(2 * ranks - 1, microbatches), ranks - place
     done: Counter[tuple[Kind, int]] = Counter()
     order: list[Pass] = []

@@ -134,7 +134,7 @@ class Tracker(TorchDispatchMode):
                 self._change(storage, storage.nbytes())
 
     def name(self, tensors: Iterable[Tensor], kind: str, *, overwrite: bool = False) -> None:
-        """Say what memory is used for, unless that is known, or `overwrite`."""
+        """Label memory with its use, where it has no label yet, or with `overwrite`."""
         for tensor in _plain(tensors):
             block = self._live.get(tensor.untyped_storage()._cdata)
             if block is not None and (overwrite or block.kind is None):

@@ -284,7 +284,7 @@ class Checkpointer:
         try:
             committed = self._write(save)
         except Exception as error:
-            # Where others clean up behind it, a save may fail in any way.
+            # Once others remove its folder, a save may fail in any way.
             self._report(SaveAbandonedError() if self._abandoned else error)
             return
         if self._writers.rank != 0:

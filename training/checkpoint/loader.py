@@ -210,7 +210,7 @@ class CheckpointLoader:
         return divide(files, len(ranks))[ranks.index(self._ranks.rank)]
 
     def _agreed(self, action: Callable[[], None]) -> "_Failure | None":
-        """Try something on all ranks; what failed anywhere, or None."""
+        """Run an action on all ranks; return what failed on any of them, or None."""
         failure: _Failure | None = None
         try:
             action()

@@ -92,7 +92,7 @@ def _is_plain_memory(tensor: Tensor) -> bool:
 
 
 def _lock_pages(block: Tensor) -> bool:
-    """Lock a block's pages; False where the host does not let as much be locked.
+    """Lock a block's pages; return False if the host does not allow so many.
 
     Torch's own pinned memory comes in powers of two: 84 GB would take 128 GiB.
     """

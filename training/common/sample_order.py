@@ -78,10 +78,10 @@ def mix(words: _Words) -> _Words:
 
 
 def sample_words(seed: int, epoch: int, indices: Indices, lanes: int) -> _Words:
-    """Random 64-bit words [sample, lane] that depend on nothing but the seed, epoch and sample.
+    """Return random 64-bit words [sample, lane] that depend on seed, epoch and sample alone.
 
-    What varies a sample is drawn from them, so it is the same on any rank, in any data worker and
-    after any pause.
+    Augmentation draws from them, so it is the same on any rank, in any data worker and after any
+    pause.
     """
     key = np.uint64(derive_seed(seed, "sample", epoch))
     samples = mix(indices.astype(np.uint64) ^ key)

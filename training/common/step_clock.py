@@ -19,7 +19,7 @@ class Phase(IntEnum):
     FORWARD = 1
     BACKWARD = 2
     COMMUNICATION = 3
-    """Waiting for other ranks, within a pass or behind it."""
+    """Waiting for other ranks, within a pass or after it."""
     OPTIMIZER = 4
 
 
@@ -59,14 +59,14 @@ class StepClock:
         """Return the current moment (of the stream, on a GPU), for `sent`. From any thread."""
 
     def sent(self, begun: Any, ended: Any) -> None:
-        """Something was on its way between two moments of this step. From any thread."""
+        """Add the time between two moments in which something was sent. From any thread."""
 
     def sending_unmeasured(self) -> None:
-        """Nobody calls `sent` in this step, whatever is on its way."""
+        """Note that `sent` is not called in this step."""
 
     def waited(self, begun: Any, ended: Any) -> None:
-        """Between two moments since the last mark this rank has waited for others: that is
-        communication, whatever phase is marked next."""
+        """Count the time between two moments since the last mark, in which this rank waited for
+        others, as communication, whatever phase is marked next."""
 
     def compressed(self, begun: Any, ended: Any) -> None:
         """Add what a compression has computed between two moments of this step. From any thread."""
@@ -210,7 +210,7 @@ class CudaClock(StepClock):
                     table[i, phase] += before.elapsed_time(event) / 1000
             for index, begun, ended in waits:
                 phase, _ = marks[index] if index < len(marks) else (None, None)
-                if phase is not None:  # evaluation, behind the last mark, is no part of the step
+                if phase is not None:  # evaluation, after the last mark, is no part of the step
                     seconds = begun.elapsed_time(ended) / 1000
                     table[i, phase] -= seconds
                     table[i, Phase.COMMUNICATION] += seconds

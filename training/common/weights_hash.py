@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def weights_sha256(weights: Iterable[tuple[str, Tensor]]) -> str:
-    """SHA-256 over the floating-point state of a plain (unwrapped, unsharded) model.
+    """Return the SHA-256 of the floating-point state of a plain (unwrapped, unsharded) model.
 
     For each entry: the name in UTF-8, a NUL byte, and its elements as contiguous little-endian
     bytes.

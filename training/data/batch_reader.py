@@ -63,7 +63,7 @@ class Reader:
             return self._stack(request, list(self._samples(request)))
 
     def _seed_batch(self, request: Request) -> None:
-        """Data workers begin with one random state, and what they read earlier differs."""
+        """Seed the generators: those of data workers depend on what each has read before."""
         first = request.indices[:1].numpy()
         for word in sample_words(self._seed, request.epoch, first, 1)[:, 0].tolist():
             random_state.seed_sample(word)

@@ -31,7 +31,7 @@ class Share:
     world_size: int
     rounds: int = 1
     held: int = 1
-    """Parts that the rank takes, one behind the other; `rank` is the first of `world_size`."""
+    """Parts that the rank takes, one after the other; `rank` is the first of `world_size`."""
 
 
 @dataclass(frozen=True)

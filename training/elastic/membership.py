@@ -93,7 +93,7 @@ class Membership:
         Thread(target=self._watch, args=(self._left,), name="regrouping", daemon=True).start()
 
     def confirm(self) -> None:
-        """Confirm the group; GroupSupersededError: it is broken off, perhaps without a failure."""
+        """Raise GroupSupersededError if the group was broken off, perhaps without a failure."""
         if self._is_broken_off:
             raise process_group.GroupSupersededError("the ranks of this group must regroup")
 

@@ -123,7 +123,7 @@ class GradientCapture:
         return sums
 
     def _counts(self, report: GradientReport) -> Tensor:
-        """int64 [entry, bin] over all ranks, each element of a gradient counted once."""
+        """Return counts [entry, bin] over all ranks, each element of a gradient counted once."""
         counts = torch.zeros(len(self._names), HISTOGRAM_BINS + 2, dtype=torch.float64)
         for name, mine in report.magnitudes.items():
             counts[self._groups[self._places[name]]] += mine.cpu().double() / report.copies[name]

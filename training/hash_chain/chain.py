@@ -89,7 +89,7 @@ class Comparison:
 
 
 def compare(one: Chain, other: Chain) -> Comparison:
-    """Find the first step at which two runs diverge, in about log2(steps) looks at each."""
+    """Find the first step at which two runs diverge, in about log2(steps) entries of each."""
     compared = min(one.last, other.last)
     mine, theirs = one.weights(), other.weights()
     saved = sorted(mine.keys() & theirs.keys())

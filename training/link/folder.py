@@ -75,7 +75,7 @@ class AttemptFolder:
 
 
 def _of(generation: int) -> str:
-    """Distinguishes the files of a process that began in a later generation of its attempt: two
+    """Return what distinguishes the files of a process that began in a later generation, since two
     writers never share one. What they print goes to the same file, one after the other."""
     return f"-{generation}" if generation > 1 else ""
 

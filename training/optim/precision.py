@@ -20,7 +20,7 @@ def low_precision(precision: Precision) -> torch.dtype | None:
 
 
 _TOLERATED = 20
-"""A loss scale that was halved so many times is of no more use."""
+"""A loss scale that was halved so many times is useless."""
 
 
 def tolerated_steps(precision: Precision) -> int:

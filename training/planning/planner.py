@@ -145,7 +145,7 @@ def plan(
 
 
 def _untraced(error: TraceError, spec: JobSpec) -> str:
-    """Why one mesh was left out where others could be planned."""
+    """Explain why one mesh was left out where others could be planned."""
     return (
         f"cannot be planned: a step on tensors without values fails{_at_user_code(error, spec)} "
         f"({error}); `trainhall run` with a few steps shows whether it trains"
@@ -331,7 +331,7 @@ def mesh_text(config: StrategyConfig) -> str:
 
 
 def reason(made: Plan) -> str:
-    """Why the choice was made, in words."""
+    """Explain the choice."""
     if not made.predictions:
         return "no strategy can train this job on so many workers"
     choice, memory = made.choice, made.memory

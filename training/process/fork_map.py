@@ -18,10 +18,10 @@ _task: Callable[[int], Any]
 
 
 def in_copies(task: Callable[[int], T], count: int, copies: int) -> list[T]:
-    """`task(0)` … `task(count - 1)`, each taken by whichever copy is free.
+    """Return `task(0)` … `task(count - 1)`, each run by the next copy that is free.
 
-    A copy hands back what it has made by pickle, and nothing else of what it does is seen here.
-    What a copy could not do (it was killed, the task raised) is done here, one after another.
+    Results are pickled; nothing else that a copy does has an effect here. Tasks that failed in a
+    copy (it was killed, or the task raised) run here, one after another.
 
     Args:
         copies: of this process, at most; no more than it has cores and there is work. Below two,

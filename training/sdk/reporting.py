@@ -172,7 +172,7 @@ class Terminal:
 
 
 def _runs(points: Sequence[_Point]) -> list[list[_Point]]:
-    """Points in a row that have the same names, at most so many together."""
+    """Return consecutive points of the same names together, at most `_ROWS` of them."""
     found = []
     for _, group in groupby(points, key=lambda p: p.names):
         same = list(group)

@@ -100,10 +100,10 @@ class Session:
         return os.getpid() == self._pid
 
     def check_mine(self) -> None:
-        """
+        """Check that this process may act for the rank.
+
         Raises:
-            RuntimeError: this is a process that the script started, which must not take its place
-                among the ranks.
+            RuntimeError: the script started it, and it must not take the script's place.
         """
         if not self.is_mine or self._helps:
             raise RuntimeError(
@@ -250,7 +250,7 @@ class Session:
     # -- reporting ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """At the end of the process."""
+        """Write what waits; called at the end of the process."""
         if not self.is_mine:
             return
         with contextlib.suppress(Exception):  # as in the thread that writes
@@ -364,7 +364,7 @@ def _context(environ: Mapping[str, str], launch: Launch | None) -> Context:
 
 
 def _metric_spool(folder: AttemptFolder, rank: int) -> MetricSpool:
-    """Return the rank's spool, behind what an earlier process of the rank wrote whole."""
+    """Return the rank's spool, after the whole frames of an earlier process of the rank."""
     path = folder.metrics(rank)
     last = end = 0
     if path.exists():

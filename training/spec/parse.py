@@ -275,7 +275,7 @@ def _check_node(path: str, node: object) -> None:
 
 
 def _children(path: str, node: object) -> Iterator[tuple[str, object]]:
-    """Keys and values of a mapping, or the items of a list, each with its dotted field."""
+    """Yield keys and values of a mapping, or the items of a list, each with its dotted field."""
     if isinstance(node, dict):
         for key, value in node.items():
             if not isinstance(key, str):
@@ -326,7 +326,7 @@ def _absolute(path: Any, folder: Path) -> Any:
 
 
 def changes(overrides: dict[str, str]) -> dict[str, Any]:
-    """Overrides alone, as a document: `resources.workers=2` is `{"resources": {"workers": 2}}`.
+    """Return overrides as a document: `resources.workers=2` is `{"resources": {"workers": 2}}`.
 
     Raises:
         SpecError: a value is not valid YAML or has no form in JSON, or two of them contradict each

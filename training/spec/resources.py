@@ -105,13 +105,13 @@ class ResourcesSpec(SpecModel):
 
 
 def changed(resources: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """`resources` of a document with other values; one form takes the other's place."""
+    """Return the `resources` of a document with other values; one form replaces the other."""
     given = [name for name, value in asked.items() if value is not None]
     return without_replaced(resources, given) | dict(asked)
 
 
 def without_replaced(resources: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """`resources` of a document without that form which the keys `names` are not of."""
+    """Return the `resources` of a document without the form that the keys `names` replace."""
     left_out: set[str] = set()
     for name in names:
         if name == "workers":

@@ -52,7 +52,7 @@ def _add_params(definitions: Schema) -> None:
 
 
 def _one_form_of_resources() -> Schema:
-    """`workers`, or `max_workers` with or without `min_workers`."""
+    """Allow `workers`, or `max_workers` with or without `min_workers`."""
     fixed: Schema = {"required": ["workers"]}
     most: Schema = {"required": ["max_workers"], "properties": {"max_workers": _present()}}
     least: Schema = {"required": ["min_workers"], "properties": {"min_workers": _present()}}
@@ -60,7 +60,7 @@ def _one_form_of_resources() -> Schema:
 
 
 def _best_checkpoints() -> list[Schema]:
-    """`keep_best`, `metric` and `metric_mode` belong together."""
+    """Require `keep_best`, `metric` and `metric_mode` of each other."""
     some: Schema = {"required": ["keep_best"], "properties": {"keep_best": {"minimum": 1}}}
     metric: Schema = {"required": ["metric"], "properties": {"metric": _present()}}
     mode: Schema = {"required": ["metric_mode"], "properties": {"metric_mode": _present()}}

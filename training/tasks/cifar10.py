@@ -83,7 +83,7 @@ def _read(root: Path, *, train: bool, border: int = 0, seed: int = 0) -> ImageDa
 
 
 def _read_pickled(root: Path, *, train: bool) -> tuple[Any, Any]:
-    """torchvision compares the files' checksums with the published ones before it unpickles."""
+    """Read with torchvision, which compares the published checksums before it unpickles."""
     try:
         data = torchvision("datasets").CIFAR10(str(root), train=train)
     except (RuntimeError, OSError) as error:

@@ -39,9 +39,9 @@ class Digits(Classifier):
 
 
 def load_digits() -> tuple[Tensor, Tensor]:
-    """Images float32 [1797, 64] in 0…1 and labels int64 [1797], from the file scikit-learn carries.
+    """Read images float32 [1797, 64] in 0…1 and labels int64 [1797] from scikit-learn's file.
 
-    Read without importing scikit-learn, which takes 0.7 s and starts threads.
+    It does so without importing scikit-learn, which takes 0.7 s and starts threads.
 
     Raises:
         TaskUnavailableError: scikit-learn is not installed, or carries no such file.

@@ -1,4 +1,4 @@
-"""Fetching data once a host, however many ranks want it."""
+"""Downloads data once per host, however many ranks need it."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Saying what is wrong with a folder of data."""
+"""Checks a folder of data."""
 
 from pathlib import Path
 

@@ -65,7 +65,7 @@ class ImageFolder(Classifier):
 
 
 class Images(Dataset[tuple[Any, int]]):
-    """torchvision's ImageFolder, whose complaints name what is wrong."""
+    """torchvision's ImageFolder, with errors that name what is wrong."""
 
     def __init__(self, root: Path, transform: Any) -> None:
         try:
@@ -100,7 +100,7 @@ def _first_sentence(error: Exception) -> str:
 
 
 def _transforms(params: ImageFolderParams) -> tuple[Any, Any]:
-    """For training images, and for those of validation."""
+    """Return the transforms of training images, and of validation images."""
     v2 = torchvision("transforms.v2")
     size = params.image_size
     to_tensor = torchvision("transforms").ToTensor()

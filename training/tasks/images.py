@@ -69,7 +69,7 @@ class ImageData:
 
 
 def small_cnn(channels: int, classes: int, widths: Sequence[int], *, grid: int) -> nn.Sequential:
-    """3×3 convolutions through `widths`, each halving the image, then a linear layer.
+    """Build 3×3 convolutions through `widths`, each halving the image, then a linear layer.
 
     Args:
         grid: the last images are averaged down to so many pixels each way.
@@ -84,7 +84,7 @@ def small_cnn(channels: int, classes: int, widths: Sequence[int], *, grid: int) 
 
 
 def resnet18(classes: int, *, small_images: bool) -> nn.Module:
-    """torchvision's ResNet-18 with random weights, as a row of its layers; their names are kept.
+    """Build torchvision's ResNet-18 with random weights, as a sequence of its named layers.
 
     Args:
         small_images: keep the resolution in the first layer, as for CIFAR-10 (He et al.).

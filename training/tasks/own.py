@@ -1,4 +1,4 @@
-"""A user's own task: found by name, its parameters checked, and what it returns looked at."""
+"""A user's own task: found by name, with its parameters and what it returns checked."""
 
 import copy
 import importlib
@@ -81,7 +81,7 @@ def load_class(name: str) -> type[Task]:
 
 
 def _must_exist(module_name: str, name: str) -> None:
-    """Tell a module that is not there from one that lacks something itself."""
+    """Raise BadTaskError for a module that does not exist; its own imports may fail later."""
     parts = module_name.split(".")
     for i in range(1, len(parts) + 1):
         part = ".".join(parts[:i])
@@ -105,7 +105,7 @@ def _search_path() -> str:
 
 
 def checked_params(kind: type[Task], params: dict[str, Any]) -> Any:
-    """`params` as the class wants them: an instance of its `Params`, or the mapping itself.
+    """Return `params` as the class expects them: an instance of its `Params`, or the mapping.
 
     Raises:
         BadDataError: naming each wrong parameter.

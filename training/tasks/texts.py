@@ -20,7 +20,7 @@ _LOOKED_AT = 1 << 16
 
 
 class Windows:
-    """Pieces of `context` + 1 bytes, one behind the other: inputs [B, T] and what follows each.
+    """Pieces of `context` + 1 bytes, one after the other: inputs [B, T] and what follows each.
 
     With a `seed`, where the first one begins is drawn for every epoch, so that no epoch cuts the
     text at the same places.

@@ -1,4 +1,4 @@
-"""Importing torchvision, wherever its wheel does not quite fit the torch beside it."""
+"""Imports torchvision, also where its wheel was built for another torch."""
 
 import importlib
 import importlib.metadata

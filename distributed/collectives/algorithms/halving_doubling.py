@@ -98,7 +98,7 @@ def _power_of_two(rank: int, n: int) -> Iterator[Round]:
 
 
 def _power_of_two_legs(n: int) -> Iterator[Leg]:
-    """Twice a round of n/2, n/4 … 1 chunks, between ranks at a distance of 1, 2 … n/2."""
+    """Yield twice a round of n/2, n/4 … 1 chunks, at a distance of 1, 2 … n/2 ranks."""
     for number in range(n.bit_length() - 1):
         ranks = np.arange(n)
         yield Leg(2, Fraction(1, 2 << number), to_pairs(ranks, ranks ^ (1 << number)))

@@ -63,7 +63,7 @@ def reduce_rounds(rank: int, world_size: int, chunks: range) -> Iterator[Round]:
 
 
 def broadcast_rounds(rank: int, world_size: int, chunks: range) -> Iterator[Round]:
-    """Reverse the reduction: `chunks` of rank 0 go to all, in `depth` rounds."""
+    """Send `chunks` of rank 0 to all, as the reversed reduction, in `depth` rounds."""
     levels = depth(world_size)
     for number in range(levels):
         distance = 1 << (levels - 1 - number)

@@ -5,7 +5,7 @@
     draft.commit(manifest)                        manifest and folder fsynced; renamed to its name;
                                                   the parent folder fsynced
 
-Whatever interrupts this leaves a temporary folder that no reader looks at.
+An interruption leaves a temporary folder, which no reader opens.
 """
 
 import errno
@@ -141,7 +141,7 @@ class Draft:
         return Committed.of(self.target, manifest, [*manifest.files, last])
 
     def abandon(self) -> None:
-        """Remove the temporary folder; best effort, since a stale one harms nobody."""
+        """Remove the temporary folder; best effort, since a stale one does no harm."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _write(self, path: str, pieces: Iterable[Any]) -> FileRecord:

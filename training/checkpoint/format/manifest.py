@@ -1,6 +1,6 @@
 """`manifest.json`: what a checkpoint holds, and whether it still does. Free of torch.
 
-The file's first line carries the SHA-256 of all bytes behind it, so that no bit of the manifest
+The file's first line carries the SHA-256 of all bytes after it, so that no bit of the manifest
 itself can flip unnoticed; as a whole the file is one JSON object:
 
     {"sha256":"<64 hex digits>",
@@ -147,7 +147,7 @@ def decode_manifest(data: bytes) -> Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a checkpoint's folder; the other files are not looked at.
+    """Read the manifest of a checkpoint's folder, and no other file.
 
     Raises:
         BadCheckpointError: there is none, it is damaged, or it belongs to another checkpoint.
@@ -190,9 +190,9 @@ def _manifest_of(folder: Path, data: bytes) -> Manifest:
 
 
 def verify_folder(path: Path) -> list[Problem]:
-    """Hash every file that the manifest lists; the empty list means that all is as it was written.
+    """Hash every file that the manifest lists; return what is wrong, nothing if all are intact.
 
-    Files that the manifest does not list are passed over: nothing ever reads them.
+    Files that the manifest does not list are ignored: nothing ever reads them.
     """
     try:
         manifest = read_manifest(path)

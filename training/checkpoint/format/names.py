@@ -93,7 +93,7 @@ def is_removed_name(name: str) -> bool:
 
 
 def job_tag(job_id: str) -> str:
-    """Eight hexadecimal digits that stand for a job in the names of its temporary folders."""
+    """Return the eight hexadecimal digits that stand for a job in names of temporary folders."""
     return hashlib.sha256(job_id.encode()).hexdigest()[:8]
 
 
