@@ -1,4 +1,4 @@
-"""Whoever waits for other ranks stops when their group is broken off, whatever Gloo does."""
+"""Waiting for other ranks ends when their group is broken off, whatever Gloo does."""
 
 import ast
 import threading

@@ -1,4 +1,4 @@
-"""Which errors mean that another rank is gone, by the words of NCCL 2.27."""
+"""The errors that mean that another rank is gone, with messages of NCCL 2.27."""
 
 import pytest
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""What links carry, as measured between ranks."""
+"""The measurement of links between ranks."""
 
 import numpy as np
 import pytest

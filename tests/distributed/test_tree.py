@@ -1,4 +1,4 @@
-"""The sum over logical shards has the same bits whoever holds them."""
+"""The sum over logical shards has the same bits on any ranks."""
 
 import math
 

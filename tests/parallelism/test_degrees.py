@@ -1,4 +1,4 @@
-"""Degrees make a mesh of the workers, or say by which arithmetic they do not."""
+"""Degrees make a mesh of the workers, or are refused with the arithmetic."""
 
 from typing import Any
 

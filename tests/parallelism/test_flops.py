@@ -1,4 +1,4 @@
-"""The operations of a step, against what they are by hand."""
+"""The operations of a step, against counts by hand."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Parameter servers: who holds what, and what happens when a rank is gone or out of step."""
+"""Parameter servers: how parameters are shared, and failures of ranks."""
 
 from pathlib import Path
 

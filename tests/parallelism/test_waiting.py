@@ -1,4 +1,4 @@
-"""What a rank waits for within a step's passes is known, so that it counts as communication."""
+"""Waits within a step's passes are measured, and count as communication."""
 
 import json
 from typing import Any

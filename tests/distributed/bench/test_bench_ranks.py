@@ -1,4 +1,4 @@
-"""What the ranks of the benchmark combine."""
+"""The tensors that the ranks of the benchmark combine."""
 
 from math import prod
 

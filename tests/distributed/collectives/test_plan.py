@@ -1,4 +1,4 @@
-"""What each rank does on a tensor of some size: nobody waits for anybody who waits for it."""
+"""A rank's actions on a tensor of any size, without a deadlock."""
 
 from collections import Counter
 

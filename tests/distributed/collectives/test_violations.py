@@ -1,4 +1,4 @@
-"""What happens to a message between two ranks is noticed and named; no wrong sum comes out."""
+"""Every fault of a message is detected and named; no wrong sum comes out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

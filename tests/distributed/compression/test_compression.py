@@ -296,7 +296,7 @@ def test_rank_follows_from_the_ratio(
 
 def adversaries() -> list[Callable[[int], Tensor]]:
     def hidden(size: int) -> Tensor:
-        """Everything large lies between the numbers that are looked at first."""
+        """Everything large lies between the numbers that are sampled first."""
         numbers = torch.full((size,), 1e-3)
         numbers[::128] = 1.0
         numbers[1::128] = 2.0

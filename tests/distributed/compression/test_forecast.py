@@ -1,4 +1,4 @@
-"""What compressions are expected to take on links that are known."""
+"""Forecasts of compressions on known links."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What the planner takes a rank of a pipeline to do in a step."""
+"""The planner's order of a pipeline rank's passes."""
 
 from collections import Counter
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What a pipeline's ranks send while they compute is known of a step now and then."""
+"""Sending beside computation is measured in one of many pipeline steps."""
 
 import json
 from typing import Any

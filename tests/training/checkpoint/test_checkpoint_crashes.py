@@ -59,7 +59,7 @@ def save(
     keep: int = 9,
     continues: bool = False,
 ) -> int:
-    """Save step 2 under strace, and step 3 without it if it is to go on; the exit code."""
+    """Save step 2 under strace, and step 3 without it if `continues`; return the exit code."""
     shutil.copytree(begun, folder)
     order = {"strace": options, "keep": keep, "continues": continues}
     (folder / "order.json").write_text(json.dumps(order))

@@ -133,7 +133,7 @@ def test_load_skips_a_newer_format(
 def test_load_reports_an_unreadable_file(
     saver: Checkpointer, monkeypatch: pytest.MonkeyPatch, name: str, error: int, reason: str
 ) -> None:
-    """What is told as damaged is marked for good, and what it saved is lost to the job."""
+    """A checkpoint reported as damaged is marked for good, and the job loses its steps."""
     whole = manifests.open_within
 
     def opened(folder: Path, path: str) -> io.FileIO:

@@ -25,7 +25,7 @@ from trainhall.training.fencing import FencingToken
 
 
 class Job:
-    """A checkpointer of one process, and what it told."""
+    """A checkpointer of one process, and its callbacks."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.folder = folder

@@ -149,7 +149,7 @@ def run(*arguments: object) -> Any:
 
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command's own process would import torch anew each time."""
+    """The command's own process would import torch each time."""
 
     def call(argv: list[str], **options: Any) -> Any:
         assert argv[1:3] == ["-m", exporting.__name__]

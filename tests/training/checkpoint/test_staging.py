@@ -1,4 +1,4 @@
-"""The copy of a state to host memory beside GPUs, as far as it shows without one."""
+"""The copy of a state from GPUs to host memory, tested without one."""
 
 import gc
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A nested state becomes names and comes back; plain data survives JSON."""
+"""A nested state is flattened and restored; plain data survives JSON."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""The order of samples: each once an epoch, and never a matter of how many ranks there are."""
+"""The order of samples: each once per epoch, on any number of ranks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where the time of a step goes, hidden communication included."""
+"""The phases of a step's time, and hidden communication."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Data workers: what they read is what the rank would have read, and they end with it."""
+"""Data workers read the same batches as the rank would, and end with it."""
 
 import os
 import random
@@ -94,7 +94,7 @@ def gone(pid: int) -> bool:
 
 @pytest.fixture
 def running(ranks: RankServer, tmp_path: Path) -> Iterator[tuple[Path, Any]]:
-    """A job of one rank that trains on and on, with two data workers that have read something."""
+    """A job of one rank that trains without end, with two data workers that have read something."""
     folder = tmp_path / "job"
     spec = ledger(folder, 1, steps=10**9, data_workers=2)
     spec["task"]["name"] = "support.tasks.own:Slow"

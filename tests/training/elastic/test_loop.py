@@ -1,4 +1,4 @@
-"""When a rank of an elastic loop waits for its GPU, as far as it shows without one."""
+"""An elastic loop waits for its GPU before it counts a step, tested without one."""
 
 from types import SimpleNamespace
 

@@ -15,7 +15,7 @@ from trainhall.training.link.launch import Launch
 
 
 class Looks(Event):
-    """Lets a thread look so often, with so much time between."""
+    """Lets a thread check a given number of times, without waiting."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Looks(Event):
 
 
 class Rank:
-    """One that takes part in a group, and takes no step of its own accord."""
+    """A rank in a group, which takes no step by itself."""
 
     def __init__(self, folder: AttemptFolder, launch: Launch) -> None:
         self.folder, self.launch = folder, launch
@@ -35,7 +35,7 @@ class Rank:
         self.membership = Membership(launch, launch.ranks[0], folder, torch.device("cpu"))
 
     def update_control(self, **changes: object) -> None:
-        """A newer launch waits."""
+        """Publish a newer launch."""
         newer = self.launch.model_copy(update=changes)
         replace_json(self.folder.group(newer.generation), newer)
         self.control.regroup(newer.generation)

@@ -1,4 +1,4 @@
-"""Who gives the others its state, and what of the old group's measurements counts."""
+"""The source of the state of a new group, and the measurements of the old one."""
 
 import numpy as np
 from hypothesis import given
@@ -17,8 +17,7 @@ from trainhall.training.elastic.regroup_state import (
 
 @st.composite
 def states(draw: st.DrawFn) -> list[RegroupState]:
-    """Of ranks that were in one group: nobody is further than a step behind the others, but for
-    those that are new."""
+    """States of ranks that were in one group, at most a step apart, and of new ranks."""
     step = draw(st.integers(0, 50))
     reported = draw(st.integers(0, step))
     found = []

@@ -1,4 +1,4 @@
-"""A step that broke off was never begun."""
+"""A broken step leaves no trace."""
 
 from contextlib import suppress
 from typing import cast
@@ -46,7 +46,7 @@ class Compressed:
         pass
 
     def passes(self) -> Tensor:
-        """What a step sends of the gradient; its running statistics go on too."""
+        """What a step sends of the gradient; its running statistics change too."""
         self.model(torch.ones(4, 2))
         flat = GRADIENT.flatten().clone()
         self._compression.combine(Bucket(0, flat, (flat.view(2, 2),), ("weight",)), Alone())

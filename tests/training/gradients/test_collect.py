@@ -1,4 +1,4 @@
-"""Gradients that a job tells: by parameter, over all ranks, at the steps that are asked for."""
+"""Gradients that a job records: by parameter, over all ranks, at the requested steps."""
 
 import json
 import math
@@ -43,7 +43,7 @@ def records(attempt: Attempt) -> list[GradientRecord]:
 
 @pytest.fixture(scope="module")
 def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> list[GradientRecord]:
-    """What one rank alone tells."""
+    """The record of a single rank."""
     return records(ranks.run(tmp_path_factory.mktemp("serial"), digits(1, {})))
 
 

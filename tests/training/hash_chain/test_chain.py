@@ -1,4 +1,4 @@
-"""The chain over the steps of a reproducible job, and where two of them part."""
+"""The chain over the steps of a reproducible job, and where two runs diverge."""
 
 import math
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from trainhall.training.hash_chain.writer import samples_digest
 
 @dataclass
 class Recorded:
-    """A chain in memory; how often a step is looked at is counted."""
+    """A chain in memory; it counts how often steps are read."""
 
     entries: list[Entry]
     saved: dict[int, str] = field(default_factory=dict)

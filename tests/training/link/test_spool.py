@@ -1,4 +1,4 @@
-"""What a rank appends for its agent: whole records only, and a full disk stops no training."""
+"""Spools hold whole records only, and a full disk stops no training."""
 
 import errno
 import json

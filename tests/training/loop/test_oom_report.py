@@ -1,4 +1,4 @@
-"""A rank whose memory is not enough says in which phase, and what would need less."""
+"""A rank out of memory reports the phase, and what would need less."""
 
 from pathlib import Path
 

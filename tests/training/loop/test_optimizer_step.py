@@ -1,4 +1,4 @@
-"""What the loop and `Trainer` share: a step is taken whole or not at all."""
+"""The optimizer step of the loop and `Trainer` is taken whole or not at all."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ class WithResidual:
         return (loss * torch.inf if self.overflows else loss), ()
 
     def take(self) -> list[float]:
-        """A step; the weights behind it."""
+        """Take a step; return the weights after it."""
         self.step.run([torch.ones(2, 3)], 1, self.loss)
         weights: list[float] = self.model.weight[0].tolist()
         return weights

@@ -1,4 +1,4 @@
-"""Which rank the others wait for."""
+"""The rank that the others wait for."""
 
 from typing import Any
 

@@ -28,7 +28,7 @@ def spec(optimizer: str) -> TrainingSpec:
 
 
 def trained_in_fp16(optimizer: str, *, overflows: bool) -> list[Tensor]:
-    """The weights behind two steps, and maybe one before them that is left out."""
+    """The weights after two steps, and maybe a skipped one before them."""
     torch.manual_seed(0)
     model = nn.Linear(8, 4)
     built = build_optimizer(model.parameters(), spec(optimizer))

@@ -1,4 +1,4 @@
-"""The warm parent's own protocol: readiness, forks that are as good as new, its end."""
+"""The warm parent's protocol: readiness, forks that match new processes, its end."""
 
 import json
 import os
@@ -20,7 +20,7 @@ PROBE = '''
 import gc, json, os, random, signal, sys
 
 def probe(path):
-    """Write down what this process looks like from within."""
+    """Write this process's state to a file."""
     told = {
         "pid": os.getpid(),
         "session": os.getsid(0),
@@ -87,9 +87,9 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
 def test_warm_parent_forks_match_new_processes(warm: Warm, tmp_path: Path) -> None:
     answers = []
     for i in range(2):
-        path = tmp_path / f"told-{i}"
+        path = tmp_path / f"state-{i}"
         pid = warm.ask("probe_module:probe", str(path))["pid"]
-        eventually("the fork's word", path.exists)
+        eventually("the fork to write its state", path.exists)
         answers.append(json.loads(path.read_text()))
         assert answers[i]["pid"] == answers[i]["session"] == pid
         assert answers[i]["parent"] == warm.process.pid

@@ -36,7 +36,7 @@ def names(attempt: Attempt) -> list[str]:
 
 
 def train_through_pauses(ranks: RankServer, folder: Path, spec: dict[str, Any]) -> list[Attempt]:
-    """Pause at the first step sync of every attempt, three times, then go on to the end."""
+    """Pause at the first step sync of every attempt, three times, then train to the end."""
     attempts = [ranks.run(folder, spec, command=Command.PAUSE)]
     for number in (2, 3):
         attempts.append(

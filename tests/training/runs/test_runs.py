@@ -1,4 +1,4 @@
-"""Whole runs of real ranks: what they learn, write and say."""
+"""Whole runs of real ranks: what they learn, write and report."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is told of a script's checkpoint that could not be saved."""
+"""The report of a script's checkpoint that could not be saved."""
 
 from pathlib import Path
 

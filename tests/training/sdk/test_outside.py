@@ -1,4 +1,4 @@
-"""The SDK outside Trainhall: light, and harmless to a script that knows nothing of it."""
+"""The SDK outside Trainhall: light, and harmless to any script."""
 
 import os
 import subprocess
@@ -62,7 +62,7 @@ def test_sdk_reports_wrong_use(tmp_path: Path, text: str, why: str) -> None:
 
 @pytest.mark.processes
 def test_rank_that_reports_waits_for_no_other(tmp_path: Path) -> None:
-    """Nobody listens at the port: joining would fail, or wait."""
+    """No process listens at the port: joining would fail, or wait."""
     env = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     text = """
 th.report(loss=2)

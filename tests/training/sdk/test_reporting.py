@@ -1,4 +1,4 @@
-"""What may be reported, and in which form it arrives."""
+"""The metrics that a script may report, and how they are written."""
 
 import math
 import threading

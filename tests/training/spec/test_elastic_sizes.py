@@ -1,4 +1,4 @@
-"""Which numbers of workers an elastic job can have, and how a spec asks for them."""
+"""The numbers of workers that an elastic job can have, and how a spec asks for them."""
 
 from typing import Any
 

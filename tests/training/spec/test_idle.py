@@ -1,4 +1,4 @@
-"""Options that would do nothing are refused where they are given, and carried along elsewhere."""
+"""Options without effect are refused at submission, and kept in stored specs."""
 
 import json
 import re

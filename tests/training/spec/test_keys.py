@@ -1,4 +1,4 @@
-"""Which key was meant by one that a job spec has not."""
+"""Suggestions for unknown keys of a job spec."""
 
 from typing import Any
 

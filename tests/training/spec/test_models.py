@@ -1,4 +1,4 @@
-"""What is declared of the built-in models, without torch, is true of them."""
+"""The declarations of the built-in models, made without torch, match the models."""
 
 import pytest
 from torch import nn

@@ -1,4 +1,4 @@
-"""Every complaint of pydantic has words, also those that come without their context."""
+"""Every error of pydantic has a message of ours, also without its context."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""Strategy `auto`: what a spec may say beside it, and the specs that it may become."""
+"""Strategy `auto`: the options allowed beside it, and the specs that a plan makes of it."""
 
 from typing import Any, get_args
 

@@ -1,4 +1,4 @@
-"""What is told of the whole job, should rank 0 not come to it."""
+"""Job-wide tables and events survive the loss of rank 0."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ LOSS = MetricTable(None, [3, 4], [1.0, 2.0], {"loss": [0.5, 0.25]})
 
 
 class LogRecorder:
-    """What a rank tells of the job, and its files."""
+    """A rank's log of the job, and its files."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self.metrics, self.events = folder / f"{rank}.bin", folder / f"{rank}.jsonl"

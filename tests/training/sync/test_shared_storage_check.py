@@ -1,4 +1,4 @@
-"""Hosts that do not share `checkpoint.path` are told so before the first step."""
+"""Hosts that do not share `checkpoint.path` fail before the first step."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tasks of users' own: what they get, and what is said when they are wrong."""
+"""Users' own tasks: how they are built, and the errors of wrong ones."""
 
 import re
 from pathlib import Path
@@ -34,7 +34,7 @@ def job(name: str, workers: int = 2, **training: Any) -> dict[str, Any]:
 
 
 def line_of(text: str, after: str = "") -> int:
-    """The number of the first line with `text` behind the first one with `after`."""
+    """The number of the first line with `text` after the first one with `after`."""
     lines = Path(FILE).read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if after in line)
     return next(i for i, line in enumerate(lines, 1) if i > start and text in line)

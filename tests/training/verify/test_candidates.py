@@ -1,4 +1,4 @@
-"""Which strategies and meshes a job is compared under."""
+"""The strategies and meshes under which a job is compared."""
 
 from typing import Any
 

@@ -44,7 +44,7 @@ def compared(
     reference: Path,
     function: str = "support.groups.rank_server:train",
 ) -> Steps:
-    """What each step of a job computes otherwise than the reference."""
+    """The deviation of each step of a job from the reference."""
     plan = TracePlan(reference=str(reference), record=False, dtype="float64")
     attempt = ranks.run(folder, job, trace=plan, function=function)
     assert set(attempt.codes) == {0}, attempt.stderr()

@@ -1,4 +1,4 @@
-"""Which checkpoints stay: the newest, the best, the pinned, each counted by itself."""
+"""Retention keeps the newest, the best and the pinned, each counted by itself."""
 
 from typing import Any
 

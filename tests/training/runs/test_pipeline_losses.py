@@ -1,4 +1,4 @@
-"""A loss that both ends of a pipeline are asked for is that of one rank, or is refused."""
+"""Losses called at both ends of a pipeline equal those of one rank, or are refused."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A save that nobody wants any more commits nothing, and nobody goes on before that is sure."""
+"""An abandoned save commits nothing, and `abandon` returns once that is certain."""
 
 import shutil
 import threading
@@ -18,7 +18,7 @@ STATE = {"model": {"weight": torch.ones(8)}, "extra": {}}
 
 
 class Saved:
-    """A checkpointer in a folder, and what it told."""
+    """A checkpointer in a folder, and its callbacks."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
