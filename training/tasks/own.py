@@ -142,7 +142,13 @@ class CheckedTask(Task):
         if task.eval_data is not None:
             self.eval_data = self._checked_data("eval_data", task.eval_data)
         self.metric_names = self._checked_names(task.metric_names)
+        # Wrong ones would fail in the first validation, which may be the last step.
         self.eval_batch_size = task.eval_batch_size
+        if not isinstance(self.eval_batch_size, int) or self.eval_batch_size < 1:
+            raise BadTaskError(
+                f"{_at(type(task))}: eval_batch_size is {self.eval_batch_size!r}; give an integer "
+                "above 0"
+            )
 
     def build_model(self) -> nn.Module:
         model = self._own.build_model()
@@ -241,6 +247,12 @@ class CheckedTask(Task):
         return CheckedBatches(data, what) if whole else data
 
     def _checked_names(self, names: Any) -> tuple[str, ...]:
+        if not isinstance(names, tuple | list):
+            example = names if isinstance(names, str) else "error"
+            raise BadTaskError(
+                f"{_at(type(self._own))}: metric_names is {names!r}; give a tuple of strings, as "
+                f"in ({example!r},)"
+            )
         wrong = [n for n in names if not (isinstance(n, str) and n and n.isprintable())]
         taken = [
             n for n in names

@@ -270,6 +270,23 @@ def test_layer_is_a_tuple_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
         task.build_model()
 
 
+@pytest.mark.parametrize(
+    ("member", "value", "words"),
+    [
+        ("metric_names", "f1", "metric_names is 'f1'; give a tuple of strings, as in ('f1',)"),
+        ("metric_names", None, "metric_names is None; give a tuple of strings"),
+        ("eval_batch_size", 0, "eval_batch_size is 0; give an integer above 0"),
+        ("eval_batch_size", "8", "eval_batch_size is '8'; give an integer above 0"),
+    ],
+)
+def test_own_task_members_are_checked_at_start(
+    member: str, value: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_tasks.Plain, member, value)
+    with pytest.raises(BadTaskError, match=re.escape(words)):
+        CheckedTask(own_tasks.Plain({}, None), "support.tasks.own:Plain")
+
+
 def test_one_element_loss_becomes_scalar() -> None:
     checked = CheckedTask(_OneElement(), "module:Task")
     loss, (error,) = checked.loss(
