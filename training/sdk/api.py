@@ -136,7 +136,8 @@ class Checkpoint:
         reported. Outside Trainhall it needs `init(checkpoints=FOLDER)`.
 
         Raises:
-            TypeError: the state holds something else.
+            TypeError: the state holds something else, or the step is no integer.
+            ValueError: the step is below 0.
         """
         try:
             _begun().save(state, step)

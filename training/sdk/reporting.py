@@ -59,7 +59,7 @@ class Reporter:
         Raises:
             TypeError, ValueError: a name or a value is none; nothing of the call is noted.
         """
-        at = self.step + 1 if step is None else _checked_step(step)
+        at = self.step + 1 if step is None else checked_step(step)
         checked = {_checked_name(name): _checked(name, value) for name, value in values.items()}
         if len(self._names | checked.keys()) > MAX_NAMES:
             raise ValueError(
@@ -180,7 +180,12 @@ def _runs(points: Sequence[_Point]) -> list[list[_Point]]:
     return found
 
 
-def _checked_step(step: Any) -> int:
+def checked_step(step: Any) -> int:
+    """Return a step that a script gave as an int.
+
+    Raises:
+        TypeError, ValueError: it is no integer, or out of range.
+    """
     try:
         number = operator.index(step)
     except TypeError:

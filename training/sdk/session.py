@@ -30,7 +30,7 @@ from trainhall.training.link.progress import Activity
 from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.spool import EventSpool, MetricSpool
 from trainhall.training.link.status import EXIT_PAUSED, EXIT_STOPPED
-from trainhall.training.sdk.reporting import Reporter, Spooled, Terminal
+from trainhall.training.sdk.reporting import Reporter, Spooled, Terminal, checked_step
 
 Resized = Callable[[int, int], None]
 _LOCK = "sdk.lock"
@@ -216,7 +216,7 @@ class Session:
 
     def save(self, state: dict[str, Any], step: int | None) -> None:
         self._begin()
-        at = self.reporter.step if step is None else step
+        at = self.reporter.step if step is None else checked_step(step)
         # The other ranks write nothing, and need not wait for their GPUs.
         metrics = self.reporter.finite() if self.context.rank == 0 else {}
         with self._progress.during(Activity.SAVING) if self._progress else contextlib.nullcontext():

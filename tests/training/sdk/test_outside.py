@@ -53,6 +53,7 @@ def test_sdk_keeps_a_scripts_exit_code(tmp_path: Path) -> None:
         ("th.init(total_steps=0)", "total_steps must be an integer above 0, not 0"),
         ("th.init(total_steps='5')", "not '5'"),
         ("th.report(loss='x')", "loss must be a number, not str"),
+        ("th.checkpoint.save({}, step=1.5)", "step must be an integer, not 1.5"),
         ("th.nothing", "has no attribute 'nothing'"),
     ],
 )
