@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 LOOK_SECONDS = 0.25
-"""Between two looks at whether the group is broken off, by a thread that waits."""
+"""Between two checks of a waiting thread whether its group is broken off."""
 _LOOK = timedelta(seconds=LOOK_SECONDS)
 _PACKET_BYTES = 1 << 22
 """Bytes of tensors that are copied to go as one message, which pays while they are small."""
@@ -50,7 +50,7 @@ _present = GroupHandle()
 
 
 def begin() -> None:
-    """Begin new groups: threads that wait for a former one notice it."""
+    """Begin new groups; threads that still wait in a former one notice it."""
     global _present
     _present = GroupHandle()
 

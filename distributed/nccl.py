@@ -20,7 +20,7 @@ from trainhall.distributed.collectives.message import Array, Header
 from trainhall.distributed.collectives.transport import PeerGoneError
 
 _POLL_SECONDS = 20e-6
-"""Between two looks at a message; NCCL's own wait with a timeout looks once a millisecond."""
+"""Between two polls of a message; NCCL's own wait with a timeout polls once a millisecond."""
 _AT_ONCE = timedelta(milliseconds=1)
 
 

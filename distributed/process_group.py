@@ -29,21 +29,21 @@ group if one of them is gone by now, which nothing else would notify the others.
 _REACH_TIMEOUT = timedelta(seconds=5)
 """One try to reach the store, by ranks that can join another group."""
 _LOOK_SECONDS = (0.005, 0.1)
-"""Seconds between two looks at which ranks are there: at first, and later."""
+"""Seconds between two checks which ranks are there: at first, and at most."""
 _ASK_SECONDS = 0.02
-"""Between two looks at whether there is another group to join."""
+"""Between two checks whether there is another group to join."""
 _SLOW_SECONDS = 5.0
-"""To connect takes no longer, but where a rank is gone."""
+"""Connecting takes longer only if a rank is gone."""
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """A rank may wait this long for the others: one of them may be writing a large checkpoint."""
 
 
 class JoinError(RuntimeError):
-    """Some ranks did not come; the message names them."""
+    """Some ranks did not join; the message names them."""
 
 
 class GroupSupersededError(RuntimeError):
-    """The group will never be whole: there is a newer one to join."""
+    """The group will never be complete: there is a newer one to join."""
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def joined(
     """
     join(environment, device=device, namespace=namespace)
     yield
-    # After an exception there is no such goodbye: others may be inside a collective, and the closed
+    # After an exception there is no barrier: others may be inside a collective, and the closed
     # sockets notify them. The group is not destroyed, since that can deadlock in Gloo; the process
     # leaves with `os._exit`.
     final_barrier()
@@ -81,7 +81,7 @@ def join(
     """Become a member of the default process group, as `joined` does.
 
     Args:
-        superseded: asked every now and then while other ranks are waited for, by other threads too.
+        superseded: called now and then while this rank waits for others, also from other threads.
         has_lost: the same; a rank of this group is known to be gone.
 
     Raises:

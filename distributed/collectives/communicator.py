@@ -64,7 +64,7 @@ class Communicator:
             PeerLostError: a peer has ended.
             CollectiveTimeoutError: it took longer than the timeout.
             ScheduleViolationError: a wrong message came.
-            CollectiveError: an earlier collective broke; the group is of no more use.
+            CollectiveError: an earlier collective broke; the group cannot be used again.
         """
         if self._broken:
             raise CollectiveError(f"an earlier collective broke: {self._broken}")

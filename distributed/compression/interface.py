@@ -21,7 +21,7 @@ What all this rests on:
 - Gradients of a loss that is scaled (fp16) come scaled. An overflow comes as infinity or NaN and
   must still be one in the sum, on all ranks.
 - An exception ends the step on this rank: it is raised from the backward pass, and the process
-  group is of no more use.
+  group cannot be used again.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Finds differences between a checkpoint and the state that it shall fill."""
+"""Finds differences between a checkpoint and the state that it is to fill."""
 
 from collections.abc import Set
 from typing import Any
@@ -13,7 +13,7 @@ def first_difference(
     """Return the first name, in order, at which a checkpoint and the state to fill differ.
 
     Args:
-        elsewhere: names that other ranks have, or nobody needs.
+        elsewhere: names that other ranks have, or that are optional.
     """
     saved: dict[str, Any] = {**index.metadata.state_dict_metadata}
     values = index.values_of(rank)

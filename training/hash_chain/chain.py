@@ -37,7 +37,7 @@ def next_link(link: str, step: int, samples: int, loss: float, norm: float) -> s
     Args:
         samples: digest of the samples, below 2^64.
     """
-    # There are many NaNs, and which one comes out of a sum is nobody's choice.
+    # There are many NaNs, and a sum may give any of them.
     numbers = [math.nan if math.isnan(value) else value for value in (loss, norm)]
     packed = bytes.fromhex(link) + _STEP.pack(step, samples, *numbers)
     return hashlib.sha256(packed).hexdigest()

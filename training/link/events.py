@@ -13,11 +13,10 @@ class RankEvent(LinkModel):
     started      rank 0, before its first step: `{resumed_from?: step | null, total_steps, samples,
                  generation, since?, note?, passed_over?: [{name, reason, text}]}`; `since` is the
                  earliest generation in which a process of the group began, where they regroup in
-                 place; `resumed_from` is missing where nobody knows, of a script that loads no
-                 checkpoint through the SDK; one that loads later reports it again, and the newest
-                 counts; `note` says why an older checkpoint was taken, `passed_over` of each better
-                 one: `reason` is a code of `training.checkpoint.format.errors.SkipReason`, `text`
-                 says it in words
+                 place; `resumed_from` is missing for a script that loads no checkpoint through the
+                 SDK; one that loads later reports it again, and the newest counts; `note` says why
+                 an older checkpoint was taken, `passed_over` of each better one: `reason` is a code
+                 of `training.checkpoint.format.errors.SkipReason`, `text` explains it
     stepped      rank 0, after the first step of a generation: `{generation, step, loaded}`;
                  `loaded` is when all ranks had their state, seconds since the epoch
     checkpoint   rank 0, committed: `{name, step, size, files: [{path, size, sha256}],

@@ -23,7 +23,7 @@ class Cause(StrEnum):
     CRASH = "crash"
     """A process ended by a fault of native code, such as SIGSEGV."""
     KILLED = "killed"
-    """A signal from outside ended a process, and nobody here had sent it."""
+    """A signal ended a process that Trainhall had not sent."""
     BAD_CHECKPOINT = "bad_checkpoint"
     """No checkpoint to start from is whole, for whichever host: no fault of a node."""
     NOT_STARTED = "not_started"

@@ -30,7 +30,7 @@ class Activity(IntEnum):
     EVALUATING = 4
     SAVING = 5
     ENDING = 6
-    """The last save, the result, the goodbye."""
+    """The last save, and the report of the result."""
     REGROUPING = 7
     """Leaving a group of ranks, until the next one is known."""
     JOINING = 8
@@ -50,7 +50,7 @@ class Part(IntEnum):
     """Waiting for other ranks' gradients."""
     OPTIMIZER = 4
     BETWEEN = 5
-    """Behind the optimizer; here ranks exchange what they measured."""
+    """After the optimizer, where ranks exchange what they measured."""
 
 
 # The fields, by their position. Plain numbers: an enum's member costs more than the store.

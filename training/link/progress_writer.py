@@ -39,7 +39,7 @@ class Progress:
     """Progress page of this process.
 
     Args:
-        attempt: the attempt's folder; None: nobody reads it, and nothing is written.
+        attempt: the attempt's folder; None: the page is in memory only.
     """
 
     def __init__(self, attempt: Path | None = None) -> None:

@@ -21,7 +21,7 @@ class RankStall(LinkModel):
     busy: bool = False
     """The process uses a core."""
     waits: bool = False
-    """The rank waits for the others of its next group: it holds nobody up."""
+    """The rank waits for the others of its next group: it delays no other."""
 
 
 class Stall(LinkModel):

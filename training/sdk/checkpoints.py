@@ -14,7 +14,7 @@ from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.loader import Loaded
 from trainhall.training.checkpoint.state import escaped
 from trainhall.training.fencing import FencingToken
-from trainhall.training.sdk.together import settle
+from trainhall.training.sdk.together import barrier
 from trainhall.training.sync.shared_storage_check import prove_shared
 
 _STATE = "state"
@@ -72,7 +72,7 @@ class Checkpoints:
     def finish(self) -> None:
         """Wait for the last save; see `Checkpointer.finish`."""
         self._checkpointer.finish()
-        settle(self._group)
+        barrier(self._group)
 
     def load(self) -> tuple[dict[str, Any], Loaded] | None:
         """Load the state of the first good checkpoint, on the CPU; None when there is none to load.

@@ -83,8 +83,7 @@ class Session:
             self._events = _event_spool(folder, rank)
             self.reporter = Reporter(Spooled(_metric_spool(folder, rank), rank))
         self._start: dict[str, Any] = {"total_steps": None}
-        """The report of this attempt's start. Without `checkpoint.load()` nobody knows from which
-        step."""
+        """The report of this attempt's start; without `checkpoint.load()` its step is unknown."""
         self._reported_start: dict[str, Any] | None = None
         self._asks_to_stop = False
         """The script asks after every step whether to stop."""
@@ -138,7 +137,7 @@ class Session:
         elif self._progress is not None:
             self._progress.step(self.reporter.step)
         if self._control is None:
-            return False  # nobody outside can ask this process to stop
+            return False  # outside Trainhall nothing can ask this process to stop
         self._control.listen()
         self._command = self._control.command
         if self._agreement is not None:
@@ -151,7 +150,7 @@ class Session:
     def leave(self) -> NoReturn:
         """End this rank as all ranks agreed to: paused if a checkpoint is there, else stopped.
 
-        Where nobody asked for it the script has come to its own end.
+        If no stop was requested, the script completes.
         """
         if self._progress is not None:
             self._progress.set_activity(Activity.ENDING)
@@ -325,7 +324,7 @@ def _own_folder(environ: Mapping[str, str]) -> tuple[AttemptFolder | None, bool]
         if launch.spec.script is None:
             return None, False  # a task's own loop speaks for it
         if environ.get("WORLD_SIZE") != str(launch.world_size):
-            return None, False  # a group of its own within the rank: it agrees with nobody
+            return None, False  # a group of its own within the rank, such as a nested torchrun
         fd = os.open(folder.rank(int(rank)) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         # A `torchrun` within the rank has ranks too, but joins elsewhere.
         meeting = f"{environ.get('MASTER_ADDR')} {environ.get('MASTER_PORT')}".encode()

@@ -78,8 +78,8 @@ def host_group(world_size: int) -> Any:
     return dist.new_group(backend="gloo")
 
 
-def settle(group: Any) -> None:
-    """See that nobody leaves while another still waits for its numbers."""
+def barrier(group: Any) -> None:
+    """Wait until all ranks are here: none leaves while another still waits for its numbers."""
     if group is not None:
         dist.barrier(group)
 

@@ -26,8 +26,8 @@ class Problem:
     expected: str
     found: str
     is_damage: bool = True
-    """False where it may yet be as it was written: the system lets nobody read it, or it is of a
-    newer format."""
+    """False if the file may be intact: the system does not let it be read, or its format is
+    newer."""
 
     def __str__(self) -> str:
         what = "the folder" if self.path == "." else self.path
