@@ -1,5 +1,3 @@
-import type { Job } from "@/shared/api/types";
-
 /** Groups of states that people look for; each is a word of the address (`?show=active`). */
 export const FILTERS = {
   all: { label: "All", states: null },
@@ -18,17 +16,6 @@ export type Filter = keyof typeof FILTERS;
 
 export function isFilter(value: unknown): value is Filter {
   return typeof value === "string" && Object.hasOwn(FILTERS, value);
-}
-
-export function matches(
-  job: Pick<Job, "name" | "id" | "state">,
-  show: Filter,
-  search: string,
-): boolean {
-  const states: readonly string[] | null = FILTERS[show].states;
-  if (states !== null && !states.includes(job.state)) return false;
-  const wanted = search.trim().toLowerCase();
-  return wanted === "" || job.name.toLowerCase().includes(wanted) || job.id.startsWith(wanted);
 }
 
 /** How many jobs a filter has, by the cluster's count of every state. */

@@ -1,44 +1,37 @@
-import { Button, Code, Group, Stack, TextInput, Title } from "@mantine/core";
-import { useDebouncedValue } from "@mantine/hooks";
+import { Button, Code, Group, Stack, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useCallback, useMemo, useRef, useState } from "react";
 import { useSummary } from "@/shared/api/cluster";
 import { count } from "@/shared/format";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
-import { PlusIcon, SearchIcon } from "@/shared/ui/icons";
+import { PlusIcon } from "@/shared/ui/icons";
 import { ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
+import { SearchField } from "@/shared/ui/search-field";
 import { type PageRange, useJobList } from "./api/job-list";
-import { counted, FILTERS, type Filter, matches } from "./filters";
+import { counted, FILTERS, type Filter } from "./filters";
 import classes from "./jobs-page.module.css";
 import { JobsTable } from "./jobs-table";
 import { QueryInput, queryProblem } from "./query-input";
 import { NEWEST_FIRST, type Sort } from "./sort";
 
 const route = getRouteApi("/jobs");
-const TYPING_MS = 150;
 
 export default function JobsPage() {
   useTitle("Jobs");
   const { show = "all", search = "", query = "", sort, selected: ids } = route.useSearch();
   const navigate = route.useNavigate();
-  const [asked] = useDebouncedValue(search, TYPING_MS);
-  const [askedQuery] = useDebouncedValue(query, TYPING_MS);
   const [onScreen, setOnScreen] = useState<PageRange>([0, 0]);
   const order = sort ?? NEWEST_FIRST;
-  const jobs = useJobList(
-    { states: FILTERS[show].states, search: asked, query: askedQuery, sort: order },
-    onScreen,
-  );
+  const jobs = useJobList({ states: FILTERS[show].states, search, query, sort: order }, onScreen);
   const problem = query === "" ? undefined : queryProblem(jobs.error);
   // While a query is typed it may be wrong: the jobs that were found before stay.
   const found = useRef(jobs.data);
   if (jobs.data) found.current = jobs.data;
   const rows = ((problem ? found.current : jobs.data)?.pages ?? []).flatMap(({ items }, page) =>
-    items.flatMap((job) => (matches(job, show, search) ? [{ job, page }] : [])),
+    items.map((job) => ({ job, page })),
   );
-  const typing = asked !== search || askedQuery !== query;
   const pages = useRef<number[]>([]);
   pages.current = rows.map(({ page }) => page);
   const onRows = useCallback((first: number, last: number) => {
@@ -97,27 +90,24 @@ export default function JobsPage() {
           <QueryInput
             value={query}
             problem={problem}
-            onChange={(text) =>
+            onSearch={(text) =>
               void navigate({
                 search: (old) => ({ ...old, query: text || undefined }),
                 replace: true,
               })
             }
           />
-          <TextInput
-            size="xs"
+          <SearchField
             w={220}
             placeholder="Name or id"
             aria-label="Search by name or id"
-            leftSection={<SearchIcon />}
             value={search}
-            onChange={(event) => {
-              const text = event.currentTarget.value;
+            onSearch={(text) =>
               void navigate({
                 search: (old) => ({ ...old, search: text || undefined }),
                 replace: true,
-              });
-            }}
+              })
+            }
           />
         </Group>
       </Group>
@@ -132,7 +122,7 @@ export default function JobsPage() {
           onScreen={onRows}
         />
       ) : null}
-      {jobs.data && rows.length === 0 && !jobs.isPlaceholderData && !typing ? (
+      {jobs.data && rows.length === 0 && !jobs.isPlaceholderData ? (
         show === "all" && search.trim() === "" && query.trim() === "" ? (
           <NoJobs />
         ) : (

@@ -1,5 +1,6 @@
-import { Code, Mark, Text, TextInput } from "@mantine/core";
+import { Code, Mark, Text } from "@mantine/core";
 import { ApiError, type FieldProblem } from "@/shared/api/problem";
+import { SearchField } from "@/shared/ui/search-field";
 
 const HELP =
   "All terms must match: state:failed  user:maria  lr>0.01  duration>2h  metrics.loss<=0.5  " +
@@ -16,13 +17,12 @@ interface Props {
   value: string;
   /** Of the value, or of what was typed before it. */
   problem: FieldProblem | undefined;
-  onChange: (query: string) => void;
+  onSearch: (query: string) => void;
 }
 
-export function QueryInput({ value, problem, onChange }: Props) {
+export function QueryInput({ value, problem, onSearch }: Props) {
   return (
-    <TextInput
-      size="xs"
+    <SearchField
       w={300}
       maw="100%"
       placeholder="state:failed lr>0.01 -user:maria"
@@ -33,7 +33,9 @@ export function QueryInput({ value, problem, onChange }: Props) {
       autoCapitalize="off"
       autoComplete="off"
       error={problem ? <Wrong value={value} problem={problem} /> : null}
-      onChange={(event) => onChange(event.currentTarget.value)}
+      // A paragraph cannot hold the block with the query.
+      errorProps={{ component: "div" }}
+      onSearch={onSearch}
     />
   );
 }

@@ -1,11 +1,11 @@
-import { Code, Group, Stack, Text, TextInput, Title } from "@mantine/core";
+import { Code, Group, Stack, Text, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useSummary } from "@/shared/api/cluster";
 import { bytes, percent, watts } from "@/shared/format";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
-import { SearchIcon } from "@/shared/ui/icons";
 import { Pending } from "@/shared/ui/problem";
+import { SearchField } from "@/shared/ui/search-field";
 import { AddNode } from "./add-node";
 import { useNodes } from "./api/nodes";
 import { isAbout } from "./node-sums";
@@ -39,21 +39,18 @@ export default function NodesPage() {
           Nodes
         </Title>
         <Group gap="xs">
-          <TextInput
-            size="xs"
+          <SearchField
             w={220}
             placeholder="Name, state, label or job"
             aria-label="Search the nodes"
-            leftSection={<SearchIcon />}
             value={search}
-            onChange={(event) => {
-              const text = event.currentTarget.value;
+            onSearch={(text) =>
               void navigate({
                 search: (old) => ({ ...old, search: text || undefined }),
                 replace: true,
                 resetScroll: false,
-              });
-            }}
+              })
+            }
           />
           <AddNode />
         </Group>

@@ -1,12 +1,12 @@
-import { Group, Text, TextInput } from "@mantine/core";
-import { useDebouncedValue } from "@mantine/hooks";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { Group, Text } from "@mantine/core";
+import { useEffect, useMemo, useRef } from "react";
 import { type LogFilter, searchLogs } from "@/features/job/api/logs";
 import { count } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
 import { Signal, useSignal } from "@/shared/live/signal";
 import { IconButton } from "@/shared/ui/icon-button";
-import { DownIcon, SearchIcon, UpIcon } from "@/shared/ui/icons";
+import { DownIcon, UpIcon } from "@/shared/ui/icons";
+import { SearchField } from "@/shared/ui/search-field";
 import { lineId } from "./line-id";
 import { LogSearch, MAX_MATCHES, type Matches } from "./log-search";
 
@@ -25,12 +25,6 @@ const NOTHING = new Signal<Matches>({ lines: [], done: true, error: null });
 
 /** Searches all stored lines for a text and steps through the matches. */
 export function LogFind({ jobId, live, filter, find, chosen, onFind, onChoose }: Props) {
-  const [text, setText] = useState(find);
-  const [debounced] = useDebouncedValue(text, 250);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: only typing changes the URL
-  useEffect(() => {
-    if (debounced !== find) onFind(debounced);
-  }, [debounced]);
   const found = useSearch(jobId, live, filter, find);
   const at = chosen === undefined ? -1 : found.lines.findIndex((line) => lineId(line) === chosen);
   const step = (by: 1 | -1): void => {
@@ -41,37 +35,26 @@ export function LogFind({ jobId, live, filter, find, chosen, onFind, onChoose }:
     if (line) onChoose(lineId(line));
   };
   // Enter pressed before the search has run goes to a match as soon as there is one.
-  const pending = useRef<1 | -1 | null>(null);
+  const pending = useRef<{ text: string; by: 1 | -1 } | null>(null);
   useEffect(() => {
-    const by = pending.current;
-    if (by === null || find !== text || (by === -1 && !found.done)) return;
+    if (pending.current?.text !== find) return;
+    const { by } = pending.current;
+    if (by === -1 && !found.done) return;
     if (found.lines.length > 0 || found.done) pending.current = null;
     step(by);
   });
-  const press = (by: 1 | -1): void => {
-    if (text === find) {
-      step(by);
-      return;
-    }
-    pending.current = by;
-    onFind(text);
-  };
   return (
     <Group gap={4} wrap="nowrap" role="search" aria-label="Search the logs">
-      <TextInput
-        size="xs"
+      <SearchField
         w={210}
         placeholder="Find"
         aria-label="Find in the logs"
-        leftSection={<SearchIcon />}
-        value={text}
-        onChange={(event) => {
-          pending.current = null;
-          setText(event.currentTarget.value);
-        }}
-        onKeyDown={(event) => {
-          if (event.key === "Enter") press(event.shiftKey ? -1 : 1);
-          if (event.key === "Escape") setText("");
+        value={find}
+        onSearch={onFind}
+        onEnter={(text, shift) => {
+          const by = shift ? -1 : 1;
+          if (text === find) step(by);
+          else pending.current = { text, by };
         }}
       />
       <IconButton
