@@ -32,3 +32,4 @@ vi.stubGlobal("IntersectionObserver", NoObserver);
 // The editor measures its text.
 Range.prototype.getClientRects = () => [] as unknown as DOMRectList;
 Element.prototype.scrollIntoView = () => undefined;
+window.scrollTo = () => undefined;
