@@ -187,7 +187,7 @@ interface RestoreProps {
   onRestore: (changes: { workers: number | null; strategy: string | null }) => void;
 }
 
-type Strategy = Exclude<NonNullable<ParallelismSpec["strategy"]>, "auto">;
+type Strategy = NonNullable<ParallelismSpec["strategy"]>;
 
 const STRATEGIES: Record<Strategy, string> = {
   ddp: "ddp: data parallel",
@@ -195,7 +195,8 @@ const STRATEGIES: Record<Strategy, string> = {
   tensor: "tensor: tensor parallel",
   pipeline: "pipeline: pipeline parallel",
   model: "model: layers over devices, one batch at a time",
-  parameter_server: "parameter_server",
+  parameter_server: "parameter_server: servers hold weights and optimizer",
+  auto: "auto: the fastest that fits",
 };
 
 function RestoreDialog({ job, checkpoint, onClose, onRestore }: RestoreProps) {

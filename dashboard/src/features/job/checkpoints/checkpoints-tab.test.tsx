@@ -1,0 +1,36 @@
+import { screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { expect, it } from "vitest";
+import type { Job } from "@/shared/api/types";
+import { job } from "@/test/fake-api";
+import { shown } from "@/test/shown";
+import { CheckpointsTab } from "./checkpoints-tab";
+
+it("restores under the job's own strategy unless another is chosen", async () => {
+  const checkpoint = {
+    id: "91bc04d7e2aa",
+    step: 120,
+    attempt: 1,
+    state: "committed",
+    pinned: false,
+    size: 1,
+    created_at: "2026-01-01T00:00:00Z",
+    metrics: {},
+    refused_commands: {},
+  };
+  const planned = job({
+    spec: { task: { name: "digits" }, parallelism: { strategy: "auto" } },
+    refused_commands: {},
+  });
+  const asked = shown(<CheckpointsTab job={planned as unknown as Job} />, {
+    "GET /checkpoints/jobs/3f2a9c51d07b": { items: [checkpoint], next_cursor: null },
+    "POST /checkpoints/91bc04d7e2aa/restore": planned,
+  });
+  await userEvent.click(await screen.findByLabelText("Restore from step 120"));
+  expect(await screen.findByLabelText("Strategy", { selector: "input" })).toHaveValue(
+    "auto: the fastest that fits",
+  );
+  await userEvent.click(screen.getByText("Restore", { selector: "[type=submit] *" }));
+  const request = asked.find(({ method }) => method === "POST");
+  expect(await request?.json()).toEqual({});
+});
