@@ -89,7 +89,9 @@ def list_jobs(
     search: Annotated[
         str | None,
         typer.Option(
-            "--search", metavar="TEXT", help="Only jobs whose name or id contains this text."
+            "--search",
+            metavar="TEXT",
+            help="Only jobs whose name contains this text, or whose id begins with it.",
         ),
     ] = None,
     query: Annotated[
