@@ -3,11 +3,11 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, useEffect, useLayoutEffect, useRef } from "react";
 import { highlighted, type Segment, showLine } from "@/shared/ansi";
 import { bytes, moment } from "@/shared/format";
-import { useRestOfWindow } from "@/shared/ui/rest-of-window";
 import { lineId } from "./line-id";
 import type { LogState } from "./log-feed";
 import classes from "./log-view.module.css";
 import { withoutRank } from "./rank-prefix";
+import { useRestOfWindow } from "./rest-of-window";
 
 /** A line to scroll to, once per object. */
 export interface ScrollTarget {
