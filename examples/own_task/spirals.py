@@ -1,4 +1,4 @@
-"""A task of one's own: telling two spirals apart (docs/tasks.md)."""
+"""A task of your own: classify points by their spiral (docs/tasks.md)."""
 
 import math
 
@@ -22,7 +22,7 @@ class Spirals(Task):
     def __init__(self, params, job):
         self.params = params
         points = Points(params)
-        # Two neighbours out of ten are held out: one of each spiral, all along them.
+        # Two of every ten points are for validation, one of each spiral.
         every = range(params.points)
         self.train_data = Subset(points, [i for i in every if i % 10 > 1])
         self.eval_data = Subset(points, [i for i in every if i % 10 <= 1])
@@ -45,7 +45,7 @@ class Spirals(Task):
 
 
 class Points(Dataset):
-    """Point i lies on spiral i mod 2, a little beside it: elsewhere in every epoch."""
+    """Points near two spirals: point i on spiral i mod 2, with other noise in every epoch."""
 
     def __init__(self, params):
         self.params = params

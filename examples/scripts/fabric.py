@@ -1,6 +1,6 @@
-"""Lightning Fabric under Trainhall: Fabric spreads the model, Trainhall runs and watches the job.
+"""Lightning Fabric under Trainhall: Fabric spreads the model, Trainhall runs the job.
 
-Needs `pip install lightning-fabric` on the hosts.
+The nodes need `pip install lightning-fabric`.
 
     torchrun --nproc-per-node 2 examples/scripts/fabric.py
     trainhall submit examples/scripts/fabric.yaml -f

@@ -1,7 +1,7 @@
 """A loop in the style of Hugging Face: the model takes a batch by keywords and returns its loss.
 
-Nothing of `transformers` is needed here. To train one of its models put, say,
-`AutoModelForCausalLM.from_pretrained("gpt2")` in place of TinyLanguageModel.
+It runs without `transformers`. To train one of its models, replace TinyLanguageModel by, say,
+`AutoModelForCausalLM.from_pretrained("gpt2")`.
 
     torchrun --nproc-per-node 2 examples/scripts/hugging_face.py
     trainhall submit examples/scripts/hugging_face.yaml -f

@@ -1,4 +1,4 @@
-"""A script for `torchrun` that knows nothing of Trainhall.
+"""A script for `torchrun`, without any code of Trainhall.
 
 torchrun --nproc-per-node 2 examples/scripts/plain.py --steps 200
 trainhall submit examples/scripts/plain.yaml -f
