@@ -1,4 +1,4 @@
-"""Real faults on a real cluster of processes: what was injected, what was checked, the figures.
+"""Inject real faults into a real cluster of processes, and report what was checked.
 
 python scripts/chaos.py                                   every scenario in full
 python scripts/chaos.py --only partition --runs 3 --seed 7
@@ -26,20 +26,20 @@ from chaos.stage import Stage
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="names of scenarios, or parts, by commas")
-    parser.add_argument("--seed", type=int, default=0, help="of the times and orders of faults")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the faults and their order")
     parser.add_argument("--runs", type=positive, help="how often each fault happens")
     parser.add_argument(
-        "--minutes", type=positive, help="of each scenario: no fault begins after them"
+        "--minutes", type=positive, help="limit per scenario: no fault begins later"
     )
     parser.add_argument("--few", action="store_true", help="as often as in the tests")
-    parser.add_argument("--list", action="store_true", help="say what there is")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the reports there too")
+    parser.add_argument("--list", action="store_true", help="list the scenarios")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the reports to FILE")
     options = parser.parse_args()
     parts = [part.strip() for part in options.only.split(",") if part.strip()]
     chosen = [s for s in SCENARIOS if not parts or any(part in s.name for part in parts)]
     if not chosen:
         names = ", ".join(scenario.name for scenario in SCENARIOS)
-        parser.error(f"no scenario is called {options.only!r}; there are: {names}")
+        parser.error(f"no scenario matches {options.only!r}; there are {names}")
     if options.list:
         for scenario in chosen:
             print(f"{scenario.name:<22}{scenario.runs:>5} runs  {scenario.about}")
@@ -57,7 +57,7 @@ def main() -> int:
         ):
             for scenario in chosen:
                 if why := scenario.obstacle():
-                    skipped.append(f"{scenario.name}: NOT PLAYED, {why}")
+                    skipped.append(f"{scenario.name}: SKIPPED, {why}")
                     continue
                 runs = options.runs or (scenario.few if options.few else scenario.runs)
                 print(f"{scenario.name}: {scenario.about}", flush=True)
@@ -88,7 +88,7 @@ def _summary(reports: list[Report], skipped: list[str], seed: int) -> int:
     if failed:
         print(f"FAILED: {', '.join(failed)}; again: make chaos SEED={seed} ONLY='{failed[0]}'")
         return 1
-    print(f"{len(reports)} scenarios held with seed {seed}" + (", some not played" * bool(skipped)))
+    print(f"{len(reports)} scenarios passed, {len(skipped)} skipped; seed {seed}")
     return 0
 
 

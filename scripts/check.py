@@ -1,4 +1,4 @@
-"""The inner loop: style, types, boundaries, and the tests that start no process."""
+"""Run the checks of style, types and boundaries, and the tests that start no process."""
 
 import os
 import sys

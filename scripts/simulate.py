@@ -1,7 +1,7 @@
-"""Many seeds on all cores, and what came of them.
+"""Run seeds of the simulator on all cores and summarize them.
 
 python scripts/simulate.py --seeds 10000
-python scripts/simulate.py --seed 4711      one seed again, with its whole story
+python scripts/simulate.py --seed 4711      replay one seed and print its log
 """
 
 import argparse
@@ -19,14 +19,14 @@ from trainhall.cluster.simulator.run import Result, run_seed
 
 _SHOWN_FAILURES = 20
 _REPORT_SECONDS = 30.0
-"""Between two lines on how far it has come."""
+"""Time between two lines about the progress."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=positive, default=200, help="how many seeds to run")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--seed", type=int, help="run this seed alone and tell its story")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="replay this seed and print its log")
     parser.add_argument("--processes", type=positive, default=os.cpu_count() or 1)
     options = parser.parse_args()
     if options.seed is not None:
@@ -77,7 +77,7 @@ def _run(seeds: range, processes: int) -> int:
     print("invariants checked")
     for name, count in sorted(checks.items()):
         print(f"  {count:>9}  {name}")
-    print("and put to the test, because")
+    print("situations in which they were checked")
     for name, count in sorted(exercised.items()):
         print(f"  {count:>9}  {name}")
     if not failed:

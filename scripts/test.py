@@ -1,4 +1,4 @@
-"""Every check and every test. The last lines say what came of it."""
+"""Run every check and every test."""
 
 import os
 import sys
