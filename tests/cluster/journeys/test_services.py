@@ -482,7 +482,13 @@ async def test_odd_reports_of_ranks_break_no_view(cluster: SimulatedCluster) -> 
     await cluster.add_node("alpha", 1)
     job_id = await cluster.submit()
     await cluster.run_until(job_id, "running")
-    metrics = {"loss": [1.0], "accuracy": {"a": 1}, "done": True, "none": None, "good": 0.5}
+    metrics: dict[str, Any] = {
+        "loss": [1.0],
+        "accuracy": {"a": 1},
+        "done": True,
+        "none": None,
+        "good": 0.5,
+    }
     await cluster.report_event(job_id, "started", {"resumed_from": 2**63 - 1})
     await cluster.save_checkpoint(job_id, 7, **metrics)
     await cluster.report_event(job_id, "completed", {"steps": 9, "metrics": metrics})
