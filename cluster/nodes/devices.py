@@ -89,15 +89,11 @@ async def store_device_use(
             "at_node": node_id,
             "at_index": use.index,
             "memory_used": use.memory_used,
-            "utilization": _finite(use.utilization),
-            "temperature": _finite(use.temperature),
-            "power": _finite(use.power),
+            "utilization": use.utilization,
+            "temperature": use.temperature,
+            "power": use.power,
         }
         for node_id, use in readings
     ]
     connection = await session.connection()
     await connection.execute(_STORE_USE, parameters)
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and abs(value) < 1e12 else None

@@ -28,7 +28,7 @@ or the first that wrote a log; with the node it says what of it is superseded
 from enum import IntEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from trainhall.documented import Documented
 from trainhall.training.link.failure import Failure
@@ -38,6 +38,7 @@ from trainhall.training.link.status import FailedRank, Outcome, RankState
 from trainhall.training.spec.plan import ChosenPlan
 
 PROTOCOL_VERSION = 1
+_LARGEST_READING = 1e15
 
 
 class CloseCode(IntEnum):
@@ -67,21 +68,24 @@ def first_problem(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"
 
 
+DeviceIndex = Annotated[int, Field(ge=0, lt=2**31)]
+
+
 class DeviceInfo(Message):
     """Properties of a device. They do not change while the agent runs."""
 
-    index: Annotated[int, Field(ge=0)]
+    index: DeviceIndex
     kind: Literal["cpu", "cuda"]
     name: str
     uuid: str | None = None
-    memory_total: int
+    memory_total: Annotated[int, Field(ge=0, lt=2**63)]
     """Bytes."""
 
 
 class DeviceUse(Message):
     """Current use of a device; None where the host cannot measure it."""
 
-    index: int
+    index: DeviceIndex
     memory_used: int | None = None
     """Bytes."""
     utilization: float | None = None
@@ -90,6 +94,12 @@ class DeviceUse(Message):
     """Degrees Celsius."""
     power: float | None = None
     """Watts."""
+
+    @field_validator("memory_used", "utilization", "temperature", "power")
+    @classmethod
+    def _as_measured(cls, value: float | None) -> float | None:
+        # Drivers have numbers for what they cannot measure, such as -1 without its sign.
+        return value if value is not None and abs(value) < _LARGEST_READING else None
 
 
 class HostUse(Message):

@@ -100,6 +100,19 @@ async def test_readings_are_stored_together(cluster: SimulatedCluster) -> None:
         assert node.channel.closed[0] == CloseCode.INVALID
 
 
+async def test_reading_beyond_any_device_counts_as_none(cluster: SimulatedCluster) -> None:
+    """As drivers have it that report -1 as an unsigned number."""
+    node = await cluster.add_node("alpha", 1)
+    report = node.report(cluster.clock).model_dump()
+    report["device_use"] = [{"index": 0, "utilization": 5.0, "memory_used": 2**64 - 1}]
+    assert node.channel is not None
+    node.channel.to_gateway.put_nowait(json.dumps(report))
+    await cluster.exchanged()
+    await cluster.coordinator.gateway.flush_readings()
+    (device,) = await cluster.coordinator.nodes.devices()
+    assert (device.utilization, device.memory_used) == (5.0, None)
+
+
 async def test_fewer_devices_after_a_restart(cluster: SimulatedCluster) -> None:
     node = await cluster.add_node("alpha", 3)
     job_id = await cluster.submit(workers=3)
