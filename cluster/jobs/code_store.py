@@ -198,7 +198,7 @@ class CodeStore:
             if _age(path) > older_than_seconds:
                 if path.name.endswith(_PART):
                     path.unlink(missing_ok=True)
-                else:
+                elif SHA256.fullmatch(path.name):
                     found.append(path.name)
         return found
 

@@ -99,10 +99,11 @@ async def test_code_that_no_job_needs_is_swept(
     assert reply.status_code == 201
     folder = tmp_path / "data" / "code"
     (folder / "half.part").touch()
-    for name in (used, unused, "half.part"):
+    (folder / "lost+found").mkdir()
+    for name in (used, unused, "half.part", "lost+found"):
         os.utime(folder / name, (1, 1))
     assert await coordinator.code.sweep(3600) == [unused]
-    assert stored(tmp_path) == sorted([used, fresh])
+    assert stored(tmp_path) == sorted([used, fresh, "lost+found"])
     assert await coordinator.code.sweep(3600) == []
 
 
