@@ -59,7 +59,9 @@ def apply(
         schedule=config.schedule,
     )
     model = model.to(device)
-    if config.compile:
+    if config.compile and compiles_whole(config, declaration):
+        layers.compile_whole(model)
+    elif config.compile:
         layers.compile_layers(model, declaration)
     if config.recompute:
         layers.recompute(model, declaration)
@@ -80,6 +82,15 @@ def apply(
     if device.type == "cpu" and not config.compile:  # hooks would cut compiled layers apart
         strategy.measure_waits(declaration, sequence_parallel=config.sequence_parallel)
     return strategy
+
+
+def compiles_whole(config: StrategyConfig, declaration: Declaration) -> bool:
+    """Does nothing act between the layers, that compiling them together would undo or delay?"""
+    if config.recompute or config.strategy not in ("ddp", "parameter_server"):
+        return False
+    # Several copies average the gradients of a layer while the backward pass is at the next one.
+    averages = config.strategy == "ddp" and config.degrees.data > 1
+    return not averages or not declaration.layers
 
 
 def divided(

@@ -1,6 +1,6 @@
-"""Compiles single layers of a plain model, and recomputes them in the backward pass.
+"""Compiles a plain model, whole or layer by layer, and recomputes layers in the backward pass.
 
-Only the module's own `forward` is replaced. What strategies run before and after a module (the
+Only a module's own `forward` is replaced. What strategies run before and after a module (the
 gathering of weights, the exchange of activations) stays around it, and names stay as they are.
 """
 
@@ -17,8 +17,11 @@ from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import DegreesError
 
 _USES = 4
-"""Ways to run a layer that have code of their own: training, evaluation, with whole and with last
+"""Ways to run a module that have code of their own: training, evaluation, with whole and with last
 batches."""
+_ALIGNED = 8
+"""Matrix products are fast where their sides are multiples of so many elements; compiled ones are
+padded."""
 
 
 class NoCompilerError(RuntimeError):
@@ -35,8 +38,18 @@ def recompute(model: nn.Module, declaration: Declaration) -> None:
     Raises:
         DegreesError: the model declares no layers.
     """
-    for module in _inner(model, declaration, "activation_checkpointing"):
-        _replace(module, partial(_recomputed, module, module.forward))
+    for module in _declared(model, declaration, "activation_checkpointing"):
+        if _is_composed(module):
+            _replace(module, partial(_recomputed, module, module.forward))
+
+
+def compile_whole(model: nn.Module) -> None:
+    """Compile the whole forward pass when it first runs: kernels are fused across layers too.
+
+    Raises:
+        NoCompilerError: this host has no C++ compiler.
+    """
+    _compile([model])
 
 
 def compile_layers(model: nn.Module, declaration: Declaration) -> None:
@@ -46,7 +59,11 @@ def compile_layers(model: nn.Module, declaration: Declaration) -> None:
         DegreesError: the model declares no layers.
         NoCompilerError: this host has no C++ compiler.
     """
-    modules = _inner(model, declaration, "compile")
+    declared = _declared(model, declaration, "compile")
+    _compile([module for module in declared if _is_composed(module) or _is_unaligned(module)])
+
+
+def _compile(modules: list[nn.Module]) -> None:
     _check_compiler()
     # Code for one size of tensors is much faster than code for any, which torch makes where layers
     # of the same class differ in width. Layers beyond its limit would not be compiled at all.
@@ -56,16 +73,24 @@ def compile_layers(model: nn.Module, declaration: Declaration) -> None:
         _replace(module, torch.compile(module.forward, dynamic=False))
 
 
-def _inner(model: nn.Module, declaration: Declaration, field: str) -> list[nn.Module]:
-    """Return the declared modules made of others: single operators have nothing to gain."""
+def _declared(model: nn.Module, declaration: Declaration, field: str) -> list[nn.Module]:
     if not declaration.layers:
         raise DegreesError(
             field,
             f"training.{field} acts on layers, but the model declares none; declare them in "
             "the task (docs/strategies.md), or leave it out",
         )
-    modules = [model.get_submodule(name) for layer in declaration.layers for name in layer]
-    return [module for module in modules if any(True for _ in module.children())]
+    return [model.get_submodule(name) for layer in declaration.layers for name in layer]
+
+
+def _is_composed(module: nn.Module) -> bool:
+    """Is it made of others? Most single operators have nothing to gain."""
+    return any(True for _ in module.children())
+
+
+def _is_unaligned(module: nn.Module) -> bool:
+    """Is it a matrix product that gains from padding, as over a vocabulary of 50,257?"""
+    return isinstance(module, nn.Linear) and module.out_features % _ALIGNED != 0
 
 
 def _replace(module: nn.Module, forward: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""Layers that are computed again give the same gradients, buffers and random numbers."""
+"""Layers that are computed again give the same numbers; what is compiled is what gains."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from trainhall.parallelism import layers
+from trainhall.parallelism.choose import StrategyConfig, compiles_whole
 from trainhall.parallelism.declaration import Declaration
-from trainhall.parallelism.degrees import DegreesError
+from trainhall.parallelism.degrees import Degrees, DegreesError, StrategyName
 
 DECLARATION = Declaration(layers=(("0",), ("1", "2")))
 
@@ -76,6 +77,52 @@ def test_each_size_of_layers_has_code_of_its_own(monkeypatch: pytest.MonkeyPatch
     with torch.no_grad():
         model.eval()(x)
     assert len(compiled) == 2 * len(model)
+
+
+@pytest.mark.processes
+@pytest.mark.filterwarnings("ignore")  # of its own code torch's compiler has several
+def test_single_operators_are_compiled_where_padding_pays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[int] = []
+
+    def record(graph: torch.fx.GraphModule, _: list[Any]) -> Callable[..., Any]:
+        compiled.append(sum(node.op == "call_function" for node in graph.graph.nodes))
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=record))
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 13))
+    declared = Declaration(layers=(("0", "1"), ("2",)))
+    layers.compile_layers(model, declared)
+    model(torch.randn(6, 4))
+    assert compiled == [1], "the product with 13 columns"
+    compiled.clear()
+    whole = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 13))
+    layers.compile_whole(whole)
+    whole(torch.randn(6, 4))
+    assert compiled == [3], "one graph of all"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "degrees", "options", "whole"),
+    [
+        ("ddp", Degrees(), {}, True),
+        ("ddp", Degrees(), {"recompute": True}, False),
+        ("ddp", Degrees(data=2), {}, False),
+        ("parameter_server", Degrees(data=2), {}, True),
+        ("fsdp", Degrees(), {}, False),
+    ],
+)
+def test_model_is_compiled_whole_where_nothing_acts_between_layers(
+    strategy: StrategyName, degrees: Degrees, options: dict[str, Any], whole: bool
+) -> None:
+    config = StrategyConfig(
+        strategy=strategy, degrees=degrees, bucket_mb=25, reshard_after_forward=True,
+        sequence_parallel=False, schedule="gpipe", microbatches=1, compile=True, **options,
+    )  # fmt: skip
+    assert compiles_whole(config, DECLARATION) is whole
+    undeclared = strategy == "ddp" and not options
+    assert compiles_whole(config, Declaration()) is (whole or undeclared)
 
 
 @pytest.mark.processes

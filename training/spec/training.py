@@ -155,7 +155,8 @@ class TrainingSpec(SpecModel):
     """`full`: recompute layers in the backward pass: less memory, a third more time. For layers of
     several modules, as in a GPT or ResNet."""
     compile: bool = False
-    """Compile such layers with `torch.compile`; nodes need a C++ compiler."""
+    """Compile the model, or each of its layers, with `torch.compile`
+    (docs/strategies.md); nodes need a C++ compiler."""
     gradient_clip: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """Maximum global L2 norm of the gradient."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

@@ -2981,7 +2981,8 @@ export type TrainingSpec = {
     /**
      * Compile
      *
-     * Compile such layers with `torch.compile`; nodes need a C++ compiler.
+     * Compile the model, or each of its layers, with `torch.compile`
+     * (docs/strategies.md); nodes need a C++ compiler.
      */
     compile?: boolean;
     /**
