@@ -1,5 +1,6 @@
 """How often a process validates a job's spec, from the submission to the rank."""
 
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ def validated(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
     """The specs that this process validates from now on."""
     found: list[JobSpec] = []
     check = JobSpec._check_paths
-    monkeypatch.setattr(job, "_VALIDATED", {})
+    monkeypatch.setattr(job, "_VALIDATED", OrderedDict())
 
     def noted(spec: JobSpec) -> None:
         found.append(spec)

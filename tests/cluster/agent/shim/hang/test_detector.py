@@ -323,6 +323,7 @@ def test_stack_dumps_prefer_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "does not respond" in folder.stderr(1).read_text()
 
 
+@pytest.mark.processes
 def test_stack_dumps_do_without_a_broken_py_spy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
