@@ -41,7 +41,7 @@ export default defineConfig({
     // A bound for a loaded machine, not an expectation.
     testTimeout: 30_000,
     projects: [
-      // What draws nothing needs no page, which takes longer to set up than these tests do.
+      // Tests without a page run in Node: setting up jsdom takes longer than they do.
       {
         extends: true,
         test: { name: "logic", include: ["src/**/*.test.ts"], environment: "node" },

@@ -6,7 +6,7 @@ import { createRoot } from "react-dom/client";
 import { App } from "./app/app";
 import { mayReload } from "./app/reload";
 
-// A page that was open while the coordinator was updated asks for parts that are not there any more.
+// A page from before an update of the coordinator requests files that no longer exist.
 window.addEventListener("vite:preloadError", (event) => {
   if (!mayReload()) return;
   event.preventDefault();

@@ -44,7 +44,7 @@ beforeEach(() => {
   vi.spyOn(HTMLElement.prototype, "offsetHeight", "get").mockReturnValue(60);
 });
 
-// What was notified outlives a page, as it should.
+// Notifications outlive a page.
 afterEach(() => {
   notifications.clean();
   vi.useRealTimers();
@@ -64,7 +64,7 @@ describe("the queue", () => {
     can_start: true,
   };
 
-  it("shows who waits, for what and until when", async () => {
+  it("lists waiting jobs with reason and expected start", async () => {
     await open("/queue", { "GET /cluster/queue": waiting(1, entry) });
     const row = (await screen.findByText("gpt", { selector: "a" })).closest("tr");
     expect(row).toHaveTextContent("8 GPUs · priority 2");
@@ -73,7 +73,7 @@ describe("the queue", () => {
     expect(screen.getByText("3f2a9c51d07b", { selector: "a" })).toBeVisible();
   });
 
-  it("shows the times of reasons and of expected starts alike, in local time", async () => {
+  it("shows times of reasons and expected starts in local time", async () => {
     vi.useFakeTimers({ now: new Date("2026-01-01T12:00:00Z"), toFake: ["Date"] });
     const start = { earliest_start: "2026-01-03T00:05:00Z" };
     const reason = "“tune” (3f2a9c51d07b) ends by 00:05 UTC on Jan 03";
@@ -83,7 +83,7 @@ describe("the queue", () => {
     expect(screen.getByText(/^Expected start \(UTC/)).toBeVisible();
   });
 
-  it("shows which job can never start, and names the jobs of a reason", async () => {
+  it("shows which job can never start, and links the jobs of a reason", async () => {
     const never = { ...entry, can_start: false };
     const reason = "waiting for “gpt” (77c0de15f00d, 8 GPUs), ahead in the queue";
     const second = { ...entry, job_id: "5e60b7d2f913", name: "sweep", reason };
@@ -94,12 +94,12 @@ describe("the queue", () => {
     expect(within(row as HTMLElement).getByTitle("77c0de15f00d")).toHaveTextContent("gpt");
   });
 
-  it("says so when nobody waits", async () => {
+  it("is empty without waiting jobs", async () => {
     await open("/queue", { "GET /cluster/queue": waiting(0) });
     expect(await screen.findByText("The queue is empty")).toBeVisible();
   });
 
-  it("is read page by page, and shows how many there are", async () => {
+  it("loads pages on request and shows the total", async () => {
     const later = { ...entry, job_id: "88c0de15f00d", name: "sweep", position: 2 };
     const asked = await open("/queue", {
       "GET /cluster/queue": (request: Request) =>
@@ -151,7 +151,7 @@ describe("the jobs", () => {
     expect(document.title).toBe("Jobs · Trainhall");
   });
 
-  it("that ended show nothing twice, and can be submitted again", async () => {
+  it("that ended show their run time and can be submitted again", async () => {
     const ended = job({
       state: "completed",
       reason: "completed",
@@ -167,7 +167,7 @@ describe("the jobs", () => {
     expect(again).toHaveAttribute("href", "/new?from=3f2a9c51d07b");
   });
 
-  it("are found by state and name behind however many newer ones", async () => {
+  it("are filtered and searched by the coordinator", async () => {
     const newer = Array.from({ length: 100 }, (_, i) =>
       job({ id: `c${i}`, name: `sweep-${i}`, state: "completed" }),
     );
@@ -187,7 +187,7 @@ describe("the jobs", () => {
     expect(screen.queryByText("sweep-3")).toBeNull();
   });
 
-  describe("a thousand of them", () => {
+  describe("in a list of a thousand", () => {
     const PAGE = 100;
     const newest = Array.from({ length: 1000 }, (_, i) =>
       job({
@@ -219,13 +219,13 @@ describe("the jobs", () => {
       return asked;
     }
 
-    it("has the rows on the screen alone in the document", async () => {
+    it("are rendered only on the screen", async () => {
       await openPages(2);
       expect(rows()).toBeGreaterThan(8);
       expect(rows()).toBeLessThan(40);
     });
 
-    it("is polled for the page on the screen alone", async () => {
+    it("are polled only on the screen", async () => {
       const asked = await openPages(2);
       const lists = () => asked.filter(({ url }) => url.includes("/training/jobs?"));
       const before = lists().length;
@@ -236,7 +236,7 @@ describe("the jobs", () => {
     });
   });
 
-  it("that are selected stay so when the page is loaded again", async () => {
+  it("stay selected after a reload", async () => {
     const answers = { "GET /training/jobs": list(job(), paused) };
     await open("/jobs", answers);
     await userEvent.click(await screen.findByRole("checkbox", { name: "Compare tiny" }));
@@ -251,7 +251,7 @@ describe("the jobs", () => {
     expect(screen.getByRole("checkbox", { name: "Compare tiny" })).not.toBeChecked();
   });
 
-  it("that a reason names are links", async () => {
+  it("named in a reason are links", async () => {
     const reason = "needs 2 GPUs; waits behind job 987ffb07843f, which needs 16";
     await open("/jobs", { "GET /training/jobs": list(job({ state: "queued", reason })) });
     const link = await screen.findByRole("link", { name: "987ffb07843f" });
@@ -259,7 +259,7 @@ describe("the jobs", () => {
     expect(link.closest("p")).toHaveTextContent(reason);
   });
 
-  it("that count no steps show how long they run and the last that they wrote", async () => {
+  it("without steps show their elapsed time and last line", async () => {
     const script = job({
       step: 0,
       total_steps: null,
@@ -278,7 +278,7 @@ describe("the jobs", () => {
     expect(screen.getByText(/^1 min \d+ s so far$/)).toBeVisible();
   });
 
-  it("are sorted by a header, and the address keeps the order", async () => {
+  it("are sorted by a header, in the order of the URL", async () => {
     const asked = await open("/jobs", { "GET /training/jobs": list(job()) });
     const header = () => screen.getByRole("columnheader", { name: "Progress" });
     await screen.findByText("digits", { selector: "a" });
@@ -303,7 +303,7 @@ describe("the jobs", () => {
     await waitFor(() => expect(router.state.location.search).toEqual({ sort: "-metrics.loss" }));
   });
 
-  it("stay while a query is typed that is wrong so far, with its position", async () => {
+  it("stay listed while a query is invalid, with its error marked", async () => {
     const asked = await open("/jobs", {
       "GET /training/jobs": ({ url }: Request) =>
         new URL(url).searchParams.get("query") === "🙂 lr>"
@@ -332,7 +332,7 @@ describe("the jobs", () => {
     expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("query")).toBe("🙂 lr>0.1");
   });
 
-  it("are searched by text that is typed before other text", async () => {
+  it("are searched by text inserted at the start", async () => {
     await open("/jobs?search=net", { "GET /training/jobs": list(job()) });
     const input = await screen.findByLabelText("Search by name or id");
     await userEvent.type(input, "res", { initialSelectionStart: 0 });
@@ -342,7 +342,7 @@ describe("the jobs", () => {
     await waitFor(() => expect(router.state.location.search).toEqual({}));
   });
 
-  it("are filtered by the address", async () => {
+  it("are filtered by the URL", async () => {
     await open("/jobs?show=paused", {
       "GET /training/jobs": ({ url }: Request) =>
         new URL(url).searchParams.getAll("state").join() === "paused"
@@ -360,7 +360,7 @@ describe("the jobs", () => {
     expect(router.state.location.search).toEqual({});
   });
 
-  it("are paused by their button, and cancelled only after a question", async () => {
+  it("are paused by a button, and cancelled after a confirmation", async () => {
     const asked = await open("/jobs", {
       "GET /training/jobs": list(job()),
       "PUT /training/jobs/3f2a9c51d07b/pause": json(job({ state: "pausing" }), 202),
@@ -412,7 +412,7 @@ describe("a new job", () => {
     expect(await request?.text()).toMatch(/^name: digits\n/);
   });
 
-  it("that the cluster could not hold is good, and would never start", async () => {
+  it("that can never start is valid, with the reason", async () => {
     const reason = "needs 9 GPUs; no node has joined";
     const outlook = { when: "never", position: 1, expected_at: null, reason };
     await open("/new", { "POST /training/jobs": { outlook } });
@@ -422,7 +422,7 @@ describe("a new job", () => {
     );
   });
 
-  it("is checked again after a check that failed, not submitted", async () => {
+  it("is checked again, not submitted, after a failed check", async () => {
     const checks: (string | null)[] = [];
     await open("/new", {
       "POST /training/jobs": ({ url }: Request) => {
@@ -438,7 +438,7 @@ describe("a new job", () => {
     expect(checks).toEqual(["true", "true"]);
   });
 
-  it("is submitted under a key, so that a repeated submission is the same job", async () => {
+  it("is submitted with one idempotency key for all tries", async () => {
     const keys: (string | null)[] = [];
     await open("/new", {
       "POST /training/jobs": (request: Request) => {
@@ -472,8 +472,8 @@ describe("mock mode", () => {
   });
 });
 
-describe("what fails", () => {
-  it("is shown with its detail and can be tried again", async () => {
+describe("an error", () => {
+  it("is shown with its detail and can be retried", async () => {
     let down = true;
     await open("/nodes", {
       "GET /cluster/nodes": () =>
@@ -485,7 +485,7 @@ describe("what fails", () => {
     expect(await screen.findByText("No nodes yet")).toBeVisible();
   });
 
-  it("is an address that leads nowhere", async () => {
+  it("is shown for an unknown URL", async () => {
     await open("/nowhere", {});
     expect(await screen.findByRole("heading", { level: 1, name: "Page not found" })).toBeVisible();
   });

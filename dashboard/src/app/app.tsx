@@ -13,7 +13,7 @@ function newQueries(): QueryClient {
     defaultOptions: {
       queries: {
         staleTime: 1000,
-        // An answer that says no says so again; only silence is worth another try.
+        // A refusal would be repeated: only a request without a response is retried.
         retry: (failures, error) => error instanceof ApiError && error.status === 0 && failures < 2,
         retryDelay: (failures) => 500 * 2 ** failures,
       },

@@ -1,7 +1,7 @@
 const KEY = "trainhall.reloaded";
 const ONCE_MS = 30_000;
 
-/** Whether the page may reload itself: not again and again, where that does not help. */
+/** Whether the page may reload itself: at most once in `ONCE_MS`. */
 export function mayReload(now = Date.now()): boolean {
   try {
     const last = Number(sessionStorage.getItem(KEY) ?? 0);
@@ -9,7 +9,7 @@ export function mayReload(now = Date.now()): boolean {
     sessionStorage.setItem(KEY, String(now));
     return true;
   } catch {
-    // Without a memory it could go on for ever.
+    // Without storage it could reload forever.
     return false;
   }
 }

@@ -50,11 +50,11 @@ const jobs = createRoute({
 
 interface JobSearch extends CurveView {
   tab?: Tab | undefined;
-  /** Logs: of one rank, one stream, one attempt only. */
+  /** Logs: only one rank, stream or attempt. */
   rank?: number | undefined;
   stream?: "stdout" | "stderr" | undefined;
   attempt?: number | undefined;
-  /** Logs: a text that is looked for, and the line that stands out. */
+  /** Logs: the text to find, and the highlighted line. */
   find?: string | undefined;
   line?: string | undefined;
 }
@@ -91,7 +91,7 @@ const compare = createRoute({
 
 interface NodesSearch {
   search?: string | undefined;
-  /** Names of the nodes of which every device is shown, separated by commas; left out: of a few all. */
+  /** Names of the opened nodes, separated by commas; left out: all, if they have few devices. */
   open?: string | undefined;
 }
 
@@ -128,7 +128,7 @@ export const router = createRouter({
   defaultPreload: "intent",
   parseSearch,
   stringifySearch,
-  // Without it what a route does not know in an address reaches its page all the same.
+  // Otherwise a page gets parameters that its route does not declare.
   search: { strict: true },
   scrollRestoration: true,
 });

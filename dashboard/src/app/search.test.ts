@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { parseSearch, stringifySearch } from "./search";
 
-it("takes an id for a text, whatever it reads like", () => {
+it("keeps an id that reads like a number as text", () => {
   expect(parseSearch("?from=9170762e3862&to=12&ranks=true")).toEqual({
     from: "9170762e3862",
     to: 12,
@@ -10,7 +10,7 @@ it("takes an id for a text, whatever it reads like", () => {
   expect(stringifySearch({ from: "9170762e3862" })).toBe("?from=9170762e3862");
 });
 
-it("brings back whatever it wrote", () => {
+it("parses what it wrote", () => {
   for (const value of [
     "123456789012",
     "1e5",

@@ -1,10 +1,9 @@
 import { parseSearchWith, stringifySearchWith } from "@tanstack/react-router";
 
 /**
- * A value of an address: JSON where it is written as JSON would write it.
+ * Parses a value of a URL as JSON, if JSON would write it in the same way.
  *
- * @throws SyntaxError for any other text, which the router then takes as it is: the id `9170762e3862`
- *   is no number, though it reads like one.
+ * @throws SyntaxError otherwise; the router then keeps the text. The id `9170762e3862` is no number.
  */
 function parse(text: string): unknown {
   const value: unknown = JSON.parse(text);

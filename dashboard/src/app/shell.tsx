@@ -96,7 +96,7 @@ const SCHEMES = [
   { value: "dark", label: "Dark", icon: <MoonIcon /> },
 ] as const;
 
-/** Where to read more; the coordinator serves it, so it is there offline too. */
+/** Links to the documentation that the coordinator serves, also offline. */
 function HelpMenu() {
   const health = useHealth();
   return (

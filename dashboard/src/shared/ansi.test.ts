@@ -7,7 +7,7 @@ const text = (raw: string) =>
     .join("");
 
 describe("showLine", () => {
-  it("tells colours apart from text", () => {
+  it("separates colours from text", () => {
     const { segments } = showLine(
       "a \x1b[1;31mred\x1b[0m \x1b[38;5;208mor\x1b[48;2;1;2;3mange\x1b[m.",
     );
@@ -22,7 +22,7 @@ describe("showLine", () => {
     expect(segments[4]?.background).toBe("rgb(1, 2, 3)");
   });
 
-  it("leaves markup alone: it is text", () => {
+  it("keeps markup as text", () => {
     const line = "<img src=x onerror=alert(1)><script>alert(2)</script>&amp;";
     expect(text(line)).toBe(line);
   });
@@ -34,7 +34,7 @@ describe("showLine", () => {
     expect(text("\x1b]never ended")).toBe("");
   });
 
-  it("draws controls and what reorders text as stand-ins", () => {
+  it("replaces control and bidirectional characters", () => {
     expect(text("a\x00b\x07c\x7f\x9b")).toBe("a␀b␇c␡\ufffd");
     expect(text("pay \u202eecivres")).toBe("pay \ufffdecivres");
   });
@@ -44,26 +44,26 @@ describe("showLine", () => {
     expect(text("done\r\n")).toBe("done");
   });
 
-  it("cuts what is too long, and tells how much", () => {
+  it("cuts long lines and counts the rest", () => {
     const { segments, cut } = showLine("x".repeat(1_000_000));
     expect(segments.map((segment) => segment.text.length)).toEqual([MAX_LINE]);
     expect(cut).toBe(1_000_000 - MAX_LINE);
   });
 
-  it("takes any bytes in reasonable time", () => {
+  it("handles any bytes in reasonable time", () => {
     const nasty = ["\x1b[".repeat(50_000), "\x1b]".repeat(50_000), `\x1b[${"1;".repeat(50_000)}m`];
     const begin = performance.now();
     for (const line of nasty) showLine(line);
     expect(performance.now() - begin).toBeLessThan(1000);
   });
 
-  it("makes no CSS out of what a rank wrote", () => {
+  it("passes no output into CSS", () => {
     const { segments } = showLine("\x1b[38;2;999;-1;xm a \x1b[38;5;999m b");
     for (const { color } of segments) expect(color ?? "").toMatch(/^$|^rgb\(\d+, \d+, \d+\)$/);
   });
 });
 
-it("plainText is what a person reads", () => {
+it("plainText drops colours and controls", () => {
   expect(plainText("\x1b[31mError:\x1b[0m no")).toBe("Error: no");
 });
 
@@ -73,13 +73,13 @@ describe("highlighted", () => {
       piece.marked ? `[${piece.text}]` : piece.text,
     );
 
-  it("marks a text wherever it stands, in any case, across colours", () => {
+  it("marks every match, in any case, across colours", () => {
     expect(marked("Loss 1, loss 2", "LOSS")).toEqual(["[Loss]", " 1, ", "[loss]", " 2"]);
     expect(marked("a \x1b[31mlo\x1b[0mss b", "loss")).toEqual(["a ", "[lo]", "[ss]", " b"]);
     expect(marked("aaa", "aa")).toEqual(["[aa]", "a"]);
   });
 
-  it("marks nothing where there is nothing", () => {
+  it("marks nothing without a match", () => {
     expect(marked("plain", "")).toEqual(["plain"]);
     expect(marked("plain", "x")).toEqual(["plain"]);
   });

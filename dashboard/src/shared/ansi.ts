@@ -1,8 +1,8 @@
 /**
- * What ranks wrote, made fit to show: colours (ECMA-48 SGR) as data, everything else as plain text.
+ * Output of ranks, prepared for display: colours (ECMA-48 SGR) as data, the rest as plain text.
  *
  * The result is only ever rendered as text nodes, so nothing in it can become markup. Control
- * characters and those that reorder text (Unicode TR9) are drawn as visible stand-ins.
+ * characters and those that reorder text (Unicode TR9) are replaced by visible ones.
  */
 
 export interface Segment {
@@ -41,12 +41,12 @@ const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "wh
 // ECMA-48: control sequences, operating system commands, strings, and two-character escapes.
 const ESCAPE =
   /\x1b(?:\[([0-?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\|$)|[PX^_][^\x1b]*(?:\x1b\\|$)|[ -/]*[0-~]?)/g;
-// What must not reach the page raw.
+// Characters that must not reach the page.
 const CONTROL =
   /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
 export function showLine(raw: string, limit = MAX_LINE): ShownLine {
-  // Escapes take room too: look at no more than could matter.
+  // Escapes are not shown, but a line of nothing else must not take long either.
   const text = afterCarriageReturn(raw.length > limit * 8 ? raw.slice(0, limit * 8) : raw);
   const hidden = raw.length > limit * 8 ? raw.length - limit * 8 : 0;
   const segments: Segment[] = [];
@@ -80,7 +80,7 @@ export function highlighted(
   const wanted = text.toLowerCase();
   const lower = whole.toLowerCase();
   const spans: [number, number][] = [];
-  // A letter whose small form is longer would shift the places: then nothing is marked.
+  // A letter whose lower case is longer would shift the offsets: then nothing is marked.
   if (wanted !== "" && lower.length === whole.length) {
     for (let at = lower.indexOf(wanted); at >= 0; at = lower.indexOf(wanted, at + wanted.length)) {
       spans.push([at, at + wanted.length]);

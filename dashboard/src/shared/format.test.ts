@@ -46,7 +46,7 @@ describe("format", () => {
     ]);
   });
 
-  it("writes durations for people", () => {
+  it("writes durations in one or two units", () => {
     expect([0, 0.000_045, 0.0312, 4.26, 42, 200, 7500, 273_600].map(duration)).toEqual([
       "0 s",
       "45 µs",
@@ -70,14 +70,14 @@ describe("format", () => {
     ]);
   });
 
-  it("reads numbers that travel as text", () => {
+  it("reads numbers sent as text", () => {
     expect(toNumber("Infinity")).toBe(Infinity);
     expect(toNumber("-Infinity")).toBe(-Infinity);
     expect(toNumber("NaN")).toBeNaN();
     expect(toNumber(null)).toBeNull();
   });
 
-  it("says that something is not there", () => {
+  it("writes missing values as a dash", () => {
     for (const write of [bytes, si, metric, percent, duration]) expect(write(null)).toBe(NOTHING);
   });
 

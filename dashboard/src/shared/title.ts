@@ -10,7 +10,7 @@ const DOTS: Record<string, string> = {
 
 const PLAIN = "/favicon.svg";
 
-/** Name the browser's tab; the most telling part comes first. A state is a dot on its icon. */
+/** Sets the title of the browser's tab. A state is a dot on its icon. */
 export function useTitle(title: string, state = ""): void {
   useEffect(() => {
     document.title = title === "" ? "Trainhall" : `${title} · Trainhall`;

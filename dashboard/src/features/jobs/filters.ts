@@ -1,4 +1,4 @@
-/** Groups of states that people look for; each is a word of the address (`?show=active`). */
+/** Filters by state; the name of each is in the URL (`?show=active`). */
 export const FILTERS = {
   all: { label: "All", states: null },
   active: {

@@ -26,7 +26,7 @@ export default function JobsPage() {
   const order = sort ?? NEWEST_FIRST;
   const jobs = useJobList({ states: FILTERS[show].states, search, query, sort: order }, onScreen);
   const problem = query === "" ? undefined : queryProblem(jobs.error);
-  // While a query is typed it may be wrong: the jobs that were found before stay.
+  // A query may be invalid while it is typed: the previous jobs stay.
   const found = useRef(jobs.data);
   if (jobs.data) found.current = jobs.data;
   const rows = ((problem ? found.current : jobs.data)?.pages ?? []).flatMap(({ items }, page) =>

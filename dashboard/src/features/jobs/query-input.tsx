@@ -6,7 +6,7 @@ const HELP =
   "All terms must match: state:failed  user:maria  lr>0.01  duration>2h  metrics.loss<=0.5  " +
   'name:"my job"  -old';
 
-/** What a refused request says of its query. */
+/** The error of a query, if a request was refused for it. */
 export function queryProblem(error: unknown): FieldProblem | undefined {
   return error instanceof ApiError && error.status === 422
     ? error.fields.find(({ field }) => field === "query")
@@ -15,7 +15,7 @@ export function queryProblem(error: unknown): FieldProblem | undefined {
 
 interface Props {
   value: string;
-  /** Of the value, or of what was typed before it. */
+  /** The error of the value, or of the previous one until the response arrives. */
   problem: FieldProblem | undefined;
   onSearch: (query: string) => void;
 }

@@ -8,7 +8,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-it("the header names the zone of now, and rows of another name their own", async () => {
+it("the header names the time zone, and rows of another name theirs", async () => {
   vi.stubEnv("TZ", "Europe/Berlin");
   vi.useFakeTimers({ now: new Date("2026-10-25T12:00:00Z"), toFake: ["Date"] });
   const event = (time: string) => ({ time, state: "ready", code: "joined", reason: "joined" });

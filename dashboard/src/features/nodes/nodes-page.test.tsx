@@ -23,7 +23,7 @@ const sent = (asked: Request[], path: string) =>
     return found as Request;
   });
 
-it("a node is drained after a dialog that says what moves, with the reason", async () => {
+it("a node is drained by a dialog that takes a reason", async () => {
   const asked = shown(<DrainButton node={NODE} />, { "POST /cluster/nodes/n1/drain": NODE });
   await userEvent.click(screen.getByRole("button", { name: "Drain gpu-07" }));
   const dialog = within(await screen.findByRole("dialog", { name: "Drain gpu-07?" }));
@@ -34,7 +34,7 @@ it("a node is drained after a dialog that says what moves, with the reason", asy
   expect(await (await sent(asked, "/n1/drain")).json()).toEqual({ reason: "a new disk" });
 });
 
-it("a drained node is given work again at once", async () => {
+it("a drained node is undrained without a dialog", async () => {
   const drained = { ...NODE, state: "drained", drain_reason: "a new disk" } as ClusterNode;
   const asked = shown(<DrainButton node={drained} />, { "POST /cluster/nodes/n1/undrain": NODE });
   await userEvent.click(screen.getByRole("button", { name: "Undrain gpu-07" }));
@@ -64,7 +64,7 @@ it("the events of a node are listed, the newest first", async () => {
   ]);
 });
 
-it("a device that its host does not report any more is marked as gone", async () => {
+it("a device that its host no longer reports is marked as gone", async () => {
   const there = { index: 0, kind: "cpu", name: "EPYC", job_id: null, gone: false };
   const devices = [there, { ...there, index: 1, gone: true }] as unknown as Device[];
   shown(<DeviceTable node="gpu-07" devices={devices} />, {});

@@ -23,14 +23,14 @@ describe("quotas", () => {
     expect(bob).toHaveTextContent("1 device, no limit");
   });
 
-  it("say what those have that are not listed", () => {
+  it("state the limits of those not listed", () => {
     expect(defaultLimits({ project: 16, user: null })).toBe(
       "Every other project: at most 16 devices.",
     );
     expect(defaultLimits({ project: null, user: null })).toBe("No quota: unlimited.");
   });
 
-  it("are not there where nobody holds or waits for anything", async () => {
+  it("are hidden while no device is held and no job waits", async () => {
     const asked = section({ items: [], next_cursor: null, others: NO_OTHERS });
     await vi.waitFor(() => expect(asked).toHaveLength(1));
     expect(screen.queryByRole("table")).toBeNull();

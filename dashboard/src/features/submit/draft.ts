@@ -1,6 +1,6 @@
 const KEY = "trainhall.draft";
 
-/** What was being written survives a reload; a browser that stores nothing just forgets it. */
+/** The spec that is being written; it survives a reload, unless the browser forbids storage. */
 export function readDraft(): string | null {
   try {
     return sessionStorage.getItem(KEY);

@@ -68,7 +68,7 @@ const look = EditorView.theme({
   },
 });
 
-/** A YAML editor. The text is its own; `value` replaces it only when it says something else. */
+/** A YAML editor with its own text; a `value` that differs replaces it. */
 export function Editor({ value, onChange, problems, onSubmit, handle }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);

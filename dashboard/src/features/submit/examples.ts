@@ -1,4 +1,4 @@
-/** Specs to begin with. Each is whole and runs as it is, but for the script's path. */
+/** Example specs. Each runs as it is, except for the path of the script. */
 export const EXAMPLES = {
   digits: {
     label: "Handwritten digits",

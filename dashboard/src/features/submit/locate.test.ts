@@ -33,19 +33,19 @@ describe("locate", () => {
     expect(at("script.env.A.B")).toEqual({ line: 9, text: 'A.B: "x"' });
   });
 
-  it("points to the nearest part of a field that is not there", () => {
+  it("points to the nearest parent of a missing field", () => {
     expect(at("training.epochs")).toEqual({ line: 10, text: "training" });
     expect(at("resources.workers")).toEqual({ line: 1, text: "# a comment" });
   });
 
-  it("points to the line that a complaint about the text names", () => {
+  it("points to the line that an error of the text names", () => {
     expect(at("", "not valid YAML: line 4, column 3: mapping values are not allowed")).toEqual({
       line: 4,
       text: "  name: digits",
     });
   });
 
-  it("takes text that is no YAML at all", () => {
+  it("accepts text that is no YAML", () => {
     const problems = [{ field: "a.b", message: "x", value: null }];
     for (const text of ["", "][", "a: b: c\n\t- d", "- 1\n- 2", "just words"]) {
       expect(locate(text, problems)).toHaveLength(1);

@@ -1,7 +1,7 @@
 import { isMap, isSeq, LineCounter, type Node, parseDocument, type Scalar } from "yaml";
 import type { FieldProblem } from "@/shared/api/problem";
 
-/** A complaint about a place in the text. Offsets are in UTF-16 units, lines from 1. */
+/** An error at a place in the text. Offsets are in UTF-16 units, lines from 1. */
 export interface Located extends FieldProblem {
   from: number;
   to: number;
@@ -11,8 +11,8 @@ export interface Located extends FieldProblem {
 /**
  * Where in a YAML text each problem's field is.
  *
- * A field that is not there points to the nearest part of it that is; a complaint about the text
- * itself points to the line that it names ("line 3, column 5"), else to the first.
+ * A missing field points to its nearest parent; an error of the text itself points to the line that
+ * it names ("line 3, column 5"), else to the first.
  */
 export function locate(text: string, problems: readonly FieldProblem[]): Located[] {
   const lines = new LineCounter();

@@ -35,7 +35,7 @@ function FromJob({ id }: { id: string }) {
 
 function SpecForm({ initial, origin }: { initial: string; origin?: string }) {
   const [text, setText] = useState(initial);
-  // The text of the latest answer: its marks are shown only while the text is unchanged.
+  // The text that was sent last: its errors are marked only while the text is unchanged.
   const [asked, setAsked] = useState("");
   const [key, setKey] = useState(randomKey);
   const navigate = route.useNavigate();
@@ -74,7 +74,7 @@ function SpecForm({ initial, origin }: { initial: string; origin?: string }) {
           void navigate({ to: "/jobs/$jobId", params: { jobId: job.id } });
         },
         onError: (failure) => {
-          // Silence may hide a success, so the same key is kept; an answer ends its use.
+          // Without a response the job may have been created, so the next try has the same key.
           if (failure instanceof ApiError && failure.status !== 0) setKey(randomKey());
         },
       },

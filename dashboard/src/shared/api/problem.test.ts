@@ -13,7 +13,7 @@ function asked(answer: () => Response | Promise<Response>): Promise<unknown> {
 const refused = (status: number, body: unknown) =>
   asked(() => new Response(typeof body === "string" ? body : JSON.stringify(body), { status }));
 
-it("a good answer is its data", async () => {
+it("a successful response is its data", async () => {
   await expect(asked(() => Response.json({ id: "j1" }))).resolves.toEqual({ id: "j1" });
 });
 
@@ -32,13 +32,13 @@ it("problem details are thrown with their fields", async () => {
   });
 });
 
-it("an answer without problem details is an error, too", async () => {
+it("a failure without problem details is an error", async () => {
   const call = refused(500, "<html>oops</html>");
   await expect(call).rejects.toBeInstanceOf(ApiError);
   await expect(call).rejects.toMatchObject({ status: 500 });
 });
 
-it("no answer has the status 0, also when a gateway reports it", async () => {
+it("no response has status 0, also behind a gateway", async () => {
   const call = asked(() => Promise.reject(new TypeError("Failed to fetch")));
   await expect(call).rejects.toMatchObject({ status: 0 });
   await expect(refused(502, "")).rejects.toMatchObject({ status: 0 });

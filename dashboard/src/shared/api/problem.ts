@@ -2,7 +2,7 @@ import type { FieldProblem } from "@/client";
 
 export type { FieldProblem } from "@/client";
 
-/** Problem details (RFC 9457) as an exception. `status` 0 means that nothing answered. */
+/** Problem details (RFC 9457) as an exception. `status` 0: no response. */
 export class ApiError extends Error {
   readonly status: number;
   readonly title: string;
@@ -30,7 +30,7 @@ export class ApiError extends Error {
     const problem = isRecord(body) ? body : {};
     const title = text(problem.title) || response.statusText || `Status ${response.status}`;
     const detail = text(problem.detail) || (typeof body === "string" ? body.slice(0, 300) : "");
-    // A gateway in front of the coordinator that cannot reach it says so with these.
+    // A gateway that cannot reach the coordinator returns these.
     if ([502, 503, 504].includes(response.status) && !isRecord(body)) {
       return new ApiError(0, "The coordinator is unreachable", detail);
     }

@@ -15,7 +15,7 @@ export interface Column<Row> {
   /** The `data-cell` of its cells, and their grid area where rows are cards; there `data-label` is the header. */
   id: string;
   header: ReactNode;
-  /** The header is read out, not shown. */
+  /** The header is for screen readers only. */
   hidden?: boolean;
   /** Numbers: aligned at the right. */
   right?: boolean;

@@ -121,7 +121,7 @@ export class LogFeed {
     const { epoch } = this;
     clearTimeout(this.timer);
     this.timer = undefined;
-    // A reader who waits for older lines looks at their place; newer ones are out of sight.
+    // Earlier lines first: the reader waits for them, and the newest are off the screen.
     const direction = this.requested.has("earlier") ? "earlier" : "later";
     this.requested.delete(direction);
     this.reading = direction;

@@ -136,7 +136,7 @@ function Filters({ job, filter }: { job: Job; filter: LogFilter }) {
   const navigate = route.useNavigate();
   const { rank, stream, attempt } = filter;
   const ranks = Array.from({ length: job.world_size }, (_, i) => String(i));
-  // The newest first: it is looked at most.
+  // The newest first.
   const attempts = Array.from({ length: job.attempt }, (_, i) => String(job.attempt - i));
   const choose = (chosen: LogFilter) =>
     void navigate({ search: (old) => ({ ...old, ...chosen }), resetScroll: false });

@@ -1,8 +1,8 @@
 import { type RefObject, useLayoutEffect } from "react";
 
 /**
- * Gives an element the height that is left of the window below what stands ahead of it.
- * `below`: pixels to leave under it; `least`: pixels that it has in any case.
+ * Sets an element's height to the rest of the window.
+ * `below`: pixels to leave under it; `least`: its minimum height in pixels.
  */
 export function useRestOfWindow(
   element: RefObject<HTMLElement | null>,
@@ -15,7 +15,7 @@ export function useRestOfWindow(
       element.current.style.height = `${Math.max(least, Math.floor(window.innerHeight - top - below))}px`;
     };
     fill();
-    // What stands ahead of it grows and shrinks, and the page with it.
+    // Content above it grows and shrinks, and the page with it.
     const page = new ResizeObserver(fill);
     page.observe(document.body);
     window.addEventListener("resize", fill);

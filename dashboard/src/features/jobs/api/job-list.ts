@@ -29,7 +29,7 @@ interface Filter {
 /** First and last page that have a row on the screen. */
 export type PageRange = readonly [first: number, last: number];
 
-/** The jobs that match, in the order of `sort`. Only the pages on the screen are read again and again. */
+/** The jobs that match, in the order of `sort`. Only the pages on the screen are polled. */
 export function useJobList(filter: Filter, [first, last]: PageRange) {
   const { states, search, sort } = filter;
   const client = useQueryClient();
@@ -45,7 +45,7 @@ export function useJobList(filter: Filter, [first, last]: PageRange) {
     ...options,
     ...BY_CURSOR,
     staleTime: Number.POSITIVE_INFINITY,
-    // The jobs that were found before stay until the answer is here.
+    // The previous jobs stay until the response arrives.
     placeholderData: keepPreviousData,
   });
   const pages = list.isPlaceholderData ? [] : (list.data?.pages ?? []).slice(first, last + 1);

@@ -3,10 +3,10 @@ import { submitJob } from "@/client";
 import { useJobChanged } from "@/shared/api/jobs";
 import type { DryRun, Job } from "@/shared/api/types";
 
-/** Send a spec as it is written, so that the coordinator's complaints fit the text. */
+/** Sends a spec as text, so that errors name its lines. */
 function send(text: string, options: Pick<Parameters<typeof submitJob>[0], "query" | "headers">) {
   return submitJob({
-    // The API's description has the body as JSON; YAML is sent as its own bytes.
+    // The generated client expects JSON; YAML is sent as it is.
     body: text as never,
     bodySerializer: (body: unknown) => body as string,
     query: options.query,
