@@ -12,7 +12,7 @@ from trainhall.cluster.experiments import views
 from trainhall.cluster.experiments.runs import Configuration, job_of, of_job, plan_configurations
 from trainhall.cluster.experiments.spec import ExperimentSpec
 from trainhall.cluster.jobs.code_store import CodeStore
-from trainhall.cluster.jobs.commands import Command
+from trainhall.cluster.jobs.commands import DONE, Command
 from trainhall.cluster.lifecycle.experiments import create_experiment, move_experiment
 from trainhall.cluster.lifecycle.jobs import reason_columns
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label
@@ -28,7 +28,6 @@ _STATE_AFTER = {
     Command.RESUME: ExperimentState.RUNNING,
     Command.CANCEL: ExperimentState.CANCELLED,
 }
-_DONE = {Command.PAUSE: "paused", Command.RESUME: "resumed", Command.CANCEL: "cancelled"}
 
 
 class ExperimentService(Service):
@@ -180,7 +179,7 @@ def _check_allowed(experiment: Experiment, command: Command) -> None:
         why = f"it is {state.value}, which is final"
     if not allowed:
         label = experiment_label(experiment.id, experiment.name)
-        raise WrongStateError(f"{label} cannot be {_DONE[command]}: {why}", state)
+        raise WrongStateError(f"{label} cannot be {DONE[command]}: {why}", state)
 
 
 def _reason(experiment: Experiment, command: Command) -> Reason:
