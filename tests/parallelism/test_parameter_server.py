@@ -54,7 +54,7 @@ def test_parameter_server_needs_workers(
 
 def test_parameter_server_detects_a_wrong_step(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ranks.parameter_server:lost_step", 2, tmp_path) == [0, 0]
-    intact, *messages = (tmp_path / "told.txt").read_text().splitlines()
+    intact, *messages = (tmp_path / "messages.txt").read_text().splitlines()
     assert intact == "7"
     waited = "rank 1 waited for the gradients of rank 0 for step 5, but got "
     lost = ": the ranks are out of sync"

@@ -28,7 +28,7 @@ def test_transit_samples_one_step_in_many(measured: Measured, schedule: str) -> 
         assert of["tells"]
         assert [n > 0 for n in of["counts"]] == [step in looked_at for step in range(STEPS)]
         assert [hidden is not None for hidden in of["hidden"]] == [n > 0 for n in of["counts"]]
-        assert len(set(of["counts"])) == 2  # messages of a step are all told, or none
+        assert len(set(of["counts"])) == 2  # all messages of a step are reported, or none
     if schedule != "zbv":
         assert measured[0][schedule]["counts"][-1] == MICROBATCHES
 

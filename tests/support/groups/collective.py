@@ -25,7 +25,7 @@ TIMEOUT = 60.0
 
 
 def lose_one(folder: Path) -> int:
-    """Every survivor writes down what it was told, and lives on until the others have."""
+    """Every survivor writes down its error, and waits until the others have."""
     group = join("gloo")
     communicator = Communicator(Gloo(group), timeout=TIMEOUT)
     schedule = all_reduce("ring", group.size())
@@ -36,7 +36,7 @@ def lose_one(folder: Path) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     write_error(folder, communicator, tensor)
     survivors = [folder / f"{rank}.txt" for rank in range(group.size()) if rank != DIES]
-    eventually("all to be told", lambda: all(path.exists() for path in survivors))
+    eventually("all to write their errors", lambda: all(path.exists() for path in survivors))
     return 0
 
 

@@ -26,5 +26,5 @@ def prove(folder: str) -> int:
             prove_shared(mine, process_group.cpu_group(), patience_seconds=0.2)
         except (StorageNotSharedError, StorageNotWritableError) as error:
             message = str(error)
-    (Path(folder) / f"told{rank}").write_text(message)
+    (Path(folder) / f"error{rank}").write_text(message)
     return 0

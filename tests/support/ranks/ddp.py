@@ -94,7 +94,7 @@ def _particular() -> nn.Module:
 
 
 def differ(folder: Path) -> int:
-    """Rank 1 has another model; every rank writes down what it is told."""
+    """Rank 1 has another model; every rank writes down its error."""
     torch.set_num_threads(1)
     environment = RankEnvironment.read(os.environ)
     device = torch.device("cpu")
@@ -108,7 +108,7 @@ def differ(folder: Path) -> int:
 
 
 def lose_one(folder: Path) -> int:
-    """One rank dies before its second backward pass; the others write down what they are told."""
+    """One rank dies before its second backward pass; the others write down their errors."""
     torch.set_num_threads(1)
     environment = RankEnvironment.read(os.environ)
     device = torch.device("cpu")
@@ -123,7 +123,7 @@ def lose_one(folder: Path) -> int:
             except RuntimeError as error:
                 (folder / f"{environment.rank}.txt").write_text(str(error), encoding="utf-8")
             strategy.clear_gradients()
-        os._exit(0)  # whoever still waits for this rank is told
+        os._exit(0)  # ranks that wait for this one notice
 
 
 def _loss(model: nn.Module, batch: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
@@ -167,7 +167,7 @@ class _Branches(nn.Module):
 
 def leave_one_out(folder: Path) -> int:
     """A second step whose last micro-batch has no use for one parameter, under each kind of
-    replicas; every rank writes down what it is told and what its weights are."""
+    replicas; every rank writes down its error and its weights."""
     torch.set_num_threads(1)
     environment = RankEnvironment.read(os.environ)
     device = torch.device("cpu")

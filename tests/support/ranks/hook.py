@@ -119,7 +119,7 @@ def hosts(folder: Path) -> int:
 
 
 def lose_one(folder: Path) -> int:
-    """One rank dies before its second backward pass; the others write down what they are told."""
+    """One rank dies before its second backward pass; the others write down their errors."""
 
     def work(rank: int) -> None:
         model = plain_model()
@@ -135,7 +135,7 @@ def lose_one(folder: Path) -> int:
         except Exception as error:
             message = f"{type(error).__name__}: {error}"
             (folder / f"{rank}.txt").write_text(message, encoding="utf-8")
-        os._exit(0)  # whoever still waits for this rank is told
+        os._exit(0)  # ranks that wait for this one notice
 
     return as_rank(work)
 
@@ -163,7 +163,7 @@ class OneBucket:
 
 
 def differ(folder: Path) -> int:
-    """Rank 1's bucket is larger; every rank writes down what it is told, and its own gradients."""
+    """Rank 1's bucket is larger; every rank writes down its error and its gradients."""
 
     def work(rank: int) -> None:
         for algorithm in ("tree", "native"):

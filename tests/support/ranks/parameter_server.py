@@ -34,7 +34,7 @@ def lost_step(path: Path) -> int:
                 packet.receive(Content.GRADIENTS, 5, 0)
             except WrongMessageError as error:
                 lines.append(str(error))
-        (path / "told.txt").write_text("\n".join(lines))
+        (path / "messages.txt").write_text("\n".join(lines))
     return 0
 
 

@@ -357,7 +357,7 @@ class Killed(Named):
 
 
 class Frozen(Named):
-    """Some of its four layers are not trained; where told, the second and third are `tied`."""
+    """Some of its four layers are not trained; with `tied`, the second and third share weights."""
 
     def build_model(self) -> nn.Module:
         layers = [nn.Linear(6, 9), nn.Linear(9, 9), nn.Linear(9, 9), nn.Linear(9, 3)]

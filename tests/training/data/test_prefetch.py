@@ -51,7 +51,7 @@ def test_samples_are_equal_for_any_workers(ranks: RankServer, tmp_path: Path) ->
     assert alone.codes == [0], alone.stderr()
     expected = lines(tmp_path / "alone")
     assert len(expected) == 18 * 8
-    # Each epoch of 5 batches takes every sample once, and varies it anew.
+    # Each epoch of 5 batches takes every sample once, each time varied differently.
     assert len({line.split()[0] for line in expected}) == 40
     assert len(set(expected)) == 18 * 8
 

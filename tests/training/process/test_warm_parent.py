@@ -21,7 +21,7 @@ import gc, json, os, random, signal, sys
 
 def probe(path):
     """Write this process's state to a file."""
-    told = {
+    state = {
         "pid": os.getpid(),
         "session": os.getsid(0),
         "parent": os.getppid(),
@@ -34,7 +34,7 @@ def probe(path):
         "openblas": os.environ.get("OPENBLAS_NUM_THREADS"),
     }
     with open(path + ".new", "w") as file:
-        json.dump(told, file)
+        json.dump(state, file)
     os.rename(path + ".new", path)
     return 0
 
@@ -113,9 +113,9 @@ def test_warm_parent_survives_a_bad_request(warm: Warm, tmp_path: Path) -> None:
         assert list(warm.read()) == ["error"]
     assert "pid" in warm.ask("probe_module:fail")
     assert "pid" in warm.ask("no_such_module:main")
-    path = tmp_path / "told"
+    path = tmp_path / "state"
     warm.ask("probe_module:probe", str(path))
-    eventually("the next fork's word", path.exists)
+    eventually("the next fork to write its state", path.exists)
 
 
 @pytest.mark.processes

@@ -121,7 +121,7 @@ def test_planned_and_restored_specs_are_accepted() -> None:
     assert parse_spec(restored.model_dump_json(), "json") == restored
     kept = changed_spec(stored, None, {"strategy": "fsdp", "tensor": 2})
     assert kept.parallelism.sequence_parallel
-    # A spec of before, which nobody gives anew.
+    # A stored spec, which no user submits again.
     stored = document(parallelism={"schedule": "zbv"}, training={"momentum": 0.5})
     assert validate_spec(stored).strategy == "ddp"
     changed_spec(validate_spec(stored).model_dump(mode="json"), {"workers": 3}, None)

@@ -9,7 +9,7 @@ from support.cluster.attempts import RankServer
 def prove(ranks: RankServer, folder: Path, *folders: Path) -> list[str]:
     (folder / "folders.json").write_text(json.dumps([str(f) for f in folders]))
     assert ranks.call("support.groups.shared_folder:prove", len(folders), folder) == [0, 0]
-    return [(folder / f"told{rank}").read_text() for rank in range(len(folders))]
+    return [(folder / f"error{rank}").read_text() for rank in range(len(folders))]
 
 
 def test_shared_folder_passes_and_stays_clean(ranks: RankServer, tmp_path: Path) -> None:

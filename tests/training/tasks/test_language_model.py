@@ -156,7 +156,7 @@ def test_invalid_text_file_is_named(tmp_path: Path, name: str, words: str) -> No
 
 
 def test_language_model_learns_beyond_letter_pairs(tmp_path: Path) -> None:
-    # What follows a `b` is told by what followed the one before.
+    # What follows a `b` depends on what followed the one before.
     (tmp_path / "text.txt").write_text("abcabdabeabf" * 800)
     task = build(files=str(tmp_path / "text.txt"), size="tiny", context=16)
     text = read_texts([str(tmp_path / "text.txt")]).numpy()

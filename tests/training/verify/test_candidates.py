@@ -60,7 +60,7 @@ def test_candidates_exclude_with_a_reason() -> None:
     refusals = {f"{c.strategy}: {c.mesh}": c.refusal for c in all_of(CNN, 4) if c.spec is None}
     assert refusals["tensor: tensor 4"].startswith("the model declares no layers that tensor")
     assert refusals["pipeline: pipeline 4"].startswith("the model has 3 layers, fewer than the")
-    # An option of a mesh that does not fit is not told again.
+    # An option of a mesh that does not fit is not listed again.
     assert "pipeline: pipeline 4, gpipe" not in refusals
     odd = {c.mesh: c.refusal for c in all_of(CNN, 4, global_batch_size=6) if c.strategy == "ddp"}
     assert odd["data 4"].startswith("batch size 6 is not divisible by 4 (4 workers)")
