@@ -85,7 +85,7 @@ def apply(
 
 
 def compiles_whole(config: StrategyConfig, declaration: Declaration) -> bool:
-    """Does nothing act between the layers, that compiling them together would undo or delay?"""
+    """Return whether nothing acts between the layers that compiling them together would delay."""
     if config.recompute or config.strategy not in ("ddp", "parameter_server"):
         return False
     # Several copies average the gradients of a layer while the backward pass is at the next one.

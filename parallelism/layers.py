@@ -84,12 +84,12 @@ def _declared(model: nn.Module, declaration: Declaration, field: str) -> list[nn
 
 
 def _is_composed(module: nn.Module) -> bool:
-    """Is it made of others? Most single operators have nothing to gain."""
+    """Return whether a module is made of others; most single operators have nothing to gain."""
     return any(True for _ in module.children())
 
 
 def _is_unaligned(module: nn.Module) -> bool:
-    """Is it a matrix product that gains from padding, as over a vocabulary of 50,257?"""
+    """Return whether it is a matrix product that gains from padding, as over 50,257 words."""
     return isinstance(module, nn.Linear) and module.out_features % _ALIGNED != 0
 
 
