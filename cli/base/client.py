@@ -16,7 +16,7 @@ from trainhall.cli.base.errors import (
     UsageError,
     WrongStateError,
 )
-from trainhall.cluster.api_paths import API_PREFIX
+from trainhall.cluster.api_paths import API_PREFIX, is_base_url
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.tls import tls_context
 
@@ -42,8 +42,8 @@ class Client:
     """
 
     def __init__(self, url: str, *, timeout: float = 30.0, attempts: int = ATTEMPTS) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise UsageError(f"--url must begin with http:// or https://, not {url!r}")
+        if not is_base_url(url):
+            raise UsageError(f"--url {url!r} is not an address; use one like http://lab:8000")
         self.url = url.rstrip("/")
         self._attempts = attempts
         self._timeout = timeout

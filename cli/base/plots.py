@@ -17,3 +17,10 @@ def check_plot(path: Path) -> None:
         raise UsageError(f"--plot writes .png, .svg or .pdf files, not {path.name!r}")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"--plot cannot write {path}: the folder {path.parent} does not exist")
+    is_new = not path.exists()
+    try:
+        path.open("ab").close()
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise UsageError(f"--plot cannot write {path}: {error.strerror}") from None

@@ -241,6 +241,10 @@ def _measure(
         check_installed("matplotlib", "--report")
         if report.exists() and not report.is_dir():
             raise UsageError(f"--report takes a folder, and {report} is a file")
+        try:
+            report.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--report cannot write to {report}: {error.strerror}") from None
     from trainhall.cli.bench import report as bench_report
     from trainhall.cli.bench.measure import measure
     from trainhall.distributed.bench.hosts import NetworkNotAllowedError, check_allowed

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trainhall.cli.base.errors import CliError
 from trainhall.training.hash_chain.chain import DIGESTS, as_text
 
 MEASURED = ("loss", "gradient_norm")
@@ -26,10 +27,24 @@ def cut_lines_after(path: Path, step: int) -> None:
     kept = 0
     with path.open("rb") as lines:
         for line in lines:
-            if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+            if not line.endswith(b"\n") or _step_of(line, path) > step:
                 break
             kept += len(line)
     os.truncate(path, kept)
+
+
+def _step_of(line: bytes, path: Path) -> int:
+    """Return the step of a line of a file.
+
+    Raises:
+        CliError: the file is damaged.
+    """
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        raise CliError(
+            f"{path} is damaged: a line in it is not a step; remove the file to resume without it"
+        ) from None
 
 
 def append_line(path: Path, record: Mapping[str, Any]) -> None:
@@ -66,7 +81,7 @@ class MetricsFile:
         if whole != len(data):
             os.truncate(self._path, whole)
         lines = data[:whole].splitlines()
-        return int(json.loads(lines[-1])["step"]) if lines else 0
+        return _step_of(lines[-1], self._path) if lines else 0
 
     def cut_after(self, step: int) -> None:
         """Delete the steps after this one: training resumes from there and repeats them."""

@@ -301,7 +301,7 @@ def read_file(file: str) -> tuple[bytes, Literal["json", "yaml"]]:
     except FileNotFoundError:
         raise UsageError(f"there is no file {file}") from None
     except IsADirectoryError:
-        raise UsageError(f"{file} is a folder; give a job spec in YAML or JSON") from None
+        raise UsageError(f"{file} is a folder; give a file in YAML or JSON") from None
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from None
 

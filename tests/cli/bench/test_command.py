@@ -84,6 +84,7 @@ def test_a_drawing(tmp_path: Path) -> None:
         (("--link", "rack=1us,1GB"), "--link takes a bandwidth, such as 100Gbit/s or"),
         (("--plot", "times.txt"), "--plot writes .png, .svg or .pdf files, not 'times.txt'"),
         (("--plot", "none/times.png"), "the folder none does not exist"),
+        (("--plot", "/proc/times.png"), "--plot cannot write /proc/times.png: "),
     ],
 )
 def test_bad_input_is_a_clear_message(arguments: tuple[str, ...], message: str) -> None:
@@ -103,6 +104,7 @@ def test_bad_input_is_a_clear_message(arguments: tuple[str, ...], message: str) 
         (("--simulate", "--limits", "1Gbit/s"), "--limits is for measured times"),
         (("--simulate", "--report", "results"), "--report is for measured times"),
         (("--report", __file__), "--report takes a folder, and"),
+        (("--report", "/proc/results"), "--report cannot write to /proc/results: "),
     ],
 )
 def test_bench_refuses_bad_measurement_options(arguments: tuple[str, ...], message: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainhall.cli.base.errors import CliError
 from trainhall.cli.local.metrics_file import ChainFile, MetricsFile
 
 
@@ -38,6 +39,18 @@ def test_metrics_file_drops_a_partial_line(tmp_path: Path) -> None:
     file.add([1, 2], {"loss": [9.0, 0.5]})
     file.close()
     assert lines_of(path) == [{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}]
+
+
+@pytest.mark.parametrize("line", ["x", "[]", '{"loss": 1.0}', "\0"])
+def test_damaged_metrics_file_is_reported(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{line}\n{{"step": 2}}\n')
+    file = MetricsFile(path)
+    with pytest.raises(CliError, match=r"metrics\.jsonl is damaged: a line in it is not a step"):
+        file.cut_after(1)
+    path.write_text(f"{line}\n")
+    with pytest.raises(CliError, match=r"metrics\.jsonl is damaged: a line in it is not a step"):
+        MetricsFile(path)
 
 
 def test_metrics_file_replaces_repeated_steps(tmp_path: Path) -> None:
