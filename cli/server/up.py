@@ -181,8 +181,13 @@ class LocalCluster:
     def _is_ready(self) -> bool:
         import httpx
 
+        from trainhall.cluster.tls import tls_context
+
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(self.url + "/readyz", timeout=1, trust_env=False).status_code == 200
+            reply = httpx.get(
+                self.url + "/readyz", timeout=1, trust_env=False, verify=tls_context(self.url)
+            )
+            return reply.status_code == 200
         return False
 
     def _watch(self, demo: "JobSpec | None", once: bool) -> int:

@@ -96,8 +96,12 @@ class Shim:
         """Supervise until no process of the attempt is left on this host."""
         linux.adopt_orphans()
         self._wakeup = processes.wake_on_signals()
-        self._control = Control(self.folder.control, create=True)
-        self._commands = folder_ipc.make_pipe(folder_ipc.command_path(self.folder))
+        try:
+            self._control = Control(self.folder.control, create=True)
+            self._commands = folder_ipc.make_pipe(folder_ipc.command_path(self.folder))
+        except OSError as error:
+            self._status.publish_end(self._current("exited", Outcome.FAILED, not_started(error)))
+            return
         self._publish()
         self._check_isolation()
         self._failure = self._group.open()

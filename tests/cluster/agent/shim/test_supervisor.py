@@ -205,6 +205,19 @@ def test_unreadable_launch_is_recorded(
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_full_disk_before_the_start_is_recorded(tmp_path: Path) -> None:
+    folder = AttemptFolder(tmp_path)
+    replace_json(folder.launch, launch_of(script(tmp_path, "pass")))
+    folder.control.mkdir()  # in the way of the file
+    shim = [sys.executable, "-m", "trainhall.cluster.agent.shim.main", str(tmp_path)]
+    done = subprocess.run(shim, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    status = ShimStatus.model_validate_json(folder.status.read_bytes())
+    assert (status.phase, status.outcome) == ("exited", Outcome.FAILED)
+    assert status.failure is not None
+    assert status.failure.message == "the ranks cannot be started: Is a directory"
+
+
 def test_one_shim_a_folder(run: Any, tmp_path: Path) -> None:
     ledger, gate = tmp_path / "ledger", tmp_path / "gate"
     text = """
