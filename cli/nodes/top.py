@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainhall.cli.base import output as out
-from trainhall.cli.base.errors import UnreachableError
+from trainhall.cli.base.errors import FINAL, UnreachableError
 from trainhall.cli.base.options import DEFAULT_URL, Url
 from trainhall.cli.base.quantities import refresh_interval
+from trainhall.cluster.lifecycle.states import JobState
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
@@ -24,8 +25,8 @@ ANSWER_SECONDS = 5.0
 RECENT_FINISHED = 5
 PACE_STEPS = 500
 PACE_SECONDS = 60.0
-UNFINISHED = ["queued", "starting", "running", "pausing", "paused", "cancelling", "recovering"]
-FINISHED = ["completed", "failed", "cancelled"]
+UNFINISHED = [state for state in JobState if state not in FINAL]
+FINISHED = list(FINAL)
 
 
 def top(

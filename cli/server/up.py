@@ -18,11 +18,12 @@ import typer
 from trainhall.api.host.config_file import user_data_dir
 from trainhall.api.host.listening import ListenError, listen, url_of
 from trainhall.cli.base import config
-from trainhall.cli.base.errors import CliError, UsageError
+from trainhall.cli.base.errors import FINAL, CliError, UsageError
 from trainhall.cli.base.options import DatabaseUrl, DataDir, Host, Insecure, Mock, Port, Slots
 from trainhall.cli.base.output import label, notice
 from trainhall.cli.server.serve import check_slots, server
 from trainhall.cli.spec import specs
+from trainhall.cluster.lifecycle.states import JobState
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
@@ -33,7 +34,7 @@ AGENT_STOP_SECONDS = 120.0
 """Long, for the grace of scripts; a second Ctrl-C cuts it short."""
 COORDINATOR_STOP_SECONDS = 10.0
 WATCH_SECONDS = 0.1
-UNFINISHED_STATES = ["queued", "starting", "running", "recovering", "pausing", "cancelling"]
+UNFINISHED_STATES = [state for state in JobState if state not in (*FINAL, JobState.PAUSED)]
 SHOWN_JOBS = 5
 
 
