@@ -66,10 +66,10 @@ class ObservedAttempts:
             self._shipper.add(attempt.token, folder, launch)
             self._ship_all_of(attempt)
         self.refresh()
-        for attempt in self.live():
+        for attempt in self.by_token.values():
             commanded = attempt.status is not None and attempt.status.command is not Command.RUN
-            if not commanded and folder_ipc.read_claim(attempt.folder) is Claim.HELD:
-                # An agent marked it and was killed before it commanded the shim: it runs on.
+            if not commanded and folder_ipc.read_claim(attempt.folder) is not Claim.RELEASED:
+                # An agent marked it and ended before it commanded a shim: it runs on.
                 attempt.stopped_mark.unlink(missing_ok=True)
 
     async def end_unreadable(self) -> None:

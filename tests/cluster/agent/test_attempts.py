@@ -235,6 +235,23 @@ async def test_process_started_within_generation_is_shipped(
     await attempts.close()
 
 
+@pytest.mark.parametrize(("has_begun", "ends_with_agent"), [(False, False), (True, True)])
+async def test_mark_of_an_agents_end_needs_a_shim(
+    tmp_path: Path, has_begun: bool, ends_with_agent: bool
+) -> None:
+    """An agent may end while an attempt waits for torch: it starts under the next one."""
+    folder = supervised(tmp_path, in_place(1))
+    if has_begun:
+        folder_ipc.lock_path(folder).write_text("1")  # a shim ran here and has ended
+    (folder.path / "agent-stopped").touch()
+    attempts = made(tmp_path)
+    attempts.observed.find()
+    (attempt,) = attempts.observed.by_token.values()
+    await until("its end", lambda: attempt.outcome is not None or not has_begun)
+    assert attempt.ended_with_agent == ends_with_agent
+    await attempts.close()
+
+
 @pytest.mark.parametrize("content", [b"", None])
 async def test_damaged_launch_puts_off_a_regrouping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
