@@ -1,20 +1,18 @@
 import { Alert, Button, Group, Kbd, Select, Stack, Text, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useState } from "react";
 import { useJob } from "@/shared/api/jobs";
 import { ApiError } from "@/shared/api/problem";
 import type { Outlook } from "@/shared/api/types";
+import { clearDraft, readDraft, writeDraft } from "@/shared/spec-editor/draft";
+import { SpecEditor } from "@/shared/spec-editor/spec-editor";
 import { specText } from "@/shared/spec-text";
 import { useTitle } from "@/shared/title";
 import { CheckIcon } from "@/shared/ui/icons";
 import { Pending, Problem } from "@/shared/ui/problem";
 import { randomKey, useCheckSpec, useSubmitJob } from "./api/submit-job";
 import { copiedFrom } from "./copied-from";
-import { clearDraft, readDraft, writeDraft } from "./draft";
-import { Editor, type EditorHandle } from "./editor";
 import { EXAMPLES, type ExampleName } from "./examples";
-import { locate } from "./locate";
-import classes from "./submit-page.module.css";
 
 const route = getRouteApi("/new");
 
@@ -22,7 +20,7 @@ export default function SubmitPage() {
   useTitle("New job");
   const { from } = route.useSearch();
   if (from === undefined)
-    return <SpecForm key="new" initial={readDraft() ?? EXAMPLES.digits.text} />;
+    return <SpecForm key="new" initial={readDraft("job") ?? EXAMPLES.digits.text} />;
   return <FromJob key={from} id={from} />;
 }
 
@@ -35,22 +33,17 @@ function FromJob({ id }: { id: string }) {
 
 function SpecForm({ initial, origin }: { initial: string; origin?: string }) {
   const [text, setText] = useState(initial);
-  // The text that was sent last: its errors are marked only while the text is unchanged.
   const [asked, setAsked] = useState("");
   const [key, setKey] = useState(randomKey);
   const navigate = route.useNavigate();
   const check = useCheckSpec();
   const submit = useSubmitJob();
-  const editor = useRef<EditorHandle>(null);
 
   useEffect(() => {
-    if (text !== initial) writeDraft(text);
+    if (text !== initial) writeDraft("job", text);
   }, [text, initial]);
 
   const error = submit.error ?? check.error;
-  const fields = error instanceof ApiError ? error.fields : null;
-  const located = useMemo(() => (fields ? locate(asked, fields) : []), [fields, asked]);
-  const marks = text === asked ? located : [];
   const busy = check.isPending || submit.isPending;
 
   const begin = (): void => {
@@ -70,7 +63,7 @@ function SpecForm({ initial, origin }: { initial: string; origin?: string }) {
       { text, key },
       {
         onSuccess: (job) => {
-          clearDraft();
+          clearDraft("job");
           void navigate({ to: "/jobs/$jobId", params: { jobId: job.id } });
         },
         onError: (failure) => {
@@ -82,7 +75,7 @@ function SpecForm({ initial, origin }: { initial: string; origin?: string }) {
   };
 
   return (
-    <Stack gap="md" className={classes.page ?? ""}>
+    <Stack gap="md" maw={920} mx="auto">
       <Group justify="space-between" align="flex-end">
         <div>
           <Title order={1} size="h3">
@@ -104,33 +97,15 @@ function SpecForm({ initial, origin }: { initial: string; origin?: string }) {
           }}
         />
       </Group>
-      <div className={`app-card ${classes.editor}`} data-wrong={marks.length > 0 || undefined}>
-        <Editor value={text} onChange={changed} problems={marks} onSubmit={send} handle={editor} />
-      </div>
-      <div aria-live="polite">
-        {fields && fields.length > 0 ? (
-          <Alert
-            color="red"
-            variant="light"
-            title={error instanceof ApiError ? error.title : ""}
-            role="alert"
-          >
-            <ul className={classes.problems}>
-              {located.map((problem) => (
-                <li key={`${problem.field} ${problem.message}`}>
-                  <button
-                    type="button"
-                    className={classes.problem}
-                    onClick={() => editor.current?.goTo(problem.from)}
-                  >
-                    <span className={classes.line}>line {problem.line}</span>
-                    {problem.field ? <code>{problem.field}</code> : null} {problem.message}
-                  </button>
-                </li>
-              ))}
-            </ul>
-          </Alert>
-        ) : submit.error ? (
+      <SpecEditor
+        label="Job spec in YAML"
+        value={text}
+        onChange={changed}
+        onSubmit={send}
+        sent={asked}
+        error={error}
+      >
+        {submit.error ? (
           <Problem error={submit.error} what="Could not submit the job" onRetry={send} />
         ) : check.error ? (
           <Problem error={check.error} what="Could not check the spec" onRetry={checkSpec} />
@@ -139,7 +114,7 @@ function SpecForm({ initial, origin }: { initial: string; origin?: string }) {
             Valid. {outlookText(check.data.outlook)}
           </Alert>
         ) : null}
-      </div>
+      </SpecEditor>
       <Group justify="flex-end" gap="sm">
         <Text size="xs" c="dimmed" mr="auto" visibleFrom="sm">
           <Kbd size="xs">Ctrl</Kbd> + <Kbd size="xs">Enter</Kbd> submits

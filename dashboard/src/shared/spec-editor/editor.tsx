@@ -20,6 +20,8 @@ export interface EditorHandle {
 }
 
 interface Props {
+  /** Its name for screen readers. */
+  label: string;
   value: string;
   onChange: (text: string) => void;
   problems: readonly Located[];
@@ -69,19 +71,19 @@ const look = EditorView.theme({
 });
 
 /** A YAML editor with its own text; a `value` that differs replaces it. */
-export function Editor({ value, onChange, problems, onSubmit, handle }: Props) {
+export function Editor({ label, value, onChange, problems, onSubmit, handle }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
   const callbacks = useRef({ onChange, onSubmit });
   callbacks.current = { onChange, onSubmit };
-  const initial = useRef(value);
+  const initial = useRef({ label, value });
 
   useEffect(() => {
     if (host.current === null) return;
     const editor = new EditorView({
       parent: host.current,
       state: EditorState.create({
-        doc: initial.current,
+        doc: initial.current.value,
         extensions: [
           lineNumbers(),
           history(),
@@ -105,7 +107,7 @@ export function Editor({ value, onChange, problems, onSubmit, handle }: Props) {
             ...historyKeymap,
           ]),
           EditorView.contentAttributes.of({
-            "aria-label": "Job spec in YAML",
+            "aria-label": initial.current.label,
             "aria-multiline": "true",
           }),
           EditorView.updateListener.of((update) => {
