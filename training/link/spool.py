@@ -75,9 +75,17 @@ class EventSpool(_RecordSpool):
         event = RankEvent.model_validate(
             {"sequence": 0, "time": time.time(), "rank": self.rank, "kind": kind, "data": data}
         )
-        fields = event.model_dump(mode="json", exclude={"sequence"})
+        fields = _encode(event.model_dump(mode="json", exclude={"sequence"}))
         with self._lock:
-            self._append(json.dumps(fields, separators=(",", ":")).encode())
+            self._append(fields)
+
+
+def _encode(fields: dict[str, Any]) -> bytes:
+    text = json.dumps(fields, separators=(",", ":"))
+    if "\\ud" in text:  # perhaps half a surrogate pair, as of a file name that is not UTF-8
+        whole = json.dumps(fields, ensure_ascii=False).encode(errors="replace")
+        text = json.dumps(json.loads(whole), separators=(",", ":"))
+    return text.encode()
 
 
 def _encode_event(sequence: int, fields: bytes) -> bytes:

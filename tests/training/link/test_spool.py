@@ -9,6 +9,7 @@ import pytest
 from support.cluster.attempts import read_tables
 
 from trainhall.training.link import spool as spools
+from trainhall.training.link.events import RankEvent
 from trainhall.training.link.frames import MetricTable, complete_frames
 from trainhall.training.link.spool import EventSpool, MetricSpool
 
@@ -63,6 +64,14 @@ def test_events_wait_for_room_on_a_full_disk(tmp_path: Path, disk: Disk) -> None
     spool.append("note", {"message": "two"})
     events = [json.loads(line) for line in spool.path.read_text().splitlines()]
     assert [(e["sequence"], e["data"]["message"]) for e in events] == [(1, "one"), (2, "two")]
+
+
+def test_events_hold_no_half_surrogate_pairs(tmp_path: Path) -> None:
+    """Python has one in the name of a file that is not UTF-8; no reader of JSON accepts it."""
+    spool = EventSpool(tmp_path / "events.jsonl", rank=0)
+    spool.append("failure", {"message": "no label for \udcff.png 🙂"})
+    (line,) = spool.path.read_bytes().splitlines()
+    assert RankEvent.model_validate_json(line).data["message"] == "no label for ?.png 🙂"
 
 
 def test_spool_is_bounded(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
