@@ -61,7 +61,7 @@ class NodeService(Service):
         its host's.
 
         Raises:
-            ConflictError: a node of that name is alive.
+            ConflictError: a node of that name is alive, or being removed.
         """
         if name is not None:
             check_name("name", name)
@@ -100,6 +100,10 @@ class NodeService(Service):
                     removing=False,
                 )
                 await create_node(session, node, now=now)
+            elif node.removing:
+                raise ConflictError(
+                    f"a node named {name!r} is being removed: choose another name, or wait"
+                )
             elif node.state in {NodeState.READY, *DRAINS}:
                 raise ConflictError(
                     f"a node named {name!r} is {node.state}: choose another name, or remove it"

@@ -352,6 +352,8 @@ async def test_lost_node_is_removed_after_its_attempt_ended(
     for _ in range(50):
         await cluster.heartbeat(2)
     assert (await cluster.coordinator.nodes.get(alpha.node_id)).state == "lost"
+    with pytest.raises(ConflictError, match="'alpha' is being removed: choose another name"):
+        await cluster.coordinator.nodes.register("alpha")
     await cluster.check()
     await cluster.work(2)
     assert (await cluster.job(job_id)).state == "failed"
