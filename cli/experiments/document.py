@@ -33,7 +33,7 @@ def create(document: Mapping[str, Any], folder: Path, client: "Client") -> Any:
         path = folder / job
         job, folder, name = _read(str(path), "a job spec"), path.parent, f"the job in {path}"
     if isinstance(job, Mapping):
-        spec = specs.of_document(job, {}, folder=folder, name=name)
+        spec = specs.of_document(job, {}, folder=folder, name=name, is_base=True)
         job = specs.with_uploaded_code(spec, client)
     return client.request("POST", "/experiments", json={**_as_json(document), "job": job})
 

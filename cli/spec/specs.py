@@ -67,12 +67,14 @@ def of_document(
     *,
     folder: Path | None = None,
     name: str = "the spec",
+    is_base: bool = False,
 ) -> "JobSpec":
     """Check what would be in a file of a folder, with YAML values by their fields.
 
     Args:
         folder: None: the present one.
         name: the document, in an error.
+        is_base: as of `parse_spec`.
 
     Raises:
         UsageError: it is not a valid spec; every wrong field is listed.
@@ -81,7 +83,8 @@ def of_document(
         raw = json.dumps(document).encode()
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name} has a value that JSON cannot express: {error}") from None
-    return _parsed(name, "", raw, "json", dict(overrides), folder or Path.cwd(), option="")
+    folder = folder or Path.cwd()
+    return _parsed(name, "", raw, "json", dict(overrides), folder, option="", is_base=is_base)
 
 
 def _parsed(
@@ -93,6 +96,7 @@ def _parsed(
     folder: Path,
     *,
     option: str,
+    is_base: bool = False,
 ) -> "JobSpec":
     """Parse a spec.
 
@@ -103,7 +107,7 @@ def _parsed(
     from trainhall.training.spec import SpecError, parse_spec
 
     try:
-        return parse_spec(raw, form, replaced, folder)
+        return parse_spec(raw, form, replaced, folder, is_base=is_base)
     except SpecError as error:
         count = len(error.problems)
         count_text = f": {count} problems" if count > 1 else ""

@@ -16,7 +16,7 @@ from trainhall.cluster.experiments.spec import (
     shown_value,
 )
 from trainhall.training.spec import JobSpec, SpecError, SpecProblem
-from trainhall.training.spec.parse import refuse_idle, validate_spec
+from trainhall.training.spec.parse import refuse_idle, refuse_undefined, validate_spec
 from trainhall.training.spec.resources import without_replaced
 
 _REDRAWS = 1000
@@ -128,7 +128,7 @@ def _check_seeds(spec: ExperimentSpec) -> None:
 def _check_configuration(spec: ExperimentSpec, configuration: Configuration) -> None:
     values = configuration.values
     try:
-        job_of(spec, values, configuration.number, spec.repeats)  # seeds count up
+        refuse_undefined(job_of(spec, values, configuration.number, spec.repeats))  # seeds count up
     except SpecError as error:
         problems = [_of_space(problem, values) for problem in error.problems]
         raise ExperimentError(problems) from None

@@ -61,7 +61,8 @@ class JobSpec(SpecModel):
     """Give this or `task`."""
     parameters: Parameters = Field(default_factory=dict)
     """Values that you vary, by name: strings, numbers and booleans. `${name}` in `script.args`,
-    `trainhall.parameters()` and the variable TRAINHALL_PARAMETERS (JSON) hold them."""
+    `trainhall.parameters()` and the variable TRAINHALL_PARAMETERS (JSON) hold them; `$${name}` in
+    `script.args` is the text `${name}` itself."""
     code: Annotated[Text, Field(min_length=1)] | None = None
     """Folder of the job's code (docs/scripts.md), relative to the spec, at most 64 MiB. `trainhall
     submit` uploads it and puts the upload's SHA-256 here."""

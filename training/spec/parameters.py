@@ -21,7 +21,7 @@ from trainhall.training.spec.base import Text
 VARIABLE = "TRAINHALL_PARAMETERS"
 """Environment variable of every rank that holds the parameters as JSON."""
 _NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
-_REFERENCE = re.compile(r"\$\{(" + _NAME + r")\}")
+_REFERENCE = re.compile(r"(\$?)\$\{(" + _NAME + r")\}")
 
 
 def _one_error(message: str) -> WrapValidator:
@@ -50,16 +50,24 @@ Parameters = Annotated[dict[_Name, _Value], Field(max_length=256)]
 
 
 def substitute(arguments: Iterable[str], parameters: Mapping[str, Value]) -> list[str]:
-    """Return the arguments with `${name}` replaced by that parameter's value.
+    """Return the arguments with `${name}` replaced by that parameter's value, and `$${name}` by
+    `${name}`.
 
-    Names that are no parameters stay as they are: they may be a shell's or the script's own.
+    Names that are no parameters stay as they are; a submission with such a name is refused.
     """
 
     def value_of(match: re.Match[str]) -> str:
-        name = match[1]
+        escaped, name = match.groups()
+        if escaped:
+            return match[0][1:]
         return as_text(parameters[name]) if name in parameters else match[0]
 
     return [_REFERENCE.sub(value_of, argument) for argument in arguments]
+
+
+def names_used(argument: str) -> list[str]:
+    """Return the names that an argument has as `${name}`, in their order."""
+    return [name for escaped, name in _REFERENCE.findall(argument) if not escaped]
 
 
 def as_text(value: Value) -> str:

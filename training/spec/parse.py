@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from trainhall.training.spec.idle import idle_options
 from trainhall.training.spec.job import SHA256, JobSpec
 from trainhall.training.spec.keys import unknown_key_message
+from trainhall.training.spec.parameters import names_used
 from trainhall.training.spec.problems import UNKNOWN_KEY, display_value, problems_in
 from trainhall.training.spec.resources import without_replaced
 from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
@@ -61,6 +62,8 @@ def parse_spec(
     format: Literal["json", "yaml"] = "yaml",  # noqa: A002 - the word users know
     overrides: dict[str, str] | None = None,
     folder: Path | None = None,
+    *,
+    is_base: bool = False,
 ) -> JobSpec:
     """Read a job spec.
 
@@ -69,6 +72,7 @@ def parse_spec(
         folder: what relative paths are relative to (`code`, `script.path`, `script.working_dir`,
             `root` and `files` of a built-in task), an absolute path; without it such a path is an
             error.
+        is_base: an experiment may add parameters: `script.args` may use names that are none yet.
 
     Raises:
         SpecError: with one problem per wrong field.
@@ -83,6 +87,8 @@ def parse_spec(
         _resolve_paths(data, folder)
     spec = validate_spec(data)
     refuse_idle(spec)
+    if not is_base:
+        refuse_undefined(spec)
     return spec
 
 
@@ -116,6 +122,33 @@ def refuse_idle(spec: JobSpec, asked: Collection[tuple[str, ...]] | None = None)
     ]
     if problems:
         raise SpecError(problems)
+
+
+def refuse_undefined(spec: JobSpec) -> None:
+    """Refuse `${name}` in the arguments of a script where no parameter has the name.
+
+    A stored spec is not checked, so that a job of an older version still runs.
+
+    Raises:
+        SpecError: with one problem per argument.
+    """
+    problems = []
+    for i, argument in enumerate(spec.script.args if spec.script is not None else ()):
+        for name in names_used(argument):
+            if name not in spec.parameters:
+                problems.append(SpecProblem(f"script.args.{i}", _undefined(name, spec), argument))
+                break
+    if problems:
+        raise SpecError(problems)
+
+
+def _undefined(name: str, spec: JobSpec) -> str:
+    known = ", ".join(sorted(spec.parameters))
+    return (
+        f"no parameter is called {name}"
+        + (f"; the parameters are {known}" if known else "; the spec has no parameters")
+        + f"; write $${{{name}}} for the text ${{{name}}} itself"
+    )
 
 
 def load_document(

@@ -1499,7 +1499,8 @@ export type JobSpec = {
      * Parameters
      *
      * Values that you vary, by name: strings, numbers and booleans. `${name}` in `script.args`,
-     * `trainhall.parameters()` and the variable TRAINHALL_PARAMETERS (JSON) hold them.
+     * `trainhall.parameters()` and the variable TRAINHALL_PARAMETERS (JSON) hold them; `$${name}` in
+     * `script.args` is the text `${name}` itself.
      */
     parameters?: {
         [key: string]: unknown | boolean | number | number | string;
