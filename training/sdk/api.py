@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from functools import cache
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -44,8 +45,10 @@ def init(
     global _is_set_up
     session = _opened()
     if not _is_set_up:
-        if total_steps is not None and (not isinstance(total_steps, int) or total_steps < 1):
-            raise ValueError(f"total_steps must be an integer above 0, not {total_steps!r}")
+        if total_steps is not None:
+            if not isinstance(total_steps, Integral) or total_steps < 1:  # numpy's, too
+                raise ValueError(f"total_steps must be an integer above 0, not {total_steps!r}")
+            total_steps = int(total_steps)
         session.set_up(total_steps, None if checkpoints is None else Path(checkpoints))
         if join:
             session.join()

@@ -62,6 +62,12 @@ def test_sdk_reports_wrong_use(tmp_path: Path, text: str, why: str) -> None:
 
 
 @pytest.mark.processes
+def test_init_takes_numpy_integers(tmp_path: Path) -> None:
+    done = run("import numpy\nth.init(total_steps=numpy.int64(3))", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.processes
 def test_rank_that_reports_waits_for_no_other(tmp_path: Path) -> None:
     """No process listens at the port: joining would fail, or wait."""
     env = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
