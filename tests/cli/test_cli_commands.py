@@ -343,9 +343,10 @@ def test_logs_follow_to_the_end_with_ranks(cli: Cli, tmp_path: Path) -> None:
     assert sum(line["text"] == "line 7" for line in log_lines) == 2
     only = cli("logs", job, "--rank", "1").out.splitlines()
     assert only == [f"line {i}" for i in range(20)]
-    assert f"--rank 7: job {job} has ranks 0 to 1" in cli("logs", job, "--rank", "7", code=2).err
+    refused = cli("logs", job, "--rank", "7", code=2).err
+    assert f"--rank 7: job t ({job}) has ranks 0 to 1" in refused
     refused = cli("logs", job, "--attempt", "7", code=2).err
-    assert f"--attempt 7: job {job} has attempts 1 to 1" in refused
+    assert f"--attempt 7: job t ({job}) has attempts 1 to 1" in refused
 
 
 def test_nodes(cli: Cli) -> None:
