@@ -3,6 +3,7 @@ import { deleteCheckpoint, pinCheckpoint, restoreCheckpoint, unpinCheckpoint } f
 import { listCheckpointsOptions } from "@/client/@tanstack/react-query.gen";
 import { aboutJob } from "@/shared/api/jobs";
 import type { Checkpoint } from "@/shared/api/types";
+import { count } from "@/shared/format";
 import { notifyDone, notifyProblem } from "@/shared/ui/notify";
 
 const DELETING_MS = 2000;
@@ -53,7 +54,8 @@ export function useChangeCheckpoint(jobId: string) {
   return useMutation({
     mutationFn: change,
     onSuccess: async (_, { kind, checkpoint }) => {
-      if (kind === "restore") notifyDone(`A new attempt starts from step ${checkpoint.step}.`);
+      if (kind === "restore")
+        notifyDone(`The job is queued to start from step ${count(checkpoint.step)}.`);
       await client.invalidateQueries({ queryKey: aboutJob(jobId) });
     },
     onError: (error, { kind }) => notifyProblem(FAILED[kind], error),

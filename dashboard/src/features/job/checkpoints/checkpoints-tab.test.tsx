@@ -1,4 +1,4 @@
-import { screen } from "@testing-library/react";
+import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, it } from "vitest";
 import type { Job } from "@/shared/api/types";
@@ -31,6 +31,19 @@ it("restores under the job's own strategy unless another is chosen", async () =>
     "auto: the fastest that fits",
   );
   await userEvent.click(screen.getByText("Restore", { selector: "[type=submit] *" }));
-  const request = asked.find(({ method }) => method === "POST");
+  const request = await waitFor(() => {
+    const sent = asked.find(({ method }) => method === "POST");
+    expect(sent).toBeDefined();
+    return sent;
+  });
   expect(await request?.json()).toEqual({});
+});
+
+it("explains how a script saves checkpoints, which has no interval of its own", async () => {
+  const script = job({ spec: { script: { path: "/a.py" } } });
+  shown(<CheckpointsTab job={script as unknown as Job} />, {
+    "GET /checkpoints/jobs/3f2a9c51d07b": { items: [], next_cursor: null },
+  });
+  expect(await screen.findByText("trainhall.checkpoint.save")).toBeVisible();
+  expect(screen.queryByText("checkpoint.every_steps")).toBeNull();
 });

@@ -31,14 +31,7 @@ export function CheckpointsTab({ job }: { job: Job }) {
   const change = useChangeCheckpoint(job.id);
   const [restoring, setRestoring] = useState<Checkpoint | null>(null);
   if (!checkpoints.data) return <Pending query={checkpoints} what="the checkpoints" />;
-  if (checkpoints.data.length === 0) {
-    return (
-      <Empty title="No checkpoints yet">
-        A checkpoint is saved at every pause and at the end. Set <code>checkpoint.every_steps</code>{" "}
-        in the spec to save more.
-      </Empty>
-    );
-  }
+  if (checkpoints.data.length === 0) return <NoCheckpoints job={job} />;
   const columns: Column<Checkpoint>[] = [
     ...columnsIn(timeZone()),
     {
@@ -80,6 +73,23 @@ export function CheckpointsTab({ job }: { job: Job }) {
         />
       ) : null}
     </>
+  );
+}
+
+function NoCheckpoints({ job }: { job: Job }) {
+  return (
+    <Empty title="No checkpoints yet">
+      {job.spec.script ? (
+        <>
+          A script saves checkpoints with <code>trainhall.checkpoint.save</code>.
+        </>
+      ) : (
+        <>
+          A checkpoint is saved at every pause and at the end. Set{" "}
+          <code>checkpoint.every_steps</code> in the spec to save more.
+        </>
+      )}
+    </Empty>
   );
 }
 
