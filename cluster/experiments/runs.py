@@ -1,10 +1,11 @@
 """The runs of an experiment, all decided when it is created: their values, and their job specs."""
 
 import copy
+import difflib
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from trainhall.cluster.experiments.spec import (
     shown_value,
 )
 from trainhall.training.spec import JobSpec, SpecError, SpecProblem
+from trainhall.training.spec.parameters import names_used
 from trainhall.training.spec.parse import refuse_idle, refuse_undefined, validate_spec
 from trainhall.training.spec.resources import without_replaced
 
@@ -41,7 +43,7 @@ def plan_configurations(spec: ExperimentSpec) -> list[Configuration]:
     Raises:
         ExperimentError: there are too many, or one of them is not a valid job.
     """
-    _check_job(spec)
+    _check_parameters(spec, _check_job(spec))
     _check_number(spec)
     _check_seeds(spec)
     points = _grid(spec) if spec.method == "grid" else _drawn(spec)
@@ -88,12 +90,35 @@ def of_job(error: SpecError) -> ExperimentError:
     return ExperimentError([_within("job", problem) for problem in error.problems])
 
 
-def _check_job(spec: ExperimentSpec) -> None:
+def _check_job(spec: ExperimentSpec) -> JobSpec:
     """Check that the job is valid as it is: otherwise every configuration would be refused."""
     try:
-        refuse_idle(validate_spec(spec.job))
+        job = validate_spec(spec.job)
+        refuse_idle(job)
     except SpecError as error:
         raise of_job(error) from None
+    return job
+
+
+def _check_parameters(spec: ExperimentSpec, job: JobSpec) -> None:
+    """Refuse parameters that the job does not know: their runs would all be the same."""
+    varies_arguments = any(field.partition(".")[0] == "script" for field in spec.space)
+    arguments = job.script.args if job.script is not None else []
+    known = {*job.parameters, *itertools.chain.from_iterable(map(names_used, arguments))}
+    problems = []
+    for field in spec.space:
+        part, _, name = field.partition(".")
+        if part == "parameters" and name and name not in known and not varies_arguments:
+            problems.append(SpecProblem(f"space.{field}", _unknown_parameter(name, known)))
+    if problems:
+        raise ExperimentError(problems)
+
+
+def _unknown_parameter(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    others = f", only {', '.join(sorted(known))}" if known else ""
+    advice = f"did you mean {near[0]}?" if near else f"give {name} a value in job.parameters"
+    return f"the job has no parameter {name}{others}; {advice}"
 
 
 def _check_number(spec: ExperimentSpec) -> None:

@@ -71,7 +71,7 @@ async def test_experiments_are_read_from_yaml_and_paged(client: httpx.AsyncClien
         ({"trials": 0}, "trials", "at least 1"),
         ({"method": "tpe"}, "method", "not offered yet"),
         ({"job": {"name": "x", "code": "0" * 64, "script": {"path": "x.py"}},
-          "space": {"parameters.a": [1]}}, "job.code", "no code with this SHA-256"),
+          "space": {"resources.workers": [1]}}, "job.code", "no code with this SHA-256"),
     ],
 )  # fmt: skip
 async def test_bad_experiment_creates_nothing(

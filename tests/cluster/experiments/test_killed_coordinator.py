@@ -16,7 +16,7 @@ KILLED_AFTER = (0, 30, 90, 150)
 SWEEP: dict[str, Any] = {
     "name": "sweep",
     "kind": "sweep",
-    "job": {"name": "x", "task": {"name": "digits"}},
+    "job": {"name": "x", "task": {"name": "digits"}, "parameters": {"a": 0}},
     "space": {"parameters.a": {"range": [1, RUNS], "step": 1}},
     "method": "grid",
     "objective": {"metric": "loss"},

@@ -1,5 +1,6 @@
 """The space of an experiment: which trials there are, and what is refused, by field."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,12 @@ from trainhall.cluster.experiments.spec import (
 
 RATE, STEPS = "training.learning_rate", "training.steps"
 JOB: dict[str, Any] = {"name": "digits", "task": {"name": "digits"}}
+WITH_PARAMETERS = {**JOB, "parameters": {"a": 0, "b": 1}}
 SCRIPT: dict[str, Any] = {"name": "script", "script": {"path": "/train.py"}}
+RATED: dict[str, Any] = {
+    "name": "rated",
+    "script": {"path": "/train.py", "args": ["--lr", "${lr}", "$${HOME}"]},
+}
 SWEEP: dict[str, Any] = {
     "name": "sweep",
     "kind": "sweep",
@@ -43,26 +49,32 @@ def test_grid_is_the_product_in_order() -> None:
 
 def test_steps_of_a_range_end_at_its_end() -> None:
     space = {"parameters.a": {"range": [0, 0.3], "step": 0.1}}
-    assert [each["parameters.a"] for each in values(space=space)] == [0.0, 0.1, 0.2, 0.3]
+    assert [each["parameters.a"] for each in values(job=WITH_PARAMETERS, space=space)] == [
+        0.0,
+        0.1,
+        0.2,
+        0.3,
+    ]
 
 
 def test_random_draws_follow_from_seed_and_number() -> None:
+    drawn = partial(values, job=WITH_PARAMETERS)
     rates = {"log": [1e-4, 1e-1]}
     space = {
         RATE: rates,
         "parameters.a": {"range": [-1, 1]},
         "parameters.b": [1, 2],
     }
-    few = values(space=space, method="random", trials=5, seed=7)
-    many = values(space=space, method="random", trials=50, seed=7)
+    few = drawn(space=space, method="random", trials=5, seed=7)
+    many = drawn(space=space, method="random", trials=50, seed=7)
     assert many[:5] == few
     assert all(1e-4 <= each[RATE] <= 1e-1 and -1 <= each["parameters.a"] <= 1 for each in many)
     assert {each["parameters.b"] for each in many} == {1, 2}
     # About as many below as above the middle of a logarithmic scale.
     assert 10 < sum(each[RATE] < 10**-2.5 for each in many) < 40
-    assert values(space=space, method="random", trials=5, seed=8) != few
+    assert drawn(space=space, method="random", trials=5, seed=8) != few
     # Another field changes no draw of this one.
-    alone = values(space={RATE: rates}, method="random", trials=5, seed=7)
+    alone = drawn(space={RATE: rates}, method="random", trials=5, seed=7)
     assert [each[RATE] for each in alone] == [each[RATE] for each in few]
 
 
@@ -92,6 +104,13 @@ def test_space_may_replace_a_form_of_resources() -> None:
     assert not any(job.resources.is_elastic for job in jobs)
 
 
+def test_parameter_need_only_be_used_by_the_job() -> None:
+    swept = {"parameters.lr": [1, 2]}
+    assert values(job=RATED, space=swept) == [{"parameters.lr": 1}, {"parameters.lr": 2}]
+    arguments = {"script.args": [["${lr}"]], **swept}
+    assert len(values(job=SCRIPT, space=arguments)) == 2
+
+
 BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "empty space": ({"space": {}}, "space", "must not be empty"),
     "no values": ({"space": {RATE: []}}, f"space.{RATE}", "at least one value"),
@@ -116,6 +135,13 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "bad combination": ({"space": {"resources.workers": [1, 3]}},
                         "job.training.global_batch_size", "resources.workers 3"),
     "part of another": ({"space": {"training": [{}], STEPS: [1]}}, f"space.{STEPS}", "is part of"),
+    "unknown parameter": ({"job": {**RATED, "parameters": {"lr": 1}},
+                           "space": {"parameters.lrr": [1]}},
+                          "space.parameters.lrr", "no parameter lrr, only lr; did you mean lr?"),
+    "unused parameter": ({"job": SCRIPT, "space": {"parameters.batch": [1]}},
+                         "space.parameters.batch", "give batch a value in job.parameters"),
+    "undefined parameter": ({"job": RATED, "space": {"resources.workers": [1]}},
+                            "job.script.args.1", "no parameter is called lr"),
     "the name": ({"space": {"name": ["a"]}}, "space.name", "other than name"),
     "zero trials": ({"trials": 0}, "trials", "at least 1"),
     "no trials": ({"method": "random"}, "trials", "is required"),

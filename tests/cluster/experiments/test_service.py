@@ -212,7 +212,7 @@ async def test_experiments_and_trials_are_listed_in_pages(cluster: SimulatedClus
 
 
 async def test_refused_experiment_leaves_nothing(cluster: SimulatedCluster) -> None:
-    job = {"name": "a", "code": "0" * 64, "script": {"path": "train.py"}}
+    job = {"name": "a", "code": "0" * 64, "script": {"path": "train.py", "args": ["${a}"]}}
     with pytest.raises(ExperimentError, match=r"job\.code: no code with this SHA-256"):
         await create(cluster, job=job, space={"parameters.a": [1]})
     with pytest.raises(ExperimentError, match=RATE):
@@ -237,7 +237,7 @@ async def test_code_of_pending_trials_is_kept(cluster: SimulatedCluster) -> None
     code = cluster.folder / "code" / ("0" * 64)
     code.parent.mkdir(parents=True, exist_ok=True)
     code.touch()
-    job = {"name": "a", "code": code.name, "script": {"path": "train.py"}}
+    job = {"name": "a", "code": code.name, "script": {"path": "train.py", "args": ["${a}"]}}
     experiments = cluster.coordinator.experiments
     view = await experiments.create(sweep(job=job, space={"parameters.a": [1]}))
     os.utime(code, (0, 0))
