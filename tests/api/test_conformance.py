@@ -120,23 +120,25 @@ def _serving(folder: Path, database_url: str) -> AbstractContextManager[str]:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_answers_keep_to_the_document(
-    operation: str,
-    random_and_valid_boundaries: Any,
-    every_boundary_of_a_job: Any,
-    random_documents: Any,
-    on_sqlite: str,
+    operation: str, random_and_valid_boundaries: Any, random_documents: Any, on_sqlite: str
 ) -> None:
-    long = {SUBMISSION: every_boundary_of_a_job, EXPERIMENT: random_documents}
-    asked = long.get(operation, random_and_valid_boundaries)
+    long = operation in (SUBMISSION, EXPERIMENT)
+    asked = random_documents if long else random_and_valid_boundaries
     _check(asked.include(name=operation), on_sqlite)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_answers_keep_to_the_document_on_postgres(
-    operation: str, random_documents: Any, random_and_every_boundary: Any, on_postgres: str
+    operation: str,
+    every_boundary_of_a_job: Any,
+    random_documents: Any,
+    random_and_every_boundary: Any,
+    on_postgres: str,
 ) -> None:
-    asked = random_documents if operation == SUBMISSION else random_and_every_boundary
+    asked = every_boundary_of_a_job if operation == SUBMISSION else random_and_every_boundary
     _check(asked.include(name=operation), on_postgres)
+    if operation == SUBMISSION:  # the boundaries are JSON alone
+        _check(random_documents.include(name=operation), on_postgres)
 
 
 def _check(one_operation: Any, url: str) -> None:
