@@ -205,6 +205,7 @@ def test_unreadable_launch_is_recorded(
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.processes
 def test_full_disk_before_the_start_is_recorded(tmp_path: Path) -> None:
     folder = AttemptFolder(tmp_path)
     replace_json(folder.launch, launch_of(script(tmp_path, "pass")))
