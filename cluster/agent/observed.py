@@ -166,6 +166,7 @@ class ObservedAttempts:
 
     def _read_status(self, attempt: Attempt) -> None:
         path = attempt.folder.status
+        stamp = attempt.status_stamp
         try:
             stat = path.stat()
             stamp = (stat.st_ino, stat.st_mtime_ns)
@@ -174,8 +175,8 @@ class ObservedAttempts:
                 attempt.status_stamp = stamp
         except FileNotFoundError:
             return
-        except ValueError as error:
-            # Empty after a power cut, or of another version. One report per file is enough.
+        except (OSError, ValueError) as error:
+            # A failing disk, empty after a power cut, or of another version: one report per file.
             attempt.status_stamp = stamp
             logger.warning("status_unreadable", path=path, error=error)
 

@@ -220,7 +220,11 @@ def _span(seconds: float) -> str:
 
 
 def _at(seconds: float | None) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
+    """Return the time; None also where a host's clock gives no possible one."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def _between(begin: datetime | None, end: datetime | None) -> float | None:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -320,12 +321,13 @@ async def test_restarted_ranks_resume_from_their_attempts_save(
     await attempts.close()
 
 
+@pytest.mark.parametrize("leave", [lambda path: path.write_bytes(b""), Path.mkdir])
 async def test_unreadable_status_ends_the_attempt_not_the_agent(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, leave: Callable[[Path], object]
 ) -> None:
-    """A power cut leaves files empty that were not on disk yet."""
+    """A power cut leaves files empty that were not on disk yet; a disk may fail to read one."""
     folder = supervised(tmp_path, in_place(1))
-    folder.status.write_bytes(b"")
+    leave(folder.status)
     folder_ipc.lock_path(folder).write_text("1")  # a shim ran here and has ended
     attempts = made(tmp_path)
     attempts.observed.find()

@@ -74,6 +74,14 @@ def test_incident_omits_unknown_times() -> None:
     assert incidents_of(attempt(1, 0), None) == []
 
 
+@pytest.mark.parametrize("time", [1e300, -1e300, float("nan")])
+def test_incident_omits_an_impossible_time_of_a_host(time: float) -> None:
+    only = attempt(1, 0, failure=failed(10, time=time), finished_at=at(11))
+    (incident,) = incidents_of(only, None)
+    assert incident.happened_at is None
+    assert incident.times == ""
+
+
 def test_incident_shows_long_times_in_minutes() -> None:
     first = attempt(1, 0, failure=failed(0), finished_at=at(125.3))
     (incident,) = incidents_of(first, attempt(2, 184.7, state="running"))
