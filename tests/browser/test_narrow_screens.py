@@ -70,7 +70,9 @@ def test_every_checkpoint_has_its_commands(phone: Page, job: str) -> None:
     expect(row.get_by_text("pinned")).to_be_visible()
 
 
-@pytest.mark.parametrize("address", ["/jobs", "/nodes", "/queue", "/new"])
+@pytest.mark.parametrize(
+    "address", ["/jobs", "/experiments", "/nodes", "/queue", "/new", "/experiments/new"]
+)
 def test_every_command_of_a_page_is_in_sight(phone: Page, job: str, address: str) -> None:
     phone.goto(address)
     expect(phone.get_by_role("heading", level=1)).to_be_visible()

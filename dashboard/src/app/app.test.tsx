@@ -1,34 +1,11 @@
 import { notifications } from "@mantine/notifications";
-import { createMemoryHistory } from "@tanstack/react-router";
-import { cleanup, render, screen, waitFor, within } from "@testing-library/react";
+import { cleanup, screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { clock, moment } from "@/shared/format";
-import { fakeApi, job, json, problem } from "../test/fake-api";
-import { App } from "./app";
+import { job, json, problem } from "../test/fake-api";
+import { list, open } from "../test/open";
 import { router } from "./router";
-
-const SUMMARY = {
-  nodes: 1,
-  devices: 2,
-  devices_busy: 2,
-  jobs: { running: 1, paused: 1 },
-  utilization: 50,
-  memory_used: 1,
-  memory_total: 2,
-  power: null,
-};
-const list = (...items: unknown[]) => ({ items, next_cursor: null });
-
-async function open(path: string, answers: Record<string, unknown>): Promise<Request[]> {
-  const asked = fakeApi({ "GET /metrics/cluster/summary": SUMMARY, ...answers });
-  router.update({ history: createMemoryHistory({ initialEntries: [path] }) });
-  render(<App />);
-  await router.load();
-  // What opens a menu on a page that is still loading is lost with that page.
-  await waitFor(() => expect(router.state.status).toBe("idle"));
-  return asked;
-}
 
 /** Everything is on the screen. */
 class Everything {

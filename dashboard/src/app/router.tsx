@@ -5,6 +5,7 @@ import {
   lazyRouteComponent,
   redirect,
 } from "@tanstack/react-router";
+import type { TrialSort } from "@/features/experiments/detail/trials";
 import { isLineId } from "@/features/job/logs/line-id";
 import { type Tab, tabOf } from "@/features/job/tabs";
 import { type Filter, isFilter } from "@/features/jobs/filters";
@@ -111,8 +112,41 @@ const queue = createRoute({
   component: lazyRouteComponent(() => import("@/features/queue/queue-page")),
 });
 
+const experiments = createRoute({
+  getParentRoute: () => root,
+  path: "/experiments",
+  component: lazyRouteComponent(() => import("@/features/experiments/list/experiments-page")),
+});
+
+interface ExperimentSearch {
+  /** Left out: the trials. */
+  tab?: "spec" | undefined;
+  /** The order of the trials; left out: by number. */
+  sort?: TrialSort | undefined;
+  /** The field on the chart's horizontal axis; left out: the trial's number. */
+  x?: string | undefined;
+}
+
+const experiment = createRoute({
+  getParentRoute: () => root,
+  path: "/experiments/$experimentId",
+  validateSearch: (raw): ExperimentSearch => ({
+    ...(raw.tab === "spec" ? { tab: raw.tab } : {}),
+    ...(raw.sort ? { sort: String(raw.sort).slice(0, 256) } : {}),
+    ...(raw.x ? { x: String(raw.x).slice(0, 256) } : {}),
+  }),
+  component: lazyRouteComponent(() => import("@/features/experiments/detail/experiment-page")),
+});
+
+const newExperiment = createRoute({
+  getParentRoute: () => root,
+  path: "/experiments/new",
+  validateSearch: (raw): NewSearch => (raw.from ? { from: String(raw.from) } : {}),
+  component: lazyRouteComponent(() => import("@/features/experiments/create/new-experiment-page")),
+});
+
 interface NewSearch {
-  /** Begin with the spec of this job. */
+  /** Begin with the spec of this job or experiment. */
   from?: string | undefined;
 }
 
@@ -124,7 +158,18 @@ const submit = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, jobs, job, compare, queue, nodes, submit]),
+  routeTree: root.addChildren([
+    home,
+    jobs,
+    job,
+    compare,
+    experiments,
+    newExperiment,
+    experiment,
+    queue,
+    nodes,
+    submit,
+  ]),
   defaultPreload: "intent",
   parseSearch,
   stringifySearch,

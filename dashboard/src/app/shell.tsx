@@ -31,6 +31,9 @@ export function Shell() {
               <Link to="/jobs" className={classes.link} activeOptions={{ includeSearch: false }}>
                 Jobs
               </Link>
+              <Link to="/experiments" className={classes.link}>
+                Experiments
+              </Link>
               <Link to="/queue" className={classes.link}>
                 Queue
               </Link>

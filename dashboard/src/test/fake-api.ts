@@ -61,6 +61,7 @@ export function job(change: Record<string, unknown> = {}): Record<string, unknow
     refused_commands: { restore: "It is running; pause or cancel it before a restore." },
     straggler: null,
     warnings: [],
+    experiment: null,
     plan: null,
     mesh: { data: 2, pipeline: 1, shard: 1, tensor: 1, servers: 0 },
     ...change,

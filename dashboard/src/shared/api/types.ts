@@ -8,6 +8,7 @@ export type {
   DeviceHistory,
   DryRun,
   Event as JobEvent,
+  Experiment,
   GradientEntry,
   GradientHistogram,
   GradientHistory,
@@ -27,6 +28,7 @@ export type {
   Remark,
   SeriesOut as Series,
   Summary,
+  Trial,
 } from "@/client";
 
 /** Whether a job's reason says more than the word of its state. */

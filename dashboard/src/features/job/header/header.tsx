@@ -1,6 +1,6 @@
 import { Breadcrumbs, Group, Progress, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import type { ParallelismSpec } from "@/client";
+import type { ExperimentRun, ParallelismSpec } from "@/client";
 import { plainText } from "@/shared/ansi";
 import { useQueueEntry } from "@/shared/api/cluster";
 import { lastLineOptions } from "@/shared/api/jobs";
@@ -105,6 +105,7 @@ function Facts({ job }: { job: Job }) {
   const details = spec.task && parallelism ? parallelismOf(parallelism, job) : [];
   return (
     <Text size="xs" c="dimmed" className={classes.facts ?? ""}>
+      {job.experiment ? <ExperimentLink run={job.experiment} /> : null}
       <span>{spec.task?.name ? `task ${spec.task.name}` : "script"}</span>
       <span>{plural(job.world_size, "worker")}</span>
       {details.map((text) => (
@@ -124,6 +125,18 @@ function Facts({ job }: { job: Job }) {
         <span>ran for {duration(ranSeconds(job, 0))}</span>
       ) : null}
     </Text>
+  );
+}
+
+/** The trial of an experiment that the job is a run of. */
+function ExperimentLink({ run: { id, trial, repeat } }: { run: ExperimentRun }) {
+  return (
+    <span>
+      <AnchorLink to="/experiments/$experimentId" params={{ experimentId: id }} size="xs">
+        trial {trial} of an experiment
+      </AnchorLink>
+      {repeat > 1 ? `, run ${repeat}` : ""}
+    </span>
   );
 }
 

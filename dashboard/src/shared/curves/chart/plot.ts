@@ -203,20 +203,21 @@ function isSinglePoint(plot: uPlot): boolean {
 }
 
 /** A canvas can't read CSS variables. */
-function resolved(color: string): string {
+export function resolved(color: string): string {
   const name = /^var\((--[\w-]+)\)$/.exec(color)?.[1];
   if (name === undefined) return color;
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || "gray";
 }
 
-const STEP_TICKS = [1, 2, 5]
+export const STEP_TICKS = [1, 2, 5]
   .flatMap((n) => Array.from({ length: 13 }, (_, i) => n * 10 ** i))
   .sort((a, b) => a - b);
 const SECOND_TICKS = [1, 2, 5, 10, 15, 30]
   .flatMap((n) => [n, n * 60])
   .concat([1, 2, 3, 6, 12, 24, 48, 120, 240].map((hours) => hours * 3600));
 
-function shared(dark: boolean): uPlot.Axis {
+/** The look of an axis. */
+export function axisLook(dark: boolean): uPlot.Axis {
   const stroke = dark ? "#9aa3ad" : "#6b7480";
   const grid = { stroke: dark ? "rgba(255,255,255,0.06)" : "rgba(20,30,50,0.07)", width: 1 };
   return { stroke, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
@@ -224,7 +225,7 @@ function shared(dark: boolean): uPlot.Axis {
 
 function horizontal(dark: boolean, axis: Axis): uPlot.Axis {
   // Over wall time the date is shown below the time.
-  const x: uPlot.Axis = { ...shared(dark), size: axis === "time" ? 40 : 28 };
+  const x: uPlot.Axis = { ...axisLook(dark), size: axis === "time" ? 40 : 28 };
   if (axis === "step") {
     x.values = (_, ticks) => ticks.map((tick) => tick.toLocaleString("en-US"));
     x.incrs = STEP_TICKS;
@@ -254,9 +255,9 @@ function timesOfDay(ticks: readonly number[], distance: number): string[] {
 type Labels = (ticks: readonly number[]) => string[];
 
 /** On a logarithmic axis some ticks have no label: they are null. */
-function vertical(dark: boolean, labels: Labels): uPlot.Axis {
+export function vertical(dark: boolean, labels: Labels): uPlot.Axis {
   return {
-    ...shared(dark),
+    ...axisLook(dark),
     size: 62,
     values: (_, ticks: (number | null)[]) => {
       const texts = labels(ticks.filter((tick) => tick !== null));
@@ -266,11 +267,11 @@ function vertical(dark: boolean, labels: Labels): uPlot.Axis {
   };
 }
 
-function each(format: (value: number) => string): Labels {
+export function each(format: (value: number) => string): Labels {
   return (ticks) => ticks.map(format);
 }
 
-function linearRange(
+export function linearRange(
   least: number | null,
   most: number | null,
   limits: readonly number[],

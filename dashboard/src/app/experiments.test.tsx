@@ -1,0 +1,267 @@
+import { notifications } from "@mantine/notifications";
+import { screen, waitFor, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { job, json, problem } from "../test/fake-api";
+import { list, open } from "../test/open";
+import { router } from "./router";
+
+const ID = "7c0d93be12f4";
+
+function experiment(change: Record<string, unknown> = {}): Record<string, unknown> {
+  return {
+    id: ID,
+    name: "digits learning rate",
+    kind: "sweep",
+    state: "running",
+    reason: "at most 2 unfinished at a time",
+    reason_code: "trials_run",
+    counts: { completed: 2, running: 1, failed: 1, pending: 2 },
+    best: {
+      trial: 2,
+      job_id: "5e60b7d2f913",
+      value: 0.9312,
+      values: { "training.learning_rate": 0.01, "task.params.hidden": [64, 64] },
+    },
+    created_at: "2026-01-01T00:00:00Z",
+    finished_at: null,
+    spec: {
+      name: "digits learning rate",
+      kind: "sweep",
+      job: { name: "digits", task: { name: "digits" } },
+      space: {
+        "training.learning_rate": { log: [0.0001, 0.1] },
+        "task.params.hidden": [[32], [64, 64]],
+      },
+      method: "random",
+      objective: { metric: "eval_accuracy", goal: "max", at: "last" },
+      trials: 6,
+      parallel: 2,
+      repeats: 1,
+      seed: null,
+    },
+    ...change,
+  };
+}
+
+function trial(number: number, rate: number, change: Record<string, unknown> = {}) {
+  return {
+    number,
+    repeat: 1,
+    job_id: `${number}`.repeat(12),
+    state: "completed",
+    reason: "completed",
+    values: { "training.learning_rate": rate, "task.params.hidden": [64, 64] },
+    step: 200,
+    objective: rate * 10,
+    metrics: {},
+    ...change,
+  };
+}
+
+const TRIALS = list(
+  trial(1, 0.001),
+  trial(2, 0.01),
+  trial(3, 0.003, {
+    state: "failed",
+    reason: "rank 0 of job 3f2a9c51d07b: the loss is NaN",
+    objective: null,
+  }),
+  trial(4, 0.0002, { state: "pending", reason: "", job_id: null, objective: null }),
+);
+
+const page = (shown = experiment(), more: Record<string, unknown> = {}) => ({
+  [`GET /experiments/${ID}`]: shown,
+  [`GET /experiments/${ID}/trials`]: TRIALS,
+  ...more,
+});
+
+// Only rows with a height are on or off the screen.
+beforeEach(() => {
+  vi.spyOn(HTMLElement.prototype, "offsetHeight", "get").mockReturnValue(60);
+  sessionStorage.clear();
+});
+
+// Notifications outlive a page.
+afterEach(() => notifications.clean());
+
+describe("the experiments", () => {
+  it("are listed with state, runs and best value", async () => {
+    await open("/experiments", { "GET /experiments": list(experiment()) });
+    const link = await screen.findByRole("link", { name: "digits learning rate" });
+    expect(link).toHaveAttribute("href", `/experiments/${ID}`);
+    const row = link.closest("tr");
+    expect(row).toHaveTextContent("runningat most 2 unfinished at a time");
+    expect(row).toHaveTextContent("random");
+    expect(row).toHaveTextContent("2 of 6 completed · 1 running, 2 pending, 1 failed");
+    expect(row).toHaveTextContent("0.9312eval_accuracy");
+  });
+
+  it("are loaded page by page", async () => {
+    await open("/experiments", {
+      "GET /experiments": ({ url }: Request) =>
+        new URL(url).searchParams.has("cursor")
+          ? list(experiment({ id: "8c0d93be12f4", name: "older" }))
+          : { ...list(experiment()), next_cursor: "next" },
+    });
+    await userEvent.click(await screen.findByRole("button", { name: "Load more" }));
+    expect(await screen.findByRole("link", { name: "older" })).toBeVisible();
+    expect(screen.queryByRole("button", { name: "Load more" })).toBeNull();
+  });
+
+  it("tell how to create the first", async () => {
+    await open("/experiments", { "GET /experiments": list() });
+    expect(await screen.findByText("No experiments yet")).toBeVisible();
+    expect(screen.getByText(/^trainhall experiment create/)).toBeVisible();
+    for (const link of screen.getAllByRole("link", { name: "New experiment" })) {
+      expect(link).toHaveAttribute("href", "/experiments/new");
+    }
+  });
+});
+
+describe("an experiment", () => {
+  it("shows its state, its runs and its best trial", async () => {
+    await open(`/experiments/${ID}`, page());
+    expect(await screen.findByTestId("experiment-state")).toHaveTextContent("running");
+    expect(screen.getByText("at most 2 unfinished at a time")).toBeVisible();
+    expect(screen.getByTestId("runs")).toHaveTextContent(
+      "2 of 6 runs completed, 1 running, 2 pending, 1 failed",
+    );
+    const best = screen.getByRole("region", { name: "Best trial" });
+    expect(best).toHaveTextContent("best eval_accuracy0.9312trial 2");
+    expect(best).toHaveTextContent("learning_rate0.01hidden[64,64]");
+    expect(within(best).getByRole("link")).toHaveAttribute("href", "/jobs/5e60b7d2f913");
+    expect(document.title).toBe("digits learning rate · running · Trainhall");
+  });
+
+  it("lists its trials, sorted by any column", async () => {
+    await open(`/experiments/${ID}`, page());
+    const table = await screen.findByRole("table", { name: "Trials" });
+    const rows = () => within(table).getAllByRole("row").slice(1);
+    const numbers = () => rows().map((row) => row.firstElementChild?.textContent);
+    expect(numbers()).toEqual(["1", "2best", "3", "4"]);
+    expect(rows()[0]).toHaveTextContent("0.001[64,64]0.01completed");
+    expect(rows()[2]).toHaveTextContent("the loss is NaN");
+    expect(within(rows()[0] as HTMLElement).getByRole("link")).toHaveAttribute(
+      "href",
+      "/jobs/111111111111",
+    );
+    const header = within(table).getByRole("button", { name: "learning_rate" });
+    await userEvent.click(header);
+    await waitFor(() => expect(numbers()).toEqual(["4", "1", "3", "2best"]));
+    await userEvent.click(header);
+    await waitFor(() => expect(numbers()).toEqual(["2best", "3", "1", "4"]));
+    expect(router.state.location.search).toEqual({ sort: "-training.learning_rate" });
+    await userEvent.click(within(table).getByRole("button", { name: "eval_accuracy" }));
+    await waitFor(() => expect(numbers()).toEqual(["1", "2best", "3", "4"]));
+  });
+
+  it("shows the mean of each trial with repeats", async () => {
+    const spec = { ...(experiment().spec as object), repeats: 2 };
+    const runs = list(
+      trial(1, 0.01, { objective: 0.5 }),
+      trial(1, 0.01, { repeat: 2, objective: 0.7 }),
+    );
+    await open(`/experiments/${ID}`, {
+      ...page(experiment({ spec, best: null })),
+      [`GET /experiments/${ID}/trials`]: runs,
+    });
+    const table = await screen.findByRole("table", { name: "Trials" });
+    expect(within(table).getAllByRole("row")[2]).toHaveTextContent(
+      "1run 2 of 20.01[64,64]0.70.6completed",
+    );
+  });
+
+  it("is charted over its trials, or over a parameter of the URL", async () => {
+    await open(`/experiments/${ID}?x=training.learning_rate`, page());
+    expect(
+      await screen.findByRole("img", {
+        name: "eval_accuracy by learning_rate over learning_rate",
+      }),
+    ).toBeInTheDocument();
+    await userEvent.click(screen.getByRole("combobox", { name: "X axis" }));
+    await userEvent.click(
+      // Its list fades in, which no test waits for.
+      await screen.findByText("Trial, with the best so far", { selector: "[role=option] *" }),
+    );
+    expect(await screen.findByRole("img", { name: /by trial/ })).toBeInTheDocument();
+    expect(router.state.location.search).toEqual({});
+  });
+
+  it("is paused and resumed by a button, and cancelled after a confirmation", async () => {
+    const asked = await open(
+      `/experiments/${ID}`,
+      page(experiment(), {
+        [`PUT /experiments/${ID}/pause`]: experiment({ state: "paused" }),
+        [`PUT /experiments/${ID}/resume`]: experiment(),
+        [`DELETE /experiments/${ID}`]: problem(409, "Wrong state", "it is completed"),
+      }),
+    );
+    await userEvent.click(await screen.findByRole("button", { name: "Pause" }));
+    await userEvent.click(await screen.findByRole("button", { name: "Resume" }));
+    await screen.findByRole("button", { name: "Pause" });
+    await userEvent.click(screen.getByRole("button", { name: "Cancel" }));
+    expect(asked.some(({ method }) => method === "DELETE")).toBe(false);
+    await userEvent.click(await screen.findByRole("button", { name: "Cancel experiment" }));
+    expect(await screen.findByText("Could not cancel the experiment: Wrong state")).toBeVisible();
+  });
+
+  it("that ended shows its spec, and can be created again", async () => {
+    const ended = experiment({ state: "completed", finished_at: "2026-01-01T01:00:00Z" });
+    await open(`/experiments/${ID}?tab=spec`, page(ended));
+    expect(await screen.findByText(/log:/)).toHaveTextContent("method: random");
+    expect(screen.queryByRole("button", { name: "Pause" })).toBeNull();
+    for (const link of screen.getAllByRole("link", { name: "Create again" })) {
+      expect(link).toHaveAttribute("href", `/experiments/new?from=${ID}`);
+    }
+  });
+
+  it("that does not exist is named", async () => {
+    await open(`/experiments/${ID}`, {});
+    expect(await screen.findByText("Experiment not found")).toBeVisible();
+  });
+
+  it("is linked from the page of its job", async () => {
+    const run = job({ experiment: { id: ID, trial: 2, repeat: 1 } });
+    await open("/jobs/3f2a9c51d07b", { "GET /training/jobs/3f2a9c51d07b": run });
+    const link = await screen.findByRole("link", { name: "trial 2 of an experiment" });
+    expect(link).toHaveAttribute("href", `/experiments/${ID}`);
+  });
+});
+
+describe("a new experiment", () => {
+  it("is created from the text of the editor", async () => {
+    const asked = await open("/experiments/new", {
+      ...page(),
+      "POST /experiments": () => json(experiment(), 201),
+    });
+    await userEvent.click(await screen.findByRole("button", { name: "Create" }));
+    await waitFor(() => expect(router.state.location.pathname).toBe(`/experiments/${ID}`));
+    const request = asked.find(({ method }) => method === "POST");
+    expect(request?.headers.get("Content-Type")).toBe("application/yaml");
+    expect(await request?.text()).toMatch(/^name: digits learning rate\nkind: sweep\n/);
+  });
+
+  it("shows each error with its line", async () => {
+    await open("/experiments/new", {
+      "POST /experiments": problem(422, "Invalid experiment", "one thing is wrong", [
+        { field: "space.training.learning_rate", message: "is not a list", value: null },
+      ]),
+    });
+    await userEvent.click(await screen.findByRole("button", { name: "Create" }));
+    const alert = await screen.findByRole("alert");
+    expect(alert).toHaveTextContent("Invalid experiment");
+    expect(within(alert).getByRole("button")).toHaveTextContent(
+      "line 11space.training.learning_rate is not a list",
+    );
+    expect(router.state.location.pathname).toBe("/experiments/new");
+  });
+
+  it("begins with the spec of another", async () => {
+    await open(`/experiments/new?from=${ID}`, page());
+    expect(
+      await screen.findByText(`Copied from digits learning rate (${ID}).`),
+    ).toBeInTheDocument();
+    expect(screen.getByTestId("editor")).toHaveTextContent("method: random");
+  });
+});

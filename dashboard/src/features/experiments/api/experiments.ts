@@ -1,0 +1,84 @@
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { createExperiment, listTrials } from "@/client";
+import {
+  cancelExperimentMutation,
+  getExperimentOptions,
+  getExperimentQueryKey,
+  listExperimentsInfiniteOptions,
+  pauseExperimentMutation,
+  resumeExperimentMutation,
+} from "@/client/@tanstack/react-query.gen";
+import { BY_CURSOR, everyPage } from "@/shared/api/pages";
+import type { Experiment, Trial } from "@/shared/api/types";
+import { notifyProblem } from "@/shared/ui/notify";
+
+const PAGE = 50;
+const TRIALS_PAGE = 500;
+const POLL_MS = 3000;
+
+/** The experiments, the newest first, page by page. */
+export function useExperiments() {
+  return useInfiniteQuery({
+    ...listExperimentsInfiniteOptions({ query: { limit: PAGE } }),
+    ...BY_CURSOR,
+    refetchInterval: POLL_MS,
+  });
+}
+
+export function useExperiment(id: string) {
+  return useQuery({
+    ...getExperimentOptions({ path: { experiment_id: id } }),
+    refetchInterval: ({ state: { data } }) => (data?.finished_at === null ? POLL_MS : false),
+  });
+}
+
+/** All runs of an experiment, which are at most 1,000. */
+export function useTrials({ id, finished_at }: Experiment) {
+  const ended = finished_at !== null;
+  return useQuery({
+    // Read once more when the experiment has ended.
+    queryKey: [{ _id: "everyTrial", path: { experiment_id: id }, ended }],
+    queryFn: ({ signal }): Promise<Trial[]> =>
+      everyPage((cursor) =>
+        listTrials({ path: { experiment_id: id }, query: { cursor, limit: TRIALS_PAGE }, signal }),
+      ),
+    placeholderData: (before) => before,
+    refetchInterval: ended ? false : POLL_MS,
+  });
+}
+
+export function useExperimentCommands({ id }: Experiment) {
+  const client = useQueryClient();
+  const key = getExperimentQueryKey({ path: { experiment_id: id } });
+  const change = (failure: string) => ({
+    onSuccess: (experiment: Experiment) => client.setQueryData(key, experiment),
+    onError: (error: unknown) => notifyProblem(failure, error),
+  });
+  return {
+    pause: useMutation({
+      ...pauseExperimentMutation(),
+      ...change("Could not pause the experiment"),
+    }),
+    resume: useMutation({
+      ...resumeExperimentMutation(),
+      ...change("Could not resume the experiment"),
+    }),
+    cancel: useMutation({
+      ...cancelExperimentMutation(),
+      ...change("Could not cancel the experiment"),
+    }),
+  };
+}
+
+/** Sends an experiment as text, so that errors name its lines. */
+export function useCreateExperiment() {
+  return useMutation({
+    mutationFn: (text: string) =>
+      createExperiment({
+        // The generated client expects JSON; YAML is sent as it is.
+        body: text as never,
+        bodySerializer: (body: unknown) => body as string,
+        headers: { "Content-Type": "application/yaml" },
+      }) as Promise<Experiment>,
+  });
+}

@@ -1,0 +1,68 @@
+/** Example experiments. Each runs as it is, except for the path of the script. */
+export const EXAMPLES = {
+  grid: {
+    label: "Every combination",
+    text: `name: digits learning rate
+kind: sweep
+job:
+  name: digits
+  task:
+    name: digits
+  training:
+    steps: 200
+    global_batch_size: 64
+space:
+  training.learning_rate: [0.0001, 0.001, 0.01]
+  task.params.hidden: [[32], [64, 64]]
+method: grid
+objective:
+  metric: eval_accuracy
+  goal: max
+parallel: 2
+`,
+  },
+  random: {
+    label: "Random search",
+    text: `name: digits random search
+kind: sweep
+job:
+  name: digits
+  task:
+    name: digits
+  training:
+    steps: 200
+    global_batch_size: 64
+space:
+  training.learning_rate: {log: [0.0001, 0.1]}
+  task.params.dropout: {range: [0, 0.5]}
+method: random
+trials: 12
+objective:
+  metric: eval_accuracy
+  goal: max
+parallel: 4
+seed: 1
+`,
+  },
+  script: {
+    label: "Your own script",
+    text: `# The script gets each value as an argument, and reports the metric with trainhall.report().
+name: my-script learning rate
+kind: sweep
+job:
+  name: my-script
+  script:
+    path: /path/to/train.py
+    args: ["--lr", "\${lr}"]
+  parameters:
+    lr: 0.01
+space:
+  parameters.lr: [0.001, 0.01, 0.1]
+method: grid
+objective:
+  metric: loss
+`,
+  },
+} as const;
+
+export type ExampleName = keyof typeof EXAMPLES;

@@ -1,0 +1,55 @@
+import { Group } from "@mantine/core";
+import type { Experiment } from "@/shared/api/types";
+import { Command } from "@/shared/ui/command";
+import { Confirm } from "@/shared/ui/confirm";
+import { AgainIcon, CancelIcon, PauseIcon, PlayIcon } from "@/shared/ui/icons";
+import { ButtonLink } from "@/shared/ui/links";
+import { useExperimentCommands } from "../api/experiments";
+
+/** Pause or resume, and cancel; an ended experiment can be created again. */
+export function ExperimentCommands({ experiment }: { experiment: Experiment }) {
+  const { pause, resume, cancel } = useExperimentCommands(experiment);
+  const { id, name, state } = experiment;
+  if (state !== "running" && state !== "paused") {
+    return (
+      <ButtonLink
+        size="xs"
+        variant="default"
+        leftSection={<AgainIcon />}
+        to="/experiments/new"
+        search={{ from: id }}
+      >
+        Create again
+      </ButtonLink>
+    );
+  }
+  const path = { experiment_id: id };
+  const busy = pause.isPending || resume.isPending || cancel.isPending;
+  return (
+    <Group gap="xs" wrap="nowrap">
+      {state === "paused" ? (
+        <Command
+          label="Resume"
+          icon={<PlayIcon />}
+          busy={busy}
+          onClick={() => resume.mutate({ path })}
+        />
+      ) : (
+        <Command
+          label="Pause"
+          icon={<PauseIcon />}
+          busy={busy}
+          onClick={() => pause.mutate({ path })}
+        />
+      )}
+      <Confirm
+        title={`Cancel ${name}?`}
+        text="This cancels its jobs without saving, and starts no further trial. Completed trials are kept. To continue later, pause the experiment instead."
+        action="Cancel experiment"
+        onConfirm={() => cancel.mutate({ path })}
+      >
+        {(ask) => <Command label="Cancel" icon={<CancelIcon />} danger busy={busy} onClick={ask} />}
+      </Confirm>
+    </Group>
+  );
+}

@@ -1,0 +1,100 @@
+import { Stack, Tabs } from "@mantine/core";
+import { getRouteApi } from "@tanstack/react-router";
+import { ApiError } from "@/shared/api/problem";
+import type { Experiment } from "@/shared/api/types";
+import { SpecView } from "@/shared/spec/spec-view";
+import { useTitle } from "@/shared/title";
+import { Empty } from "@/shared/ui/empty";
+import { AnchorLink, ButtonLink } from "@/shared/ui/links";
+import { Pending } from "@/shared/ui/problem";
+import { useExperiment, useTrials } from "../api/experiments";
+import { Header } from "./header";
+import { ObjectiveChart } from "./objective-chart";
+import { BY_NUMBER, type TrialSort } from "./trials";
+import { TrialsTable } from "./trials-table";
+
+const route = getRouteApi("/experiments/$experimentId");
+
+export default function ExperimentPage() {
+  const { experimentId } = route.useParams();
+  const query = useExperiment(experimentId);
+  const { data: experiment, error } = query;
+  useTitle(
+    experiment ? `${experiment.name} · ${experiment.state}` : "Experiment",
+    experiment?.state,
+  );
+  if (error instanceof ApiError && error.status === 404) return <Unknown id={experimentId} />;
+  if (experiment === undefined) return <Pending query={query} what="the experiment" height={420} />;
+  return (
+    <Stack gap="lg">
+      <Header experiment={experiment} />
+      <Sections experiment={experiment} />
+    </Stack>
+  );
+}
+
+function Sections({ experiment }: { experiment: Experiment }) {
+  const { tab = "trials" } = route.useSearch();
+  const navigate = route.useNavigate();
+  return (
+    <Tabs
+      value={tab}
+      keepMounted={false}
+      onChange={(next) =>
+        void navigate({
+          search: (old) => ({ ...old, tab: next === "spec" ? next : undefined }),
+          resetScroll: false,
+        })
+      }
+    >
+      <Tabs.List aria-label="Experiment sections">
+        <Tabs.Tab value="trials">Trials</Tabs.Tab>
+        <Tabs.Tab value="spec">Spec</Tabs.Tab>
+      </Tabs.List>
+      <Tabs.Panel value="trials" pt="md">
+        <Trials experiment={experiment} />
+      </Tabs.Panel>
+      <Tabs.Panel value="spec" pt="md">
+        <SpecView spec={experiment.spec}>
+          <ButtonLink
+            size="xs"
+            variant="default"
+            to="/experiments/new"
+            search={{ from: experiment.id }}
+          >
+            Create again
+          </ButtonLink>
+        </SpecView>
+      </Tabs.Panel>
+    </Tabs>
+  );
+}
+
+function Trials({ experiment }: { experiment: Experiment }) {
+  const trials = useTrials(experiment);
+  const { sort = BY_NUMBER } = route.useSearch();
+  const navigate = route.useNavigate();
+  const onSort = (next: TrialSort) =>
+    void navigate({
+      search: (old) => ({ ...old, sort: next === BY_NUMBER ? undefined : next }),
+      resetScroll: false,
+    });
+  if (trials.data === undefined) return <Pending query={trials} what="the trials" height={320} />;
+  return (
+    <Stack gap="md">
+      <ObjectiveChart experiment={experiment} trials={trials.data} />
+      <TrialsTable experiment={experiment} trials={trials.data} sort={sort} onSort={onSort} />
+    </Stack>
+  );
+}
+
+function Unknown({ id }: { id: string }) {
+  return (
+    <Empty title="Experiment not found" alone>
+      No experiment has the id <code>{id}</code>.{" "}
+      <AnchorLink to="/experiments" size="sm" underline="always">
+        Back to all experiments
+      </AnchorLink>
+    </Empty>
+  );
+}

@@ -1,0 +1,133 @@
+import { Text } from "@mantine/core";
+import { useMemo } from "react";
+import { type Experiment, hasReason, type Trial } from "@/shared/api/types";
+import { metric } from "@/shared/format";
+import { LinkedText } from "@/shared/ui/linked-text";
+import { AnchorLink } from "@/shared/ui/links";
+import { StateBadge } from "@/shared/ui/state-badge";
+import { type Column, Table } from "@/shared/ui/table";
+import { fieldLabels, specOf, valueText } from "../spec";
+import { configurationsOf, sortedTrials, type TrialSort } from "./trials";
+import classes from "./trials-table.module.css";
+
+interface Props {
+  experiment: Experiment;
+  trials: readonly Trial[];
+  sort: TrialSort;
+  onSort: (sort: TrialSort) => void;
+}
+
+/** Each run of each trial: its values, what it reached, and its job. */
+export function TrialsTable({ experiment, trials, sort, onSort }: Props) {
+  const rows = useMemo(() => sortedTrials(trials, sort), [trials, sort]);
+  const columns = columnsOf(experiment, trials).map((column) => {
+    if (!column.sortable) return column;
+    const key = column.id;
+    const direction = sort === key ? "ascending" : sort === `-${key}` ? "descending" : "none";
+    const onPress = () => onSort(sort === key ? `-${key}` : key);
+    return { ...column, sort: { direction, onPress } } as const;
+  });
+  return (
+    <Table
+      label="Trials"
+      columns={columns}
+      rows={rows}
+      rowKey={({ number, repeat }) => `${number}/${repeat}`}
+      rowProps={({ number }) => ({ "data-best": number === experiment.best?.trial || undefined })}
+      className={classes.table}
+      virtual
+    />
+  );
+}
+
+type TrialColumn = Column<Trial> & { sortable?: boolean };
+
+function columnsOf(experiment: Experiment, trials: readonly Trial[]): TrialColumn[] {
+  const { objective, repeats = 1, space } = specOf(experiment);
+  const labels = fieldLabels(Object.keys(space));
+  const best = experiment.best?.trial;
+  const parameters = Object.keys(space).map(
+    (field): TrialColumn => ({
+      id: field,
+      header: <span title={field}>{labels[field]}</span>,
+      right: true,
+      sortable: true,
+      className: classes.parameter,
+      cell: ({ values }) => (
+        <span title={JSON.stringify(values[field])}>{valueText(values[field])}</span>
+      ),
+    }),
+  );
+  return [
+    {
+      id: "number",
+      header: "Trial",
+      sortable: true,
+      className: classes.number,
+      cell: ({ number, repeat }) => (
+        <>
+          {number}
+          {repeats > 1 ? (
+            <Text size="xs" c="dimmed">
+              run {repeat} of {repeats}
+            </Text>
+          ) : null}
+          {number === best ? (
+            <Text size="xs" c="teal" fw={600}>
+              best
+            </Text>
+          ) : null}
+        </>
+      ),
+    },
+    ...parameters,
+    {
+      id: "value",
+      header: <span title={objective.metric}>{objective.metric}</span>,
+      right: true,
+      sortable: true,
+      className: classes.parameter,
+      cell: ({ objective: value }) => metric(value),
+    },
+    ...(repeats > 1 ? [meanColumn(trials)] : []),
+    {
+      id: "state",
+      header: "State",
+      sortable: true,
+      className: classes.state,
+      cell: (trial) => (
+        <>
+          <StateBadge state={trial.state} />
+          {hasReason(trial) ? (
+            <Text size="xs" c="dimmed" lineClamp={3} mt={3} title={trial.reason}>
+              <LinkedText text={trial.reason} />
+            </Text>
+          ) : null}
+        </>
+      ),
+    },
+    {
+      id: "job",
+      header: "Job",
+      className: classes.job,
+      cell: ({ job_id: jobId }) =>
+        jobId === null ? null : (
+          <AnchorLink to="/jobs/$jobId" params={{ jobId }} size="xs" ff="monospace">
+            {jobId}
+          </AnchorLink>
+        ),
+    },
+  ];
+}
+
+/** With repeats: the mean over the runs of a trial, which rates it. */
+function meanColumn(trials: readonly Trial[]): TrialColumn {
+  const means = new Map(configurationsOf(trials).map(({ number, mean }) => [number, mean]));
+  return {
+    id: "mean",
+    header: <span title="Mean over the runs of the trial">mean</span>,
+    right: true,
+    className: classes.parameter,
+    cell: ({ number }) => metric(means.get(number)),
+  };
+}

@@ -1,0 +1,56 @@
+import { expect, it } from "vitest";
+import type { Trial } from "@/shared/api/types";
+import { fieldLabels, valueText } from "../spec";
+import { bestSoFar, configurationsOf, sortedTrials } from "./trials";
+
+function run(number: number, repeat: number, objective: number | null, rate = number): Trial {
+  return {
+    number,
+    repeat,
+    objective,
+    job_id: objective === null ? null : `j${number}${repeat}`,
+    state: objective === null ? "pending" : "completed",
+    values: { "training.learning_rate": rate },
+  } as unknown as Trial;
+}
+
+it("a configuration has a mean when each of its runs has a value", () => {
+  const found = configurationsOf([run(1, 1, 0.5), run(1, 2, 0.7), run(2, 1, 0.9), run(2, 2, null)]);
+  expect(found.map(({ number, mean, jobId }) => [number, mean, jobId])).toEqual([
+    [1, 0.6, "j11"],
+    [2, null, "j21"],
+  ]);
+});
+
+it("the best so far follows the goal and skips missing values", () => {
+  const values = [null, 0.5, null, 0.7, 0.6];
+  expect(bestSoFar(values, "max")).toEqual([null, 0.5, 0.5, 0.7, 0.7]);
+  expect(bestSoFar(values, "min")).toEqual([null, 0.5, 0.5, 0.5, 0.5]);
+});
+
+it("runs are sorted by a field or a value, those without one last", () => {
+  const runs = [run(1, 1, 0.5, 0.1), run(2, 1, null, 0.001), run(3, 1, 0.9, 0.01)];
+  const numbers = (sort: string) => sortedTrials(runs, sort).map(({ number }) => number);
+  expect(numbers("training.learning_rate")).toEqual([2, 3, 1]);
+  expect(numbers("value")).toEqual([1, 3, 2]);
+  expect(numbers("-value")).toEqual([3, 1, 2]);
+  expect(numbers("-number")).toEqual([3, 2, 1]);
+});
+
+it("fields are short unless two end in the same word", () => {
+  expect(fieldLabels(["training.learning_rate", "task.params.seed", "training.seed"])).toEqual({
+    "training.learning_rate": "learning_rate",
+    "task.params.seed": "task.params.seed",
+    "training.seed": "training.seed",
+  });
+});
+
+it("values of any type have a text", () => {
+  expect([0.0012345678, true, [64, 64], "adam", null].map(valueText)).toEqual([
+    "0.001235",
+    "true",
+    "[64,64]",
+    "adam",
+    "null",
+  ]);
+});

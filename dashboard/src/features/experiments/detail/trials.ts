@@ -1,0 +1,69 @@
+import type { Trial } from "@/shared/api/types";
+
+/** A configuration of an experiment: its runs differ in their seeds alone. */
+export interface Configuration {
+  number: number;
+  values: Trial["values"];
+  /** Mean over its runs; null until every run has a value. */
+  mean: number | null;
+  /** The job of its first run that has one. */
+  jobId: string | null;
+}
+
+/** The configurations of the runs, in their order. */
+export function configurationsOf(trials: readonly Trial[]): Configuration[] {
+  const groups = new Map<number, Trial[]>();
+  for (const trial of trials) {
+    groups.set(trial.number, [...(groups.get(trial.number) ?? []), trial]);
+  }
+  return [...groups].map(([number, runs]) => {
+    const values = runs.flatMap(({ objective }) => objective ?? []);
+    const complete = values.length === runs.length;
+    return {
+      number,
+      values: runs[0]?.values ?? {},
+      mean: complete ? values.reduce((sum, each) => sum + each, 0) / values.length : null,
+      jobId: runs.find(({ job_id }) => job_id !== null)?.job_id ?? null,
+    };
+  });
+}
+
+/** The best value of each configuration and those before it; null before the first value. */
+export function bestSoFar(values: readonly (number | null)[], goal: string): (number | null)[] {
+  const better = goal === "max" ? Math.max : Math.min;
+  let best: number | null = null;
+  return values.map((value) => {
+    if (value !== null) best = best === null ? value : better(best, value);
+    return best;
+  });
+}
+
+/** `number`, `state`, `value` or a field of the space; `-` before it: in descending order. */
+export type TrialSort = string;
+
+export const BY_NUMBER: TrialSort = "number";
+
+/** Runs in an order; those without a value are last either way. */
+export function sortedTrials(trials: readonly Trial[], sort: TrialSort): Trial[] {
+  const sign = sort.startsWith("-") ? -1 : 1;
+  const key = sort.replace(/^-/, "");
+  return trials.toSorted((a, b) => {
+    const [left, right] = [sortValue(a, key), sortValue(b, key)];
+    if (left === null || right === null) return Number(left === null) - Number(right === null);
+    return sign * compared(left, right);
+  });
+}
+
+function sortValue(trial: Trial, key: string): number | string | null {
+  if (key === "number") return trial.number;
+  if (key === "state") return trial.state;
+  if (key === "value") return trial.objective;
+  const value = trial.values[key];
+  if (value === undefined || value === null) return null;
+  return typeof value === "number" ? value : JSON.stringify(value);
+}
+
+function compared(left: number | string, right: number | string): number {
+  if (typeof left === "number" && typeof right === "number") return left - right;
+  return String(left).localeCompare(String(right), "en", { numeric: true });
+}

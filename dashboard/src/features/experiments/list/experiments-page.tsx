@@ -1,0 +1,166 @@
+import { Button, Code, Group, Progress, Stack, Text, Title } from "@mantine/core";
+import { type Experiment, hasReason } from "@/shared/api/types";
+import { count, metric } from "@/shared/format";
+import { useTitle } from "@/shared/title";
+import { Empty } from "@/shared/ui/empty";
+import { PlusIcon } from "@/shared/ui/icons";
+import { LinkedText } from "@/shared/ui/linked-text";
+import { AnchorLink, ButtonLink } from "@/shared/ui/links";
+import { Pending } from "@/shared/ui/problem";
+import { StateBadge } from "@/shared/ui/state-badge";
+import { type Column, Table } from "@/shared/ui/table";
+import { Ago } from "@/shared/ui/time";
+import { useExperiments } from "../api/experiments";
+import { runsOf } from "../runs";
+import { specOf } from "../spec";
+import classes from "./experiments-page.module.css";
+
+export default function ExperimentsPage() {
+  useTitle("Experiments");
+  const list = useExperiments();
+  const experiments = unique((list.data?.pages ?? []).flatMap((page) => page.items));
+  return (
+    <Stack gap="md">
+      <Group justify="space-between">
+        <Title order={1} size="h3">
+          Experiments
+        </Title>
+        <ButtonLink to="/experiments/new" size="xs" leftSection={<PlusIcon />}>
+          New experiment
+        </ButtonLink>
+      </Group>
+      <Pending query={list} what="the experiments" height={240} />
+      {list.data && experiments.length === 0 ? <NoExperiments /> : null}
+      {experiments.length > 0 ? (
+        <Table
+          label="Experiments"
+          columns={COLUMNS}
+          rows={experiments}
+          rowKey={({ id }) => id}
+          className={classes.table}
+          cards
+          virtual
+        />
+      ) : null}
+      {list.hasNextPage ? (
+        <Button
+          variant="default"
+          size="xs"
+          loading={list.isFetchingNextPage}
+          onClick={() => void list.fetchNextPage()}
+          style={{ alignSelf: "center" }}
+        >
+          Load more
+        </Button>
+      ) : null}
+    </Stack>
+  );
+}
+
+/** Pages are read one after the other, so an experiment may be on two of them. */
+function unique(experiments: Experiment[]): Experiment[] {
+  return [...new Map(experiments.map((experiment) => [experiment.id, experiment])).values()];
+}
+
+const COLUMNS: Column<Experiment>[] = [
+  {
+    id: "name",
+    header: "Experiment",
+    width: "22%",
+    cell: ({ id, name }) => (
+      <>
+        <AnchorLink
+          to="/experiments/$experimentId"
+          params={{ experimentId: id }}
+          className={classes.name ?? ""}
+          title={name}
+        >
+          {name}
+        </AnchorLink>
+        <Text size="xs" c="dimmed" ff="monospace">
+          {id}
+        </Text>
+      </>
+    ),
+  },
+  {
+    id: "state",
+    header: "State",
+    width: "24%",
+    cell: (experiment) => (
+      <>
+        <StateBadge state={experiment.state} />
+        {hasReason(experiment) ? (
+          <Text size="xs" c="dimmed" lineClamp={2} mt={3} title={experiment.reason}>
+            <LinkedText text={experiment.reason} />
+          </Text>
+        ) : null}
+      </>
+    ),
+  },
+  { id: "method", header: "Method", width: "9%", cell: (each) => specOf(each).method },
+  { id: "runs", header: "Runs", width: "20%", cell: (experiment) => <Runs of={experiment} /> },
+  { id: "best", header: "Best", width: "15%", cell: (experiment) => <BestValue of={experiment} /> },
+  {
+    id: "created",
+    header: "Created",
+    width: "10%",
+    right: true,
+    cell: ({ created_at }) => <Ago value={created_at} />,
+  },
+];
+
+function Runs({ of }: { of: Experiment }) {
+  const { total, completed, ended, others } = runsOf(of);
+  return (
+    <div className={classes.runs}>
+      <Progress
+        value={total === 0 ? 0 : (100 * ended) / total}
+        size="sm"
+        aria-label={`Progress of ${of.name}`}
+      />
+      <Text size="xs" className="numbers">
+        {count(completed)} of {count(total)} completed
+        {others === "" ? null : (
+          <Text span inherit c="dimmed">
+            {" "}
+            · {others}
+          </Text>
+        )}
+      </Text>
+    </div>
+  );
+}
+
+function BestValue({ of }: { of: Experiment }) {
+  return (
+    <>
+      {of.best === null ? null : (
+        <Text size="sm" className="numbers">
+          {metric(of.best.value)}
+        </Text>
+      )}
+      <Text size="xs" c="dimmed" className={classes.metric ?? ""}>
+        {specOf(of).objective.metric}
+      </Text>
+    </>
+  );
+}
+
+function NoExperiments() {
+  return (
+    <Empty title="No experiments yet">
+      <Stack align="center" gap="sm">
+        <div>
+          An experiment runs a job with different values and finds the best. Create one from the
+          command line with{" "}
+          <Code>trainhall experiment create examples/experiments/learning_rate.yaml</Code>, or write
+          one here; <Code>docs/experiments.md</Code> describes its keys.
+        </div>
+        <ButtonLink to="/experiments/new" size="xs" leftSection={<PlusIcon />}>
+          New experiment
+        </ButtonLink>
+      </Stack>
+    </Empty>
+  );
+}

@@ -1,0 +1,28 @@
+import { Group, Stack } from "@mantine/core";
+import { type ReactNode, useMemo } from "react";
+import { CopyButton } from "../ui/copy-button";
+import { specText } from "./spec-text";
+import classes from "./spec-view.module.css";
+
+interface Props {
+  spec: Record<string, unknown>;
+  /** The button that submits the spec again. */
+  children: ReactNode;
+}
+
+/** A submitted spec with its defaults. */
+export function SpecView({ spec, children }: Props) {
+  const text = useMemo(() => specText(spec), [spec]);
+  return (
+    <Stack gap="sm">
+      <Group justify="flex-end" gap="xs">
+        <CopyButton value={text} label="Copy" />
+        {children}
+      </Group>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
+      <pre className={`app-card ${classes.spec}`} tabIndex={0}>
+        {text}
+      </pre>
+    </Stack>
+  );
+}

@@ -1,0 +1,66 @@
+"""An experiment on the dashboard, from its spec to the job of its best trial."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+from support.waiting import SLOW
+
+pytestmark = pytest.mark.browser
+
+SWEEP = """\
+name: sweep-on-the-page
+kind: sweep
+job:
+  name: sweeps
+  task: {name: synthetic, params: {features: 8, hidden: [8]}}
+  training: {steps: 5, global_batch_size: 8}
+space:
+  training.learning_rate: [0.001, 0.01]
+method: grid
+objective: {metric: loss}
+parallel: 1
+"""
+
+
+def write_experiment(page: Page, text: str) -> None:
+    editor = page.get_by_role("textbox", name="Experiment in YAML")
+    editor.click()
+    page.keyboard.press("Control+a")
+    # Not typed: the editor would indent by itself.
+    page.keyboard.insert_text(text)
+
+
+def test_sweep_is_created_watched_and_its_best_trial_opened(page: Page) -> None:
+    page.goto("/experiments")
+    expect(page.get_by_text("No experiments yet")).to_be_visible()
+    page.get_by_role("link", name="New experiment").first.click()
+    write_experiment(page, SWEEP.replace("learning_rate", "learning_rat"))
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("alert")).to_contain_text("did you mean")
+    expect(page.get_by_role("alert").get_by_role("button").first).to_contain_text("line 8")
+
+    write_experiment(page, SWEEP)
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("heading", name="sweep-on-the-page")).to_be_visible()
+    expect(page.get_by_test_id("experiment-state")).to_have_text("completed", timeout=SLOW)
+    expect(page.get_by_test_id("runs")).to_have_text("2 of 2 runs completed")
+    trials = page.get_by_role("table", name="Trials")
+    expect(trials.get_by_text("completed", exact=True)).to_have_count(2)
+    # A chart is drawn for the trials, and for the parameter that is chosen.
+    chart = page.locator("[data-chart='loss by trial'] canvas")
+    expect(chart).to_be_visible()
+    page.get_by_role("combobox", name="X axis").click()
+    page.get_by_role("option", name="learning_rate").click()
+    expect(page.locator("[data-chart='loss by learning_rate'] canvas")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"\?x=training\.learning_rate$"))
+
+    page.get_by_role("region", name="Best trial").get_by_role("link").click()
+    expect(page.get_by_test_id("job-state")).to_have_text("completed")
+    page.get_by_role("link", name=re.compile(r"trial \d of an experiment")).click()
+    expect(page.get_by_role("heading", name="sweep-on-the-page")).to_be_visible()
+
+    page.get_by_role("navigation").get_by_role("link", name="Experiments").click()
+    row = page.get_by_role("table", name="Experiments").get_by_role("row").nth(1)
+    expect(row).to_contain_text("sweep-on-the-page")
+    expect(row).to_contain_text("2 of 2 completed")
