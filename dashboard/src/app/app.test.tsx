@@ -389,6 +389,16 @@ describe("a new job", () => {
     expect(await request?.text()).toMatch(/^name: digits\n/);
   });
 
+  it("is sent as YAML when the editor is empty, too", async () => {
+    sessionStorage.setItem("trainhall.draft", "");
+    const asked = await open("/new", { "POST /training/jobs": problem(422, "", "it is empty") });
+    await userEvent.click(await screen.findByRole("button", { name: "Submit" }));
+    expect(await screen.findByRole("alert")).toHaveTextContent("it is empty");
+    const request = asked.find(({ method }) => method === "POST");
+    expect(request?.headers.get("Content-Type")).toBe("application/yaml");
+    sessionStorage.clear();
+  });
+
   it("that can never start is valid, with the reason", async () => {
     const reason = "needs 9 GPUs; no node has joined";
     const outlook = { when: "never", position: 1, expected_at: null, reason };

@@ -10,6 +10,7 @@ import {
 } from "@/client/@tanstack/react-query.gen";
 import { BY_CURSOR, everyPage } from "@/shared/api/pages";
 import type { Experiment, Trial } from "@/shared/api/types";
+import { yamlRequest } from "@/shared/api/yaml";
 import { notifyProblem } from "@/shared/ui/notify";
 
 const PAGE = 50;
@@ -70,15 +71,8 @@ export function useExperimentCommands({ id }: Experiment) {
   };
 }
 
-/** Sends an experiment as text, so that errors name its lines. */
 export function useCreateExperiment() {
   return useMutation({
-    mutationFn: (text: string) =>
-      createExperiment({
-        // The generated client expects JSON; YAML is sent as it is.
-        body: text as never,
-        bodySerializer: (body: unknown) => body as string,
-        headers: { "Content-Type": "application/yaml" },
-      }) as Promise<Experiment>,
+    mutationFn: (text: string) => createExperiment(yamlRequest(text)) as Promise<Experiment>,
   });
 }

@@ -1,0 +1,10 @@
+/** The body and the headers of a request that sends YAML as it is, so that errors name its lines. */
+export function yamlRequest(text: string) {
+  return {
+    // The generated client expects JSON.
+    body: text as never,
+    // It would leave out the content type of an empty body.
+    bodySerializer: () => text || "\n",
+    headers: { "Content-Type": "application/yaml" },
+  };
+}
