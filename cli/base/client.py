@@ -43,7 +43,7 @@ class Client:
 
     def __init__(self, url: str, *, timeout: float = 30.0, attempts: int = ATTEMPTS) -> None:
         if not is_base_url(url):
-            raise UsageError(f"--url {url!r} is not an address; use one like http://lab:8000")
+            raise UsageError(f"the URL {url!r} is not an address; use one like http://lab:8000")
         self.url = url.rstrip("/")
         self._attempts = attempts
         self._timeout = timeout
@@ -113,7 +113,7 @@ class Client:
         raise AssertionError("the last attempt returns or raises")
 
     def _no_address(self, error: Exception) -> UsageError:
-        return UsageError(f"--url {self.url!r} is not an address: {error}")
+        return UsageError(f"the URL {self.url!r} is not an address: {error}")
 
     def _document(self, response: httpx.Response) -> dict[str, Any]:
         payload = self._json(response)
@@ -225,6 +225,11 @@ class Client:
         except NotFoundError:
             jobs = self.items("/training/jobs", search=reference)
             found = [job for job in jobs if job["id"].startswith(reference)]
+        if not found and self._exists("/experiments", reference):
+            raise NotFoundError(
+                f"{reference} is an experiment, not a job; see `trainhall experiment show "
+                f"{reference}`"
+            )
         return only(found, "job", reference)
 
     def job_id(self, reference: str, deadline: float = math.inf) -> str:
@@ -236,7 +241,18 @@ class Client:
             return self.request("GET", f"/experiments/{segment(reference)}", deadline=deadline)
         except NotFoundError:
             found = [e for e in self.items("/experiments") if e["id"].startswith(reference)]
+        if not found and self._exists("/training/jobs", reference, reference):
+            raise NotFoundError(
+                f"{reference} is a job, not an experiment; see `trainhall show {reference}`"
+            )
         return only(found, "experiment", reference)
+
+    def _exists(self, path: str, reference: str, search: str | None = None) -> bool:
+        """Return whether a list has something whose id begins like this."""
+        try:
+            return any(item["id"].startswith(reference) for item in self.items(path, search=search))
+        except NotFoundError:  # an older coordinator may not have the list
+            return False
 
     def node(self, reference: str) -> Any:
         """Return a node by its name or any unique prefix of its id."""

@@ -1,14 +1,19 @@
-"""Commands about experiments: create, ls, show, trials, pause, resume, cancel."""
+"""Commands about experiments: create, ls, show, trials, wait, pause, resume, cancel."""
 
 from collections import Counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trainhall.cli.base import complete
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
-from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Url
+from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Timeout, Url
+from trainhall.cli.experiments.summary import best_text, counts_text, trial_means
+
+if TYPE_CHECKING:
+    from trainhall.cli.base.client import Client
+    from trainhall.cli.experiments.document import Checked
 
 app = typer.Typer(
     help="Create, list, pause, resume and cancel experiments: sweeps over values of a job.",
@@ -34,6 +39,21 @@ def create(
             "the current folder.",
         ),
     ],
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show progress until all runs have ended.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check every run and list the trials; create nothing."),
+    ] = False,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="Replace a value, as in trials=20 or job.training.steps=50. May be repeated.",
+        ),
+    ] = None,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -45,16 +65,30 @@ def create(
     \b
     Examples:
       trainhall experiment create examples/experiments/learning_rate.yaml
+      trainhall experiment create sweep.yaml --dry-run --set job.training.steps=50
+      trainhall experiment create sweep.yaml -f
+
+    \b
+    Exit codes with -f: 0 completed, 100 failed, 101 still unfinished, 103 cancelled.
     """
     from trainhall.cli.experiments import document
 
-    loaded, folder = document.load(file)
+    checked = document.check(document.load(file, overrides))
     with connect(url) as client:
-        created = document.create(loaded, folder, client)
-    out.print_item(created, output, lambda: str(created["id"]))
-    runs = sum(created["counts"].values())
-    out.notice(f"{created['name']} has {runs} run{'s' if runs != 1 else ''}. See `trainhall "
-               f"experiment trials {created['id']}`.")  # fmt: skip
+        if dry_run:
+            _list_planned(checked, output)
+            _note_never_starting(checked, client)
+            return
+        created = document.create(checked, client)
+        out.print_item(created, output, lambda: str(created["id"]))
+        runs = sum(created["counts"].values())
+        out.notice(f"{created['name']} has {_count(runs, 'run')}. See `trainhall experiment trials "
+                   f"{created['id']}`.")  # fmt: skip
+        _note_never_starting(checked, client)
+        if follow:
+            from trainhall.cli.experiments import follow as following
+
+            raise typer.Exit(following.until_final(client, created["id"]))
 
 
 @app.command("list", hidden=True)
@@ -81,7 +115,7 @@ def list_experiments(
         out.Column("NAME", lambda e: e["name"]),
         out.Column("STATE", lambda e: e["state"]),
         out.Column("ENDED", _ended, right=True),
-        out.Column("BEST", _best),
+        out.Column("BEST", best_text),
         out.Column("AGE", lambda e: out.age(e["created_at"]), right=True, spare=1),
         out.Column("REASON", lambda e: e["reason"]),
     ]
@@ -107,7 +141,8 @@ def show(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = DEF
 def trials(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     """List the runs of an experiment, with their values and objectives.
 
-    `-o name` prints the ids of the jobs.
+    With repeats, MEAN is the mean of a trial once all of its repeats have a value. `-o name` prints
+    the ids of the jobs.
 
     \b
     Examples:
@@ -119,6 +154,8 @@ def trials(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = D
         items = list(client.items(f"/experiments/{found['id']}/trials"))
         out.notice_if_simulated(client)
     spec = found["spec"]
+    metric = spec["objective"]["metric"]
+    means = trial_means(items) if spec["repeats"] > 1 else {}
     repeats = [out.Column("REPEAT", lambda t: str(t["repeat"]), right=True)]
     columns = [
         out.Column("TRIAL", lambda t: str(t["number"]), right=True),
@@ -126,13 +163,36 @@ def trials(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = D
         out.Column("JOB", lambda t: t["job_id"] or ""),
         out.Column("STATE", lambda t: t["state"]),
         out.Column("STEP", lambda t: out.number(t["step"]), right=True, spare=1),
-        out.Column(spec["objective"]["metric"], lambda t: out.number(t["objective"]), right=True),
+        out.Column(metric, lambda t: out.number(t["objective"]), right=True),
+        *(
+            [out.Column("MEAN", lambda t: out.number(means.get(t["number"])), right=True)]
+            if spec["repeats"] > 1
+            else []
+        ),
         *_value_columns(list(spec["space"])),
         out.Column("REASON", lambda t: t["reason"] if t["reason"] != t["state"] else ""),
     ]
     if output is Format.NAME:
         items = [{"id": item["job_id"]} for item in items if item["job_id"]]
     out.print_items(items, columns, output, empty="No trials.", wide=False)
+
+
+@app.command("wait")
+def wait(experiment: ExperimentId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
+    """Wait until all runs of an experiment have ended; the exit code says how.
+
+    \b
+    Examples:
+      trainhall experiment wait 7c0d
+      trainhall experiment wait 7c0d --timeout 1h || echo "not completed"
+
+    \b
+    Exit codes: 0 completed, 100 failed, 101 still unfinished, 103 cancelled.
+    """
+    from trainhall.cli.experiments import follow as following
+
+    with connect(url) as client:
+        raise typer.Exit(following.wait(client, client.experiment(experiment)["id"], timeout))
 
 
 @app.command("pause")
@@ -168,6 +228,32 @@ def cancel(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = D
     _command(url, experiment, output, "DELETE", "")
 
 
+def _list_planned(checked: "Checked", output: Format) -> None:
+    spec = checked.spec
+    items = [{"number": each.number, "values": each.values} for each in checked.configurations]
+    columns = [
+        out.Column("TRIAL", lambda t: str(t["number"]), right=True),
+        *_value_columns(list(spec.space)),
+    ]
+    if output is Format.NAME:
+        items = []  # nothing has an id yet
+    out.print_items(items, columns, output, empty="", wide=False)
+    runs = _count(len(checked.configurations) * spec.repeats, "run")
+    out.notice(f"The experiment is valid: {_count(len(checked.configurations), 'trial')}, {runs}, "
+               f"at most {spec.parallel} unfinished at a time. Nothing was created.")  # fmt: skip
+
+
+def _note_never_starting(checked: "Checked", client: "Client") -> None:
+    from trainhall.cli.experiments.document import never_starting
+
+    if (text := never_starting(checked, client)) is not None:
+        out.notice(text)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
+
+
 def _command(url: str, reference: str, output: Format, method: str, action: str) -> None:
     with connect(url) as client:
         experiment_id = client.experiment(reference)["id"]
@@ -188,9 +274,9 @@ def _page(experiment: out.Json) -> str:
         ("kind", f"{experiment['kind']}, {spec['method']}"),
         ("state", experiment["state"]),
         ("reason", experiment["reason"]),
-        ("runs", ", ".join(f"{n} {state}" for state, n in sorted(experiment["counts"].items()))),
+        ("runs", counts_text(experiment)),
         ("objective", f"{objective['goal']} {objective['metric']}, {objective['at']} value"),
-        ("best", _best(experiment)),
+        ("best", best_text(experiment)),
         ("best values", _values(best["values"]) if best else ""),
         ("best job", best["job_id"] or "" if best else ""),
         ("created", out.moment(experiment["created_at"])),
@@ -204,14 +290,6 @@ def _ended(experiment: out.Json) -> str:
     counts: Counter[str] = Counter(experiment["counts"])
     ended = counts["completed"] + counts["failed"] + counts["cancelled"]
     return f"{ended}/{counts.total()}"
-
-
-def _best(experiment: out.Json) -> str:
-    best = experiment["best"]
-    if best is None:
-        return ""
-    metric = experiment["spec"]["objective"]["metric"]
-    return f"trial {best['trial']}, {out.metric(metric, best['value'])}"
 
 
 def _values(values: out.Json) -> str:

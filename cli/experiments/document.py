@@ -2,54 +2,182 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainhall.cli.base.errors import UsageError
+from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.spec import specs
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
+    from trainhall.cli.spec.code import Packed
+    from trainhall.cluster.experiments.runs import Configuration
+    from trainhall.cluster.experiments.spec import ExperimentSpec
+    from trainhall.training.spec import JobSpec
 
 
-def load(file: str) -> tuple[dict[str, Any], Path]:
-    """Read an experiment and the folder that its relative paths are taken from; the coordinator
-    checks it.
+_FORECASTS = 20
+"""Most different resources for which the coordinator is asked when a job of theirs would start."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """An experiment as it was given."""
+
+    document: dict[str, Any]
+    folder: Path
+    """The folder that its relative paths are taken from."""
+    name: str = "the experiment"
+    text: str = ""
+    """The text that users see, whose lines are reported."""
+    overrides: dict[str, str] = field(default_factory=dict)
+    """Those of `--set`."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A valid experiment, with the code that its job needs."""
+
+    spec: "ExperimentSpec"
+    configurations: "list[Configuration]"
+    code: "Packed | None"
+
+
+def load(file: str, overrides: list[str] | None = None) -> Given:
+    """Read an experiment.
 
     Raises:
         UsageError: the file can't be read, or is not one object.
     """
-    return _read(file, "an experiment"), specs.folder_of(file)
+    raw, document = _read(file, "an experiment")
+    given = specs.parse_overrides(overrides)
+    text = raw.decode(errors="replace")
+    return Given(document, specs.folder_of(file), specs.named(file), text, given)
 
 
-def create(document: Mapping[str, Any], folder: Path, client: "Client") -> Any:
-    """Create an experiment, the code of its job uploaded first.
+def check(given: Given) -> Checked:
+    """Check an experiment and the job of every run; nothing is sent.
 
     Raises:
         UsageError: something in it is wrong; every wrong field is listed.
     """
-    job, name = document.get("job"), "the job of the experiment"
-    if isinstance(job, str):
-        path = folder / job
-        job, folder, name = _read(str(path), "a job spec"), path.parent, f"the job in {path}"
-    if isinstance(job, Mapping):
-        spec = specs.of_document(job, {}, folder=folder, name=name, is_base=True)
-        job = specs.with_uploaded_code(spec, client)
-    return client.request("POST", "/experiments", json={**_as_json(document), "job": job})
+    from trainhall.cluster.experiments.runs import plan_configurations
+    from trainhall.cluster.experiments.spec import validate_experiment
+    from trainhall.training.spec import SpecError
+
+    try:
+        document, job = _with_job(given)
+        spec = validate_experiment(document if job is None else {**document, "job": {}})
+        if job is None:
+            return Checked(spec, plan_configurations(spec), None)
+        sent, code = specs.document_of(job)
+        spec = spec.model_copy(update={"job": sent})
+        return Checked(spec, plan_configurations(spec), code)
+    except SpecError as error:
+        raise specs.refusal(
+            f"{given.name} is not a valid experiment", error, given.text, given.overrides
+        ) from None
 
 
-def _read(file: str, what: str) -> dict[str, Any]:
+def never_starting(checked: Checked, client: "Client") -> str | None:
+    """Return which trials could never start on the cluster as it is now, and why; None: all can,
+    or it is unknown."""
+    from trainhall.cluster.experiments.runs import job_of
+
+    reasons: dict[str, str | None] = {}
+    trials: list[int] = []
+    for each in checked.configurations:
+        job = job_of(checked.spec, each.values, each.number, 1)
+        resources = job.resources.model_dump_json()
+        if resources not in reasons:
+            if len(reasons) == _FORECASTS:
+                break
+            reasons[resources] = _never(job, client)
+        if reasons[resources] is not None:
+            trials.append(each.number)
+    if not trials:
+        return None
+    why = next(reason for reason in reasons.values() if reason is not None)
+    numbers = f"trial {trials[0]}" if len(trials) == 1 else f"{len(trials)} trials"
+    return f"On the cluster as it is now, {numbers} will never start: {why}."
+
+
+def _never(job: "JobSpec", client: "Client") -> str | None:
+    document = job.model_dump(mode="json", exclude_unset=True)
+    try:
+        outlook = client.submit(document, dry_run=True)["outlook"]
+    except CliError:  # nobody needs the forecast
+        return None
+    return str(outlook["reason"]) if outlook["when"] == "never" else None
+
+
+def create(checked: Checked, client: "Client") -> Any:
+    """Create an experiment, the code of its job uploaded first.
+
+    Raises:
+        UsageError: the coordinator found a fault.
+    """
+    specs.upload(checked.code, client)
+    return client.request("POST", "/experiments", json=checked.spec.document())
+
+
+def _with_job(given: Given) -> tuple[dict[str, Any], "JobSpec | None"]:
+    """Return the document with `--set` applied, and its job, read if it is in another file.
+
+    Raises:
+        SpecError: a value of `--set` cannot be set.
+        UsageError: the job is not valid.
+    """
+    document, job_file = dict(given.document), given.document.get("job")
+    folder, name, text, at = given.folder, "the job of the experiment", given.text, "job."
+    if isinstance(job_file, str):
+        path = folder / job_file
+        raw, document["job"] = _read(str(path), "a job spec")
+        folder, name, text, at = path.parent, f"the job in {path}", raw.decode(), ""
+    of_job = {}
+    for key, value in given.overrides.items():
+        if key.startswith("job."):
+            of_job[key.removeprefix("job.")] = value
+        else:
+            _replace(document, key, value)
+    job = _as_json(document)["job"] if "job" in document else None
+    if not isinstance(job, Mapping):
+        return document, None
+    return document, specs.of_document(
+        job, of_job, folder=folder, name=name, is_base=True, text=text, at=at, option="--set job."
+    )
+
+
+def _replace(document: dict[str, Any], key: str, text: str) -> None:
+    from trainhall.cluster.experiments.space import replace_field
+    from trainhall.training.spec import SpecError, SpecProblem
+    from trainhall.training.spec.parse import changes
+
+    (value,) = changes({"value": text}).values()
+    part, _, inner = key.partition(".")
+    try:
+        # The keys of the space are dotted themselves.
+        if part == "space" and inner and isinstance(document.setdefault(part, {}), dict):
+            document[part] = {**document[part], inner: value}
+        else:
+            replace_field(document, key, value)
+    except ValueError as error:
+        raise SpecError([SpecProblem(key, f"cannot be set: {error}")]) from None
+
+
+def _read(file: str, what: str) -> tuple[bytes, dict[str, Any]]:
     from trainhall.training.spec import SpecError
     from trainhall.training.spec.parse import load_document
 
     raw, form = specs.read_file(file)
     try:
-        return load_document(raw, form, what)
+        return raw, load_document(raw, form, what)
     except SpecError as error:
         raise UsageError(f"{specs.named(file)} is not {what}: {error}") from None
 
 
-def _as_json(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _as_json(document: dict[str, Any]) -> dict[str, Any]:
     try:
         json.dumps(document, allow_nan=False)
     except (TypeError, ValueError) as error:

@@ -68,6 +68,9 @@ def of_document(
     folder: Path | None = None,
     name: str = "the spec",
     is_base: bool = False,
+    text: str = "",
+    at: str = "",
+    option: str = "",
 ) -> "JobSpec":
     """Check what would be in a file of a folder, with YAML values by their fields.
 
@@ -75,6 +78,8 @@ def of_document(
         folder: None: the present one.
         name: the document, in an error.
         is_base: as of `parse_spec`.
+        text: the text that users see, in which the document's fields begin with `at`.
+        option: the option by which they gave `overrides`.
 
     Raises:
         UsageError: it is not a valid spec; every wrong field is listed.
@@ -84,7 +89,8 @@ def of_document(
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name} has a value that JSON cannot express: {error}") from None
     folder = folder or Path.cwd()
-    return _parsed(name, "", raw, "json", dict(overrides), folder, option="", is_base=is_base)
+    replaced = dict(overrides)
+    return _parsed(name, text, raw, "json", replaced, folder, option=option, is_base=is_base, at=at)
 
 
 def _parsed(
@@ -97,6 +103,7 @@ def _parsed(
     *,
     option: str,
     is_base: bool = False,
+    at: str = "",
 ) -> "JobSpec":
     """Parse a spec.
 
@@ -109,14 +116,32 @@ def _parsed(
     try:
         return parse_spec(raw, form, replaced, folder, is_base=is_base)
     except SpecError as error:
-        count = len(error.problems)
-        count_text = f": {count} problems" if count > 1 else ""
-        details = _problem_lines(error, text, replaced, option)
-        raise UsageError(f"{name} is not a valid job spec{count_text}", details) from None
+        message = f"{name} is not a valid job spec"
+        raise refusal(message, error, text, replaced, option=option, at=at) from None
+
+
+def refusal(
+    message: str,
+    error: "SpecError",
+    text: str,
+    overrides: Mapping[str, str],
+    *,
+    option: str = "--set ",
+    at: str = "",
+) -> UsageError:
+    """Return the error of a command: the message, and a line for each problem.
+
+    Args:
+        text: the text that users see, in which the problems' fields begin with `at`.
+        option: the option by which they gave `overrides`.
+    """
+    count = len(error.problems)
+    count_text = f": {count} problems" if count > 1 else ""
+    return UsageError(message + count_text, _problem_lines(error, text, overrides, option, at))
 
 
 def _problem_lines(
-    error: "SpecError", text: str, overrides: dict[str, str], option: str
+    error: "SpecError", text: str, overrides: Mapping[str, str], option: str, at: str
 ) -> list[str]:
     """Return a line for each problem, in text order, with where the value was given."""
     from trainhall.cli.spec.spec_lines import Lines
@@ -125,11 +150,11 @@ def _problem_lines(
     texts: list[tuple[int, str]] = []
     for problem in error.problems:
         given = f" (given: {problem.value})" if problem.value is not None else ""
-        field = f"{problem.field}: " if problem.field else ""
-        line = lines.of(problem.field)
+        field = f"{at}{problem.field}: " if problem.field else ""
+        line = lines.of(at + problem.field)
         where = f"line {line}: " if line else ""
         if any(problem.field == o or problem.field.startswith(o + ".") for o in overrides):
-            line, where = None, option
+            line, where, field = None, option, f"{problem.field}: "
         texts.append((line or 0, f"{where}{field}{problem.message}{given}"))
     return [text for _, text in sorted(texts, key=lambda pair: pair[0])]
 
@@ -141,7 +166,7 @@ def submit(spec: "JobSpec", client: "Client") -> Any:
         UsageError: the folder cannot be sent, or lacks the script or the task; or the coordinator
             found a fault.
     """
-    return _sent(*_document(spec), client)
+    return _sent(*document_of(spec), client)
 
 
 def submit_with_forecast(spec: "JobSpec", client: "Client") -> tuple[Any, str | None]:
@@ -150,7 +175,7 @@ def submit_with_forecast(spec: "JobSpec", client: "Client") -> tuple[Any, str | 
     Raises:
         UsageError: as `submit`.
     """
-    document, code = _document(spec)
+    document, code = document_of(spec)
     # Asked for before: afterwards the job would be taken for another one that is ahead of it.
     outlook = _outlook(document, client)
     job = _sent(document, code, client)
@@ -159,23 +184,12 @@ def submit_with_forecast(spec: "JobSpec", client: "Client") -> tuple[Any, str | 
     return job, _describe_outlook(outlook, submitted=True)
 
 
-def with_uploaded_code(spec: "JobSpec", client: "Client") -> dict[str, Any]:
-    """Return the spec as it is sent, its code uploaded if it names a folder.
-
-    Raises:
-        UsageError: as `submit`.
-    """
-    document, code = _document(spec)
-    _upload(code, client)
-    return document
-
-
 def _sent(document: dict[str, Any], code: "Packed | None", client: "Client") -> Any:
-    _upload(code, client)
+    upload(code, client)
     return client.submit(document)
 
 
-def _upload(code: "Packed | None", client: "Client") -> None:
+def upload(code: "Packed | None", client: "Client") -> None:
     if code is not None and client.upload_code(code.sha256, code.archive):
         notice(f"Uploaded {code.folder} ({_size(code)}).")
 
@@ -195,7 +209,7 @@ def check(spec: "JobSpec", client: "Client") -> tuple[Any, list[str]]:
     Raises:
         UsageError: as `submit`.
     """
-    document, code = _document(spec)
+    document, code = document_of(spec)
     plan = client.submit(document, dry_run=True)
     words = [_describe_outlook(plan["outlook"], submitted=False)]
     if code is not None and plan["code_missing"]:
@@ -223,8 +237,12 @@ def _login_name() -> str | None:
         return None
 
 
-def _document(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
-    """Return the spec as it is sent, and the folder that goes with it."""
+def document_of(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
+    """Return the spec as it is sent, and the folder that goes with it.
+
+    Raises:
+        UsageError: the folder cannot be sent, or lacks the script or the task.
+    """
     document: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
     if spec.user is None and (user := _login_name()) is not None:
         document["user"] = user

@@ -1,5 +1,6 @@
 """The document that describes an experiment, and what is refused in it."""
 
+import json
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -106,7 +107,7 @@ class ExperimentSpec(SpecModel):
         if self.method == "grid":
             for field, dimension in self.space.items():
                 if dimension.values is None:
-                    raise problem_at(("space", field), str(dimension.given),
+                    raise problem_at(("space", field), json.dumps(dimension.given),
                         "is continuous, and a grid needs single values: give a list, a range with "
                         "a step, or method random",
                     )  # fmt: skip
@@ -137,6 +138,9 @@ def validate_experiment(data: dict[str, Any]) -> ExperimentSpec:
     Raises:
         ExperimentError: with one problem per wrong field.
     """
+    if "job" not in data and ("task" in data or "script" in data):
+        message = "this is a job, not an experiment; submit it with `trainhall submit`"
+        raise ExperimentError([SpecProblem("", message)])
     try:
         return ExperimentSpec.model_validate(data)
     except ValidationError as error:

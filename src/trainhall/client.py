@@ -193,10 +193,10 @@ class Client:
             UsageError: it is no valid experiment; the message names every wrong field.
         """
         if isinstance(experiment, Mapping):
-            loaded, folder = dict(experiment), Path.cwd()
+            given = document.Given(dict(experiment), Path.cwd())
         else:
-            loaded, folder = document.load(str(experiment))
-        created: Json = document.create(loaded, folder, self._rest)
+            given = document.load(str(experiment))
+        created: Json = document.create(document.check(given), self._rest)
         return created
 
     def experiment(self, experiment_id: str) -> Json:

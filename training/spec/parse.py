@@ -78,6 +78,9 @@ def parse_spec(
         SpecError: with one problem per wrong field.
     """
     data = load_document(raw, format)
+    if "job" in data and "space" in data:
+        message = "this is an experiment, not a job; create it with `trainhall experiment create`"
+        raise SpecError([SpecProblem("", message)])
     if overrides:
         _replace_workers(data, overrides)
         for field, text in overrides.items():

@@ -267,6 +267,13 @@ def test_malformed_url_is_a_usage_error(url: str) -> None:
         client.get("/anything")
 
 
+def test_url_without_a_scheme_names_no_option() -> None:
+    with pytest.raises(
+        UsageError, match=r"the URL '127\.0\.0\.1:1' is not an address; use one like"
+    ):
+        Client("127.0.0.1:1")
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:80a", "http://[::1", "http://a\nb"])
 def test_mistyped_address_is_reported(url: str) -> None:
     with pytest.raises(UsageError, match="is not an address"), Client(url, attempts=1) as client:

@@ -16,6 +16,8 @@ from trainhall.api.app import create_app
 from trainhall.api.settings import Settings
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import CliError, NotFoundError, UsageError, WrongStateError
+from trainhall.cli.experiments import follow
+from trainhall.cli.experiments.summary import trial_means
 from trainhall.cli.main import app
 
 SWEEP: dict[str, Any] = {
@@ -130,3 +132,81 @@ def test_wrong_experiment_is_refused_by_field(cli: Cli) -> None:
     refused = cli.refused("create", cli.file({**SWEEP, "job": "none.yaml"}))
     assert "there is no file" in refused.message
     assert isinstance(cli.refused("show", "ffffffffffff"), NotFoundError)
+    refused = cli.refused("create", cli.file(SWEEP["job"]))
+    assert "this is a job, not an experiment; submit it with `trainhall submit`" in str(refused)
+
+
+def test_faults_have_lines_and_nothing_is_uploaded(
+    cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text("print('x')")
+    job = {"name": "x", "code": ".", "script": {"path": "train.py", "args": ["${lr}"]}}
+    sweep = {**SWEEP, "job": job, "space": {"parameters.lr": {"log": [0.001, 0.3]}}}
+    text = yaml.safe_dump(sweep, sort_keys=False)
+    line = next(i for i, each in enumerate(text.splitlines(), 1) if "parameters.lr" in each)
+    refused = cli.refused("create", cli.file(sweep))
+    assert "sweep.yaml is not a valid experiment" in refused.message
+    (detail,) = refused.details
+    assert detail.startswith(f"line {line}: space.parameters.lr: is continuous")
+    assert detail.endswith('(given: {"log": [0.001, 0.3]})')
+    refused = cli.refused("create", cli.file(sweep), "--set", "space.parameters.lr=[]")
+    assert refused.details == ["--set space.parameters.lr: is empty: give at least one value"]
+    refused = cli.refused("create", cli.file({**sweep, "job": {**job, "priorty": 1}}))
+    assert refused.details == ["line 10: job.priorty: unknown key; did you mean 'priority'?"]
+    assert "Uploaded" not in capsys.readouterr().err
+
+
+def test_dry_run_lists_the_trials(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--dry-run", "--set", "space.training.learning_rate=[0.125]", "--set", "repeats=2"]
+    header, *rows = cli("create", cli.file(SWEEP), *options).splitlines()
+    assert header.split() == ["TRIAL", "learning_rate", "hidden"]
+    assert [row.split() for row in rows] == [["1", "0.125", "[32]"], ["2", "0.125", "[64]"]]
+    cli("ls", "-o", "name")
+    planned = cli("create", cli.file(SWEEP), "--dry-run", "-o", "json", "--set", "trials=3")
+    assert [each["number"] for each in json.loads(planned)] == [1, 2, 3]
+    refused = cli.refused("create", cli.file(SWEEP), "--set", "job.training.steps=0")
+    assert refused.details == ["--set job.training.steps: must be at least 1 (given: 0)"]
+
+
+def test_trials_that_never_start_are_named(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    small = {**SWEEP, "space": {"resources.workers": [1, 2]}}
+    get_command(app).main(
+        ["experiment", "create", cli.file(small), "--dry-run", "--url", cli.url],
+        prog_name="trainhall", standalone_mode=False,
+    )  # fmt: skip
+    printed = capsys.readouterr().err
+    assert "The experiment is valid: 2 trials, 2 runs, at most 1 unfinished at a time." in printed
+    assert "On the cluster as it is now, 2 trials will never start: " in printed
+
+
+def test_wait_and_follow_end_with_the_experiment(
+    cli: Cli, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment = cli.create(SWEEP)
+    with Client(url) as client:
+        assert follow.wait(client, experiment, 0.01) == 101
+        assert "rates (" in capsys.readouterr().err
+        cli("cancel", experiment)
+        assert follow.wait(client, experiment, None) == 103
+        assert "rates cancelled: cancelled by a user" in capsys.readouterr().err
+        assert follow.until_final(client, experiment) == 103
+        assert "4 cancelled" in capsys.readouterr().err
+
+
+def test_wrong_kind_of_id_is_named(cli: Cli, url: str) -> None:
+    experiment = cli.create(SWEEP)
+    eventually("its job", lambda: cli("trials", experiment, "-o", "name"))
+    (job,) = cli("trials", experiment, "-o", "name").split()
+    with Client(url) as client:
+        with pytest.raises(NotFoundError, match="is an experiment, not a job"):
+            client.job(experiment[:10])
+        with pytest.raises(NotFoundError, match="is a job, not an experiment"):
+            client.experiment(job)
+
+
+def test_mean_needs_every_repeat() -> None:
+    runs = [
+        {"number": 1, "objective": 1.0}, {"number": 1, "objective": 2.0},
+        {"number": 2, "objective": 1.0}, {"number": 2, "objective": None},
+    ]  # fmt: skip
+    assert trial_means(runs) == {1: 1.5}

@@ -517,3 +517,8 @@ def test_main_metric_has_name_and_goal() -> None:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.name)
 def test_the_examples_are_valid(path: Path) -> None:
     parse_spec(path.read_bytes(), folder=EXAMPLES)
+
+
+def test_experiment_is_no_job() -> None:
+    with pytest.raises(SpecError, match="create it with `trainhall experiment create`"):
+        parse_spec("{name: a, kind: sweep, job: {}, space: {}}")
