@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
 from trainhall.cluster.experiments.decide import ExperimentFacts, RunKey, StartedRun, next_step
-from trainhall.cluster.experiments.load import load_experiment, load_unfinished
-from trainhall.cluster.experiments.rating import best_trials, read_objective
+from trainhall.cluster.experiments.load import load_experiment, load_unfinished, running_reason
+from trainhall.cluster.experiments.rating import best_trials, missing_objective, read_objective
 from trainhall.cluster.experiments.runs import job_of, run_name
 from trainhall.cluster.experiments.spec import validate_experiment
 from trainhall.cluster.jobs.commands import Command, give_command
@@ -26,7 +26,7 @@ from trainhall.cluster.lifecycle.states import ExperimentState, JobState, TrialS
 from trainhall.cluster.service import Service
 from trainhall.db.documents import Allocation
 from trainhall.db.experiments import Experiment, Trial
-from trainhall.db.models import Job
+from trainhall.db.models import Job, JobProgress
 from trainhall.training.spec import SpecError
 
 log = structlog.get_logger(__name__)
@@ -71,10 +71,12 @@ class ExperimentAdvancer(Service):
                 # One that ended since is recorded by the next pass, which reads its objective.
                 known = [run for run in step.ended if run.key in objectives]
                 for run in known:
-                    await self._record(session, facts.id, run, objectives[run.key])
+                    await self._record(session, experiment, run, objectives[run.key])
                 for key in step.start:
                     touched += await self._start(session, experiment, key)
                 await session.flush()
+                if step.start and experiment.reason_code == ReasonCode.TRIALS_RUN:
+                    set_reason(experiment, await running_reason(session, experiment))
                 if step.finishes and len(known) == len(step.ended):
                     await self._finish(session, experiment)
         except IntegrityError:
@@ -102,9 +104,13 @@ class ExperimentAdvancer(Service):
         return found
 
     async def _record(
-        self, session: AsyncSession, experiment_id: str, run: StartedRun, objective: float | None
+        self,
+        session: AsyncSession,
+        experiment: Experiment,
+        run: StartedRun,
+        objective: float | None,
     ) -> None:
-        trial = await _trial(session, experiment_id, run.key)
+        trial = await _trial(session, experiment.id, run.key)
         trial.command = None
         job = await session.get(Job, run.job_id) if run.job_id is not None else None
         if job is None or run.job_state is None:
@@ -114,8 +120,10 @@ class ExperimentAdvancer(Service):
         trial.state = _ENDS[run.job_state]
         trial.objective = objective
         trial.reason, trial.reason_code = job.reason, job.reason_code
+        if objective is None and run.job_state is JobState.COMPLETED:
+            await _explain_missing(session, experiment, trial)
         log.info(
-            "trial_ended", experiment=experiment_id, trial=trial.number, repeat=trial.repeat,
+            "trial_ended", experiment=experiment.id, trial=trial.number, repeat=trial.repeat,
             job=job.id, state=trial.state, objective=objective,
         )  # fmt: skip
 
@@ -200,6 +208,18 @@ class ExperimentAdvancer(Service):
         trial.paused = command is Command.PAUSE and (has_effect or trial.paused)
         trial.command = None
         return hosts
+
+
+async def _explain_missing(session: AsyncSession, experiment: Experiment, trial: Trial) -> None:
+    """Say on the trial and on its experiment why a completed run has no objective: with a wrong
+    metric all others would run for nothing."""
+    progress = await session.get(JobProgress, trial.job_id)
+    why = missing_objective(experiment.metric, progress.metrics if progress is not None else {})
+    set_reason(trial, Reason.of(ReasonCode.NO_OBJECTIVE, why=why))
+    if experiment.state == ExperimentState.RUNNING:
+        repeats = experiment.spec.get("repeats", 1)
+        run = run_name(trial.number, trial.repeat, repeats)
+        set_reason(experiment, Reason.of(ReasonCode.TRIAL_NOT_RATED, run=run, why=why))
 
 
 async def _lock(session: AsyncSession, experiment_id: str) -> Experiment | None:

@@ -7,6 +7,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.decide import STARTED_AT_ONCE, ExperimentFacts, StartedRun
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import ExperimentState, JobState, TrialState
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job
@@ -73,3 +74,10 @@ async def _pending(session: AsyncSession, experiment_id: str) -> tuple[tuple[int
         .limit(STARTED_AT_ONCE)
     )
     return tuple((row.number, row.repeat) for row in rows)
+
+
+async def running_reason(session: AsyncSession, experiment: Experiment) -> Reason:
+    """Return the reason of an experiment that runs."""
+    if await _pending(session, experiment.id):
+        return Reason.of(ReasonCode.TRIALS_RUN, parallel=experiment.parallel)
+    return Reason.of(ReasonCode.TRIALS_STARTED)

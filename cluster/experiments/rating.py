@@ -1,7 +1,8 @@
 """The objective of a run, and the best configuration of an experiment."""
 
+import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,9 @@ from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import JobProgress
 from trainhall.monitoring.metrics import read_metrics
 from trainhall.training.spec.recovery import MetricMode
+
+_LISTED = 12
+"""Most metrics that a reason lists."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,17 @@ async def read_objective(
         value = float(run.low.min() if goal == MetricMode.MIN else run.high.max())
     # Neither NaN nor infinity, which are kept as text, is better than another value.
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def missing_objective(metric: str, reported: Mapping[str, Any]) -> str:
+    """Return why a completed job has no objective, with its metrics by name."""
+    if metric in reported:
+        return f"{metric} has no finite value"
+    if not reported:
+        return "it reports no metric"
+    names = ", ".join(sorted(reported)[:_LISTED]) + (", …" if len(reported) > _LISTED else "")
+    near = difflib.get_close_matches(metric, reported, n=1)
+    return f"it reports {names}, not {metric}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 async def best_trials(

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster import pagination
 from trainhall.cluster.errors import WrongStateError
 from trainhall.cluster.experiments import views
+from trainhall.cluster.experiments.load import running_reason
 from trainhall.cluster.experiments.runs import Configuration, job_of, of_job, plan_configurations
 from trainhall.cluster.experiments.spec import ExperimentSpec
 from trainhall.cluster.jobs.code_store import CodeStore
@@ -159,7 +160,8 @@ class ExperimentService(Service):
             state, end = ExperimentState(experiment.state), _STATE_AFTER[command]
             if state is not end:
                 _check_allowed(experiment, command)
-                move_experiment(experiment, end, _reason(experiment, command))
+                reason = await _reason(session, experiment, command)
+                move_experiment(experiment, end, reason)
                 await _command_trials(session, experiment, command)
                 await session.flush()
             elif command is Command.RESUME:
@@ -182,13 +184,13 @@ def _check_allowed(experiment: Experiment, command: Command) -> None:
         raise WrongStateError(f"{label} cannot be {DONE[command]}: {why}", state)
 
 
-def _reason(experiment: Experiment, command: Command) -> Reason:
+async def _reason(session: AsyncSession, experiment: Experiment, command: Command) -> Reason:
     match command:
         case Command.PAUSE:
             return Reason.of(ReasonCode.PAUSED)
         case Command.CANCEL:
             return Reason.of(ReasonCode.CANCELLED)
-    return Reason.of(ReasonCode.TRIALS_RUN, parallel=experiment.parallel)
+    return await running_reason(session, experiment)
 
 
 async def _command_trials(session: AsyncSession, experiment: Experiment, command: Command) -> None:

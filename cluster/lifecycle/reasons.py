@@ -44,7 +44,10 @@ class ReasonCode(StrEnum):
     EXPERIMENT_CANCELLED = ("experiment_cancelled", "cancelled by a user with {experiment}")
     # of experiments and their trials
     TRIALS_RUN = ("trials_run", "at most {parallel} unfinished at a time")
+    TRIALS_STARTED = ("trials_started", "all runs are started")
     TRIALS_ENDED = ("trials_ended", "{completed} of {total} runs completed{rated}")
+    TRIAL_NOT_RATED = ("trial_not_rated", "{run} has no objective: {why}")
+    NO_OBJECTIVE = ("no_objective", "completed without an objective: {why}")
     TRIAL_NOT_STARTED = ("trial_not_started", "could not be started: {why}")
     JOB_DELETED = ("job_deleted", "its job was deleted")
     # of jobs in the queue

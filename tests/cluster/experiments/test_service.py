@@ -125,9 +125,36 @@ async def test_failed_trial_is_a_row_with_its_cause(cluster: SimulatedCluster) -
     assert (first.state, first.objective) == ("failed", None)
     assert "bad luck" in first.reason
     assert (second.state, second.objective) == ("completed", None)
+    assert second.reason == "completed without an objective: eval_accuracy has no finite value"
     view = await read(cluster, experiment)
     assert (view.state, view.best) == ("completed", None)
     assert "no trial has a value of eval_accuracy" in view.reason
+
+
+async def test_wrong_objective_is_named_after_the_first_run(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 1)
+    objective = {"metric": "eval_acc", "goal": "max"}
+    experiment = await create(cluster, objective=objective, parallel=1)
+    first, *_ = await trials(cluster, experiment)
+    await run_trial(cluster, first.job_id, 0.5)
+    first, *_ = await trials(cluster, experiment)
+    why = "it reports eval_accuracy, not eval_acc; did you mean eval_accuracy?"
+    assert first.reason == f"completed without an objective: {why}"
+    view = await read(cluster, experiment)
+    assert (view.state, view.reason) == ("running", f"trial 1 has no objective: {why}")
+    assert view.reason_code == "trial_not_rated"
+
+
+async def test_reason_says_when_all_runs_are_started(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 1)
+    experiment = await create(cluster, space={RATE: [0.1, 0.2, 0.3]})
+    assert (await read(cluster, experiment)).reason == "at most 2 unfinished at a time"
+    first, *_ = await trials(cluster, experiment)
+    await run_trial(cluster, first.job_id, 0.5)
+    assert (await read(cluster, experiment)).reason == "all runs are started"
+    experiments = cluster.coordinator.experiments
+    await experiments.pause(experiment)
+    assert (await experiments.resume(experiment)).reason == "all runs are started"
 
 
 async def test_experiment_fails_without_a_completed_trial(cluster: SimulatedCluster) -> None:
