@@ -1,14 +1,14 @@
 """Commands about jobs: submit, ls, show, pause, resume, resize, cancel, wait."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trainhall.cli.base import complete
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
-from trainhall.cli.base.errors import CliError, UnreachableError, UsageError
+from trainhall.cli.base.errors import CliError, NotFoundError, UnreachableError, UsageError
 from trainhall.cli.base.options import (
     DEFAULT_URL,
     Format,
@@ -24,6 +24,9 @@ from trainhall.cli.jobs import page
 from trainhall.cli.spec import specs
 from trainhall.cli.spec.overrides import Changes, Workers, body_of
 from trainhall.cluster.jobs.listing.keys import SORT_KEYS
+
+if TYPE_CHECKING:
+    from trainhall.cli.base.client import Client
 
 
 def submit(
@@ -139,9 +142,9 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first. A terminal cuts long reasons; `show` has them in full.
 
-    A query can use name, id, state, user, project, task, strategy, reason_code, step, priority,
-    world_size, duration, created_at, started_at, finished_at, parameters and metrics (latest
-    values).
+    A query can use name, id, state, user, project, task, strategy, reason_code, experiment (name
+    or id), step, priority, world_size, duration, created_at, started_at, finished_at, parameters
+    and metrics (latest values). The list has a column for each parameter and metric in it.
 
     \b
     Examples:
@@ -149,6 +152,7 @@ def list_jobs(
       trainhall ls --state running --state queued
       trainhall ls --search sweep
       trainhall ls --query 'state:failed lr>0.01 -user:maria'
+      trainhall ls -q experiment:7c0d --sort -metrics.eval_accuracy
       trainhall ls --query 'name:"my sweep" duration>2h' --sort -metrics.eval_accuracy
       trainhall ls --queue
       trainhall ls -o name | xargs -n1 trainhall cancel
@@ -167,12 +171,16 @@ def list_jobs(
         asked = {"state": state, "search": search, "query": query, "sort": sort}
         jobs = list(client.items("/training/jobs", limit=limit, **asked))
         out.notice_if_simulated(client)
+    values = page.value_columns(sort, query, jobs)
+    for column in values if output is Format.TABLE else []:
+        if jobs and all(column.cell(job) == out.BLANK for job in jobs):
+            out.notice(f"None of these jobs has a value of {column.title}.")
     columns = [
         out.Column("ID", lambda j: j["id"]),
         out.Column("NAME", lambda j: j["name"]),
         out.Column("STATE", lambda j: j["state"]),
         out.Column("STEP", page.step, right=True),
-        *page.sorted_column(sort),
+        *values,
         out.Column("METRIC", out.main_metric, spare=2),
         out.Column("WORKERS", lambda j: str(j["world_size"]), right=True, spare=1),
         *([out.Column("RAN", out.ran, right=True)] if wide else []),
@@ -236,7 +244,8 @@ def show(
             from trainhall.cli.jobs.gradients import remarkable
             from trainhall.cli.jobs.incidents import incidents
 
-            more = {"chain": newest_link(client, found), "gradients": remarkable(client, found)}
+            more = {"experiment": _trial_of(client, found), "parameters": page.parameters(found)}
+            more |= {"chain": newest_link(client, found), "gradients": remarkable(client, found)}
             words = last_words(client, found)
             failures = incidents(client, found)
         address = client.page_of(found["id"])
@@ -249,6 +258,19 @@ def show(
             found, page.events_table(found, listed, left_out), address, [failures, words], more
         ),
     )
+
+
+def _trial_of(client: "Client", job: out.Json) -> str | None:
+    """Name the experiment that a job is a run of, and which run; None for other jobs."""
+    run = job["experiment"]
+    if run is None:
+        return None
+    try:
+        experiment = client.get(f"/experiments/{run['id']}")
+    except NotFoundError:
+        return None
+    repeat = f", repeat {run['repeat']}" if experiment["spec"]["repeats"] > 1 else ""
+    return f"{out.label(experiment)}, trial {run['trial']}{repeat}"
 
 
 def pause(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:

@@ -4,7 +4,8 @@ from datetime import datetime
 from typing import Any
 
 from trainhall.cli.base import output as out
-from trainhall.cluster.jobs.listing.keys import METRICS, PARAMETERS
+from trainhall.cluster.jobs.listing.keys import FIELDS, METRICS, PARAMETERS
+from trainhall.cluster.jobs.listing.query import parse_query
 from trainhall.training.common.units import brief
 
 RECENT_EVENTS = 10
@@ -27,18 +28,36 @@ def step(job: out.Json) -> str:
     return f"{job['step']}/{total}" if total else str(job["step"])
 
 
-def sorted_column(sort: str | None) -> list[out.Column]:
-    """Return the column of the parameter or metric that a list is sorted by, if it is one."""
-    key = (sort or "").removeprefix("-")
-    if not key.startswith((PARAMETERS, METRICS)):
-        return []
+def value_columns(sort: str | None, query: str | None, jobs: list[out.Json]) -> list[out.Column]:
+    """Return columns of the parameters and metrics that a list is sorted or filtered by."""
+    keys = [(sort or "").removeprefix("-")]
+    keys += [term.field.text for term in parse_query(query or "") if term.field is not None]
+    full = dict.fromkeys(_full_key(key, jobs) for key in keys if key and key not in FIELDS)
+    return [_value_column(key) for key in full]
+
+
+def _full_key(key: str, jobs: list[out.Json]) -> str:
+    """Return `parameters.NAME` or `metrics.NAME` for a key that may be short."""
+    if key.startswith((PARAMETERS, METRICS)):
+        return key
+    is_parameter = any(key in (job["spec"].get("parameters") or {}) for job in jobs)
+    return (PARAMETERS if is_parameter else METRICS) + key
+
+
+def _value_column(key: str) -> out.Column:
     _, _, name = key.partition(".")
 
     def cell(job: out.Json) -> str:
         values = job["spec"].get("parameters") if key.startswith(PARAMETERS) else job["metrics"]
         return out.number((values or {}).get(name))
 
-    return [out.Column(name, cell, right=True)]
+    return out.Column(name, cell, right=True)
+
+
+def parameters(job: out.Json) -> str | None:
+    """Format the parameters of a job; None without any."""
+    given = job["spec"].get("parameters") or {}
+    return ", ".join(f"{name} {out.number(value)}" for name, value in given.items()) or None
 
 
 def _attempt(job: out.Json) -> str:

@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Double, and_, false, func, literal, not_, or_
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Double,
+    Select,
+    and_,
+    false,
+    func,
+    literal,
+    not_,
+    or_,
+    select,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.durations import parse_duration
@@ -22,6 +34,7 @@ from trainhall.cluster.jobs.listing.fields import (
 from trainhall.cluster.jobs.listing.keys import nearest
 from trainhall.cluster.jobs.listing.query import Operator, QueryError, Term, Text
 from trainhall.cluster.lifecycle.states import JobState
+from trainhall.db.experiments import Experiment
 from trainhall.db.models import Job
 from trainhall.db.types import micros
 
@@ -101,11 +114,23 @@ def _same_text(
 ) -> ColumnElement[bool]:
     if field.name == "state":
         return text == _state(value)
+    if field.name == "experiment":
+        return text.in_(_experiments(operator, value.text))
     if operator is Operator.HAS and field.name == "name":
         return text.icontains(value.text, autoescape=True)
     if operator is Operator.HAS and field.name == "id":
         return text.startswith(value.text.lower(), autoescape=True)
     return func.lower(text) == func.lower(value.text)
+
+
+def _experiments(operator: Operator, text: str) -> Select[str]:
+    """Select the ids of experiments by name or id, as jobs are."""
+    if operator is Operator.HAS:
+        found = Experiment.name.icontains(text, autoescape=True)
+        found |= Experiment.id.startswith(text.lower(), autoescape=True)
+    else:
+        found = (func.lower(Experiment.name) == func.lower(text)) | (Experiment.id == text.lower())
+    return select(Experiment.id).where(found)
 
 
 def _state(value: Text) -> str:

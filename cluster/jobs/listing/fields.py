@@ -30,6 +30,7 @@ TEXTS: dict[str, ColumnElement[Any]] = {
     "task": Job.task.expression,
     "strategy": Job.strategy.expression,
     "reason_code": Job.reason_code.expression,
+    "experiment": Job.experiment_id.expression,
 }
 INTEGERS: dict[str, ColumnElement[Any]] = {
     "step": JobProgress.step.expression,

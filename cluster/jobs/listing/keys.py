@@ -8,7 +8,9 @@ SORT_KEYS = (
     "name", "state", "created_at", "started_at", "finished_at", "duration", "step", "priority",
     "world_size",
 )  # fmt: skip
-TEXT_FIELDS = ("name", "id", "state", "user", "project", "task", "strategy", "reason_code")
+TEXT_FIELDS = (
+    "name", "id", "state", "user", "project", "task", "strategy", "reason_code", "experiment",
+)  # fmt: skip
 NUMBER_FIELDS = ("step", "priority", "world_size")
 TIME_FIELDS = ("created_at", "started_at", "finished_at")
 FIELDS = (*TEXT_FIELDS, *NUMBER_FIELDS, "duration", *TIME_FIELDS)

@@ -14,6 +14,10 @@ from enum import StrEnum
 MAX_QUERY = 1000
 MAX_TERMS = 20
 _OPERATORS = ":=<>"
+_WORDS = {"OR": "write FIELD:a,b for any of several values", "AND": "leave it out",
+          "NOT": "write -TERM"}  # fmt: skip
+"""What other query languages write between terms, and what is written here."""
+_UNITS = ("s", "m", "h", "d")
 
 
 class Operator(StrEnum):
@@ -77,7 +81,11 @@ class _Parser:
         while self._skip_spaces():
             if len(found) == MAX_TERMS:
                 raise QueryError(self._at, f"expected at most {MAX_TERMS} terms")
-            found.append(self._term())
+            start = self._at
+            term = self._term()
+            if self._query[start] != '"':
+                _check_word(term, found[-1] if found else None)
+            found.append(term)
         return found
 
     def _term(self) -> Term:
@@ -148,3 +156,22 @@ class _Parser:
         while self._next.isspace():
             self._at += 1
         return bool(self._next)
+
+
+def _check_word(term: Term, before: Term | None) -> None:
+    """Refuse words that were hardly meant as names of jobs.
+
+    Raises:
+        QueryError: it is one.
+    """
+    (word, *_) = term.values
+    if term.field is not None or term.negated:
+        return
+    if word.text in _WORDS:
+        advice = f"{_WORDS[word.text]}, or {word.text} in quotes for the text"
+        raise QueryError(word.position, f"all terms must match; {advice}")
+    if before is None or before.field is None or before.field.text != "duration":
+        return
+    if word.text in _UNITS:
+        joined = f"duration{before.operator}{before.values[-1].text}{word.text}"
+        raise QueryError(word.position, f"expected no space before the unit; write {joined}")

@@ -24,6 +24,8 @@ def test_list_is_sorted_and_filtered(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert [row[1] for row in rows] == ["fast", "slow", "plain"]
         assert [row[column] for row in rows] == ["0.1", "0.001", "-"]
         assert [row[1] for row in listed(query="lr<0.01 state:queued")[1:]] == ["slow"]
+        header, *rows = listed(query="lr<0.05")
+        assert [row[header.index("lr")] for row in rows] == ["0.001"]
         with pytest.raises(UsageError, match=r"query: at character 4: expected a value after >"):
             listed(query="lr>")
         with pytest.raises(UsageError, match=r"did you mean parameters\.lr\?"):

@@ -9,6 +9,7 @@ from support.examples import share_of
 from support.storage.listed_jobs import START, ListedJobs
 
 from trainhall.cluster.errors import InvalidValueError
+from trainhall.db.experiments import Experiment
 
 HOUR = timedelta(hours=1)
 
@@ -73,6 +74,27 @@ async def test_keeps_jobs_by_parameters_and_metrics(jobs: ListedJobs) -> None:
     assert await jobs.names("lr>0", sort="-metrics.val/f1") == "a b"
 
 
+async def test_keeps_jobs_of_an_experiment(jobs: ListedJobs) -> None:
+    async with jobs.database.transaction() as session:
+        for number, (key, name) in enumerate({"7c0d": "Rates", "91bc": "other rates"}.items(), 1):
+            session.add(
+                Experiment(
+                    id=key, number=number, name=name, kind="sweep", spec={}, state="running",
+                    reason="", reason_code="", metric="loss", goal="min", objective_at="last",
+                    parallel=1, created_at=START,
+                )
+            )  # fmt: skip
+    await jobs.add("none")
+    await jobs.add("a", experiment_id="7c0d", trial=1, repeat=1)
+    await jobs.add("b", experiment_id="91bc", trial=1, repeat=1)
+    for query, expected in {
+        "experiment:rates": "b a", "experiment=rates": "a", "experiment:7c0": "a",
+        "experiment=91BC": "b", "-experiment:rates": "none", 'experiment:"other rates"': "b",
+        "experiment:7c0d,91bc": "b a", "experiment=7c0": "",
+    }.items():  # fmt: skip
+        assert await jobs.names(query) == expected, query
+
+
 async def test_error_has_position_and_remedy(jobs: ListedJobs) -> None:
     await jobs.add("a", parameters={"lr": 0.1}, metrics={"val/f1": 0.5})
     for query, position, expected in (
@@ -88,6 +110,7 @@ async def test_error_has_position_and_remedy(jobs: ListedJobs) -> None:
         ("duration>soon", 9, "expected a duration, such as 90s"),
         ("created_at>now", 11, "expected a day or time, such as 2026-11-26"),
         ("created_at>0001-01-01T00:00+23:59", 11, "expected a day or time"),
+        ("duration>2 h", 11, "write duration>2h"),
         ("metrics.val/f1.max>1", 0, "use metrics.val/f1"),
         ("parameters.a/b>1", 0, "use parameters.NAME"),
     ):

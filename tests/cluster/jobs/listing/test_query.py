@@ -34,6 +34,7 @@ def short(term: Term) -> str:
         ('"metrics.my loss"<0.5', ["[metrics.my loss]<[0.5]"]),
         ("metrics.val/f1>0.9 job-17", ["[metrics.val/f1]>[0.9]", "[job-17]"]),
         ("created_at>2026-11-26T14:30Z", ["[created_at]>[2026-11-26T14:30Z]"]),
+        ('"OR" or x -h', ["[OR]", "[or]", "[x]", "-[h]"]),
         ("a,b lr<1,5", ["[a,b]", "[lr]<[1,5]"]),
         ("--x", ["-[-x]"]),
     ],
@@ -52,6 +53,14 @@ def test_query_is_split_into_terms(query: str, expected: list[str]) -> None:
         ("-", 1, "expected a field or a word to search for"),
         ("a - b", 3, "expected a field or a word to search for"),
         (":5", 0, "expected a field or a word to search for"),
+        (
+            "state:completed OR state:failed",
+            16,
+            "all terms must match; write FIELD:a,b for any of "
+            "several values, or OR in quotes for the text",
+        ),
+        ("a AND b", 2, "all terms must match; leave it out, or AND in quotes for the text"),
+        ("duration<90 m", 12, "expected no space before the unit; write duration<90m"),
         ('name:"a b', 5, "expected a second quote that ends the text"),
         ('""', 0, "expected characters between the quotes"),
         ('"a"b', 3, "expected a space after the quote"),
