@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pathspec import GitIgnoreSpec
 
 from trainhall.cli.base.errors import UsageError
-from trainhall.cli.base.output import notice
+from trainhall.cli.base.output import notice, size
 from trainhall.cluster.wire.code_archive import (
     MAX_ARCHIVE_BYTES,
     MAX_FILES,
@@ -237,18 +237,28 @@ def _check_size(folder: Path, items: Sequence[Item]) -> None:
     if len(items) > MAX_FILES:
         raise UsageError(
             f"code: {folder} has {len(items):,} files, but at most {MAX_FILES:,} can be "
-            f"uploaded; exclude what is not needed in {folder / IGNORE_FILES[0]}"
+            f"uploaded; {_advice(folder)}"
         )
     if sum(item.size for item in items) > MAX_ARCHIVE_BYTES:
         raise _too_large(folder, items)
 
 
 def _too_large(folder: Path, items: Sequence[Item]) -> UsageError:
-    total = sum(item.size for item in items) / _MEBIBYTE
+    total = sum(item.size for item in items)
     largest = sorted(items, key=lambda i: i.size, reverse=True)[:_SHOWN]
     return UsageError(
-        f"code: {folder} has {total:,.1f} MiB, but at most {MAX_ARCHIVE_BYTES // _MEBIBYTE} "
-        f"MiB can be uploaded; exclude what is not needed in {folder / IGNORE_FILES[0]}. The "
-        "largest files:",
-        [f"{item.size / _MEBIBYTE:,.1f} MiB  {item.name}" for item in largest],
+        f"code: {folder} has {size(total)}, but at most {MAX_ARCHIVE_BYTES // _MEBIBYTE} MiB can "
+        f"be uploaded; {_advice(folder)}. The largest files:",
+        [f"{size(item.size)}  {item.name}" for item in largest],
     )
+
+
+def _advice(folder: Path) -> str:
+    """Return how to leave files out: only the first of the ignore files counts."""
+    own, git = (folder / name for name in IGNORE_FILES)
+    if git.is_file() and not own.is_file():
+        return (
+            f"exclude what is not needed in {git}, or in a new {own.name}, which replaces "
+            f"{git.name} here: begin with a copy of it"
+        )
+    return f"exclude what is not needed in {own}"

@@ -158,6 +158,13 @@ def test_too_much_names_the_largest_files(folder: Path, monkeypatch: pytest.Monk
     assert "at most 3 MiB can be uploaded" in caught.value.message
     assert ".trainhallignore" in caught.value.message
     assert caught.value.details[0] == "4.0 MiB  data/big.bin"
+    assert not any(line.startswith("0.0") for line in caught.value.details)
+    (folder / ".gitignore").write_text("*.log\n")
+    with pytest.raises(UsageError, match=r"or in a new \.trainhallignore, which replaces"):
+        code.packed(folder)
+    (folder / ".trainhallignore").touch()
+    with pytest.raises(UsageError, match=r"not needed in \S+/\.trainhallignore\. The largest"):
+        code.packed(folder)
     monkeypatch.setattr(code, "MAX_FILES", 2)
     with pytest.raises(UsageError, match="at most 2 can be uploaded"):
         code.packed(folder)
