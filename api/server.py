@@ -9,6 +9,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from trainhall.api.host.listening import BACKLOG, ListenError, inherited, listen
 from trainhall.api.logs import configure_logging
 from trainhall.api.settings import Settings
 from trainhall.api.startup import StartupError
-from trainhall.training.spec.problems import error_message
+from trainhall.cluster.quotas import Quotas
+from trainhall.training.spec.keys import unknown_key
+from trainhall.training.spec.problems import UNKNOWN_KEY, error_message
 
 WRONG_INPUT = 2
 """The exit code where a setting is wrong."""
@@ -72,6 +75,8 @@ def serve(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         message = error_message(first)
+        if message == UNKNOWN_KEY:
+            message = unknown_key(str(first["loc"][-1]), [each.name for each in fields(Quotas)])
         where = ".".join(map(str, first["loc"]))
         value = f" (given: {first['input']})" if isinstance(first["input"], str | float) else ""
         return _report_failure(f"{where}: {message}{value}" if where else message, WRONG_INPUT)

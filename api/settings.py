@@ -7,7 +7,7 @@ of other commands are theirs.
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
 from pydantic_settings import (
@@ -81,7 +81,7 @@ class Settings(BaseSettings):
     """Any other elastic job runs so long before it saves and restarts to take them."""
     access_log: bool = False
     """Log every request; without it only those that failed."""
-    log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Log entries of this level and above; `warning` by default where the cluster is simulated."""
 
     @field_validator("allowed_hosts", mode="before")
