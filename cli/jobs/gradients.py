@@ -58,10 +58,7 @@ def gradients(
         history = client.get(path, max_steps=STEPS)
         newest = history["steps"][-1] if history["steps"] else None
         if newest is None and output is Format.TABLE:
-            out.notice(
-                "No gradients are recorded. --capture records those of the next step; "
-                "training.capture_gradients_every_steps in the spec records them regularly."
-            )
+            out.notice(_no_gradients(client.job(job_id)))
             return
         entries: list[Any] = []
         if output is Format.TABLE and newest is not None:
@@ -71,6 +68,18 @@ def gradients(
         return
     out.notice(f"Step {newest['step']} of attempt {newest['attempt']}")
     print(out.table(_rows(history, entries), COLUMNS))
+
+
+def _no_gradients(job: out.Json) -> str:
+    if job["spec"].get("script"):
+        return (
+            "Gradients are recorded for tasks only. A script can report what it computes, as in "
+            "trainhall.report(gradient_norm=norm)."
+        )
+    return (
+        "No gradients are recorded. --capture records those of the next step; "
+        "training.capture_gradients_every_steps in the spec records them regularly."
+    )
 
 
 def remarkable(client: "Client", job: out.Json) -> str | None:
