@@ -75,9 +75,10 @@ class Guard:
             return _refused("a request needs exactly one Host header")
         name = _host_name(hosts[0])
         if name is None or not (is_loopback(name) or name in self._allowed):
+            port = f":{server[1]}" if server is not None and server[1] is not None else ""
             return _refused(
-                f"Host {hosts[0]!r} is not an address of this coordinator: use http://127.0.0.1, "
-                "or add the name to TRAINHALL_ALLOWED_HOSTS"
+                f"Host {hosts[0]!r} is not an address of this coordinator: use "
+                f"http://127.0.0.1{port}, or add the name to TRAINHALL_ALLOWED_HOSTS"
             )
         if any(not _same_host(origin, hosts[0]) for origin in origins):
             return _refused(f"a page of {origins[0]!r} may not use this coordinator")

@@ -97,7 +97,7 @@ def _usage(name: str, command: Any) -> str:
 
 
 def _shown(argument: Any) -> str:
-    return str(argument.metavar or argument.name.upper())
+    return str(argument.metavar or argument.name.upper()) + "..." * (argument.nargs == -1)
 
 
 def _params(command: Any) -> list[Any]:

@@ -51,7 +51,7 @@ JobId = Annotated[
 JobIds = Annotated[
     list[str],
     typer.Argument(
-        metavar="JOB...",
+        metavar="JOB",
         help="Ids of jobs, or unique prefixes of them.",
         autocompletion=complete.jobs,
     ),

@@ -55,8 +55,8 @@ def until_final(client: Client, job_id: str) -> int:
         seen_rank = 0 if job["spec"].get("script") else None
     except KeyboardInterrupt:
         notice(
-            f"\nThe job keeps running. Follow it with `trainhall logs -f {job_id}`, cancel it with "
-            f"`trainhall cancel {job_id}`."
+            f"\nThe job was not cancelled. Follow it with `trainhall logs -f {job_id}`, cancel it "
+            f"with `trainhall cancel {job_id}`."
         )
         return UNFINISHED
     except NotFoundError as error:

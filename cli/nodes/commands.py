@@ -105,7 +105,7 @@ def show(node: NodeName, output: Output = Format.TABLE, url: Url = DEFAULT_URL) 
 def label(
     node: NodeName,
     changes: Annotated[
-        list[str], typer.Argument(metavar="KEY=VALUE|KEY-...", help="Set a label, or remove it.")
+        list[str], typer.Argument(metavar="KEY=VALUE|KEY-", help="Set a label, or remove it.")
     ],
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
