@@ -32,7 +32,7 @@ class Given:
     text: str = ""
     """The text that users see, whose lines are reported."""
     overrides: dict[str, str] = field(default_factory=dict)
-    """Those of `--set`."""
+    """YAML values by their fields, from `--set`."""
 
 
 @dataclass(frozen=True)

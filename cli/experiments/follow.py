@@ -28,7 +28,7 @@ def until_final(client: Client, experiment_id: str) -> int:
         return _print_end(_watch(client, experiment_id, math.inf, show))
     except KeyboardInterrupt:
         notice(
-            f"\nThe experiment goes on. Wait for it with `trainhall experiment wait "
+            f"\nThe experiment was not cancelled. Wait for it with `trainhall experiment wait "
             f"{experiment_id}`, cancel it with `trainhall experiment cancel {experiment_id}`."
         )
         return UNFINISHED

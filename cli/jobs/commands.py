@@ -262,7 +262,7 @@ def show(
 
 def _trial_of(client: "Client", job: out.Json) -> str | None:
     """Name the experiment that a job is a run of, and which run; None for other jobs."""
-    run = job["experiment"]
+    run = job.get("experiment")
     if run is None:
         return None
     try:

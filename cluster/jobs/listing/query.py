@@ -16,7 +16,7 @@ MAX_TERMS = 20
 _OPERATORS = ":=<>"
 _WORDS = {"OR": "write FIELD:a,b for any of several values", "AND": "leave it out",
           "NOT": "write -TERM"}  # fmt: skip
-"""What other query languages write between terms, and what is written here."""
+"""Operators of other query languages, each with the form to write here."""
 _UNITS = ("s", "m", "h", "d")
 
 
