@@ -46,8 +46,9 @@ def until_final(client: Client, job_id: str) -> int:
             written = _Written(client, job_id, progress)
 
             def show(job: Any) -> None:
-                passed.show(job)
+                # A traceback comes before the restart that it explains.
                 written.show(job)
+                passed.show(job)
 
             job = watch(client, job_id, show, WATCH_SECONDS)
             written.show_last(job)

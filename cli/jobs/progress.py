@@ -20,6 +20,7 @@ class Progress:
         self._task: Any = None
         self._printed: tuple[str, str] | None = None
         self._line_at = 0.0
+        self._line_step = 0
         self._started: tuple[float, int] | None = None
         """When `_attempt` was last seen at its first step, and that step."""
         self._attempt: int | None = None
@@ -73,9 +74,15 @@ class Progress:
             # The caller reports how it ended.
             if self._is_new(state):
                 self._print_state(*state)
-            if step and (now - self._line_at >= LINE_SECONDS or step == total):
+            # A job that restarts still has the step that was printed before.
+            if (
+                step
+                and step != self._line_step
+                and (now - self._line_at >= LINE_SECONDS or step == total)
+            ):
                 if self._line_at != float("inf"):
                     notice(f"step {steps}  {measured}")
+                    self._line_step = step
                 self._line_at = float("inf") if step == total else now
         self._printed = state
 

@@ -100,6 +100,22 @@ def test_follow_prints_script_output(
     assert "\x1b" not in shown[2]
 
 
+def test_traceback_comes_before_the_restart(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Restarted(Scripted):
+        def items(self, path: str, *, after: int) -> list[Any]:
+            state = {"seq": 1, "kind": "state", "reason": "ValueError: x; restart 1 of 3"}
+            return [] if after else [{**state, "data": {"state": "recovering"}}]
+
+    monkeypatch.setattr(follow, "WATCH_SECONDS", 0)
+    monkeypatch.setattr(follow, "POLL_SECONDS", 0)
+    client: Any = Restarted([["Traceback", "ValueError: x"]])
+    follow.until_final(client, "j")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines.index("ValueError: x") < lines.index("recovering: ValueError: x; restart 1 of 3")
+
+
 class Away:
     """Answers `looks` times and then no more; the clock is moved by waiting alone."""
 

@@ -77,3 +77,10 @@ def test_gradients_file_drops_repeated_and_partial_lines(tmp_path: Path) -> None
     cut_lines_after(path, 25)
     append_line(path, {"step": 30})
     assert path.read_text() == '{"step": 10}\n{"step": 20}\n{"step": 30}\n'
+
+
+def test_script_gets_no_advice_for_tasks() -> None:
+    advice = gradients._no_gradients({"spec": {"script": {"path": "/train.py"}}})
+    assert "trainhall.report(" in advice
+    assert "capture_gradients" not in advice
+    assert "capture_gradients_every_steps" in gradients._no_gradients({"spec": {"task": {}}})

@@ -102,3 +102,12 @@ def test_progress_shows_changing_reasons(clock: Clock, capsys: pytest.CaptureFix
     shown.passed("starting", "granted")
     capsys.readouterr()
     assert line("needs 2 CPU slots: 0 free", seconds=60) == ""
+
+
+def test_step_is_printed_once(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Progress()
+    for step, attempt in ((40, 1), (40, 2), (30, 2)):
+        clock.now += 10.0
+        shown.show(job(step, attempt=attempt))
+    lines = [line.split()[1] for line in capsys.readouterr().err.splitlines() if "step" in line]
+    assert lines == ["40/100", "30/100"]

@@ -123,3 +123,28 @@ def test_show_prints_strategy_and_mesh(
 ) -> None:
     spec = {"task": {"name": "digits"}} | ({"parallelism": asked} if asked else {})
     assert strategy({"spec": spec, "mesh": mesh}) == text
+
+
+@pytest.mark.parametrize(("repeats", "expected"), [(1, "trial 3"), (2, "trial 3, repeat 2")])
+def test_trial_names_experiment_and_parameters(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    repeats: int,
+    expected: str,
+) -> None:
+    class WithExperiment(Coordinator):
+        def job(self, reference: str) -> dict[str, Any]:
+            spec = {**JOB["spec"], "parameters": {"lr": 0.0123456, "opt": "sgd"}}
+            run = {"id": "7c0d", "trial": 3, "repeat": 2}
+            return {**super().job(reference), "spec": spec, "experiment": run}
+
+        def get(self, path: str, **asked: Any) -> Any:
+            if path == "/experiments/7c0d":
+                return {"id": "7c0d", "name": "rates", "spec": {"repeats": repeats}}
+            return super().get(path, **asked)
+
+    monkeypatch.setattr(jobs, "connect", lambda _: WithExperiment(0))
+    jobs.show("3f2a")
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert ["experiment", f"rates (7c0d), {expected}"] in lines
+    assert ["parameters", "lr 0.01235, opt sgd"] in lines
