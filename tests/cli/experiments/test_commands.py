@@ -205,7 +205,7 @@ def test_wrong_kind_of_id_is_named(cli: Cli, url: str) -> None:
 
 
 def test_mean_needs_every_repeat() -> None:
-    runs = [
+    runs: list[dict[str, Any]] = [
         {"number": 1, "objective": 1.0}, {"number": 1, "objective": 2.0},
         {"number": 2, "objective": 1.0}, {"number": 2, "objective": None},
     ]  # fmt: skip
