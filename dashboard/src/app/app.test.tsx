@@ -309,6 +309,12 @@ describe("the jobs", () => {
     expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("query")).toBe("🙂 lr>0.1");
   });
 
+  it("have a query whose terms are explained", async () => {
+    await open("/jobs", { "GET /training/jobs": list(job()) });
+    await userEvent.click(await screen.findByRole("button", { name: "Help on queries" }));
+    expect(await screen.findByText("metrics.loss<=0.5")).toBeInTheDocument();
+  });
+
   it("are searched by text inserted at the start", async () => {
     await open("/jobs?search=net", { "GET /training/jobs": list(job()) });
     const input = await screen.findByLabelText("Search by name or id");

@@ -204,7 +204,7 @@ function MainMetric({ job }: { job: Job }) {
             <Text size="sm" className="numbers">
               {metric(main.value)}
             </Text>
-            <Text size="xs" c="dimmed" truncate>
+            <Text size="xs" c="dimmed" lineClamp={2} className={classes.reason ?? ""} mt={0}>
               latest {main.name}
             </Text>
           </div>

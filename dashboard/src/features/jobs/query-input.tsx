@@ -1,10 +1,19 @@
-import { Code, Mark, Text } from "@mantine/core";
+import { ActionIcon, Code, Mark, Popover, Text } from "@mantine/core";
 import { ApiError, type FieldProblem } from "@/shared/api/problem";
+import { HelpIcon } from "@/shared/ui/icons";
 import { SearchField } from "@/shared/ui/search-field";
+import classes from "./jobs-page.module.css";
 
-const HELP =
-  "All terms must match: state:failed  user:maria  lr>0.01  duration>2h  metrics.loss<=0.5  " +
-  'name:"my job"  -old';
+/** Example terms and their meanings. */
+const TERMS = [
+  ["state:failed", "in this state"],
+  ["user:maria", "submitted by this user"],
+  ["lr>0.01", "a parameter, or else a metric"],
+  ["metrics.loss<=0.5", "the latest value of a metric"],
+  ["duration>2h", "ran longer in all"],
+  ['name:"my job"', "a part of the name"],
+  ["-old", "without “old” in the name"],
+] as const;
 
 /** The error of a query, if a request was refused for it. */
 export function queryProblem(error: unknown): FieldProblem | undefined {
@@ -27,7 +36,8 @@ export function QueryInput({ value, problem, onSearch }: Props) {
       maw="100%"
       placeholder="state:failed lr>0.01 -user:maria"
       aria-label="Query"
-      title={HELP}
+      rightSection={<Help />}
+      rightSectionPointerEvents="all"
       value={value}
       spellCheck={false}
       autoCapitalize="off"
@@ -37,6 +47,33 @@ export function QueryInput({ value, problem, onSearch }: Props) {
       errorProps={{ component: "div" }}
       onSearch={onSearch}
     />
+  );
+}
+
+function Help() {
+  return (
+    <Popover position="bottom-end" withArrow shadow="md">
+      <Popover.Target>
+        <ActionIcon variant="subtle" color="gray" size="sm" aria-label="Help on queries">
+          <HelpIcon />
+        </ActionIcon>
+      </Popover.Target>
+      <Popover.Dropdown>
+        <Text size="xs" mb={6}>
+          All terms of a query must match:
+        </Text>
+        <dl className={classes.help}>
+          {TERMS.map(([term, meaning]) => (
+            <div key={term}>
+              <dt>
+                <Code>{term}</Code>
+              </dt>
+              <dd>{meaning}</dd>
+            </div>
+          ))}
+        </dl>
+      </Popover.Dropdown>
+    </Popover>
   );
 }
 

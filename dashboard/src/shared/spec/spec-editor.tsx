@@ -1,6 +1,7 @@
 import { Alert } from "@mantine/core";
 import { type ReactNode, useMemo, useRef } from "react";
 import { ApiError } from "@/shared/api/problem";
+import { LinkedText } from "@/shared/ui/linked-text";
 import { Editor, type EditorHandle } from "./editor";
 import { locate } from "./locate";
 import classes from "./spec-editor.module.css";
@@ -55,7 +56,8 @@ export function SpecEditor(props: Props) {
                     onClick={() => editor.current?.goTo(problem.from)}
                   >
                     <span className={classes.line}>line {problem.line}</span>
-                    {problem.field ? <code>{problem.field}</code> : null} {problem.message}
+                    {problem.field ? <code>{problem.field}</code> : null}{" "}
+                    <LinkedText text={problem.message} />
                   </button>
                 </li>
               ))}

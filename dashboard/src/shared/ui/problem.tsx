@@ -1,6 +1,7 @@
 import { Alert, Button, Group, Skeleton, Text } from "@mantine/core";
 import { ApiError } from "../api/problem";
 import { AlertIcon } from "./icons";
+import { LinkedText } from "./linked-text";
 
 interface Props {
   error: unknown;
@@ -28,10 +29,15 @@ export function Problem({ error, what, onRetry, onClose }: Props) {
     >
       <Group justify="space-between" align="flex-end" wrap="nowrap">
         <div>
-          <Text size="sm">{detail}</Text>
+          {/* The detail of a problem with fields repeats them. */}
+          {fields.length === 0 ? (
+            <Text size="sm">
+              <LinkedText text={detail} />
+            </Text>
+          ) : null}
           {fields.map((field) => (
             <Text key={`${field.field} ${field.message}`} size="sm">
-              {field.field ? <code>{field.field}</code> : null} {field.message}
+              {field.field ? <code>{field.field}</code> : null} <LinkedText text={field.message} />
             </Text>
           ))}
         </div>

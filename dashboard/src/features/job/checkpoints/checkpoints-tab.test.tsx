@@ -27,6 +27,7 @@ it("restores under the job's own strategy unless another is chosen", async () =>
     "POST /checkpoints/91bc04d7e2aa/restore": planned,
   });
   await userEvent.click(await screen.findByLabelText("Restore from step 120"));
+  expect(screen.getByText("91bc04d7e2aa")).toBeVisible();
   expect(await screen.findByLabelText("Strategy", { selector: "input" })).toHaveValue(
     "auto: the fastest that fits",
   );

@@ -98,7 +98,14 @@ const columnsIn = (zone: string): Column<Checkpoint>[] => [
   {
     id: "saved",
     header: `Saved (${zone})`,
-    cell: ({ created_at }) => <Moment value={created_at} zone={zone} />,
+    cell: ({ id, created_at }) => (
+      <>
+        <Moment value={created_at} zone={zone} />
+        <Text size="xs" c="dimmed" ff="monospace">
+          {id}
+        </Text>
+      </>
+    ),
   },
   {
     id: "state",

@@ -47,6 +47,12 @@ it("a failure is reported with its cause and recovery", () => {
   expect(report.queryByRole("link")).toBeNull();
 });
 
+it("an output that its message quotes is not shown again", () => {
+  const message = "rank 0 exited with code 3: its last words";
+  show({ ...lost, failure: { ...lost.failure, message } });
+  expect(screen.getAllByText(/its last words/)).toHaveLength(1);
+});
+
 it.each(["preempted", "resized"] as const)("a %s attempt has not failed", (cause) => {
   show({ ...lost, is_move: true, failure: { ...lost.failure, cause } });
   expect(screen.getByText(cause)).toBeVisible();

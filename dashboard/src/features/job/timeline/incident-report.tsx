@@ -18,7 +18,9 @@ interface Props {
 export function IncidentReport({ job, attempt, incident }: Props) {
   const { failure, is_move: moved } = incident;
   const stages = stagesOf(incident);
-  const tail = (failure.log_tail ?? "").trimEnd();
+  const lines = (failure.log_tail ?? "").trimEnd().split("\n").map(plainText).join("\n");
+  // The message of a script often ends with its only line.
+  const tail = failure.message.includes(lines) ? "" : lines;
   return (
     <section
       className={classes.report}
@@ -75,7 +77,7 @@ export function IncidentReport({ job, attempt, incident }: Props) {
       ) : null}
       {tail ? (
         <Code block className={classes.tail ?? ""} tabIndex={0}>
-          {tail.split("\n").map(plainText).join("\n")}
+          {tail}
         </Code>
       ) : null}
     </section>
