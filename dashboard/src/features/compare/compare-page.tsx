@@ -24,6 +24,7 @@ import { CancelIcon } from "@/shared/ui/icons";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import classes from "./compare-page.module.css";
+import { labelOf } from "./labels";
 import { type Compared, panelsOf } from "./panels";
 import { added, formatSlots, MAX_JOBS, parseSlots, removed, type Slots } from "./slots";
 import { SpecDifferences } from "./spec-differences";
@@ -70,6 +71,7 @@ export default function ComparePage() {
           <JobKey
             key={job.id}
             job={job}
+            label={labelOf(job, jobs)}
             slot={slots.indexOf(job.id)}
             onRemove={() => put(removed(slots, job.id))}
           />
@@ -215,7 +217,14 @@ function useLives(ids: string, range: Range | null, axis: Axis): Map<string, Job
   return lives;
 }
 
-function JobKey({ job, slot, onRemove }: { job: Job; slot: number; onRemove: () => void }) {
+interface JobKeyProps {
+  job: Job;
+  label: string;
+  slot: number;
+  onRemove: () => void;
+}
+
+function JobKey({ job, label, slot, onRemove }: JobKeyProps) {
   const main = job.main_metric;
   return (
     <li className={`app-card ${classes.job}`}>
@@ -226,14 +235,14 @@ function JobKey({ job, slot, onRemove }: { job: Job; slot: number; onRemove: () 
         size="sm"
         className={classes.name ?? ""}
       >
-        {job.name}
+        {label}
       </AnchorLink>
       <StateBadge state={job.state} reason={job.reason} />
       <span className={classes.facts}>
         step {count(job.step)}
         {main === null ? "" : ` · latest ${main.name} ${metric(main.value)}`}
       </span>
-      <Remove name={job.name} onRemove={onRemove} />
+      <Remove name={label} onRemove={onRemove} />
     </li>
   );
 }
@@ -275,10 +284,4 @@ function AddJob({ slots, onAdd }: { slots: Slots; onAdd: (id: string) => void })
       }}
     />
   );
-}
-
-/** The job's name, with its id where others have the same name. */
-function labelOf(job: Job, among: readonly Job[]): string {
-  const isUnique = among.every((other) => other.id === job.id || other.name !== job.name);
-  return isUnique ? job.name : `${job.name} (${job.id.slice(0, 6)})`;
 }

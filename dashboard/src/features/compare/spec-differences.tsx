@@ -4,8 +4,11 @@ import type { Job } from "@/shared/api/types";
 import { NOTHING, plural } from "@/shared/format";
 import { type Column, Table } from "@/shared/ui/table";
 import classes from "./compare-page.module.css";
+import { labelOf } from "./labels";
 import { type Difference, specDifferences } from "./spec-diff";
 
+/** The SHA-256 of uploaded code. */
+const HASH = /^[0-9a-f]{64}$/;
 /** Above this many the table is folded, so that the curves are on the screen. */
 const FEW = 12;
 
@@ -32,7 +35,7 @@ export function SpecDifferences({ jobs }: { jobs: Job[] }) {
       <summary className={classes.fold}>{plural(differences.length, "spec difference")}</summary>
       <Table
         label="Spec differences"
-        columns={[KEY, ...jobs.map((job, i) => columnOf(job, i))]}
+        columns={[KEY, ...jobs.map((job, i) => columnOf(job, i, jobs))]}
         rows={differences}
         rowKey={({ key }) => key}
         className={classes.diff}
@@ -42,10 +45,10 @@ export function SpecDifferences({ jobs }: { jobs: Job[] }) {
   );
 }
 
-function columnOf(job: Job, i: number): Column<Difference> {
+function columnOf(job: Job, i: number, jobs: Job[]): Column<Difference> {
   return {
     id: job.id,
-    header: job.name,
+    header: labelOf(job, jobs),
     cell: ({ values }) => <Value value={values[i] ?? null} />,
   };
 }
@@ -58,7 +61,7 @@ function Value({ value }: { value: Difference["values"][number] }) {
       </Text>
     );
   }
-  if (typeof value === "string") return value;
+  if (typeof value === "string") return <Plain value={value} />;
   return (
     <span>
       [
@@ -72,4 +75,10 @@ function Value({ value }: { value: Difference["values"][number] }) {
       ]
     </span>
   );
+}
+
+/** A hash by its beginning; a number never breaks. */
+function Plain({ value }: { value: string }) {
+  if (HASH.test(value)) return <code title={value}>{value.slice(0, 12)}</code>;
+  return Number.isNaN(Number(value)) ? value : <span className="nowrap">{value}</span>;
 }
