@@ -9,6 +9,7 @@ from trainhall.cli.base.errors import FINAL, UNFINISHED
 from trainhall.cli.base.output import label, notice
 from trainhall.cli.experiments.summary import best_text, counts_text
 from trainhall.cli.jobs.follow import POLL_SECONDS, deadline_after, readings
+from trainhall.cluster.lifecycle.reasons import ReasonCode
 
 
 def until_final(client: Client, experiment_id: str) -> int:
@@ -55,8 +56,12 @@ def _watch(client: Client, experiment_id: str, deadline: float, show: Callable[[
 
 
 def _progress(experiment: Any) -> str:
-    best = best_text(experiment)
-    return counts_text(experiment) + (f"; best is {best}" if best else "")
+    parts = [counts_text(experiment)]
+    if best := best_text(experiment):
+        parts.append(f"best is {best}")
+    if experiment["reason_code"] == ReasonCode.TRIAL_NOT_RATED:
+        parts.append(experiment["reason"])
+    return "; ".join(parts)
 
 
 def _print_end(experiment: Any) -> int:

@@ -55,7 +55,11 @@ def missing_objective(metric: str, reported: Mapping[str, Any]) -> str:
     if not reported:
         return "it reports no metric"
     names = ", ".join(sorted(reported)[:_LISTED]) + (", …" if len(reported) > _LISTED else "")
+    group, slash, _ = metric.partition("/")
+    of_group = [name for name in reported if slash and name.startswith(f"{group}/")]
     near = difflib.get_close_matches(metric, reported, n=1)
+    if not near and len(of_group) == 1:
+        near = of_group
     return f"it reports {names}, not {metric}" + (f"; did you mean {near[0]}?" if near else "")
 
 

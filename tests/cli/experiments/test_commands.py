@@ -210,3 +210,12 @@ def test_mean_needs_every_repeat() -> None:
         {"number": 2, "objective": 1.0}, {"number": 2, "objective": None},
     ]  # fmt: skip
     assert trial_means(runs) == {1: 1.5}
+
+
+def test_progress_names_a_missing_objective() -> None:
+    found: dict[str, Any] = {
+        "counts": {"completed": 1, "pending": 2}, "best": None,
+        "reason_code": "trial_not_rated", "reason": "trial 1 has no objective: …",
+    }  # fmt: skip
+    assert follow._progress(found) == "1 completed, 2 pending; trial 1 has no objective: …"
+    assert follow._progress({**found, "reason_code": "trials_run"}) == "1 completed, 2 pending"
