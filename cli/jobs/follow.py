@@ -29,6 +29,9 @@ from trainhall.cli.jobs.progress import Progress
 _WORST_LAST = (COMPLETED, UNFINISHED, MISSING, CANCELLED, FAILED)
 POLL_SECONDS = 0.5
 WATCH_SECONDS = 0.25
+LAST_LINES_SECONDS = 2.0
+"""Time without a new line after which a job that has ended has written its last. The coordinator
+holds back a line without a line break for a second."""
 PAGE = 1000
 """Lines that are asked for at once."""
 PATIENCE_SECONDS = 600.0
@@ -170,31 +173,40 @@ class _Written:
         self._cursor: str | None = None
         self._more = f"(Output of rank 0; `trainhall logs -f {job_id}` shows every rank.)"
 
-    def show(self, job: Any) -> None:
+    def show(self, job: Any) -> int:
+        """Show what was written since the last call; return how many lines that were."""
         if not job["spec"].get("script") or not job["attempt"]:
-            return
-        while self._page(job["world_size"]):
-            pass
+            return 0
+        shown = 0
+        while count := self._page(job["world_size"]):
+            shown += count
+            if count < PAGE:
+                break
+        return shown
 
     def show_last(self, job: Any) -> None:
-        """Show what an agent ships of a job that has just ended."""
-        if job["spec"].get("script"):
+        """Show what still comes of a job that has just ended."""
+        if not job["spec"].get("script"):
+            return
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < LAST_LINES_SECONDS:
             time.sleep(POLL_SECONDS)
-            self.show(job)
+            if self.show(job):
+                quiet_since = time.monotonic()
 
-    def _page(self, ranks: int) -> bool:
-        """Show the next page; True when there may be another one by now."""
+    def _page(self, ranks: int) -> int:
+        """Show the next page; return its number of lines."""
         try:
             page = self._client.get(self._path, after=self._cursor, rank=0, limit=PAGE)
         except UnreachableError:
-            return False
+            return 0
         if page["items"] and ranks > 1 and self._more:
             self._progress.line(self._more)
             self._more = ""
         for line in page["items"]:
             self._progress.line(harmless(line["text"]))
         self._cursor = page["next_cursor"] or self._cursor
-        return len(page["items"]) == PAGE
+        return len(page["items"])
 
 
 def states(client: Client, job_id: str, every: float, deadline: float = math.inf) -> Iterator[Any]:

@@ -4,13 +4,14 @@ import contextlib
 import json
 import re
 import sys
+import time
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import FINAL, UnreachableError
 from trainhall.cli.base.output import harmless, label, notice
-from trainhall.cli.jobs.follow import states
+from trainhall.cli.jobs.follow import LAST_LINES_SECONDS, states
 
 PAGE = 1000
 POLL_SECONDS = 0.4
@@ -44,7 +45,7 @@ class LogPrinter:
 
     def follow(self, tail: int | None) -> None:
         """Print what there is and what comes, until the job has ended; Ctrl-C ends it too."""
-        quiet = False
+        quiet_since = time.monotonic()
         try:
             # Asked first: what a job wrote before it was final is on the next page.
             for job in states(self.client, self.job_id, POLL_SECONDS):
@@ -53,11 +54,10 @@ class LogPrinter:
                 with contextlib.suppress(UnreachableError):
                     while count := self._page(tail if self._cursor is None else None):
                         found += count
-                # An agent may still ship the last lines of a job that has just ended.
-                if job["state"] in FINAL and not found:
-                    if quiet:
-                        break
-                    quiet = True
+                if found or job["state"] not in FINAL:
+                    quiet_since = time.monotonic()
+                elif time.monotonic() - quiet_since >= LAST_LINES_SECONDS:
+                    break
         except KeyboardInterrupt:
             return
         notice(f"{label(job)} is {job['state']}")

@@ -86,6 +86,7 @@ def test_follow_prints_script_output(
 ) -> None:
     monkeypatch.setattr(follow, "WATCH_SECONDS", 0)
     monkeypatch.setattr(follow, "POLL_SECONDS", 0)
+    monkeypatch.setattr(follow, "LAST_LINES_SECONDS", 0.01)
     monkeypatch.setattr(follow, "PAGE", 2)
     # A full page may have another one behind it; one that is not is all that there is by now.
     client: Any = Scripted([["hello", "[bold]\x1b[2Jloss 3"], ["more"], [], ["bye"]])
@@ -114,6 +115,23 @@ def test_traceback_comes_before_the_restart(
     follow.until_final(client, "j")
     lines = capsys.readouterr().err.splitlines()
     assert lines.index("ValueError: x") < lines.index("recovering: ValueError: x; restart 1 of 3")
+
+
+def test_follow_waits_for_a_last_line_without_a_break(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "WATCH_SECONDS", 0)
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    # The coordinator holds it back for a second.
+    client: Any = Scripted([["first"], [], [], [], ["no line break"]])
+    assert follow.until_final(client, "j") == 0
+    assert "no line break" in capsys.readouterr().err.splitlines()
 
 
 class Away:

@@ -1,5 +1,6 @@
 """What a job writes can do nothing to the terminal that shows it."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from trainhall.cli.jobs import follow, loglines
 from trainhall.cli.jobs.loglines import LogPrinter, harmless
 from trainhall.cli.main import app
 
@@ -69,6 +71,37 @@ def test_attempt_change_is_marked_between_lines(
     printed = capfd.readouterr()
     assert printed.out == "first\nsecond\nthird\n", "what is piped is what was written"
     assert printed.err == "-- attempt 2 --\n"
+
+
+def test_follow_waits_for_a_last_line_without_a_break(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    class Ended:
+        """Shows the last line a second after the job has ended."""
+
+        shown = False
+
+        def request(self, method: str, path: str, *, deadline: float) -> Any:
+            return {"id": "j", "name": "x", "state": "completed"}
+
+        def get(self, path: str, **asked: object) -> Any:
+            line = {"attempt": 1, "rank": 0, "text": "no line break"}
+            items = [line] if now > 1 and not self.shown else []
+            self.shown = self.shown or bool(items)
+            return {"items": items, "next_cursor": "end"}
+
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep)
+    monkeypatch.setattr(loglines, "time", clock)
+    monkeypatch.setattr(follow, "time", clock)
+    client: Any = Ended()
+    LogPrinter(client, "j", rank=None, stream=None, attempt=None, prefixed=False).follow(None)
+    assert capfd.readouterr().out == "no line break\n"
 
 
 @pytest.mark.parametrize(
