@@ -271,7 +271,7 @@ class NodeService(Service):
         async with self._db.transaction() as session:
             node = await load(session, Node, node_id, locked=True)
             active = node.state not in UNREACHABLE_STATES and await holds_devices(session, node_id)
-            if not active and not await _runs_here(session, node_id):
+            if not active and not await _jobs_using(session, node_id):
                 await delete_node(session, node, now=now)
                 view = None
             else:
@@ -386,11 +386,13 @@ def _node_view(node: Node, devices: Mapping[str, list[views.Device]]) -> views.N
     )
 
 
-async def _runs_here(session: AsyncSession, node_id: str) -> bool:
-    """Return whether an active attempt has the node in its allocation."""
+async def _jobs_using(session: AsyncSession, node_id: str) -> set[str]:
+    """Return the jobs whose active attempts have the node in their allocation."""
     states = [state.value for state in ACTIVE_ATTEMPT_STATES]
-    rows = await session.scalars(select(Attempt.allocation).where(Attempt.state.in_(states)))
-    return any(allocation.host(node_id) is not None for allocation in rows)
+    rows = await session.execute(
+        select(Attempt.job_id, Attempt.allocation).where(Attempt.state.in_(states))
+    )
+    return {row.job_id for row in rows if row.allocation.host(node_id) is not None}
 
 
 async def _devices_of(
@@ -411,7 +413,24 @@ async def _devices_of(
     for row in rows.mappings():
         view = views.Device.model_validate(dict(row))
         found.setdefault(view.node_id, []).append(view)
+    await _leave_out_replaced(session, found)
     return found
+
+
+async def _leave_out_replaced(
+    session: AsyncSession, devices: Mapping[str, list[views.Device]]
+) -> None:
+    """Show no job on a lost node that resumed elsewhere: its grant only keeps the devices from
+    others until the node reports that the old ranks ended."""
+    held = {node_id for node_id, of_node in devices.items() if any(d.job_id for d in of_node)}
+    lost = await session.scalars(
+        select(Node.id).where(Node.id.in_(held), Node.state == NodeState.LOST.value)
+    )
+    for node_id in lost.all():
+        job_ids = await _jobs_using(session, node_id)
+        for device in devices[node_id]:
+            if device.job_id not in job_ids:
+                device.job_id = device.job_name = None
 
 
 async def _free_name(session: AsyncSession, wanted: str, node_id: str) -> str:

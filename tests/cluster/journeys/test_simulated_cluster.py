@@ -253,6 +253,8 @@ async def test_attempt_of_lost_node_is_fenced_and_replaced(cluster: SimulatedClu
     assert [t[0] for t in alpha.attempts] == [job_id], "it still runs there, unheard"
     first, second = await cluster.coordinator.jobs.attempts(job_id)
     assert (first.state, second.state) == ("lost", "running")
+    (device,) = (await cluster.coordinator.nodes.get(alpha.node_id)).devices
+    assert (device.job_id, device.job_name) == (None, None), "the job would not notice its removal"
     waiting = await cluster.submit()
     assert (await cluster.job(waiting)).state == "queued"
 
