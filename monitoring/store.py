@@ -401,10 +401,16 @@ def _note_last_values(job: _Job, tables: list[Table], *, continues: bool) -> Non
     step: int | None = None
     for table in tables:
         if table.rank is None and len(table.steps):
-            step = max(int(table.steps[-1]), -1 if step is None else step)
-            for name, values in table.columns.items():
-                if name not in DIGESTS:
-                    last[name] = number_or_text(float(values[-1]))
+            # A script may report an earlier step after a later one.
+            row = len(table.steps) - 1 - int(np.argmax(table.steps[::-1]))
+            values_at = {
+                name: number_or_text(float(values[row]))
+                for name, values in table.columns.items()
+                if name not in DIGESTS
+            }
+            at = int(table.steps[row])
+            last = {**last, **values_at} if step is None or at >= step else {**values_at, **last}
+            step = at if step is None else max(at, step)
     if step is not None:
         merged = {**job.metrics, **last}
         if continues and step < job.step:

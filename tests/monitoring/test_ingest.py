@@ -65,6 +65,16 @@ async def test_batch_is_one_row_and_updates_job(database: Database) -> None:
         assert attempt.first_step == 1
 
 
+async def test_last_values_are_those_of_the_newest_step(database: Database) -> None:
+    await add_job(database)
+    late = table([125, 10], loss=[0.02, 5.0])
+    body = frame(1, late, table([11], loss=[4.0], lr=[0.1]))
+    assert await ingest_of(database).metrics("job", 1, "0-ab", body) == 1
+    progress = await progress_of(database)
+    assert progress.step == 125
+    assert progress.metrics == {"loss": 0.02, "lr": 0.1}
+
+
 async def test_repeated_batch_changes_nothing(database: Database) -> None:
     await add_job(database)
     woken = Woken()
