@@ -165,6 +165,14 @@ def _end_moved(s: Situation) -> EndAttempt:
     return _end(s, AttemptState.PAUSED, JobState.RECOVERING, why, moved)
 
 
+def _asked(s: Situation, code: ReasonCode, *, with_experiment: ReasonCode) -> Reason:
+    """Return who asked for an end: a user of its experiment, which the job's reason names, or one
+    of this job alone."""
+    if s.job.reason_code == with_experiment:
+        return Reason.stored(s.job.reason_code, s.job.reason)
+    return Reason.of(code)
+
+
 def _fail(s: Situation, job_end: JobState, code: ReasonCode, **params: Any) -> EndAttempt:
     """End an attempt with its failure.
 
@@ -333,7 +341,10 @@ ONCE_ALL_ENDED = (
         "is cancelled",
         lambda s: s.job.state is JobState.CANCELLING,
         lambda s: _end(
-            s, AttemptState.CANCELLED, JobState.CANCELLED, Reason.of(ReasonCode.CANCELLED)
+            s,
+            AttemptState.CANCELLED,
+            JobState.CANCELLED,
+            _asked(s, ReasonCode.CANCELLED, with_experiment=ReasonCode.EXPERIMENT_CANCELLED),
         ),
     ),
     Rule(
@@ -364,7 +375,12 @@ ONCE_ALL_ENDED = (
         "a user pauses the job",
         "is paused",
         lambda s: s.job.state is JobState.PAUSING,
-        lambda s: _end(s, AttemptState.PAUSED, JobState.PAUSED, Reason.of(ReasonCode.PAUSED)),
+        lambda s: _end(
+            s,
+            AttemptState.PAUSED,
+            JobState.PAUSED,
+            _asked(s, ReasonCode.PAUSED, with_experiment=ReasonCode.EXPERIMENT_PAUSED),
+        ),
     ),
     Rule(
         "move",

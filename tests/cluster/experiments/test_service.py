@@ -212,6 +212,8 @@ async def test_cancel_ends_jobs_and_starts_no_more(cluster: SimulatedCluster) ->
     await cluster.run_until(str(running.job_id), "cancelled")
     view = await experiments.cancel(experiment)
     assert view.counts == {"cancelled": 4}
+    reasons = {trial.reason for trial in await trials(cluster, experiment)}
+    assert reasons == {f"cancelled by a user with “{view.name}” (experiment {experiment})"}
     assert view.finished_at is not None
     for command in (experiments.pause, experiments.resume):
         with pytest.raises(WrongStateError, match="it is cancelled"):
