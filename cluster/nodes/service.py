@@ -150,8 +150,8 @@ class NodeService(Service):
             )
             if node is None:
                 raise NotAllowedError(
-                    "the join token is unknown or was used before; make a new one with "
-                    "`trainhall nodes add`"
+                    "the join token is unknown, was used before, or was replaced by a later "
+                    "`trainhall nodes add` of the same node; make a new one with that command"
                 )
             if node.join_expires_at is None or node.join_expires_at <= now:
                 raise NotAllowedError(
