@@ -29,6 +29,17 @@ async def job_warnings(
     return warnings
 
 
+def not_finite_losses(job: Job, progress: JobProgress) -> Sequence[str]:
+    """Return a warning for each loss that is NaN or infinite. Only tasks fail of one."""
+    if job.state in (JobState.FAILED, JobState.CANCELLED):
+        return []
+    return [
+        f"{name} is {value} at step {progress.step}"
+        for name, value in progress.metrics.items()
+        if "loss" in name.lower() and isinstance(value, str)
+    ]
+
+
 async def _unsaved(session: AsyncSession, job_ids: Sequence[str]) -> Sequence[tuple[str, str]]:
     """Return jobs that have saved nothing since a save failed."""
     # Each job's events are read from the newest on until one reports a save, or a failed one.

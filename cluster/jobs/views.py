@@ -10,7 +10,12 @@ from trainhall.cluster.jobs.auto_plans import PlanMeasured
 from trainhall.cluster.jobs.commands import Command, refused_commands
 from trainhall.cluster.jobs.incidents import Failure, Incident, failure_view, incidents_of
 from trainhall.cluster.jobs.main_metric import MainMetric, main_metric
-from trainhall.cluster.jobs.summaries import job_warnings, run_times, stragglers
+from trainhall.cluster.jobs.summaries import (
+    job_warnings,
+    not_finite_losses,
+    run_times,
+    stragglers,
+)
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
 from trainhall.db import models
 from trainhall.db.documents import Allocation
@@ -202,7 +207,7 @@ async def job_views(
             allowed_commands=[command for command in Command if command not in refused],
             refused_commands=refused,
             straggler=slow.get(job.id),
-            warnings=warned.get(job.id, ()),
+            warnings=[*warned.get(job.id, ()), *not_finite_losses(job, progress)],
             plan=plan,
             mesh=_mesh(job, plan),
             experiment=_experiment(job),

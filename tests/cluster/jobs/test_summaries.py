@@ -4,6 +4,7 @@ import re
 from datetime import timedelta
 
 from support.cluster.simulated import SimulatedCluster
+from support.storage.frames import frame, table
 
 from trainhall.cluster.jobs.summaries import job_warnings
 from trainhall.db.models import Job
@@ -40,6 +41,19 @@ async def test_warning_of_failed_save_lasts_until_next(
 
     await save(cluster, job_id, 30)
     assert await warnings(cluster, job_id) == []
+
+
+async def test_loss_that_is_not_a_number_is_a_warning(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha")
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    for number, (step, loss) in enumerate([(1, 0.5), (2, float("nan"))], 1):
+        body = frame(number, table([step], lr=[float("nan")], **{"train/loss": [loss]}))
+        await cluster.coordinator.ingest.metrics(job_id, 1, "0-aaaaaaaa", body)
+        expected = ["train/loss is NaN at step 2"] if step == 2 else []
+        assert await warnings(cluster, job_id) == expected
+    await cluster.finish(job_id)
+    assert await warnings(cluster, job_id) == ["train/loss is NaN at step 2"]
 
 
 async def test_warning_ends_with_a_later_checkpoint(cluster: SimulatedCluster) -> None:
