@@ -341,7 +341,10 @@ def resize(
     with connect(url) as client:
         job_id = client.job_id(job)
         done = client.request("PUT", f"/training/jobs/{job_id}/resize", json=given)
+        shortage = specs.shortage(done["spec"], client)
     out.print_item(done, output, partial(_resized, done))
+    if shortage is not None:
+        out.notice(f"On the cluster as it is now, the job will never have that size: {shortage}.")
 
 
 def cancel(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:

@@ -196,11 +196,23 @@ def upload(code: "Packed | None", client: "Client") -> None:
 
 def _outlook(document: dict[str, Any], client: "Client") -> Any:
     """Return the forecast of the job's start; None if it takes too long: it is submitted anyway."""
+    return _dry_run(document, client).get("outlook")
+
+
+def shortage(document: dict[str, Any], client: "Client") -> str | None:
+    """Return why the cluster could not hold such a job alone; None if it could, or is unknown."""
+    found: str | None = _dry_run(document, client).get("shortage")
+    return found
+
+
+def _dry_run(document: dict[str, Any], client: "Client") -> dict[str, Any]:
+    """Return the answer to a dry run; empty if there is none in time."""
     try:
         deadline = time.monotonic() + OUTLOOK_SECONDS
-        return client.submit(document, dry_run=True, deadline=deadline).get("outlook")
+        answer: dict[str, Any] = client.submit(document, dry_run=True, deadline=deadline)
     except CliError:
-        return None
+        return {}
+    return answer
 
 
 def check(spec: "JobSpec", client: "Client") -> tuple[Any, list[str]]:

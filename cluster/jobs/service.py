@@ -305,7 +305,8 @@ async def _resize_active(
             set_reason(job, Reason.stored(attempt.reason_code, attempt.reason))
         change = f"{change}; it continues with {size}"
         return Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
-    change = f"{change}; it keeps {size} until it can change"
+    until = "devices are free" if min(sizes) > size else "its ranks have finished a step"
+    change = f"{change}; it keeps {size} until {until}"
     reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
     set_reason(job, reason)
     return reason

@@ -85,10 +85,19 @@ def test_resize_prints_what_happens(
             reason = "2 ranks on gpu-07"
             return {"id": "a1", "name": "net", "state": state, "reason": reason, "spec": spec}
 
+        def submit(self, spec: Any, *, dry_run: bool, deadline: float) -> Any:
+            assert (spec, dry_run) == ({"resources": resources}, True)
+            return {"shortage": "needs 8 CPU slots; the whole cluster has 2 CPU slots"}
+
     @contextlib.contextmanager
     def connect(url: str) -> Iterator[Refusing]:
         yield Resized()
 
     monkeypatch.setattr(jobs, "connect", connect)
     jobs.resize("a1", workers=4, output=Format.TABLE, url="http://lab:8000")
-    assert capsys.readouterr().out == f"net (a1)  {printed}\n"
+    shown = capsys.readouterr()
+    assert shown.out == f"net (a1)  {printed}\n"
+    assert shown.err == (
+        "On the cluster as it is now, the job will never have that size: needs 8 CPU slots; the "
+        "whole cluster has 2 CPU slots.\n"
+    )

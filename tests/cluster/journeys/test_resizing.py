@@ -100,7 +100,7 @@ async def test_resize_waits_for_free_devices(cluster: SimulatedCluster, strategy
     job_id = await running(cluster, workers=2, parallelism={"strategy": strategy})
     other = await running(cluster, workers=2)
     reason = (await resize(cluster, job_id, workers=4)).reason
-    change = "4 workers instead of 2 workers; it keeps 2 until it can change"
+    change = "4 workers instead of 2 workers; it keeps 2 until devices are free"
     assert reason == f"resize requested by a user: {change}"
     assert (await cluster.job(job_id)).state == "running"
     assert await sizes(cluster, job_id) == [[2]]
@@ -110,6 +110,14 @@ async def test_resize_waits_for_free_devices(cluster: SimulatedCluster, strategy
     await cluster.finish(other)
     await run_at(cluster, job_id, 4)
     await cluster.check()
+
+
+async def test_resize_to_fewer_workers_waits_for_a_step(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", slots=2)
+    job_id = await running(cluster, workers=2)
+    reason = (await resize(cluster, job_id, workers=1)).reason
+    assert reason.endswith("it keeps 2 until its ranks have finished a step")
+    await run_at(cluster, job_id, 1)
 
 
 async def test_resize_keeps_reason_if_size_stays(cluster: SimulatedCluster) -> None:
