@@ -83,6 +83,10 @@ class ReasonCode(StrEnum):
     )
     NODE_DRAINED = ("node_drained", "node {node} is being drained: {how}")
     UPLOADING = ("uploading", "its ranks have ended; {who} what they saved")
+    AWAITING_NODE = (
+        "awaiting_node",
+        "waiting until {nodes} reports again or is lost (at {time}); the other ranks have ended",
+    )
     COMPLETED = ("completed", "completed")
     RESTARTING = ("restarting", "{failure}; restart {restarts} of {max_restarts}")
     RESCHEDULED = ("rescheduled", "{failure}; will be rescheduled (not counted as a restart)")

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from trainhall.cluster.lifecycle.reasons import SIGNALLED, Reason, ReasonCode, describe, running
+from trainhall.cluster.lifecycle.reasons import (
+    SIGNALLED,
+    Reason,
+    ReasonCode,
+    clock_time,
+    describe,
+    running,
+)
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
 from trainhall.cluster.reconcile.decisions import (
     Decision,
@@ -82,6 +89,14 @@ def _mark_running(s: Situation) -> MarkRunning:
     return MarkRunning(s.attempt.token, s.job.state, running(s.job.workers, hosts))
 
 
+def _explain_awaited(s: Situation) -> Explain | None:
+    idle = max(s.spare.nodes[host.node_id].seconds_since_heartbeat for host in s.awaited)
+    lost_at = s.now + timedelta(seconds=max(0.0, s.lost_after_seconds - idle))
+    names = " or ".join(f"node {host.node_name}" for host in s.awaited)
+    time = clock_time(lost_at, s.now, seconds=True)
+    return _explain(s, Reason.of(ReasonCode.AWAITING_NODE, nodes=names, time=time))
+
+
 def _explain_uploads(s: Situation) -> Explain | None:
     """Explain why a job without processes has not ended: slow link, or full disk here."""
     reports = [host.report for host in s.attempt.hosts]
@@ -91,7 +106,10 @@ def _explain_uploads(s: Situation) -> Explain | None:
     names = ", ".join(host.node_name for host in s.uploading)
     one = len(s.uploading) == 1
     who = f"node {names} still uploads" if one else f"nodes {names} still upload"
-    reason = Reason.of(ReasonCode.UPLOADING, who=who)
+    return _explain(s, Reason.of(ReasonCode.UPLOADING, who=who))
+
+
+def _explain(s: Situation, reason: Reason) -> Explain | None:
     if reason.is_stored(s.job.reason_code, s.job.reason):
         return None
     return Explain(s.job.id, s.job.state, reason)
@@ -311,6 +329,13 @@ WHILE_RANKS_RUN = (
         "all hosts use this plan",
         lambda s: s.plan and s.attempt.state is AttemptState.STARTING,
         _keep_plan,
+    ),
+    Rule(
+        "await a suspect node",
+        "it ends, and its last ranks are on a suspect node",
+        "waits until the node reports again or is lost",
+        lambda s: s.awaited,
+        _explain_awaited,
     ),
     Rule(
         "run",

@@ -79,6 +79,22 @@ class Situation:
         return node is not None and node.state is NodeState.LOST
 
     @property
+    def lost_after_seconds(self) -> float:
+        return max(self.options.lost_after_seconds, self.attempt.isolation_seconds or 0.0)
+
+    @cached_property
+    def awaited(self) -> list[HostFacts]:
+        """Hosts on suspect nodes, where the attempt is to end and has ended on all others."""
+        nodes = self.spare.nodes
+        suspect = [
+            host
+            for host in self.unfinished
+            if host.node_id in nodes and nodes[host.node_id].state is NodeState.SUSPECT
+        ]
+        is_all = len(suspect) == len(self.unfinished) < len(self.attempt.hosts)
+        return suspect if is_all and self.attempt.goal != "run" else []
+
+    @property
     def others_end_first(self) -> bool:
         """Ranks of other hosts have to end before lost ones are replaced (`on_isolation: stop`).
 

@@ -1,6 +1,8 @@
 """The reconciler, the gateway and the services together, against simulated nodes."""
 
 import asyncio
+import re
+from datetime import UTC, datetime, timedelta
 
 from support.cluster.agent_process import until
 from support.cluster.simulated import SimulatedCluster, failure, spec, stalled
@@ -263,6 +265,33 @@ async def test_attempt_of_lost_node_is_fenced_and_replaced(cluster: SimulatedClu
     assert (job_id, 1, 1) not in alpha.attempts, "not ended when its node reported again"
     await cluster.work(2)
     assert (await cluster.job(waiting)).state == "running"
+    await cluster.check()
+
+
+async def test_ending_job_names_the_node_it_waits_for(cluster: SimulatedCluster) -> None:
+    alpha, beta = await cluster.add_node("alpha", 1), await cluster.add_node("beta", 1)
+    job_id = await cluster.submit(2)
+    await cluster.run_until(job_id, "running")
+    await cluster.disconnect(beta)
+    lost_at = cluster.clock.now() + timedelta(seconds=cluster.options.lost_after_seconds)
+    alpha.end(alpha.running(job_id), Outcome.FAILED, failure())
+    for _ in range(10):
+        await cluster.heartbeat(2)
+    job = await cluster.job(job_id)
+    assert (job.state, job.reason_code) == ("running", "awaiting_node")
+    at = re.search(
+        r"^waiting until node beta reports again or is lost \(at (\S+) UTC\); the other ranks",
+        job.reason,
+    )
+    assert at is not None
+    shown = datetime.strptime(at[1], "%H:%M:%S").replace(
+        year=lost_at.year, month=lost_at.month, day=lost_at.day, tzinfo=UTC
+    )
+    assert abs((shown - lost_at).total_seconds()) <= 2
+    for _ in range(40):
+        await cluster.heartbeat(2)
+    (attempt, *_) = await cluster.coordinator.jobs.attempts(job_id)
+    assert attempt.state == "lost"
     await cluster.check()
 
 
