@@ -119,8 +119,7 @@ class Agent:
             await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 await work
-            if self._options.stop_ranks_on_exit:
-                await self._leave(force)
+            await self._leave(force)
         except BaseExceptionGroup as group:
             raise _cause(group) from None
         finally:
@@ -271,12 +270,26 @@ class Agent:
         return self._devices.use(ranks), host_use(self._data_dir.path)
 
     async def _leave(self, force: asyncio.Event) -> None:
+        """Report that this agent ends, so that its node gets no new work, and end the ranks first
+        where they are to end with it."""
+        self._stopping = True
+        if self._connection is not None:
+            self._connection.changed()
+        if self._options.stop_ranks_on_exit:
+            await self._end_ranks(force)
+        if self._connection is not None and self._connection.is_open:
+            await self._until(self._connection.is_up_to_date, LAST_REPORT_SECONDS, force)
+        if not self._options.stop_ranks_on_exit:
+            live = len(self._attempts.observed.live())
+            ranks = "they continue; the next agent here adopts them" if live else "none"
+            logger.info("agent_stopped", attempts=live, ranks=ranks)
+
+    async def _end_ranks(self, force: asyncio.Event) -> None:
         """End what runs here so that nothing is lost, and report it if the coordinator is there.
 
         Tasks save and scripts get SIGTERM; what takes too long, or longer than `force`, ends
         without. What the coordinator does not learn now, the next agent reports.
         """
-        self._stopping = True
         attempts, observed = self._attempts, self._attempts.observed
         attempts.leave()
         live = observed.live()
@@ -293,7 +306,6 @@ class Agent:
         if self._connection is not None and self._connection.is_open:
             await self._until(attempts.all_reported, LAST_SHIPPING_SECONDS, force)
             self._connection.changed()
-            await self._until(self._connection.is_up_to_date, LAST_REPORT_SECONDS, force)
 
     async def _stop_ranks(self) -> None:
         """End every rank of this host and forget it, with the last of what it wrote."""

@@ -54,6 +54,7 @@ PLAN_SECONDS = (3.0, 6.0)
 PREPARE_SECONDS = (0.05, 1.5)
 START_SECONDS = (0.05, 0.8)
 RETRY_SECONDS = (0.2, 2.0)
+LAST_REPORT_POLLS, LAST_REPORT_POLL_SECONDS = 50, 0.02
 SHIM_DIED = "the process that supervised the ranks was killed"
 NOWHERE = Path("/nonexistent")
 
@@ -73,6 +74,7 @@ class Agent:
         """Writers whose files are shipped, by folder key."""
         self._leaving: set[FencingToken] = set()
         self._removed: list[str] = []
+        self._stopping = False
         self._acked_at = float("-inf")
         self._seen_running: set[FencingToken] = set()
         self._bell = asyncio.Event()
@@ -93,6 +95,16 @@ class Agent:
     @property
     def is_connected(self) -> bool:
         return self._connection is not None and self._connection.is_open
+
+    async def leave(self) -> None:
+        """Report that it ends, if the coordinator is there."""
+        self._stopping = True
+        if self._connection is not None and self._connection.is_open:
+            self._connection.changed()
+            for _ in range(LAST_REPORT_POLLS):
+                if self._connection.is_up_to_date():
+                    break
+                await asyncio.sleep(LAST_REPORT_POLL_SECONDS)
 
     # -- the coordinator -------------------------------------------------------------------------
 
@@ -163,6 +175,7 @@ class Agent:
             assignments=[a.report(self._shipped(a)) for a in self.attempts.values()],
             removed=self._removed,
             revision=revision,
+            stopping=self._stopping,
         )
 
     def _take(self, desired: Desired) -> None:

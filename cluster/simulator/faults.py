@@ -165,13 +165,20 @@ class Faults:
     # -- hosts -----------------------------------------------------------------------------------
 
     async def _kill_agent(self) -> None:
+        """Kill an agent, or end every second one of a host as SIGTERM does, and start another."""
         host = self._any_host()
         await self._wait_a_moment()
         if host.agent is None:
             return
         away = self._some((0.1, 3.0), (4.0, 14.0))
-        self._world.story.fault("agent killed", host.name, f"its agent is killed, for {away:.1f} s")
-        await host.kill_agent()
+        if host.agents % 2 == 0:
+            self._world.story.fault("agent ended", host.name, f"its agent ends, for {away:.1f} s")
+            await host.end_agent()
+        else:
+            self._world.story.fault(
+                "agent killed", host.name, f"its agent is killed, for {away:.1f} s"
+            )
+            await host.kill_agent()
         await asyncio.sleep(away)
         if host.powered and host.agent is None:
             host.start_agent()

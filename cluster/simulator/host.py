@@ -1,5 +1,6 @@
 """A host: its disk, its devices, and the processes that run on it."""
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,9 @@ class HostAgent(Protocol):
 
     @property
     def is_connected(self) -> bool: ...
+
+    async def leave(self) -> None:
+        """Report that it ends."""
 
     def ring(self) -> None:
         """Note that there is something to poll."""
@@ -129,6 +133,14 @@ class Host:
         agent, self.agent = self.agent, None
         if agent is not None:
             await agent.process.kill()
+
+    async def end_agent(self) -> None:
+        """End the agent as SIGTERM does; its ranks continue."""
+        agent = self.agent
+        if agent is not None:
+            await asyncio.wait([agent.process.spawn(agent.leave(), "leave")])
+        if self.agent is agent:
+            await self.kill_agent()
 
     async def power_off(self, lost_folders: float = LOST_FOLDERS) -> None:
         """Stop everything where it stands; the disk keeps what was written through to it."""

@@ -196,7 +196,7 @@ class Report(Message):
     number: int = 0
     """Rises from 1 with every report of a connection; 0: the agent needs no word of it."""
     stopping: bool = False
-    """The agent is about to end, and its ranks with it: it begins nothing any more."""
+    """The agent is about to end, with or without its ranks: its node gets no new work."""
 
 
 class Assignment(Message):

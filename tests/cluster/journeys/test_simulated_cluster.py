@@ -383,6 +383,30 @@ async def test_stopped_agent_gets_no_work(
     await cluster.check()
 
 
+async def test_agent_that_stops_leaves_its_ranks(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha", 2)
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    report = node.report(cluster.clock)
+    report.stopping = True
+    assert node.channel is not None
+    node.channel.to_gateway.put_nowait(report.model_dump_json())
+    await cluster.exchanged()
+    await cluster.disconnect(node)
+    waiting = await cluster.submit()
+    await cluster.coordinator.reconciler.settle()
+    (row,) = (await cluster.coordinator.nodes.list()).items
+    assert (row.state, row.reason_code) == ("suspect", "agent_offline")
+    assert (await cluster.job(job_id)).state == "running"
+    assert (await cluster.job(waiting)).state == "queued"
+    await cluster.connect(node)
+    await cluster.run_until(waiting, "running")
+    (row,) = (await cluster.coordinator.nodes.list()).items
+    assert row.state == "ready"
+    assert (await cluster.job(job_id)).attempt == 1
+    await cluster.check()
+
+
 @on_sqlite
 async def test_waiting_jobs_have_reasons(cluster: SimulatedCluster) -> None:
     unplaced = await cluster.submit(workers=2)

@@ -415,6 +415,22 @@ async def test_stopping_agent_has_its_ranks_save(
         assert coordinator.log(other) == b"ready\ngoodbye\n"
 
 
+async def test_stopping_agent_reports_that_its_ranks_continue(
+    coordinator: FakeCoordinator, tmp_path: Path
+) -> None:
+    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
+        launch = launch_of(script(tmp_path, GOODBYE))
+        coordinator.want((launch, "run"))
+        await until("it to run", lambda: coordinator.log(launch))
+        assert await asyncio.to_thread(agent.end, signal.SIGTERM) == 0
+        await until("its last report", lambda: coordinator.last.stopping)
+        assert coordinator.reported(launch).outcome is None
+        assert agent.rank_pids()
+        *_, line = agent.output().splitlines()
+        assert "agent_stopped attempts=1" in line
+        assert "the next agent here adopts them" in line
+
+
 @pytest.mark.processes
 async def test_unreported_end_is_sent_by_next_agent(tmp_path: Path) -> None:
     coordinator = FakeCoordinator()
