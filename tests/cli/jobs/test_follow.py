@@ -111,6 +111,7 @@ def test_traceback_comes_before_the_restart(
 
     monkeypatch.setattr(follow, "WATCH_SECONDS", 0)
     monkeypatch.setattr(follow, "POLL_SECONDS", 0)
+    monkeypatch.setattr(follow, "LAST_LINES_SECONDS", 0.01)
     client: Any = Restarted([["Traceback", "ValueError: x"]])
     follow.until_final(client, "j")
     lines = capsys.readouterr().err.splitlines()
