@@ -176,7 +176,7 @@ describe("an experiment", () => {
     await open(`/experiments/${ID}?x=training.learning_rate`, page());
     expect(
       await screen.findByRole("img", {
-        name: "eval_accuracy by learning_rate over learning_rate",
+        name: "eval_accuracy by learning_rate",
       }),
     ).toBeInTheDocument();
     await userEvent.click(screen.getByRole("combobox", { name: "X axis" }));

@@ -47,6 +47,13 @@ it("a job with a name is shown by its name, with the id in the link", () => {
   expect(screen.getByRole("link", { name: "gpt" })).toHaveAttribute("href", "/jobs/ba9876543210");
 });
 
+it("an experiment is shown by its name, with the id in the link", () => {
+  const { textContent } = shown("cancelled by a user with “rates” (experiment 208488b2c7ad)");
+  expect(textContent).toContain("cancelled by a user with “rates”");
+  const link = screen.getByRole("link", { name: "rates" });
+  expect(link).toHaveAttribute("href", "/experiments/208488b2c7ad");
+});
+
 it("plain text stays as it is", () => {
   expect(shown("waits for its turn").textContent).toContain("waits for its turn");
 });

@@ -3,26 +3,30 @@ import { AnchorLink } from "./links";
 import { Moment } from "./time";
 
 /**
- * A job by its name and id, `“name” (id, detail)`, or by its id; a command between backticks; a time
- * as `14:20 UTC on Nov 24`.
+ * A job by its name and id, `“name” (id, detail)`, or by its id; an experiment, `“name” (experiment
+ * id)`; a command between backticks; a time as `14:20 UTC on Nov 24`.
  */
 const REFERENCE =
-  /“([^”]*)” \(([0-9a-f]{12})(?:, ([^)]*))?\)|\bjob ([0-9a-f]{12})\b|`([^`]+)`|\b(\d\d:\d\d(?::\d\d)?) UTC(?: on (\w{3} \d\d))?/;
-const GROUPS = 7;
+  /“([^”]*)” \((experiment )?([0-9a-f]{12})(?:, ([^)]*))?\)|\bjob ([0-9a-f]{12})\b|`([^`]+)`|\b(\d\d:\d\d(?::\d\d)?) UTC(?: on (\w{3} \d\d))?/;
+const GROUPS = 8;
 
-/** A message of the coordinator: its jobs are links, its commands code, its times local. */
+/** A message of the coordinator: its jobs and experiments are links, its commands code, its times local. */
 export function LinkedText({ text }: { text: string }) {
   // The groups make the parts repeat: plain text, then the groups.
   const parts = text.split(REFERENCE);
   const nodes = [];
   for (let i = 0; i < parts.length; i += GROUPS + 1) {
-    const [plain, name, namedId, detail, id, command, clock, day] = parts.slice(i, i + GROUPS + 1);
+    const [plain, name, experiment, namedId, detail, id, command, clock, day] = parts.slice(
+      i,
+      i + GROUPS + 1,
+    );
+    const NamedLink = experiment ? ExperimentLink : JobLink;
     nodes.push(
       <Fragment key={i}>
         {plain}
         {namedId ? (
           <>
-            “<JobLink id={namedId}>{name}</JobLink>”{detail ? ` (${detail})` : ""}
+            “<NamedLink id={namedId}>{name}</NamedLink>”{detail ? ` (${detail})` : ""}
           </>
         ) : null}
         {id ? (
@@ -55,7 +59,26 @@ function nearest(clock: string, day: string | undefined): string {
   return new Date(best).toISOString();
 }
 
-function JobLink({ id, children }: { id: string; children: React.ReactNode }) {
+interface LinkProps {
+  id: string;
+  children: React.ReactNode;
+}
+
+function ExperimentLink({ id, children }: LinkProps) {
+  return (
+    <AnchorLink
+      to="/experiments/$experimentId"
+      params={{ experimentId: id }}
+      inherit
+      underline="always"
+      title={id}
+    >
+      {children}
+    </AnchorLink>
+  );
+}
+
+function JobLink({ id, children }: LinkProps) {
   return (
     <AnchorLink to="/jobs/$jobId" params={{ jobId: id }} inherit underline="always" title={id}>
       {children}

@@ -95,7 +95,7 @@ export function Scatter(props: Props) {
         className={classes.plot}
         style={{ height: HEIGHT, cursor: hovered === null ? undefined : "pointer" }}
       >
-        <div ref={host} role="img" aria-label={`${title} over ${axis.label}`} />
+        <div ref={host} role="img" aria-label={title} />
         <div className={classes.empty} hidden={points.length > 0}>
           no values yet
         </div>
