@@ -48,7 +48,7 @@ async def test_loss_that_is_not_a_number_is_a_warning(cluster: SimulatedCluster)
     job_id = await cluster.submit()
     await cluster.run_until(job_id, "running")
     for number, (step, loss) in enumerate([(1, 0.5), (2, float("nan"))], 1):
-        body = frame(number, table([step], lr=[float("nan")], **{"train/loss": [loss]}))
+        body = frame(number, table([step], None, lr=[float("nan")], **{"train/loss": [loss]}))
         await cluster.coordinator.ingest.metrics(job_id, 1, "0-aaaaaaaa", body)
         expected = ["train/loss is NaN at step 2"] if step == 2 else []
         assert await warnings(cluster, job_id) == expected
