@@ -151,6 +151,7 @@ def _at_the_end(attempt: Attempt, following: Attempt | None) -> Incident:
         detected_at=None if moved else detected,
         regrouped_at=following.started_at if following is not None else None,
         start=_start(following, 1) if following is not None else None,
+        first_step=following.first_step if following is not None else None,
     )
 
 
@@ -168,10 +169,13 @@ def _incident(
     detected_at: datetime | None,
     regrouped_at: datetime | None,
     start: GenerationStart | None,
+    first_step: int | None = None,
 ) -> Incident:
     redone = None
-    if start is not None and start.step is not None and failure.step is not None:
-        redone = max(0, failure.step - start.step + 1)
+    if start is not None:  # None of a script, which reports no start
+        first_step = start.step
+    if first_step is not None and failure.step is not None:
+        redone = max(0, failure.step - first_step + 1)
     happened_at = _at(failure.time)
     loaded_at = _at(start.loaded) if start else None
     stepped_at = _at(start.stepped) if start else None

@@ -61,6 +61,14 @@ def test_incident_of_replaced_attempt_has_every_phase() -> None:
     )
 
 
+def test_incident_of_a_script_has_its_repeated_steps() -> None:
+    first = attempt(1, 0, failure=failed(100, step=262), finished_at=at(101))
+    second = attempt(2, 102, state="running", first_step=201)
+    (incident,) = incidents_of(first, second)
+    assert incident.steps_redone == 62
+    assert incident.times == "detected in 1 s, regrouped in 1 s, 62 steps repeated"
+
+
 def test_incident_omits_unknown_times() -> None:
     only = attempt(1, 0, failure=failed(10), finished_at=at(11))
     (incident,) = incidents_of(only, None)
