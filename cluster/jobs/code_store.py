@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import structlog
@@ -136,21 +136,23 @@ class CodeStore:
         stale = await asyncio.to_thread(self._stale, older_than_seconds)
         if not stale:
             return []
-        used = await self._used()
+        used = await self._used(stale)
         unused = [name for name in stale if name not in used]
         return await asyncio.to_thread(self._remove, unused, older_than_seconds)
 
     async def _check_space(self) -> None:
         """Check that there is space for what is being received, however large it will be."""
-        sizes, used = await asyncio.to_thread(self._sizes), await self._used()
+        sizes = await asyncio.to_thread(self._sizes)
+        used = await self._used(sizes)
         unused = sum(size for name, size in sizes.items() if name not in used)
         if unused + self._receiving * MAX_ARCHIVE_BYTES > self._unused_limit:
             raise StorageFullError(describe_full_store(self._unused_limit))
 
-    async def _used(self) -> set[str | None]:
-        """Return the code that a job or an unfinished experiment names."""
+    async def _used(self, names: Collection[str]) -> set[str | None]:
+        """Return those of the archives, and more, that a job or an unfinished experiment names."""
         async with self._db.session() as session:
-            of_jobs = await session.scalars(select(Job.code).distinct())
+            # By name, since a coordinator of years has many more jobs than archives.
+            of_jobs = await session.scalars(select(Job.code).where(Job.code.in_(names)).distinct())
             return {*of_jobs, *await session.scalars(_OF_EXPERIMENTS)}
 
     def _sizes(self) -> dict[str, int]:
