@@ -7,13 +7,13 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
-from trainhall.cluster.errors import WrongStateError
 from trainhall.cluster.experiments import views
+from trainhall.cluster.experiments.commands import STATE_AFTER, check_allowed
 from trainhall.cluster.experiments.load import running_reason
 from trainhall.cluster.experiments.runs import Configuration, job_of, of_job, plan_configurations
 from trainhall.cluster.experiments.spec import ExperimentSpec
 from trainhall.cluster.jobs.code_store import CodeStore
-from trainhall.cluster.jobs.commands import DONE, Command
+from trainhall.cluster.jobs.commands import Command
 from trainhall.cluster.lifecycle.experiments import create_experiment, move_experiment
 from trainhall.cluster.lifecycle.jobs import reason_columns
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label
@@ -24,11 +24,6 @@ from trainhall.db.models import Job, JobProgress
 from trainhall.training.spec import SpecError
 
 _TRIES = 8
-_STATE_AFTER = {
-    Command.PAUSE: ExperimentState.PAUSED,
-    Command.RESUME: ExperimentState.RUNNING,
-    Command.CANCEL: ExperimentState.CANCELLED,
-}
 
 
 class ExperimentService(Service):
@@ -157,31 +152,18 @@ class ExperimentService(Service):
         """Record what is commanded; the reconciler passes it on to the jobs."""
         async with self._db.transaction() as session:
             experiment = await load(session, Experiment, experiment_id, locked=True)
-            state, end = ExperimentState(experiment.state), _STATE_AFTER[command]
+            state, end = ExperimentState(experiment.state), STATE_AFTER[command]
             if state is not end:
-                _check_allowed(experiment, command)
+                check_allowed(experiment, command)
                 reason = await _reason(session, experiment, command)
                 move_experiment(experiment, end, reason)
                 await _command_trials(session, experiment, command)
                 await session.flush()
             elif command is Command.RESUME:
-                _check_allowed(experiment, command)
+                check_allowed(experiment, command)
             view = await _view(session, experiment)
         self._notifier.notify_reconciler()
         return view
-
-
-def _check_allowed(experiment: Experiment, command: Command) -> None:
-    state = ExperimentState(experiment.state)
-    if command is Command.RESUME:
-        allowed = state is ExperimentState.PAUSED
-        why = f"it is {state.value}; only a paused experiment can be resumed"
-    else:
-        allowed = state in (ExperimentState.RUNNING, ExperimentState.PAUSED)
-        why = f"it is {state.value}, which is final"
-    if not allowed:
-        label = experiment_label(experiment.id, experiment.name)
-        raise WrongStateError(f"{label} cannot be {DONE[command]}: {why}", state)
 
 
 async def _reason(session: AsyncSession, experiment: Experiment, command: Command) -> Reason:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.experiments.commands import allowed_commands
 from trainhall.cluster.experiments.rating import best_trials
+from trainhall.cluster.jobs.commands import Command
 from trainhall.cluster.lifecycle.states import ExperimentState, TrialState
 from trainhall.db import experiments as tables
 from trainhall.db import models
@@ -40,6 +42,8 @@ class Experiment(View):
     """Runs by state: `pending`, or the state of the run's job."""
     best: Best | None
     """Null until a trial has completed with a value."""
+    allowed_commands: list[Command]
+    """Commands that have an effect in the experiment's state."""
     created_at: Time
     finished_at: Time | None
     """When its last run had ended: a cancelled experiment may have jobs that still end."""
@@ -90,6 +94,7 @@ async def experiment_views(
             experiment,
             counts=counts[experiment.id],
             best=Best.of(best[experiment.id]) if experiment.id in best else None,
+            allowed_commands=allowed_commands(ExperimentState(experiment.state)),
         )
         for experiment in experiments
     ]

@@ -23,6 +23,7 @@ function experiment(change: Record<string, unknown> = {}): Record<string, unknow
       value: 0.9312,
       values: { "training.learning_rate": 0.01, "task.params.hidden": [64, 64] },
     },
+    allowed_commands: ["pause", "cancel"],
     created_at: "2026-01-01T00:00:00Z",
     finished_at: null,
     spec: {
@@ -192,7 +193,10 @@ describe("an experiment", () => {
     const asked = await open(
       `/experiments/${ID}`,
       page(experiment(), {
-        [`PUT /experiments/${ID}/pause`]: experiment({ state: "paused" }),
+        [`PUT /experiments/${ID}/pause`]: experiment({
+          state: "paused",
+          allowed_commands: ["resume", "cancel"],
+        }),
         [`PUT /experiments/${ID}/resume`]: experiment(),
         [`DELETE /experiments/${ID}`]: problem(409, "Wrong state", "it is completed"),
       }),
@@ -207,7 +211,11 @@ describe("an experiment", () => {
   });
 
   it("that ended shows its spec, and can be created again", async () => {
-    const ended = experiment({ state: "completed", finished_at: "2026-01-01T01:00:00Z" });
+    const ended = experiment({
+      state: "completed",
+      allowed_commands: [],
+      finished_at: "2026-01-01T01:00:00Z",
+    });
     await open(`/experiments/${ID}?tab=spec`, page(ended));
     expect(await screen.findByText(/log:/)).toHaveTextContent("method: random");
     expect(screen.queryByRole("button", { name: "Pause" })).toBeNull();

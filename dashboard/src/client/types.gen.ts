@@ -675,6 +675,12 @@ export type Experiment = {
      */
     best: Best | null;
     /**
+     * Allowed Commands
+     *
+     * Commands that have an effect in the experiment's state.
+     */
+    allowed_commands: Array<Command>;
+    /**
      * Created At
      */
     created_at: string;

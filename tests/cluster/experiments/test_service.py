@@ -177,8 +177,10 @@ async def test_pause_and_resume_take_the_jobs_along(cluster: SimulatedCluster) -
     await cluster.run_until(str(first.job_id), "running")
     await jobs.pause(str(third.job_id))
     await cluster.run_until(str(third.job_id), "paused")
+    assert (await read(cluster, experiment)).allowed_commands == ["pause", "cancel"]
     assert (await experiments.pause(experiment)).state == "paused"
-    assert (await experiments.pause(experiment)).state == "paused"
+    paused = await experiments.pause(experiment)
+    assert (paused.state, paused.allowed_commands) == ("paused", ["resume", "cancel"])
     await cluster.settle()
     # Resumed before its job has saved: it is resumed once it has.
     await experiments.resume(experiment)
@@ -208,7 +210,7 @@ async def test_cancel_ends_jobs_and_starts_no_more(cluster: SimulatedCluster) ->
     running = (await trials(cluster, experiment))[0]
     await cluster.run_until(str(running.job_id), "running")
     view = await experiments.cancel(experiment)
-    assert (view.state, view.finished_at) == ("cancelled", None)
+    assert (view.state, view.allowed_commands, view.finished_at) == ("cancelled", [], None)
     await cluster.run_until(str(running.job_id), "cancelled")
     view = await experiments.cancel(experiment)
     assert view.counts == {"cancelled": 4}

@@ -9,8 +9,8 @@ import { useExperimentCommands } from "../api/experiments";
 /** Pause or resume, and cancel; an ended experiment can be created again. */
 export function ExperimentCommands({ experiment }: { experiment: Experiment }) {
   const { pause, resume, cancel } = useExperimentCommands(experiment);
-  const { id, name, state } = experiment;
-  if (state !== "running" && state !== "paused") {
+  const { id, name, allowed_commands: allowed } = experiment;
+  if (allowed.length === 0) {
     return (
       <ButtonLink
         size="xs"
@@ -27,14 +27,15 @@ export function ExperimentCommands({ experiment }: { experiment: Experiment }) {
   const busy = pause.isPending || resume.isPending || cancel.isPending;
   return (
     <Group gap="xs" wrap="nowrap">
-      {state === "paused" ? (
+      {allowed.includes("resume") && (
         <Command
           label="Resume"
           icon={<PlayIcon />}
           busy={busy}
           onClick={() => resume.mutate({ path })}
         />
-      ) : (
+      )}
+      {allowed.includes("pause") && (
         <Command
           label="Pause"
           icon={<PauseIcon />}
