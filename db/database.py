@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url, text
 from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import (
@@ -224,6 +225,7 @@ class Database:
             pool_timeout=60,
             json_serializer=dump_json,
         )
+        vars(engine.sync_engine.dialect).update(do_terminate=_end)
         _set_up_sqlite(engine.sync_engine, begin, durable=self._temporary is None)
         return engine
 
@@ -258,6 +260,18 @@ def was_undone(error: DBAPIError) -> bool:
 
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
+
+
+def _end(connection: DBAPIConnection) -> None:
+    """Close the connection of a cancelled task.
+
+    SQLAlchemy would close it in a task of its own, which waits for ever where a second cancellation
+    stops the connection's thread meanwhile. A closed one with an open cursor keeps its lock.
+    """
+    try:
+        connection.rollback()
+    finally:
+        connection.close()
 
 
 def _set_up_sqlite(engine: Engine, begin: str, *, durable: bool) -> None:

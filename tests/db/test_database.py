@@ -347,3 +347,40 @@ async def test_connection_timeout_is_a_regular_error(
         with pytest.raises(DBAPIError):
             async with database.session() as session:
                 await ask(session)
+
+
+_SLOW = text(
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) "
+    "SELECT i FROM n WHERE i % 400000 = 0"
+)
+
+
+async def test_cancelled_transaction_leaves_no_lock(tmp_path: Path) -> None:
+    """Else a coordinator that stops waits for itself, until its patience ends."""
+    db = Database(f"sqlite:///{tmp_path}/trainhall.db")
+    begun = asyncio.Event()
+
+    async def write() -> None:
+        async with db.transaction() as session:
+            begun.set()
+            await session.execute(_SLOW)
+
+    for twice in (False, True):
+        begun.clear()
+        writer = asyncio.create_task(write())
+        await begun.wait()
+        await asyncio.sleep(0)
+        writer.cancel()
+        if twice:
+            await asyncio.sleep(0)
+            writer.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await writer
+        async with asyncio.timeout(10), db.transaction() as session:
+            await session.execute(text("SELECT 1"))
+        assert caught.value is not None
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        _, pending = await asyncio.wait(others, timeout=10)
+        assert not pending
+    await db.close()
