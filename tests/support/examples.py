@@ -1,4 +1,4 @@
-"""How many examples a property test draws: all in `make test`, a third in `make check`."""
+"""How many examples or seeds a property test draws: all in `make test`, a third in `make check`."""
 
 SHARE = 1
 """One of so many is drawn; set before the tests are imported."""

@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.examples import share_of
 
 from trainhall.cluster.simulator.run import run_seed
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "simulate.py"
-SEEDS = 12
+SEEDS = share_of(12)
 """`make simulate` runs thousands."""
 PARTS = 4
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.cluster.attempts import Attempt, RankServer
+from support.examples import share_of
 from support.tasks.counted import Counted, CountedTask, ledger
 
 from trainhall.training.checkpoint.format.names import scan
@@ -96,7 +97,7 @@ class Interrupted:
         self.saved.append((self.step, state))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(share_of(6)))
 def test_interruptions_and_resizes_read_samples_once(seed: int) -> None:
     job = Interrupted(seed)
     for _ in range(50):
