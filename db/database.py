@@ -265,7 +265,7 @@ def _lower(value: object) -> object:
 def _end(connection: DBAPIConnection) -> None:
     """Close the connection of a cancelled task.
 
-    SQLAlchemy would close it in a task of its own, which waits for ever where a second cancellation
+    SQLAlchemy would close it in a task of its own, which never ends where a second cancellation
     stops the connection's thread meanwhile. A closed one with an open cursor keeps its lock.
     """
     try:
