@@ -6,8 +6,10 @@ finds them empty.
 
 import asyncio
 import contextlib
+import functools
 import gc
 import itertools
+import logging
 import os
 import shutil
 import signal
@@ -20,12 +22,14 @@ from typing import Any
 import psutil
 import psycopg
 import pytest
+import typer.testing
 from _pytest import tmpdir
 from hypothesis import HealthCheck, settings
 from psycopg import sql
 from support.cluster.attempts import RankServer, rank_server
 from support.database import open_database
 from support.holds import Gate
+from typer.main import get_command
 
 from trainhall.db.database import Database
 from trainhall.db.models import Base
@@ -54,7 +58,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# A runner would build all commands of the CLI for each that a test invokes.
+typer.testing._get_command = functools.cache(get_command)
+
+
 def pytest_collection_finish() -> None:
+    # Six times a test, pytest attaches a handler to each logger that does not propagate: torch has
+    # sixty.
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "torch":
+            logging.getLogger(name).propagate = True
     gc.freeze()
     gc.enable()
 

@@ -73,8 +73,15 @@ class WorkingCluster(SimulatedCluster):
         for _ in range(400):
             if await step_of(self.coordinator.db, job_id) >= step:
                 return
-            await asyncio.sleep(2.0)
+            await asyncio.sleep(0.5)
         raise AssertionError(f"job {job_id} does not reach step {step}")
+
+    async def until_attempt(self, job_id: str, number: int) -> None:
+        for _ in range(400):
+            if (await self.coordinator.jobs.get(job_id)).attempt == number:
+                return
+            await asyncio.sleep(0.5)
+        raise AssertionError(f"job {job_id} does not reach attempt {number}")
 
     async def curve(self, job_id: str, name: str, rank: int | None = None) -> dict[int, float]:
         """Values by step."""
@@ -118,11 +125,11 @@ def _fail(what: object, error: BaseException | None = None) -> None:
 
 
 def spec(workers: int = 1, **more: Any) -> Any:
-    """Half a minute of work on the synthetic task."""
+    """Ten seconds of work on the synthetic task."""
     return validate_spec(
         {
             "name": more.pop("name", "test"),
-            "task": {"name": "synthetic", "params": {"step_seconds": 0.3}},
+            "task": {"name": "synthetic", "params": {"step_seconds": 0.1}},
             "resources": {"workers": workers, "device": "cuda"},
             "training": {
                 "steps": 100,
