@@ -9,13 +9,15 @@ from starlette.requests import ClientDisconnect, Request
 
 from trainhall.api.params import parse_digits
 from trainhall.api.problems import RefusalError, field_problems, invalid_fields
+from trainhall.training.spec import MAX_SPEC_BYTES
 
 SMALL_BYTES = 64 * 1024
 """Limit of the bodies that are no job specs."""
 LINGER_BYTES = 16 * 1024 * 1024
 LINGER_SECONDS = 2.0
 
-FORMATS: dict[str, Literal["json", "yaml"]] = {
+Format = Literal["json", "yaml"]
+FORMATS: dict[str, Format] = {
     "application/json": "json",
     "application/yaml": "yaml",
     "application/x-yaml": "yaml",
@@ -33,6 +35,18 @@ async def read_body(request: Request, limit: int) -> bytes:
         RefusalError: 413, once it is known to be longer.
     """
     return b"".join([chunk async for chunk in bounded(request, limit)])
+
+
+async def read_document(request: Request) -> tuple[bytes, Format]:
+    """Read a job spec or an experiment.
+
+    Raises:
+        RefusalError: 413 or 415.
+    """
+    kind = FORMATS.get(media_type(request))
+    if kind is None:
+        raise unsupported(request, *FORMATS)
+    return await read_body(request, MAX_SPEC_BYTES), kind
 
 
 async def bounded(request: Request, limit: int) -> AsyncIterator[bytes]:

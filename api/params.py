@@ -5,7 +5,7 @@ import re
 from functools import partial
 from typing import Annotated
 
-from fastapi import Path, Query, Request
+from fastapi import Header, Path, Query, Request
 from pydantic import AfterValidator
 
 from trainhall.api.problems import invalid_fields, shown
@@ -26,6 +26,17 @@ Cursor = Annotated[
     ),
 ]
 Sequence = Annotated[int, Query(ge=0, le=MAX_SEQUENCE)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        max_length=255,
+        min_length=1,
+        examples=["nightly-17"],
+        description="The same key with the same body creates nothing new, however often it is "
+        "sent; with another body it is refused.",
+    ),
+]
 
 
 def parse_digits(text: str) -> int | None:

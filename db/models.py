@@ -123,15 +123,6 @@ class JobProgress(Base):
     """Last value of every job-wide series. NaN and infinities are kept as text."""
 
 
-class IdempotencyKey(Base):
-    __tablename__ = "idempotency_keys"
-
-    key: Mapped[str] = mapped_column(String(255), primary_key=True)
-    body_sha256: Mapped[str] = mapped_column(String(64))
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
-    created_at: Mapped[datetime]
-
-
 class Attempt(Base):
     """One execution of a job; its token is (number, generation)."""
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from trainhall.api.openapi.examples import JOB
+from trainhall.api.bodies import FORMATS
 from trainhall.api.params import CheckpointId, ExperimentId, JobId, Limit, NodeId
 from trainhall.api.problems import MEDIA_TYPE, RefusalError, invalid, invalid_fields
 from trainhall.api.schemas.problems import FieldProblem
@@ -51,12 +51,6 @@ NEITHER_JSON_NOR_YAML = RefusalError(
     "content type 'text/plain' is not accepted; send application/json, application/yaml, "
     "application/x-yaml, text/yaml",
 )
-KEY_TAKEN = RefusalError(
-    409,
-    "conflict",
-    f"Idempotency-Key 'nightly-17' was used for another body, of {JOB}; use a new key for "
-    "a new job",
-)
 NODE_GOES = RefusalError(
     409,
     "conflict",
@@ -80,6 +74,11 @@ IMPLIED: Sequence[tuple[object, RefusalError]] = (
 
 def wrong_state(detail: str) -> RefusalError:
     return RefusalError(409, "wrong-state", detail)
+
+
+def key_taken(label: str) -> RefusalError:
+    detail = f"Idempotency-Key 'nightly-17' was used for another body, of {label}; use a new key"
+    return RefusalError(409, "conflict", detail)
 
 
 def invalid_experiment(field: str, message: str) -> RefusalError:
@@ -114,6 +113,24 @@ def body(model: type[BaseModel], examples: dict[str, Any], *, required: bool) ->
         "requestBody": {
             "required": required,
             "content": {"application/json": {**content, "examples": shown}},
+        }
+    }
+
+
+def document_body(model: str, what: str, as_json: dict[str, Any], as_yaml: str) -> dict[str, Any]:
+    """Return the `openapi_extra` of an operation that reads a document in JSON or YAML.
+
+    Args:
+        as_json: `example` or `examples` of the media type.
+        as_yaml: an example.
+    """
+    schema = {"schema": {"$ref": REF.format(model=model)}}
+    shown = {"json": as_json, "yaml": {"example": as_yaml}}
+    return {
+        "requestBody": {
+            "required": True,
+            "description": f"{what}, at most 1 MiB.",
+            "content": {media: {**schema, **shown[kind]} for media, kind in FORMATS.items()},
         }
     }
 

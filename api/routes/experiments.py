@@ -1,44 +1,36 @@
 """/experiments: create, read and command experiments."""
 
-from typing import Any
-
 from fastapi import Request, Response
 
-from trainhall.api.bodies import FORMATS, media_type, read_body, unsupported
+from trainhall.api.bodies import read_document
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
     NEITHER_JSON_NOR_YAML,
-    REF,
     SPEC_TOO_LARGE,
     Operations,
+    document_body,
     invalid_experiment,
+    key_taken,
     wrong_state,
 )
-from trainhall.api.params import Cursor, ExperimentId, Limit
+from trainhall.api.params import Cursor, ExperimentId, IdempotencyKey, Limit
+from trainhall.api.routes.creation import created, request_key
 from trainhall.cluster.experiments.spec import parse_experiment
 from trainhall.cluster.experiments.views import Experiment, ExperimentPage, TrialPage
-from trainhall.training.spec import MAX_SPEC_BYTES
 
 router = Operations(prefix="/experiments", tags=["experiments"])
 
-_SCHEMA: dict[str, Any] = {"schema": {"$ref": REF.format(model="ExperimentSpec")}}
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "description": "An experiment, at most 1 MiB.",
-        "content": {
-            media: {**_SCHEMA, "example": examples.SWEEP if kind == "json" else examples.SWEEP_YAML}
-            for media, kind in FORMATS.items()
-        },
-    }
-}
+_BODY = document_body(
+    "ExperimentSpec", "An experiment", {"example": examples.SWEEP}, examples.SWEEP_YAML
+)
 
 
 @router.operation(
     "POST",
     "",
     invalid_experiment("space.training.stepz", "unknown key; did you mean 'steps'?"),
+    key_taken(examples.EXPERIMENT),
     SPEC_TOO_LARGE,
     NEITHER_JSON_NOR_YAML,
     summary="Create an experiment",
@@ -47,17 +39,16 @@ _BODY = {
     openapi_extra=_BODY,
     response_model=Experiment,
 )
-async def create_experiment(request: Request, coordinator: CoordinatorDep) -> Response:
+async def create_experiment(
+    request: Request, coordinator: CoordinatorDep, idempotency_key: IdempotencyKey = None
+) -> Response:
     """The body is an experiment, in JSON or YAML. Every job that it would submit is checked first.
 
     Its trials are ordinary jobs: they wait in the queue, count against quotas and can be paused."""
-    kind = FORMATS.get(media_type(request))
-    if kind is None:
-        raise unsupported(request, *FORMATS)
-    spec = parse_experiment(await read_body(request, MAX_SPEC_BYTES), kind)
-    view = await coordinator.experiments.create(spec)
-    headers = {"Location": f"{request.url.path}/{view.id}"}
-    return Response(view.model_dump_json(), 201, headers, media_type="application/json")
+    raw, kind = await read_document(request)
+    spec = parse_experiment(raw, kind)
+    view, is_new = await coordinator.experiments.create(spec, request_key(idempotency_key, raw))
+    return created(request, view, is_new)
 
 
 @router.operation("GET", "", summary="List experiments", answer="A page of experiments.")

@@ -1,27 +1,27 @@
 """/training/jobs: submit, read and command jobs."""
 
-import hashlib
 import re
 from typing import Annotated, Literal
 
-from fastapi import Header, Query, Request, Response
+from fastapi import Query, Request, Response
 
-from trainhall.api.bodies import FORMATS, media_type, read_body, read_json, unsupported
+from trainhall.api.bodies import read_document, read_json
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
     BAD_LIMIT,
     BAD_SPEC,
-    KEY_TAKEN,
     NEITHER_JSON_NOR_YAML,
-    REF,
     SPEC_TOO_LARGE,
     Operations,
     body,
+    document_body,
+    key_taken,
     wrong_state,
 )
-from trainhall.api.params import Cursor, JobId, Limit, Sequence
+from trainhall.api.params import Cursor, IdempotencyKey, JobId, Limit, Sequence
 from trainhall.api.problems import invalid
+from trainhall.api.routes.creation import created, request_key
 from trainhall.api.schemas.jobs import Changes, DryRun, Resize
 from trainhall.cluster.jobs.listing.keys import SORT_KEYS
 from trainhall.cluster.jobs.listing.query import MAX_QUERY
@@ -30,44 +30,35 @@ from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.pagination import page_of
 from trainhall.monitoring import logs
 from trainhall.monitoring.logs import LogPage
-from trainhall.training.spec import MAX_SPEC_BYTES, parse_spec
+from trainhall.training.spec import parse_spec
 
 router = Operations(prefix="/training/jobs", tags=["jobs"])
 
-_SPEC_SCHEMA = {"$ref": REF.format(model="JobSpec")}
-_JSON_CONTENT = {
-    "schema": _SPEC_SCHEMA,
-    "examples": {
-        "task": {"summary": "A built-in task", "value": examples.SPEC},
-        "script": {
-            "summary": "A script that runs under torchrun",
-            "value": {
-                "name": "my script",
-                "script": {"path": "/srv/train.py", "args": ["--epochs", "3"]},
-                "resources": {"workers": 8, "device": "cuda"},
+_SUBMIT_BODY = document_body(
+    "JobSpec",
+    "A job spec",
+    {
+        "examples": {
+            "task": {"summary": "A built-in task", "value": examples.SPEC},
+            "script": {
+                "summary": "A script that runs under torchrun",
+                "value": {
+                    "name": "my script",
+                    "script": {"path": "/srv/train.py", "args": ["--epochs", "3"]},
+                    "resources": {"workers": 8, "device": "cuda"},
+                },
             },
-        },
+        }
     },
-}
-_SUBMIT_BODY = {
-    "requestBody": {
-        "required": True,
-        "description": "A job spec, at most 1 MiB.",
-        "content": {
-            media: _JSON_CONTENT
-            if kind == "json"
-            else {"schema": _SPEC_SCHEMA, "example": examples.SPEC_YAML}
-            for media, kind in FORMATS.items()
-        },
-    }
-}
+    examples.SPEC_YAML,
+)
 
 
 @router.operation(
     "POST",
     "",
     BAD_SPEC,
-    KEY_TAKEN,
+    key_taken(examples.JOB),
     SPEC_TOO_LARGE,
     NEITHER_JSON_NOR_YAML,
     summary="Submit a job",
@@ -88,23 +79,13 @@ async def submit_job(
     dry_run: Annotated[
         bool, Query(description="Only validate the spec and return when the job would start.")
     ] = False,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            alias="Idempotency-Key", max_length=255, min_length=1, examples=["nightly-17"],
-            description="The same key with the same body gives the same job, however often it is "
-            "sent; with another body it is refused.",
-        ),
-    ] = None,
-) -> Response:  # fmt: skip
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
     """The body is a bare job spec, in JSON or YAML.
 
     A submission that was answered is kept, whatever happens to the coordinator afterwards.
     """
-    kind = FORMATS.get(media_type(request))
-    if kind is None:
-        raise unsupported(request, *FORMATS)
-    raw = await read_body(request, MAX_SPEC_BYTES)
+    raw, kind = await read_document(request)
     spec = parse_spec(raw, kind)
     if dry_run:
         forecast = await coordinator.queue.forecast(spec)
@@ -118,12 +99,8 @@ async def submit_job(
             outlook=forecast.outlook,
         )
         return Response(plan.model_dump_json(), 200, media_type="application/json")
-    key = (idempotency_key, hashlib.sha256(raw).hexdigest()) if idempotency_key else None
-    view, created = await coordinator.jobs.submit(spec, key)
-    headers = {"Location": f"{request.url.path}/{view.id}"}
-    if not created:
-        headers["Idempotency-Replayed"] = "true"
-    return Response(view.model_dump_json(), 201, headers, media_type="application/json")
+    view, is_new = await coordinator.jobs.submit(spec, request_key(idempotency_key, raw))
+    return created(request, view, is_new)
 
 
 @router.operation("GET", "", summary="List jobs", answer="A page of jobs.")

@@ -194,8 +194,15 @@ class Client:
             return self.request(
                 "POST", "/training/jobs", json=spec, params=asked, deadline=deadline
             )
+        return self._create("/training/jobs", spec)
+
+    def create_experiment(self, experiment: dict[str, Any]) -> Any:
+        """Create an experiment once, however often the connection breaks."""
+        return self._create("/experiments", experiment)
+
+    def _create(self, path: str, document: dict[str, Any]) -> Any:
         key = {"Idempotency-Key": str(uuid.uuid4())}
-        return self.request("POST", "/training/jobs", json=spec, headers=key)
+        return self.request("POST", path, json=document, headers=key)
 
     def verify(self, checkpoint_id: str) -> Any:
         """Ask the coordinator to hash a checkpoint, however long that takes: it may be large."""

@@ -119,7 +119,7 @@ def create(checked: Checked, client: "Client") -> Any:
         UsageError: the coordinator found a fault.
     """
     specs.upload(checked.code, client)
-    return client.request("POST", "/experiments", json=checked.spec.document())
+    return client.create_experiment(checked.spec.document())
 
 
 def _with_job(given: Given) -> tuple[dict[str, Any], "JobSpec | None"]:

@@ -3,7 +3,6 @@
 import asyncio
 
 from sqlalchemy import func, select, tuple_, update
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
@@ -14,6 +13,7 @@ from trainhall.cluster.experiments.runs import Configuration, job_of, of_job, pl
 from trainhall.cluster.experiments.spec import ExperimentSpec
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import Command
+from trainhall.cluster.lifecycle.creation import Creation, RequestKey
 from trainhall.cluster.lifecycle.experiments import create_experiment, move_experiment
 from trainhall.cluster.lifecycle.jobs import reason_columns
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label
@@ -23,18 +23,23 @@ from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job, JobProgress
 from trainhall.training.spec import SpecError
 
-_TRIES = 8
-
 
 class ExperimentService(Service):
     def __init__(self, context: ServiceContext, code: CodeStore) -> None:
         super().__init__(context)
         self._code = code
+        self._creation = Creation(context, Experiment)
 
-    async def create(self, spec: ExperimentSpec) -> views.Experiment:
+    async def create(
+        self, spec: ExperimentSpec, request: RequestKey | None = None
+    ) -> tuple[views.Experiment, bool]:
         """Create an experiment with all of its trials; the reconciler starts them.
 
+        Returns:
+            The experiment and whether it is new: the same request gives the same experiment.
+
         Raises:
+            ConflictError: the key was used with another body.
             SpecError: one of its jobs would not be valid, or names code that was not uploaded.
         """
         planned = await asyncio.to_thread(plan_configurations, spec)
@@ -42,57 +47,52 @@ class ExperimentService(Service):
             await self._code.check(job_of(spec, {}, 1, 1))
         except SpecError as error:
             raise of_job(error) from None
-        for attempt in range(_TRIES):
-            try:
-                view = await self._create_once(spec, planned)
-                break
-            except IntegrityError:
-                # Another coordinator on the same database took the number.
-                if attempt == _TRIES - 1:
-                    raise
-        self._notifier.notify_reconciler()
-        return view
+        view, created = await self._creation.once(
+            request, lambda session: self._add(session, spec, planned), _view
+        )
+        if created:
+            self._notifier.notify_reconciler()
+        return view, created
 
-    async def _create_once(
-        self, spec: ExperimentSpec, planned: list[Configuration]
-    ) -> views.Experiment:
-        async with self._db.transaction() as session:
-            newest = await session.scalar(select(func.max(Experiment.number)))
-            goal = spec.objective.goal
-            assert goal is not None
-            experiment = Experiment(
-                id=self._ids.new(),
-                number=(newest or 0) + 1,
-                name=spec.name,
-                kind=spec.kind,
-                spec=spec.document(),
-                code=spec.job.get("code"),
-                metric=spec.objective.metric,
-                goal=goal.value,
-                objective_at=spec.objective.at,
-                parallel=spec.parallel,
-                created_at=self._clock.now(),
+    async def _add(
+        self, session: AsyncSession, spec: ExperimentSpec, planned: list[Configuration]
+    ) -> str:
+        newest = await session.scalar(select(func.max(Experiment.number)))
+        goal = spec.objective.goal
+        assert goal is not None
+        experiment = Experiment(
+            id=self._ids.new(),
+            number=(newest or 0) + 1,
+            name=spec.name,
+            kind=spec.kind,
+            spec=spec.document(),
+            code=spec.job.get("code"),
+            metric=spec.objective.metric,
+            goal=goal.value,
+            objective_at=spec.objective.at,
+            parallel=spec.parallel,
+            created_at=self._clock.now(),
+        )
+        create_experiment(experiment, Reason.of(ReasonCode.TRIALS_RUN, parallel=spec.parallel))
+        session.add(experiment)
+        await session.flush()
+        session.add_all(
+            Trial(
+                experiment_id=experiment.id,
+                number=each.number,
+                repeat=repeat,
+                values=each.values,
+                state=TrialState.PENDING.value,
             )
-            create_experiment(experiment, Reason.of(ReasonCode.TRIALS_RUN, parallel=spec.parallel))
-            session.add(experiment)
-            await session.flush()
-            session.add_all(
-                Trial(
-                    experiment_id=experiment.id,
-                    number=each.number,
-                    repeat=repeat,
-                    values=each.values,
-                    state=TrialState.PENDING.value,
-                )
-                for each in planned
-                for repeat in range(1, spec.repeats + 1)
-            )
-            await session.flush()
-            return await _view(session, experiment)
+            for each in planned
+            for repeat in range(1, spec.repeats + 1)
+        )
+        await session.flush()
+        return experiment.id
 
     async def get(self, experiment_id: str) -> views.Experiment:
         async with self._db.session() as session:
-            return await _view(session, await load(session, Experiment, experiment_id))
+            return await _view(session, experiment_id)
 
     async def list(self, *, limit: int = 50, cursor: str | None = None) -> views.ExperimentPage:
         """List experiments, the newest first."""
@@ -161,7 +161,7 @@ class ExperimentService(Service):
                 await session.flush()
             elif command is Command.RESUME:
                 check_allowed(experiment, command)
-            view = await _view(session, experiment)
+            view = await _view(session, experiment_id)
         self._notifier.notify_reconciler()
         return view
 
@@ -199,6 +199,7 @@ async def _command_trials(session: AsyncSession, experiment: Experiment, command
         )
 
 
-async def _view(session: AsyncSession, experiment: Experiment) -> views.Experiment:
+async def _view(session: AsyncSession, experiment_id: str) -> views.Experiment:
+    experiment = await load(session, Experiment, experiment_id)
     (view,) = await views.experiment_views(session, [experiment])
     return view

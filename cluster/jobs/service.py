@@ -1,12 +1,10 @@
 """Jobs as users see them: submit, read, pause, resume, cancel."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
@@ -17,12 +15,13 @@ from trainhall.cluster.jobs.commands import Command, check_allowed, give_command
 from trainhall.cluster.jobs.listing import pages
 from trainhall.cluster.jobs.spec_changes import resized_spec
 from trainhall.cluster.jobs.submission import add_job
+from trainhall.cluster.lifecycle.creation import Creation, RequestKey
 from trainhall.cluster.lifecycle.jobs import lock_job, record_reason, set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, JobState
 from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.db.documents import Allocation
-from trainhall.db.models import Attempt, Event, IdempotencyKey, Job, JobProgress
+from trainhall.db.models import Attempt, Event, Job, JobProgress
 from trainhall.training.spec import JobSpec
 
 _TRIES = 8
@@ -32,7 +31,7 @@ class JobService(Service):
     def __init__(self, context: ServiceContext, code: CodeStore) -> None:
         super().__init__(context)
         self._code = code
-        self._submitting = asyncio.Lock()
+        self._creation = Creation(context, Job)
 
     async def code_missing(self, spec: JobSpec) -> bool:
         """Return whether a submission would be refused until the spec's code is uploaded.
@@ -43,64 +42,23 @@ class JobService(Service):
         return not await self._code.has(spec)
 
     async def submit(
-        self, spec: JobSpec, idempotency: tuple[str, str] | None = None
+        self, spec: JobSpec, request: RequestKey | None = None
     ) -> tuple[views.Job, bool]:
-        """Queue a job; returns it and whether it is new.
-
-        `idempotency` is a key of the caller and the SHA-256 of what was sent under it: the same key
-        gives the same job, however often and from however many callers at once.
+        """Queue a job; returns it and whether it is new: the same request gives the same job.
 
         Raises:
             ConflictError: the key was used with another body.
             SpecError: it names code that was not uploaded.
         """
         await self._code.check(spec)
-        if idempotency is not None and not 1 <= len(idempotency[0]) <= 255:
-            raise InvalidValueError(
-                "Idempotency-Key", idempotency[0], "must have 1 to 255 characters"
-            )
-        # One after the other here; a second coordinator on the same database loses the race for
-        # the number or the key on its unique index and tries again.
-        async with self._submitting:
-            for attempt in range(_TRIES):
-                try:
-                    view, created = await self._submit_once(spec, idempotency)
-                    break
-                except IntegrityError:
-                    if attempt == _TRIES - 1:
-                        raise
+
+        async def add(session: AsyncSession) -> str:
+            return (await add_job(session, self._ids.new(), spec, now=self._clock.now())).id
+
+        view, created = await self._creation.once(request, add, self._view)
         if created:
             self._notifier.notify_job(view.id)
         return view, created
-
-    async def _submit_once(
-        self, spec: JobSpec, idempotency: tuple[str, str] | None
-    ) -> tuple[views.Job, bool]:
-        now = self._clock.now()
-        async with self._db.transaction() as session:
-            if idempotency is not None:
-                key, digest = idempotency
-                known = await session.get(IdempotencyKey, key)
-                if known is not None:
-                    if known.body_sha256 != digest:
-                        earlier, _ = await _load(session, known.job_id)
-                        raise ConflictError(
-                            f"Idempotency-Key {key!r} was used for another body, of "
-                            f"{job_label(earlier.id, earlier.name)}; use a new key for a new job"
-                        )
-                    return await self._view(session, known.job_id), False
-            job = await add_job(session, self._ids.new(), spec, now=now)
-            if idempotency is not None:
-                session.add(
-                    IdempotencyKey(
-                        key=idempotency[0],
-                        body_sha256=idempotency[1],
-                        job_id=job.id,
-                        created_at=now,
-                    )
-                )
-                await session.flush()
-            return await self._view(session, job.id), True
 
     async def check(self, job_id: str) -> None:
         """Check that there is such a job.

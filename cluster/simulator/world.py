@@ -12,6 +12,7 @@ from typing import Any, Literal
 from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
+from trainhall.cluster.lifecycle.creation import RequestKey
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.simulator import chance
@@ -208,7 +209,7 @@ class World(Cluster[Host]):
             self.story.exercised[ASKED_AGAIN] += tries > 0
             try:
                 view, _ = await self.server.request(
-                    self.users, lambda c: c.jobs.submit(job, (key, "digest"))
+                    self.users, lambda c: c.jobs.submit(job, RequestKey(key, "digest"))
                 )
             except UnavailableError:
                 await asyncio.sleep(self.chance.uniform(0.5, 3.0))

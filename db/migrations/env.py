@@ -5,7 +5,7 @@ from typing import Any, Literal
 from alembic import context
 from alembic.autogenerate.api import AutogenContext
 
-from trainhall.db.experiments import Experiment
+from trainhall.db.idempotency import IdempotencyKey
 from trainhall.db.types import UtcTime
 
 
@@ -16,7 +16,7 @@ def render(kind: str, item: Any, _context: AutogenContext) -> str | Literal[Fals
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Experiment.metadata,  # of all tables: it imports the others
+    target_metadata=IdempotencyKey.metadata,  # of all tables: it imports the others
     render_as_batch=True,
     compare_type=True,
     render_item=render,

@@ -3325,7 +3325,7 @@ export type SubmitJobData = {
         /**
          * Idempotency-Key
          *
-         * The same key with the same body gives the same job, however often it is sent; with another body it is refused.
+         * The same key with the same body creates nothing new, however often it is sent; with another body it is refused.
          */
         'Idempotency-Key'?: string | null;
     };
@@ -5507,6 +5507,14 @@ export type CreateExperimentData = {
      * An experiment, at most 1 MiB.
      */
     body: ExperimentSpec;
+    headers?: {
+        /**
+         * Idempotency-Key
+         *
+         * The same key with the same body creates nothing new, however often it is sent; with another body it is refused.
+         */
+        'Idempotency-Key'?: string | null;
+    };
     path?: never;
     query?: never;
     url: '/api/v1/experiments';
@@ -5517,6 +5525,10 @@ export type CreateExperimentErrors = {
      * Not allowed
      */
     403: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
     /**
      * Request too large
      */

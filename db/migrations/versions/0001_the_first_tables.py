@@ -162,13 +162,6 @@ def upgrade() -> None:
         sa.Column("data", sa.JSON, nullable=False),
     )
     op.create_table(
-        "idempotency_keys",
-        sa.Column("key", sa.String(255), primary_key=True),
-        sa.Column("body_sha256", sa.String(64), nullable=False),
-        sa.Column("job_id", ID, OF_JOB(), nullable=False),
-        sa.Column("created_at", TIME, nullable=False),
-    )
-    op.create_table(
         "job_progress",
         sa.Column("job_id", ID, OF_JOB(), primary_key=True),
         sa.Column("stream_seq", BIGINT, nullable=False),

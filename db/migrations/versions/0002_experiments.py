@@ -1,4 +1,4 @@
-"""experiments and their trials"""
+"""experiments, their trials, and the keys under which they and jobs are created"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -63,9 +63,18 @@ def upgrade() -> None:
         sa.Column("objective", sa.Double),
     )  # fmt: skip
     op.create_index("ix_trials_state", "trials", ["experiment_id", "state"])
+    op.create_table(
+        "idempotency_keys",
+        sa.Column("key", sa.String(255), primary_key=True),
+        sa.Column("body_sha256", sa.String(64), nullable=False),
+        sa.Column("job_id", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE")),
+        sa.Column("experiment_id", ID, sa.ForeignKey("experiments.id", ondelete="CASCADE")),
+        sa.Column("created_at", TIME, nullable=False),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("idempotency_keys")
     op.drop_table("trials")
     op.drop_index("ix_jobs_experiment_id", "jobs")
     for name in ("repeat", "trial", "experiment_id"):

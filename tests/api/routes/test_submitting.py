@@ -1,6 +1,5 @@
 """What is submitted: bad input is refused by field, and creates nothing."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -170,19 +169,3 @@ async def test_dry_run_creates_nothing(client: httpx.AsyncClient) -> None:
     problem = check_problem(await client.post(JOBS, json=SPEC, params={"dryrun": "true"}), 422)
     assert "dry_run" in problem["errors"][0]["message"]
     assert await count(client) == 0
-
-
-async def test_idempotency_key_gives_one_job(client: httpx.AsyncClient) -> None:
-    headers = {"Idempotency-Key": "nightly"}
-    replies = await asyncio.gather(
-        *(client.post(JOBS, json=SPEC, headers=headers) for _ in range(5))
-    )
-    assert {reply.status_code for reply in replies} == {201}
-    assert len({reply.json()["id"] for reply in replies}) == 1
-    other = await client.post(JOBS, json=changed(name="other"), headers=headers)
-    assert "nightly" in check_problem(other, 409)["detail"]
-    for bad in ("", "x" * 256):
-        reply = await client.post(JOBS, json=SPEC, headers={"Idempotency-Key": bad})
-        problem = check_problem(reply, 422)
-        assert problem["errors"][0]["field"] == "Idempotency-Key"
-    assert await count(client) == 1

@@ -242,11 +242,14 @@ def test_possibly_received_command_is_not_repeated(serve: Serve) -> None:
     assert len(server.requests) == 1
 
 
-def test_submission_is_repeated_under_one_key(serve: Serve) -> None:
+@pytest.mark.parametrize("create", [Client.submit, Client.create_experiment])
+def test_creation_is_repeated_under_one_key(
+    serve: Serve, create: Callable[[Client, dict[str, Any]], Any]
+) -> None:
     server = serve(lambda n, method, path: None if n < 3 else (201, {"id": "abc"}))
     with Client(server.url) as client:
-        assert client.submit({"name": "x"})["id"] == "abc"
-        client.submit({"name": "x"})
+        assert create(client, {"name": "x"})["id"] == "abc"
+        create(client, {"name": "x"})
     keys = [headers["Idempotency-Key"] for _, _, headers in server.requests]
     assert keys[0] == keys[1] == keys[2] != keys[3]
 

@@ -72,7 +72,7 @@ class Machine(RuleBasedStateMachine):
                 "objective": {"metric": "loss"},
             }
         )  # fmt: skip
-        view = self.run(self.cluster.coordinator.experiments.create(spec))
+        view, _ = self.run(self.cluster.coordinator.experiments.create(spec))
         self.experiments.append(view.id)
 
     @rule(number=st.integers(0, 1), command=st.sampled_from(["pause", "resume", "cancel"]))

@@ -40,7 +40,7 @@ def sweep(**changes: Any) -> Any:
 
 
 async def create(cluster: SimulatedCluster, **changes: Any) -> str:
-    view = await cluster.coordinator.experiments.create(sweep(**changes))
+    view, _ = await cluster.coordinator.experiments.create(sweep(**changes))
     await cluster.settle()
     return view.id
 
@@ -252,7 +252,7 @@ async def test_refused_experiment_leaves_nothing(cluster: SimulatedCluster) -> N
 
 
 async def test_two_coordinators_start_no_trial_twice(cluster: SimulatedCluster) -> None:
-    experiment = (await cluster.coordinator.experiments.create(sweep(parallel=4))).id
+    experiment = (await cluster.coordinator.experiments.create(sweep(parallel=4)))[0].id
     first = cluster.coordinator
     cluster.start_coordinator()
     second = cluster.coordinator
@@ -270,7 +270,7 @@ async def test_code_of_pending_trials_is_kept(cluster: SimulatedCluster) -> None
     code.touch()
     job = {"name": "a", "code": code.name, "script": {"path": "train.py", "args": ["${a}"]}}
     experiments = cluster.coordinator.experiments
-    view = await experiments.create(sweep(job=job, space={"parameters.a": [1]}))
+    view, _ = await experiments.create(sweep(job=job, space={"parameters.a": [1]}))
     os.utime(code, (0, 0))
     assert await cluster.coordinator.code.sweep(3600) == []
     await experiments.cancel(view.id)

@@ -26,30 +26,6 @@ from trainhall.training.link.events import RankEvent
 from trainhall.training.link.status import Outcome
 
 
-async def test_concurrent_submits_with_one_key_make_one_job(cluster: SimulatedCluster) -> None:
-    jobs = cluster.coordinator.jobs
-    results = await asyncio.gather(*(jobs.submit(spec(), ("key", "a" * 64)) for _ in range(8)))
-    assert len({view.id for view, _ in results}) == 1
-    assert sum(created for _, created in results) == 1
-    with pytest.raises(ConflictError, match="another body"):
-        await jobs.submit(spec(), ("key", "b" * 64))
-    with pytest.raises(InvalidValueError, match="Idempotency-Key"):
-        await jobs.submit(spec(), ("", "b" * 64))
-
-
-async def test_two_coordinators_make_one_job_per_key(
-    cluster: SimulatedCluster,
-) -> None:
-    first = cluster.coordinator
-    cluster.start_coordinator()
-    results = await asyncio.gather(
-        *(c.jobs.submit(spec(), ("key", "a" * 64)) for c in (first, cluster.coordinator) * 4),
-        *(c.jobs.submit(spec()) for c in (first, cluster.coordinator) * 4),
-    )
-    assert len({view.id for view, _ in results[:8]}) == 1
-    assert len({view.id for view, _ in results}) == 9
-
-
 async def test_jobs_are_listed_newest_first_in_pages(cluster: SimulatedCluster) -> None:
     jobs = cluster.coordinator.jobs
     ids = [(await jobs.submit(spec()))[0].id for _ in range(5)]

@@ -1,0 +1,42 @@
+"""POST of jobs and experiments under an Idempotency-Key."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+JOB: dict[str, Any] = {"name": "digits", "task": {"name": "digits"}}
+SWEEP: dict[str, Any] = {
+    "name": "rates",
+    "kind": "sweep",
+    "job": JOB,
+    "space": {"training.learning_rate": [0.5, 0.25]},
+    "method": "grid",
+    "objective": {"metric": "eval_accuracy"},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "document"), [("/api/v1/training/jobs", JOB), ("/api/v1/experiments", SWEEP)]
+)
+async def test_idempotency_key_creates_once(
+    client: httpx.AsyncClient, path: str, document: dict[str, Any]
+) -> None:
+    headers = {"Idempotency-Key": "nightly"}
+    replies = await asyncio.gather(
+        *(client.post(path, json=document, headers=headers) for _ in range(5))
+    )
+    assert {reply.status_code for reply in replies} == {201}
+    assert len({reply.headers["Location"] for reply in replies}) == 1
+    assert sum("Idempotency-Replayed" in reply.headers for reply in replies) == 4
+    assert (await client.get(replies[0].headers["Location"])).json()["name"] == document["name"]
+    other = await client.post(path, json={**document, "name": "other"}, headers=headers)
+    problem = other.json()
+    assert (other.status_code, problem["title"]) == (409, "Conflict")
+    assert "'nightly' was used for another body" in problem["detail"]
+    for bad in ("", "x" * 256):
+        reply = await client.post(path, json=document, headers={"Idempotency-Key": bad})
+        assert reply.status_code == 422
+        assert reply.json()["errors"][0]["field"] == "Idempotency-Key"
+    assert len((await client.get(path)).json()["items"]) == 1
