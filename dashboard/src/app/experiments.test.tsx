@@ -250,6 +250,42 @@ describe("a new experiment", () => {
     expect(await request?.text()).toMatch(/^name: digits learning rate\nkind: sweep\n/);
   });
 
+  it("is created with one idempotency key for all tries", async () => {
+    const keys: (string | null)[] = [];
+    await open("/experiments/new", {
+      ...page(),
+      "POST /experiments": (request: Request) => {
+        keys.push(request.headers.get("Idempotency-Key"));
+        if (keys.length === 1) throw new TypeError("Failed to fetch");
+        return json(experiment(), 201);
+      },
+    });
+    await userEvent.click(await screen.findByRole("button", { name: "Create" }));
+    await userEvent.click(await screen.findByRole("button", { name: "Try again" }));
+    await waitFor(() => expect(router.state.location.pathname).toBe(`/experiments/${ID}`));
+    expect(keys[0]).toMatch(/^[0-9a-f]{32}$/);
+    expect(keys).toEqual([keys[0], keys[0]]);
+  });
+
+  it("from another example has another idempotency key", async () => {
+    const keys: (string | null)[] = [];
+    await open("/experiments/new", {
+      "POST /experiments": (request: Request) => {
+        keys.push(request.headers.get("Idempotency-Key"));
+        throw new TypeError("Failed to fetch");
+      },
+    });
+    await userEvent.click(await screen.findByRole("button", { name: "Create" }));
+    await screen.findByRole("button", { name: "Try again" });
+    await userEvent.click(screen.getByRole("combobox", { name: "Start from an example" }));
+    await userEvent.click(
+      await screen.findByText("Random search", { selector: "[role=option] *" }),
+    );
+    await userEvent.click(screen.getByRole("button", { name: "Create" }));
+    await waitFor(() => expect(keys).toHaveLength(2));
+    expect(keys[1]).not.toBe(keys[0]);
+  });
+
   it("shows each error with its line", async () => {
     await open("/experiments/new", {
       "POST /experiments": problem(422, "Invalid experiment", "one thing is wrong", [

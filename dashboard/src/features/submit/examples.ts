@@ -1,6 +1,8 @@
+import type { Example } from "@/shared/spec/spec-form";
+
 /** Example specs. Each runs as it is, except for the path of the script. */
-export const EXAMPLES = {
-  digits: {
+export const EXAMPLES: [Example, ...Example[]] = [
+  {
     label: "Handwritten digits",
     text: `name: digits
 task:
@@ -16,7 +18,7 @@ checkpoint:
   every_steps: 200
 `,
   },
-  synthetic: {
+  {
     label: "Synthetic load",
     text: `name: synthetic
 task:
@@ -34,7 +36,7 @@ checkpoint:
   every_seconds: 20
 `,
   },
-  script: {
+  {
     label: "Your own script",
     text: `# Any script that runs under torchrun; each worker gets RANK, WORLD_SIZE and the rest.
 name: my-script
@@ -47,6 +49,4 @@ resources:
   workers: 2
 `,
   },
-} as const;
-
-export type ExampleName = keyof typeof EXAMPLES;
+];

@@ -1,5 +1,5 @@
 /** What is being written; each has a draft of its own. */
-type Draft = "job" | "experiment";
+export type Draft = "job" | "experiment";
 
 const KEYS: Record<Draft, string> = {
   job: "trainhall.draft",

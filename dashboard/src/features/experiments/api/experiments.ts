@@ -10,7 +10,7 @@ import {
 } from "@/client/@tanstack/react-query.gen";
 import { BY_CURSOR, everyPage } from "@/shared/api/pages";
 import type { Experiment, Trial } from "@/shared/api/types";
-import { yamlRequest } from "@/shared/api/yaml";
+import { type Submission, yamlRequest } from "@/shared/api/yaml";
 import { notifyProblem } from "@/shared/ui/notify";
 
 const PAGE = 50;
@@ -73,6 +73,7 @@ export function useExperimentCommands({ id }: Experiment) {
 
 export function useCreateExperiment() {
   return useMutation({
-    mutationFn: (text: string) => createExperiment(yamlRequest(text)) as Promise<Experiment>,
+    mutationFn: (submission: Submission) =>
+      createExperiment(yamlRequest(submission)) as Promise<Experiment>,
   });
 }

@@ -1,9 +1,6 @@
-/** Example experiments. Each runs as it is, except for the path of the script. */
-export const EXAMPLES = {
-  grid: {
-    label: "Every combination",
-    text: `name: digits learning rate
-kind: sweep
+import type { Example } from "@/shared/spec/spec-form";
+
+const DIGITS = `kind: sweep
 job:
   name: digits
   task:
@@ -12,7 +9,14 @@ job:
     steps: 200
     global_batch_size: 64
 space:
-  training.learning_rate: [0.0001, 0.001, 0.01]
+`;
+
+/** Example experiments. Each runs as it is, except for the path of the script. */
+export const EXAMPLES: [Example, ...Example[]] = [
+  {
+    label: "Every combination",
+    text: `name: digits learning rate
+${DIGITS}  training.learning_rate: [0.0001, 0.001, 0.01]
   task.params.hidden: [[32], [64, 64]]
 method: grid
 objective:
@@ -21,19 +25,10 @@ objective:
 parallel: 2
 `,
   },
-  random: {
+  {
     label: "Random search",
     text: `name: digits random search
-kind: sweep
-job:
-  name: digits
-  task:
-    name: digits
-  training:
-    steps: 200
-    global_batch_size: 64
-space:
-  training.learning_rate: {log: [0.0001, 0.1]}
+${DIGITS}  training.learning_rate: {log: [0.0001, 0.1]}
   task.params.dropout: {range: [0, 0.5]}
 method: random
 trials: 12
@@ -44,7 +39,7 @@ parallel: 4
 seed: 1
 `,
   },
-  script: {
+  {
     label: "Your own script",
     text: `# The script gets each value as an argument, and reports the metric with trainhall.report().
 name: my-script learning rate
@@ -63,6 +58,4 @@ objective:
   metric: loss
 `,
   },
-} as const;
-
-export type ExampleName = keyof typeof EXAMPLES;
+];

@@ -1,0 +1,155 @@
+import { Alert, Button, Group, Kbd, Select, Stack, Text, Title } from "@mantine/core";
+import type { UseMutationResult } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import { ApiError } from "../api/problem";
+import type { Submission } from "../api/yaml";
+import { CheckIcon } from "../ui/icons";
+import { Problem } from "../ui/problem";
+import { clearDraft, type Draft, readDraft, writeDraft } from "./draft";
+import { SpecEditor } from "./spec-editor";
+
+export interface Example {
+  label: string;
+  text: string;
+}
+
+/** A text to begin with, and where it is from. */
+export interface Copied {
+  text: string;
+  origin: string;
+}
+
+interface Props<Created, Checked> {
+  draft: Draft;
+  /** "New job". */
+  title: string;
+  /** Below the title: what to write. */
+  hint: string;
+  /** The editor's name for screen readers. */
+  label: string;
+  /** The first is what a new document begins with. */
+  examples: readonly [Example, ...Example[]];
+  copied?: Copied | undefined;
+  create: UseMutationResult<Created, Error, Submission>;
+  onCreated: (created: Created) => void;
+  /** "Submit". */
+  action: string;
+  /** After "Ctrl + Enter": "submits". */
+  effect: string;
+  /** "Could not submit the job". */
+  failure: string;
+  /** A check that creates nothing; without it there is no button for it. */
+  check?: {
+    request: UseMutationResult<Checked, Error, string>;
+    describe: (checked: Checked) => string;
+  };
+}
+
+/** A page on which a document is written in YAML and submitted. */
+export function SpecForm<Created, Checked = never>(props: Props<Created, Checked>) {
+  const { draft, examples, copied, create, failure, check } = props;
+  const [initial] = useState(() => copied?.text ?? readDraft(draft) ?? examples[0].text);
+  const [text, setText] = useState(initial);
+  const [sent, setSent] = useState("");
+  const [key, setKey] = useState(randomKey);
+
+  useEffect(() => {
+    if (text !== initial) writeDraft(draft, text);
+  }, [draft, text, initial]);
+
+  const checking = check?.request.isPending ?? false;
+  const begin = (): boolean => {
+    if (create.isPending || checking) return false;
+    check?.request.reset();
+    create.reset();
+    setSent(text);
+    return true;
+  };
+  const verify = (): void => {
+    if (begin()) check?.request.mutate(text);
+  };
+  const send = (): void => {
+    if (!begin()) return;
+    create.mutate(
+      { text, key },
+      {
+        onSuccess: (created) => {
+          clearDraft(draft);
+          props.onCreated(created);
+        },
+        onError: (error) => {
+          // Without a response it may have been created, so the next try has the same key.
+          if (error instanceof ApiError && error.status !== 0) setKey(randomKey());
+        },
+      },
+    );
+  };
+  const change = (next: string): void => {
+    setText(next);
+    // Another text is another submission.
+    setKey(randomKey());
+  };
+
+  return (
+    <Stack gap="md" maw={920} mx="auto">
+      <Group justify="space-between" align="flex-end">
+        <div>
+          <Title order={1} size="h3">
+            {props.title}
+          </Title>
+          <Text size="sm" c="dimmed">
+            {copied?.origin ?? props.hint}
+          </Text>
+        </div>
+        <Select
+          size="xs"
+          w={200}
+          aria-label="Start from an example"
+          placeholder="Start from an example"
+          data={examples.map(({ label, text: value }) => ({ value, label }))}
+          value={null}
+          onChange={(example) => {
+            if (example !== null) change(example);
+          }}
+        />
+      </Group>
+      <SpecEditor
+        label={props.label}
+        value={text}
+        onChange={change}
+        onSubmit={send}
+        sent={sent}
+        error={create.error ?? check?.request.error}
+      >
+        {create.error ? (
+          <Problem error={create.error} what={failure} onRetry={send} />
+        ) : check?.request.error ? (
+          <Problem error={check.request.error} what="Could not check the spec" onRetry={verify} />
+        ) : check?.request.isSuccess && text === sent ? (
+          <Alert color="teal" variant="light" icon={<CheckIcon />} role="status">
+            {check.describe(check.request.data)}
+          </Alert>
+        ) : null}
+      </SpecEditor>
+      <Group justify="flex-end" gap="sm">
+        <Text size="xs" c="dimmed" mr="auto" visibleFrom="sm">
+          <Kbd size="xs">Ctrl</Kbd> + <Kbd size="xs">Enter</Kbd> {props.effect}
+        </Text>
+        {check ? (
+          <Button variant="default" loading={checking} disabled={create.isPending} onClick={verify}>
+            Check
+          </Button>
+        ) : null}
+        <Button loading={create.isPending} disabled={checking} onClick={send}>
+          {props.action}
+        </Button>
+      </Group>
+    </Stack>
+  );
+}
+
+/** A random key; `crypto.randomUUID` is missing where the page is not served securely. */
+function randomKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
