@@ -1,4 +1,4 @@
-import { Group, Select, Skeleton, Stack, Title } from "@mantine/core";
+import { Select, Skeleton, Stack } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
@@ -17,6 +17,7 @@ import type { Axis, Range } from "@/shared/curves/data/axis";
 import { count, metric } from "@/shared/format";
 import { JobLive, originOf } from "@/shared/live/job-live";
 import { spansMagnitudes } from "@/shared/live/metric-names";
+import { PageHeading } from "@/shared/page/heading";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { IconButton } from "@/shared/ui/icon-button";
@@ -55,12 +56,9 @@ export default function ComparePage() {
   });
   return (
     <Stack gap="md">
-      <Group justify="space-between">
-        <Title order={1} size="h3">
-          Compare
-        </Title>
+      <PageHeading title="Compare">
         <AddJob slots={slots} onAdd={(id) => put(added(slots, id))} />
-      </Group>
+      </PageHeading>
       {ids.length === 0 ? (
         <Empty title="No jobs to compare">
           Select jobs in the <AnchorLink to="/jobs">list</AnchorLink>, or add one here.

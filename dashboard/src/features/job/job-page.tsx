@@ -12,8 +12,7 @@ import type { Job } from "@/shared/api/types";
 import type { JobLive } from "@/shared/live/job-live";
 import { useJobLive } from "@/shared/live/use-job-live";
 import { useTitle } from "@/shared/title";
-import { Empty } from "@/shared/ui/empty";
-import { AnchorLink } from "@/shared/ui/links";
+import { NotFound } from "@/shared/ui/empty";
 import { Pending } from "@/shared/ui/problem";
 import classes from "./job-page.module.css";
 import { firstTab, isTab, type Tab, tabsOf } from "./tabs";
@@ -38,7 +37,8 @@ export default function JobPage() {
   const job = useJob(jobId);
   const live = useJobLive(jobId);
   useTitle(job.data ? `${job.data.name} · ${job.data.state}` : "Job", job.data?.state);
-  if (job.error instanceof ApiError && job.error.status === 404) return <UnknownJob id={jobId} />;
+  if (job.error instanceof ApiError && job.error.status === 404)
+    return <NotFound what="job" id={jobId} />;
   if (job.data === undefined) return <Pending query={job} what="the job" height={420} />;
   if (live === null) return <Skeleton height={420} />;
   return (
@@ -97,15 +97,4 @@ function useFirstTab(job: Job): Tab {
     setFirst(firstTab(job));
   }
   return first;
-}
-
-function UnknownJob({ id }: { id: string }) {
-  return (
-    <Empty title="Job not found" alone>
-      No job has the id <code>{id}</code>.{" "}
-      <AnchorLink to="/jobs" size="sm" underline="always">
-        Back to all jobs
-      </AnchorLink>
-    </Empty>
-  );
 }

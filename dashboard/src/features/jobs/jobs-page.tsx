@@ -1,8 +1,10 @@
-import { Button, Code, Group, Stack, Title } from "@mantine/core";
+import { Button, Code, Group, Stack } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useCallback, useMemo, useRef, useState } from "react";
 import { useSummary } from "@/shared/api/cluster";
 import { count } from "@/shared/format";
+import { PageHeading } from "@/shared/page/heading";
+import { LoadMore } from "@/shared/page/load-more";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { PlusIcon } from "@/shared/ui/icons";
@@ -59,10 +61,7 @@ export default function JobsPage() {
   );
   return (
     <Stack gap="md">
-      <Group justify="space-between">
-        <Title order={1} size="h3">
-          Jobs
-        </Title>
+      <PageHeading title="Jobs">
         <Group gap="xs">
           {selected.length > 0 ? (
             <>
@@ -78,7 +77,7 @@ export default function JobsPage() {
             New job
           </ButtonLink>
         </Group>
-      </Group>
+      </PageHeading>
       <Group justify="space-between" align="flex-start" gap="sm">
         <StateFilter
           show={show}
@@ -129,17 +128,7 @@ export default function JobsPage() {
           <Empty title="No job matches">Change the state filter, the query or the search.</Empty>
         )
       ) : null}
-      {jobs.hasNextPage && !jobs.isPlaceholderData ? (
-        <Button
-          variant="default"
-          size="xs"
-          loading={jobs.isFetchingNextPage}
-          onClick={() => void jobs.fetchNextPage()}
-          style={{ alignSelf: "center" }}
-        >
-          Load more
-        </Button>
-      ) : null}
+      {jobs.isPlaceholderData ? null : <LoadMore list={jobs} />}
     </Stack>
   );
 }

@@ -8,6 +8,7 @@ import { Sparkline } from "@/shared/curves/chart/sparkline";
 import { ranSeconds, useElapsed } from "@/shared/elapsed";
 import { count, duration, metric } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
+import { IdText } from "@/shared/page/id-text";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
@@ -27,14 +28,15 @@ const COLUMNS: Column<Job>[] = [
         <AnchorLink
           to="/jobs/$jobId"
           params={{ jobId: job.id }}
-          className={classes.name ?? ""}
+          size="sm"
+          fw={600}
+          display="block"
+          truncate
           title={job.name}
         >
           {job.name}
         </AnchorLink>
-        <Text size="xs" c="dimmed" ff="monospace">
-          {job.id.slice(0, 12)}
-        </Text>
+        <IdText id={job.id.slice(0, 12)} />
       </>
     ),
   },

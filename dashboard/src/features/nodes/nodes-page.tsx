@@ -1,7 +1,8 @@
-import { Code, Group, Stack, Text, Title } from "@mantine/core";
+import { Code, Group, Stack, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useSummary } from "@/shared/api/cluster";
 import { bytes, percent, watts } from "@/shared/format";
+import { PageHeading } from "@/shared/page/heading";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { Pending } from "@/shared/ui/problem";
@@ -34,10 +35,7 @@ export default function NodesPage() {
     });
   return (
     <Stack gap="md">
-      <Group justify="space-between">
-        <Title order={1} size="h3">
-          Nodes
-        </Title>
+      <PageHeading title="Nodes">
         <Group gap="xs">
           <SearchField
             w={220}
@@ -54,7 +52,7 @@ export default function NodesPage() {
           />
           <AddNode />
         </Group>
-      </Group>
+      </PageHeading>
       <Totals />
       <Pending query={nodes} what="the nodes" height={220} />
       {nodes.data?.length === 0 ? (

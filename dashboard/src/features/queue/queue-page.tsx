@@ -1,7 +1,9 @@
-import { Button, Code, Group, Stack, Text, Title } from "@mantine/core";
+import { Code, Group, Stack, Text, Title } from "@mantine/core";
 import { useMemo } from "react";
+import { itemsOf } from "@/shared/api/pages";
 import type { QueueEntry } from "@/shared/api/types";
 import { count, plural, timeZone } from "@/shared/format";
+import { LoadMore } from "@/shared/page/load-more";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { LinkedText } from "@/shared/ui/linked-text";
@@ -16,9 +18,8 @@ import { QuotaSection } from "./quotas";
 export default function QueuePage() {
   useTitle("Queue");
   const queue = useQueue();
-  const pages = queue.data?.pages ?? [];
-  const entries = unique(pages.flatMap((page) => page.items));
-  const total = pages.at(-1)?.total ?? 0;
+  const entries = itemsOf(queue.data, ({ job_id }) => job_id);
+  const total = queue.data?.pages.at(-1)?.total ?? 0;
   return (
     <Stack gap="md">
       <Group gap="sm" align="baseline">
@@ -40,25 +41,10 @@ export default function QueuePage() {
         </Empty>
       ) : null}
       {entries.length > 0 ? <QueueTable entries={entries} /> : null}
-      {queue.hasNextPage ? (
-        <Button
-          variant="default"
-          size="xs"
-          loading={queue.isFetchingNextPage}
-          onClick={() => void queue.fetchNextPage()}
-          style={{ alignSelf: "center" }}
-        >
-          Load more
-        </Button>
-      ) : null}
+      <LoadMore list={queue} />
       <QuotaSection />
     </Stack>
   );
-}
-
-/** Pages are read one after the other, so a job that is queued again may be on two of them. */
-function unique(entries: QueueEntry[]): QueueEntry[] {
-  return [...new Map(entries.map((entry) => [entry.job_id, entry])).values()];
 }
 
 const columnsIn = (zone: string): Column<QueueEntry>[] => [

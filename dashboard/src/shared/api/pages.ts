@@ -17,6 +17,15 @@ export async function everyPage<T>(
   return items;
 }
 
+/** Items of the pages that were read; one that moved meanwhile may be on two of them. */
+export function itemsOf<T>(
+  data: { pages: { items: T[] }[] } | undefined,
+  keyOf: (item: T) => string,
+): T[] {
+  const items = (data?.pages ?? []).flatMap((page) => page.items);
+  return [...new Map(items.map((item) => [keyOf(item), item])).values()];
+}
+
 /** Options of an infinite query over a list whose pages end with a cursor. */
 export const BY_CURSOR = {
   initialPageParam: {},

@@ -1,4 +1,5 @@
 import { Stack, Text, Title } from "@mantine/core";
+import { AnchorLink } from "./links";
 
 interface Props {
   title: string;
@@ -18,5 +19,17 @@ export function Empty({ title, alone, children }: Props) {
         {children}
       </Text>
     </Stack>
+  );
+}
+
+/** The page of an id that nothing has. */
+export function NotFound({ what, id }: { what: "job" | "experiment"; id: string }) {
+  return (
+    <Empty title={`${what === "job" ? "Job" : "Experiment"} not found`} alone>
+      No {what} has the id <code>{id}</code>.{" "}
+      <AnchorLink to={`/${what}s`} size="sm" underline="always">
+        Back to all {what}s
+      </AnchorLink>
+    </Empty>
   );
 }

@@ -4,8 +4,8 @@ import { ApiError } from "@/shared/api/problem";
 import type { Experiment } from "@/shared/api/types";
 import { SpecView } from "@/shared/spec/spec-view";
 import { useTitle } from "@/shared/title";
-import { Empty } from "@/shared/ui/empty";
-import { AnchorLink, ButtonLink } from "@/shared/ui/links";
+import { NotFound } from "@/shared/ui/empty";
+import { ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
 import { useExperiment, useTrials } from "../api/experiments";
 import { Header } from "./header";
@@ -23,7 +23,8 @@ export default function ExperimentPage() {
     experiment ? `${experiment.name} · ${experiment.state}` : "Experiment",
     experiment?.state,
   );
-  if (error instanceof ApiError && error.status === 404) return <Unknown id={experimentId} />;
+  if (error instanceof ApiError && error.status === 404)
+    return <NotFound what="experiment" id={experimentId} />;
   if (experiment === undefined) return <Pending query={query} what="the experiment" height={420} />;
   return (
     <Stack gap="lg">
@@ -85,16 +86,5 @@ function Trials({ experiment }: { experiment: Experiment }) {
       <ObjectiveChart experiment={experiment} trials={trials.data} />
       <TrialsTable experiment={experiment} trials={trials.data} sort={sort} onSort={onSort} />
     </Stack>
-  );
-}
-
-function Unknown({ id }: { id: string }) {
-  return (
-    <Empty title="Experiment not found" alone>
-      No experiment has the id <code>{id}</code>.{" "}
-      <AnchorLink to="/experiments" size="sm" underline="always">
-        Back to all experiments
-      </AnchorLink>
-    </Empty>
   );
 }

@@ -1,10 +1,8 @@
-import { Breadcrumbs, Group, Progress, Text, Title } from "@mantine/core";
+import { Text } from "@mantine/core";
 import { type Experiment, hasReason } from "@/shared/api/types";
 import { count, metric, plural } from "@/shared/format";
-import { CopyIconButton } from "@/shared/ui/copy-button";
-import { LinkedText } from "@/shared/ui/linked-text";
+import { RunFacts, RunProgress, RunReason, RunTitle } from "@/shared/page/run-header";
 import { AnchorLink } from "@/shared/ui/links";
-import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
 import { runsOf } from "../runs";
 import { fieldLabels, specOf, valueText } from "../spec";
@@ -12,38 +10,16 @@ import { ExperimentCommands } from "./commands";
 import classes from "./header.module.css";
 
 export function Header({ experiment }: { experiment: Experiment }) {
-  const { id, name, state, created_at } = experiment;
   const { objective, method, parallel = 0, repeats = 1 } = specOf(experiment);
   return (
     <header>
-      <Breadcrumbs separator="/" mb={6}>
-        <AnchorLink to="/experiments" size="xs">
-          Experiments
-        </AnchorLink>
-        <Group gap={2}>
-          <Text size="xs" c="dimmed" ff="monospace">
-            {id}
-          </Text>
-          <CopyIconButton value={id} label="Copy experiment id" />
-        </Group>
-      </Breadcrumbs>
-      <Group justify="space-between" align="flex-start" gap="md">
-        <Group gap="sm" className={classes.titles ?? ""}>
-          <Title order={1} size="h3" className={classes.name ?? ""}>
-            {name}
-          </Title>
-          <span data-testid="experiment-state">
-            <StateBadge state={state} size="md" />
-          </span>
-        </Group>
-        <ExperimentCommands experiment={experiment} />
-      </Group>
-      {hasReason(experiment) ? (
-        <Text size="sm" mt={8} className={classes.name ?? ""}>
-          <LinkedText text={experiment.reason} />
-        </Text>
-      ) : null}
-      <Text size="xs" c="dimmed" className={classes.facts ?? ""}>
+      <RunTitle
+        what="experiment"
+        run={experiment}
+        commands={<ExperimentCommands experiment={experiment} />}
+      />
+      {hasReason(experiment) ? <RunReason text={experiment.reason} /> : null}
+      <RunFacts>
         <span>{method}</span>
         <span>
           {objective.goal === "max" ? "highest" : "lowest"} {objective.metric}
@@ -52,9 +28,9 @@ export function Header({ experiment }: { experiment: Experiment }) {
         {repeats > 1 ? <span>{repeats} runs of each trial</span> : null}
         <span>{plural(parallel, "run")} at a time</span>
         <span>
-          created <Ago value={created_at} />
+          created <Ago value={experiment.created_at} />
         </span>
-      </Text>
+      </RunFacts>
       <Runs experiment={experiment} />
       <Best experiment={experiment} />
     </header>
@@ -64,25 +40,12 @@ export function Header({ experiment }: { experiment: Experiment }) {
 function Runs({ experiment }: { experiment: Experiment }) {
   const { total, completed, ended, others } = runsOf(experiment);
   return (
-    <div className={classes.progress}>
-      <Progress
-        value={total === 0 ? 0 : (100 * ended) / total}
-        size="md"
-        radius="sm"
-        aria-label="Progress"
-        color={
-          experiment.state === "failed"
-            ? "red"
-            : experiment.state === "completed"
-              ? "teal"
-              : undefined
-        }
-      />
+    <RunProgress state={experiment.state} percent={total === 0 ? 0 : (100 * ended) / total}>
       <Text size="sm" mt={4} className="numbers" data-testid="runs">
         {count(completed)} of {plural(total, "run")} completed
         {others === "" ? "" : `, ${others}`}
       </Text>
-    </div>
+    </RunProgress>
   );
 }
 

@@ -1,6 +1,10 @@
-import { Button, Code, Group, Progress, Stack, Text, Title } from "@mantine/core";
+import { Code, Progress, Stack, Text } from "@mantine/core";
+import { itemsOf } from "@/shared/api/pages";
 import { type Experiment, hasReason } from "@/shared/api/types";
 import { count, metric } from "@/shared/format";
+import { PageHeading } from "@/shared/page/heading";
+import { IdText } from "@/shared/page/id-text";
+import { LoadMore } from "@/shared/page/load-more";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { PlusIcon } from "@/shared/ui/icons";
@@ -18,17 +22,14 @@ import classes from "./experiments-page.module.css";
 export default function ExperimentsPage() {
   useTitle("Experiments");
   const list = useExperiments();
-  const experiments = unique((list.data?.pages ?? []).flatMap((page) => page.items));
+  const experiments = itemsOf(list.data, ({ id }) => id);
   return (
     <Stack gap="md">
-      <Group justify="space-between">
-        <Title order={1} size="h3">
-          Experiments
-        </Title>
+      <PageHeading title="Experiments">
         <ButtonLink to="/experiments/new" size="xs" leftSection={<PlusIcon />}>
           New experiment
         </ButtonLink>
-      </Group>
+      </PageHeading>
       <Pending query={list} what="the experiments" height={240} />
       {list.data && experiments.length === 0 ? <NoExperiments /> : null}
       {experiments.length > 0 ? (
@@ -42,24 +43,9 @@ export default function ExperimentsPage() {
           virtual
         />
       ) : null}
-      {list.hasNextPage ? (
-        <Button
-          variant="default"
-          size="xs"
-          loading={list.isFetchingNextPage}
-          onClick={() => void list.fetchNextPage()}
-          style={{ alignSelf: "center" }}
-        >
-          Load more
-        </Button>
-      ) : null}
+      <LoadMore list={list} />
     </Stack>
   );
-}
-
-/** Pages are read one after the other, so an experiment may be on two of them. */
-function unique(experiments: Experiment[]): Experiment[] {
-  return [...new Map(experiments.map((experiment) => [experiment.id, experiment])).values()];
 }
 
 const COLUMNS: Column<Experiment>[] = [
@@ -72,14 +58,15 @@ const COLUMNS: Column<Experiment>[] = [
         <AnchorLink
           to="/experiments/$experimentId"
           params={{ experimentId: id }}
-          className={classes.name ?? ""}
+          size="sm"
+          fw={600}
+          display="block"
+          truncate
           title={name}
         >
           {name}
         </AnchorLink>
-        <Text size="xs" c="dimmed" ff="monospace">
-          {id}
-        </Text>
+        <IdText id={id} />
       </>
     ),
   },

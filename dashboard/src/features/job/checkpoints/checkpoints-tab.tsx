@@ -9,6 +9,7 @@ import {
 import type { Checkpoint, Job } from "@/shared/api/types";
 import { bytes, count, metric, plural, timeZone } from "@/shared/format";
 import { isAboutSpeed } from "@/shared/live/metric-names";
+import { IdText } from "@/shared/page/id-text";
 import { Command } from "@/shared/ui/command";
 import { Confirm } from "@/shared/ui/confirm";
 import { Dialog } from "@/shared/ui/dialog";
@@ -101,9 +102,7 @@ const columnsIn = (zone: string): Column<Checkpoint>[] => [
     cell: ({ id, created_at }) => (
       <>
         <Moment value={created_at} zone={zone} />
-        <Text size="xs" c="dimmed" ff="monospace">
-          {id}
-        </Text>
+        <IdText id={id} />
       </>
     ),
   },

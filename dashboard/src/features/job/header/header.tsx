@@ -1,4 +1,4 @@
-import { Breadcrumbs, Group, Progress, Text, Title } from "@mantine/core";
+import { Group, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { ExperimentRun, ParallelismSpec } from "@/client";
 import { plainText } from "@/shared/ansi";
@@ -11,10 +11,9 @@ import { JobCommands } from "@/shared/job-commands";
 import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
 import { useCurveVersion } from "@/shared/live/use-job-live";
-import { CopyIconButton } from "@/shared/ui/copy-button";
+import { RunFacts, RunProgress, RunReason, RunTitle } from "@/shared/page/run-header";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
-import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
 import classes from "./header.module.css";
 import { headlines } from "./headline";
@@ -35,33 +34,18 @@ export function Header({ job, live }: Props) {
   useCurveVersion(live.curves);
   return (
     <header>
-      <Breadcrumbs separator="/" mb={6}>
-        <AnchorLink to="/jobs" size="xs">
-          Jobs
-        </AnchorLink>
-        <Group gap={2}>
-          <Text size="xs" c="dimmed" ff="monospace">
-            {job.id}
-          </Text>
-          <CopyIconButton value={job.id} label="Copy job id" />
-        </Group>
-      </Breadcrumbs>
-      <Group justify="space-between" align="flex-start" gap="md">
-        <Group gap="sm" className={classes.titles ?? ""}>
-          <Title order={1} size="h3" className={classes.name ?? ""}>
-            {job.name}
-          </Title>
-          <span data-testid="job-state">
-            <StateBadge state={job.state} size="md" />
-          </span>
-          {/* A finished job no longer changes, so the state of its stream says nothing. */}
-          {isFinished(job) ? null : <StreamBadge status={status} onRetry={live.retryNow} />}
-        </Group>
-        <Group gap="xs">
-          <ResizeButton job={job} />
-          <JobCommands job={job} />
-        </Group>
-      </Group>
+      <RunTitle
+        what="job"
+        run={job}
+        // A finished job no longer changes, so the state of its stream says nothing.
+        status={isFinished(job) ? null : <StreamBadge status={status} onRetry={live.retryNow} />}
+        commands={
+          <Group gap="xs">
+            <ResizeButton job={job} />
+            <JobCommands job={job} />
+          </Group>
+        }
+      />
       <Reason job={job} />
       <Warnings job={job} />
       <Facts job={job} />
@@ -80,11 +64,7 @@ function Reason({ job }: { job: Job }) {
   const entry = waits ? place.data : null;
   if (!entry) {
     if (!hasReason(job)) return null;
-    return (
-      <Text size="sm" mt={8} className={classes.reason ?? ""}>
-        <LinkedText text={job.reason} />
-      </Text>
-    );
+    return <RunReason text={job.reason} />;
   }
   return (
     <section className={classes.waiting} aria-label="Queue position">
@@ -104,7 +84,7 @@ function Facts({ job }: { job: Job }) {
   const parallelism = job.plan ? (job.plan.parallelism as ParallelismSpec) : spec.parallelism;
   const details = spec.task && parallelism ? parallelismOf(parallelism, job) : [];
   return (
-    <Text size="xs" c="dimmed" className={classes.facts ?? ""}>
+    <RunFacts>
       {job.experiment ? <ExperimentLink run={job.experiment} /> : null}
       <span>{spec.task?.name ? `task ${spec.task.name}` : "script"}</span>
       <span>{plural(job.world_size, "worker")}</span>
@@ -124,7 +104,7 @@ function Facts({ job }: { job: Job }) {
       {job.running_since === null && job.attempt > 0 ? (
         <span>ran for {duration(ranSeconds(job, 0))}</span>
       ) : null}
-    </Text>
+    </RunFacts>
   );
 }
 
@@ -171,14 +151,7 @@ function JobProgress({ job, live }: Props) {
   const share = total ? Math.min(100, (100 * step) / total) : 0;
   const left = job.state === "running" ? secondsLeft(live.curves.stepwise(), step, total) : null;
   return (
-    <div className={classes.progress}>
-      <Progress
-        value={share}
-        size="md"
-        radius="sm"
-        aria-label="Progress"
-        color={job.state === "failed" ? "red" : job.state === "completed" ? "teal" : undefined}
-      />
+    <RunProgress state={job.state} percent={share}>
       <div className={classes.progressText}>
         <Text size="sm" className="numbers" data-testid="step">
           step {count(step)} of {count(total)}
@@ -187,7 +160,7 @@ function JobProgress({ job, live }: Props) {
           {Math.floor(share)} %{left !== null && left > 0 ? ` · ${duration(left)} left` : ""}
         </Text>
       </div>
-    </div>
+    </RunProgress>
   );
 }
 
