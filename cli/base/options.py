@@ -1,8 +1,9 @@
 """Options and arguments that several commands share."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,6 +30,14 @@ class ReportFormat(StrEnum):
     YAML = "yaml"
 
 
+def id_argument(what: str, completion: Callable[[typer.Context, str], complete.Completions]) -> Any:
+    return typer.Argument(
+        metavar=what.upper(),
+        help=f"The {what}'s id, or a unique prefix of it.",
+        autocompletion=completion,
+    )
+
+
 Url = Annotated[
     str,
     typer.Option("--url", envvar="TRAINHALL_URL", help="URL of the coordinator.", metavar="URL"),
@@ -40,14 +49,7 @@ Output = Annotated[
 Report = Annotated[
     ReportFormat, typer.Option("--output", "-o", help="Output format of a report, without ids.")
 ]
-JobId = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB",
-        help="The job's id, or a unique prefix of it.",
-        autocompletion=complete.jobs,
-    ),
-]
+JobId = Annotated[str, id_argument("job", complete.jobs)]
 JobIds = Annotated[
     list[str],
     typer.Argument(

@@ -198,6 +198,11 @@ def state_and_reason(state: str, reason: str | None) -> str:
     return f"{state}: {one_line(reason)}" if reason and reason != state else state
 
 
+def labelled_state(item: Json) -> str:
+    """Format a job or an experiment after a command: which it is, its state and why."""
+    return f"{label(item)}  {state_and_reason(item['state'], item['reason'])}"
+
+
 def indented(text: str) -> str:
     return "\n".join("  " + line for line in text.splitlines())
 

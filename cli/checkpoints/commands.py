@@ -14,7 +14,7 @@ from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import CliError, UsageError, WrongStateError
 from trainhall.cli.base.extra import check_installed, run_module
-from trainhall.cli.base.options import DEFAULT_URL, Format, JobId, Output, Url
+from trainhall.cli.base.options import DEFAULT_URL, Format, JobId, Output, Url, id_argument
 from trainhall.cli.base.references import folder_meant, taken_for_id, taken_for_job
 from trainhall.cli.checkpoints.files import folder_here, newest_below, newest_in, on_this_host
 from trainhall.cli.spec.overrides import Changes, Workers, body_of
@@ -33,14 +33,7 @@ app = typer.Typer(
     help="List, verify, export, restore, pin and delete checkpoints.",
     no_args_is_help=True,
 )
-CheckpointId = Annotated[
-    str,
-    typer.Argument(
-        metavar="CHECKPOINT",
-        help="The checkpoint's id, or a unique prefix of it.",
-        autocompletion=complete.checkpoints,
-    ),
-]
+CheckpointId = Annotated[str, id_argument("checkpoint", complete.checkpoints)]
 
 
 @app.command("list", hidden=True)

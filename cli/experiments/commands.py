@@ -8,7 +8,7 @@ import typer
 from trainhall.cli.base import complete
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
-from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Timeout, Url
+from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Timeout, Url, id_argument
 from trainhall.cli.experiments.summary import best_text, counts_text, trial_means
 
 if TYPE_CHECKING:
@@ -19,14 +19,7 @@ app = typer.Typer(
     help="Create, list, pause, resume and cancel experiments: sweeps over values of a job.",
     no_args_is_help=True,
 )
-ExperimentId = Annotated[
-    str,
-    typer.Argument(
-        metavar="EXPERIMENT",
-        help="The experiment's id, or a unique prefix of it.",
-        autocompletion=complete.experiments,
-    ),
-]
+ExperimentId = Annotated[str, id_argument("experiment", complete.experiments)]
 
 
 @app.command("create")
@@ -258,11 +251,7 @@ def _command(url: str, reference: str, output: Format, method: str, action: str)
     with connect(url) as client:
         experiment_id = client.experiment(reference)["id"]
         done = client.request(method, f"/experiments/{experiment_id}{action}")
-    out.print_item(
-        done,
-        output,
-        lambda: f"{out.label(done)}  {out.state_and_reason(done['state'], done['reason'])}",
-    )
+    out.print_item(done, output, lambda: out.labelled_state(done))
 
 
 def _page(experiment: out.Json) -> str:

@@ -406,7 +406,7 @@ def _command(
                     break
     if len(references) == 1 or output in (Format.TABLE, Format.NAME):
         for job in done:
-            out.print_item(job, output, partial(_commanded, job))
+            out.print_item(job, output, partial(out.labelled_state, job))
     else:
         print(out.rendered(done, output))
     for other in refused[1:]:
@@ -415,17 +415,13 @@ def _command(
         raise refused[0]
 
 
-def _commanded(job: out.Json) -> str:
-    return f"{out.label(job)}  {out.state_and_reason(job['state'], job['reason'])}"
-
-
 def _resized(job: out.Json) -> str:
     """Format a resized job: when it gets its new size, where no reason says that."""
     when = {
         "queued": "starts", "recovering": "starts", "paused": "is resumed", "pausing": "is resumed",
     }.get(job["state"])  # fmt: skip
     if when is None:
-        return _commanded(job)
+        return out.labelled_state(job)
     resources = job["spec"]["resources"]
     asked = [resources[name] for name in ("min_workers", "max_workers") if name in resources]
     asked = asked or [resources["workers"]]
