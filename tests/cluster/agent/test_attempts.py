@@ -210,15 +210,23 @@ def supervised(tmp_path: Path, launch: Launch) -> AttemptFolder:
     return folder
 
 
+def adopted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *checkpoints: str
+) -> tuple[AttemptFolder, Attempts]:
+    """An attempt whose shim runs, found by an agent."""
+    monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: folder_ipc.Claim.HELD)
+    folder = supervised(tmp_path, in_place(1, *checkpoints))
+    write_status(folder, 1, began_in=1)
+    attempts = made(tmp_path)
+    attempts.observed.find()
+    return folder, attempts
+
+
 async def test_process_started_within_generation_is_shipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its predecessor left when the generation before had no place for it; see `Members.renew`."""
-    monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: folder_ipc.Claim.HELD)
-    folder = supervised(tmp_path, in_place(1))
-    write_status(folder, 1, began_in=1)
-    attempts = made(tmp_path)
-    attempts.observed.find()
+    folder, attempts = adopted(tmp_path, monkeypatch)
     replace_json(folder.launch, in_place(2))
     write_status(folder, 2, began_in=1)
     attempts.refresh()
@@ -257,11 +265,7 @@ async def test_mark_of_an_agents_end_needs_a_shim(
 async def test_damaged_launch_puts_off_a_regrouping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
 ) -> None:
-    monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: folder_ipc.Claim.HELD)
-    folder = supervised(tmp_path, in_place(1))
-    write_status(folder, 1, began_in=1)
-    attempts = made(tmp_path)
-    attempts.observed.find()
+    folder, attempts = adopted(tmp_path, monkeypatch)
     folder.launch.unlink()
     if content is not None:
         folder.launch.write_bytes(content)
@@ -277,13 +281,9 @@ async def test_damaged_launch_puts_off_a_regrouping(
 async def test_full_disk_puts_off_a_regrouping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: folder_ipc.Claim.HELD)
     commands: list[AttemptFolder] = []
     monkeypatch.setattr(folder_ipc, "notify_launch", commands.append)
-    folder = supervised(tmp_path, in_place(1))
-    write_status(folder, 1, began_in=1)
-    attempts = made(tmp_path)
-    attempts.observed.find()
+    folder, attempts = adopted(tmp_path, monkeypatch)
     attempts.desire([Assignment(launch=in_place(2), goal="run")])
 
     def full(self: DataDir, name: str, data: object) -> None:
@@ -306,12 +306,8 @@ async def test_restarted_ranks_resume_from_their_attempts_save(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that had the state may fall before the others get it."""
-    monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: folder_ipc.Claim.HELD)
     monkeypatch.setattr(folder_ipc, "notify_launch", lambda folder: None)
-    folder = supervised(tmp_path, in_place(1, "step-00000010-a1-g1"))
-    write_status(folder, 1, began_in=1)
-    attempts = made(tmp_path)
-    attempts.observed.find()
+    folder, attempts = adopted(tmp_path, monkeypatch, "step-00000010-a1-g1")
     later = in_place(2, "step-00000040-a1-g1", "step-00000010-a1-g1")
     attempts.desire([Assignment(launch=later, goal="run")])
     attempts.reconcile()

@@ -1,39 +1,33 @@
 """Whatever ends, pauses, resumes, cancels or kills in whatever order: no trial is started twice,
 none is lost, and every experiment ends once its jobs do."""
 
-import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from unittest.mock import patch
 
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
-from support.cluster.simulated import SimulatedCluster, failure, wipe
+from support.cluster.machine import ClusterMachine, run_machine
+from support.cluster.simulated import failure
 from support.database import open_database
-from support.examples import share_of
 
 from trainhall.cluster.errors import WrongStateError
 from trainhall.cluster.experiments.spec import validate_experiment
 from trainhall.cluster.lifecycle.states import FINAL_STATES
-from trainhall.db.database import Database
 from trainhall.db.experiments import Trial
 from trainhall.db.models import Job
 from trainhall.training.link.status import Outcome
 
-T = TypeVar("T")
 PARALLEL = 2
 RUNS = 4
 JOB = {"name": "x", "task": {"name": "synthetic"}, "recovery": {"max_restarts": 0}}
@@ -44,18 +38,10 @@ class KilledError(Exception):
     """The coordinator was killed here."""
 
 
-class Machine(RuleBasedStateMachine):
-    db: Database
-    loop: asyncio.AbstractEventLoop
-    folder: Path
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(work)
-
+class Machine(ClusterMachine):
     @initialize(slots=st.integers(1, 3))
     def start(self, slots: int) -> None:
-        self.run(wipe(self.db))
-        self.cluster = SimulatedCluster(self.db, self.folder)
+        self.start_cluster()
         self.run(self.cluster.add_node("alpha", slots))
         self.experiments: list[str] = []
         self.final: dict[str, str] = {}
@@ -196,20 +182,4 @@ class Machine(RuleBasedStateMachine):
 
 
 def test_experiments_keep_their_invariants(database_url: str, tmp_path: Path) -> None:
-    loop = asyncio.new_event_loop()
-    db = open_database(database_url)
-    Machine.db, Machine.loop, Machine.folder = db, loop, tmp_path
-    try:
-        run_state_machine_as_test(
-            Machine,
-            settings=settings(
-                max_examples=share_of(9),
-                stateful_step_count=12,
-                deadline=None,
-                phases=[Phase.explicit, Phase.reuse, Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
-    finally:
-        loop.run_until_complete(db.close())
-        loop.close()
+    run_machine(Machine, open_database(database_url), tmp_path, examples=9, steps=12)

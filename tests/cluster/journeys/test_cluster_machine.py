@@ -5,50 +5,34 @@ work, end and fail; agents restart, lose messages, are cut off, lose their disk;
 restarts.
 """
 
-import asyncio
 import random
-from collections.abc import Coroutine
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
 
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
-from support.cluster.simulated import SimulatedCluster, SimulatedNode, failure, wipe
-from support.examples import share_of
+from support.cluster.machine import ClusterMachine, run_machine
+from support.cluster.simulated import SimulatedNode, failure
 
 from trainhall.cluster.errors import WrongStateError
 from trainhall.cluster.lifecycle.states import FINAL_STATES, JOB_EDGES, JobState
 from trainhall.db.database import Database
 from trainhall.training.link.status import Outcome
 
-T = TypeVar("T")
 
-
-class Machine(RuleBasedStateMachine):
-    db: Database
-    loop: asyncio.AbstractEventLoop
-    folder: Path
-
+class Machine(ClusterMachine):
     def __init__(self) -> None:
         super().__init__()
         self.jobs: list[str] = []
         self.final: dict[str, str] = {}
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(work)
-
     @initialize(slots=st.lists(st.integers(1, 3), min_size=1, max_size=3))
     def start(self, slots: list[int]) -> None:
-        self.run(wipe(self.db))
-        self.cluster = SimulatedCluster(self.db, self.folder)
+        self.start_cluster()
         for number, count in enumerate(slots):
             self.run(self.cluster.add_node(f"node-{number}", count))
 
@@ -233,22 +217,4 @@ class Machine(RuleBasedStateMachine):
 
 
 def test_cluster_keeps_its_invariants(database_url: str, tmp_path: Path) -> None:
-    loop = asyncio.new_event_loop()
-    db = Database(database_url)
-    loop.run_until_complete(db.migrate())
-    Machine.db, Machine.loop, Machine.folder = db, loop, tmp_path
-    try:
-        run_state_machine_as_test(
-            Machine,
-            settings=settings(
-                max_examples=share_of(12),
-                stateful_step_count=15,
-                deadline=None,
-                # A failing sequence is short already; shrinking it would take minutes.
-                phases=[Phase.explicit, Phase.reuse, Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
-    finally:
-        loop.run_until_complete(db.close())
-        loop.close()
+    run_machine(Machine, Database(database_url), tmp_path, examples=12, steps=15)

@@ -12,6 +12,13 @@ from trainhall.db.models import Node
 from trainhall.training.link.status import Outcome
 
 
+async def fail(cluster: SimulatedCluster, job_id: str, code: int = 1) -> None:
+    """The job's ranks fail, and the pause before its restart passes."""
+    await cluster.finish(job_id, Outcome.FAILED, failure(code))
+    cluster.clock.advance(5)
+    await cluster.heartbeat()
+
+
 async def test_a_job_runs_to_its_end(cluster: SimulatedCluster) -> None:
     node = await cluster.add_node("alpha", slots=2)
     job_id = await cluster.submit(workers=2)
@@ -32,9 +39,7 @@ async def test_a_failure_restarts_until_none_is_left(cluster: SimulatedCluster) 
     job_id = await cluster.submit(recovery={"max_restarts": 2})
     for restart, code in ((1, 3), (2, 4)):
         await cluster.run_until(job_id, "running")
-        await cluster.finish(job_id, Outcome.FAILED, failure(code))
-        cluster.clock.advance(5)
-        await cluster.heartbeat()
+        await fail(cluster, job_id, code)
         job = await cluster.job(job_id)
         assert job.attempt == restart + 1, job.reason
     await cluster.run_until(job_id, "running")
@@ -71,9 +76,7 @@ async def test_saved_step_counts_as_progress(cluster: SimulatedCluster) -> None:
     for step in (10, 20, 30):
         await cluster.run_until(job_id, "running")
         await cluster.save_checkpoint(job_id, step)
-        await cluster.finish(job_id, Outcome.FAILED, failure())
-        cluster.clock.advance(5)
-        await cluster.heartbeat()
+        await fail(cluster, job_id)
     assert (await cluster.job(job_id)).attempt == 4
 
 
@@ -84,9 +87,7 @@ async def test_new_steps_renew_the_restarts(cluster: SimulatedCluster) -> None:
     for step in (10, 20, 30):
         await cluster.run_until(job_id, "running")
         await cluster.report_event(job_id, "completed", {"steps": step, "metrics": {}})
-        await cluster.finish(job_id, Outcome.FAILED, failure())
-        cluster.clock.advance(5)
-        await cluster.heartbeat()
+        await fail(cluster, job_id)
     assert (await cluster.job(job_id)).attempt == 4
 
 
@@ -107,9 +108,7 @@ async def test_progress_after_a_restore_counts_from_there(cluster: SimulatedClus
     for step in (20, 30, 40):
         await cluster.run_until(job_id, "running")
         await cluster.save_checkpoint(job_id, step)
-        await cluster.finish(job_id, Outcome.FAILED, failure())
-        cluster.clock.advance(5)
-        await cluster.heartbeat()
+        await fail(cluster, job_id)
     assert (await cluster.job(job_id)).attempt == 5
 
 
