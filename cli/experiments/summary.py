@@ -1,6 +1,6 @@
 """Texts about an experiment that several commands print."""
 
-from statistics import fmean
+from statistics import mean
 
 from trainhall.cli.base import output as out
 
@@ -28,5 +28,5 @@ def trial_means(runs: list[out.Json]) -> dict[int, float]:
     for number, values in objectives.items():
         known = [value for value in values if value is not None]
         if len(known) == len(values):
-            means[number] = fmean(known)
+            means[number] = mean(known)  # unlike fmean, without an overflow
     return means

@@ -2,11 +2,13 @@
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.db.database import Database
@@ -17,6 +19,7 @@ from trainhall.training.spec.recovery import MetricMode
 
 _LISTED = 12
 """Most metrics that a reason lists."""
+_SCALE = 2.0**-7
 
 
 @dataclass(frozen=True)
@@ -68,41 +71,42 @@ async def best_trials(
 ) -> dict[str, BestTrial]:
     """Return the best configuration of each experiment by its id. One that has a repeat without a
     value does not count."""
-    means = await session.execute(
-        select(Trial.experiment_id, Trial.number, func.avg(Trial.objective).label("mean"))
-        .where(Trial.experiment_id.in_([experiment.id for experiment in experiments]))
-        .group_by(Trial.experiment_id, Trial.number)
-        .having(func.count(Trial.objective) == func.count())
-        .order_by(Trial.number)
-    )
-    signs = {e.id: 1.0 if e.goal == MetricMode.MIN else -1.0 for e in experiments}
-    best: dict[str, tuple[int, float]] = {}
-    for row in means:
-        sign, known = signs[row.experiment_id], best.get(row.experiment_id)
-        if known is None or sign * row.mean < sign * known[1]:
-            best[row.experiment_id] = (row.number, row.mean)
-    return await _with_runs(session, best, signs)
-
-
-async def _with_runs(
-    session: AsyncSession, best: dict[str, tuple[int, float]], signs: dict[str, float]
-) -> dict[str, BestTrial]:
-    """Add what is known of the best repeat of each."""
-    keys = [(experiment_id, number) for experiment_id, (number, _) in best.items()]
-    if not keys:
+    by_id = {experiment.id: experiment for experiment in experiments}
+    best: dict[str, tuple[float, tuple[str, int, int]]] = {}
+    for (experiment_id, number), values in (await _rated_runs(session, by_id)).items():
+        experiment = by_id[experiment_id]
+        if len(values) < experiment.spec.get("repeats", 1):
+            continue
+        sign = 1 if experiment.goal == MetricMode.MIN else -1
+        # Scaled by a power of two, which is exact: a sum of large values would overflow.
+        mean = fmean(value * _SCALE for value in values.values()) / _SCALE
+        if experiment_id not in best or sign * mean < sign * best[experiment_id][0]:
+            _, repeat = min((sign * value, repeat) for repeat, value in values.items())
+            best[experiment_id] = mean, (experiment_id, number, repeat)
+    if not best:
         return {}
-    rows = await session.scalars(
-        select(Trial)
-        .where(tuple_(Trial.experiment_id, Trial.number).in_(keys))
-        .order_by(Trial.repeat)
+    place = tuple_(Trial.experiment_id, Trial.number, Trial.repeat)
+    trials = await session.scalars(select(Trial).where(place.in_([at for _, at in best.values()])))
+    return {
+        trial.experiment_id: BestTrial(
+            trial.number, trial.job_id, trial.values, best[trial.experiment_id][0]
+        )
+        for trial in trials
+    }
+
+
+async def _rated_runs(
+    session: AsyncSession, experiments: Collection[str]
+) -> dict[tuple[str, int], dict[int, float]]:
+    """Return the objectives of each configuration, in its order, by repeat."""
+    # Not averaged in SQL: for its variance Postgres squares the values, and refuses 1e200.
+    rows = await session.execute(
+        select(Trial.experiment_id, Trial.number, Trial.repeat, Trial.objective)
+        .where(Trial.experiment_id.in_(experiments), Trial.objective.is_not(None))
+        .order_by(Trial.number, Trial.repeat)
     )
-    runs: dict[str, list[Trial]] = {}
-    for trial in rows:
-        runs.setdefault(trial.experiment_id, []).append(trial)
-    found = {}
-    for experiment_id, trials in runs.items():
-        sign = signs[experiment_id]
-        first = min(trials, key=lambda trial: sign * (trial.objective or 0.0))
-        number, mean = best[experiment_id]
-        found[experiment_id] = BestTrial(number, first.job_id, first.values, mean)
+    found: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
+    for experiment_id, number, repeat, objective in rows:
+        assert objective is not None
+        found[experiment_id, number][repeat] = objective
     return found

@@ -1,7 +1,9 @@
 """Experiments whose jobs run on a simulated cluster, on both databases."""
 
 import asyncio
+import math
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -112,6 +114,18 @@ async def test_best_value_of_a_run_and_mean_of_repeats(cluster: SimulatedCluster
     best = (await read(cluster, experiment)).best
     assert best is not None
     assert (best.trial, best.value, best.job_id) == (1, 0.625, listed[1].job_id)
+
+
+@pytest.mark.parametrize("value", [1e200, -1e200, sys.float_info.max, 5e-324])
+async def test_mean_of_extreme_values_is_finite(cluster: SimulatedCluster, value: float) -> None:
+    await cluster.add_node("alpha", 3)
+    experiment = await create(cluster, repeats=3, parallel=3, space={RATE: [0.1]})
+    for trial, part in zip(await trials(cluster, experiment), (1, 0.5, 1), strict=True):
+        await run_trial(cluster, trial.job_id, value * part)
+    view = await read(cluster, experiment)
+    assert view.state == "completed"
+    assert view.best is not None
+    assert math.isfinite(view.best.value)
 
 
 async def test_failed_trial_is_a_row_with_its_cause(cluster: SimulatedCluster) -> None:
