@@ -6,8 +6,8 @@ from trainhall.cluster.lifecycle.states import FINAL_STATES, ExperimentState, Jo
 
 RunKey = tuple[int, int]
 """Number of the trial and of the repeat."""
-STARTED_AT_ONCE = 25
-"""Most runs that one transaction starts."""
+AT_ONCE = 25
+"""Most runs that a step ends, commands or starts: the rest of the cluster waits for it."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,16 @@ class Step:
 
 def next_step(facts: ExperimentFacts) -> Step:
     """Decide the next step of an unfinished experiment; a false one if it only waits."""
-    ended = tuple(run for run in facts.started if _has_ended(run))
-    unfinished = [run for run in facts.started if not _has_ended(run)]
+    ended = tuple(run for run in facts.started if _has_ended(run))[:AT_ONCE]
+    left = len(facts.started) - len(ended)
     start: tuple[RunKey, ...] = ()
     if facts.state is ExperimentState.RUNNING:
-        room = max(0, facts.parallel - len(unfinished))
-        start = facts.pending[: min(room, STARTED_AT_ONCE)]
+        start = facts.pending[: max(0, min(facts.parallel - left, AT_ONCE))]
     return Step(
         ended=ended,
-        commands=tuple(run for run in unfinished if _is_due(run)),
+        commands=tuple(run for run in facts.started if _is_due(run))[:AT_ONCE],
         start=start,
-        finishes=not unfinished and not facts.pending,
+        finishes=not left and not facts.pending,
     )
 
 
@@ -67,9 +66,9 @@ def _has_ended(run: StartedRun) -> bool:
 
 
 def _is_due(run: StartedRun) -> bool:
+    if _has_ended(run):
+        return False
     # A job that is still saving for a pause cannot be resumed before it has paused.
-    return (
-        run.command == "pause"
-        or run.command == "cancel"
-        or (run.command == "resume" and run.job_state is not JobState.PAUSING)
+    return run.command is not None and (
+        run.command != "resume" or run.job_state is not JobState.PAUSING
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.experiments.decide import STARTED_AT_ONCE, ExperimentFacts, StartedRun
+from trainhall.cluster.experiments.decide import AT_ONCE, ExperimentFacts, StartedRun
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import ExperimentState, JobState, TrialState
 from trainhall.db.experiments import Experiment, Trial
@@ -71,7 +71,7 @@ async def _pending(session: AsyncSession, experiment_id: str) -> tuple[tuple[int
         select(Trial.number, Trial.repeat)
         .where(Trial.experiment_id == experiment_id, Trial.state == TrialState.PENDING.value)
         .order_by(Trial.number, Trial.repeat)
-        .limit(STARTED_AT_ONCE)
+        .limit(AT_ONCE)
     )
     return tuple((row.number, row.repeat) for row in rows)
 
