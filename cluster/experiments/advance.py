@@ -4,6 +4,7 @@ Nothing else starts a trial. Its job is inserted in the transaction that marks i
 the lock of the experiment, so that a coordinator that is killed starts none twice and loses none.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import structlog
@@ -16,7 +17,7 @@ from trainhall.cluster.experiments.decide import ExperimentFacts, RunKey, Starte
 from trainhall.cluster.experiments.load import load_experiment, load_unfinished, running_reason
 from trainhall.cluster.experiments.rating import best_trials, missing_objective, read_objective
 from trainhall.cluster.experiments.runs import job_of, run_name
-from trainhall.cluster.experiments.spec import validate_experiment
+from trainhall.cluster.experiments.spec import ExperimentSpec, validate_experiment
 from trainhall.cluster.jobs.commands import Command, give_command
 from trainhall.cluster.jobs.submission import RunOf, add_job
 from trainhall.cluster.lifecycle.experiments import move_experiment
@@ -60,7 +61,6 @@ class ExperimentAdvancer(Service):
 
     async def _record_and_start(self, facts: ExperimentFacts) -> None:
         objectives = await self._objectives(facts)
-        touched: list[str] = []
         try:
             async with self._db.transaction() as session:
                 experiment = await _lock(session, facts.id)
@@ -72,8 +72,7 @@ class ExperimentAdvancer(Service):
                 known = [run for run in step.ended if run.key in objectives]
                 for run in known:
                     await self._record(session, experiment, run, objectives[run.key])
-                for key in step.start:
-                    touched += await self._start(session, experiment, key)
+                started = await self._start(session, experiment, step.start)
                 await session.flush()
                 if step.start and experiment.reason_code == ReasonCode.TRIALS_RUN:
                     set_reason(experiment, await running_reason(session, experiment))
@@ -82,7 +81,7 @@ class ExperimentAdvancer(Service):
         except IntegrityError:
             # Somebody else submitted a job at the same time and got its number.
             return
-        for job_id in touched:
+        for job_id in started:
             self._notifier.notify_viewers(job_id)
 
     async def _objectives(self, facts: ExperimentFacts) -> dict[RunKey, float | None]:
@@ -127,27 +126,35 @@ class ExperimentAdvancer(Service):
             job=job.id, state=trial.state, objective=objective,
         )  # fmt: skip
 
-    async def _start(self, session: AsyncSession, experiment: Experiment, key: RunKey) -> list[str]:
-        """Submit the job of a run; returns its id, or nothing if its spec is refused."""
-        trial = await _trial(session, experiment.id, key)
-        try:
-            spec = validate_experiment(experiment.spec)
-            job_spec = job_of(spec, trial.values, *key)
-        except SpecError as error:
-            # It was valid when the experiment was created, by another version.
-            trial.state = TrialState.FAILED
-            set_reason(trial, Reason.of(ReasonCode.TRIAL_NOT_STARTED, why=error))
-            return []
-        label = experiment_label(experiment.id, experiment.name)
-        run = run_name(*key, spec.repeats)
-        reason = Reason.of(ReasonCode.TRIAL_STARTED, run=run, experiment=label)
-        place = RunOf(experiment.id, *key)
-        job = await add_job(
-            session, self._ids.new(), job_spec, now=self._clock.now(), reason=reason, run=place
-        )
-        trial.state, trial.job_id = TrialState.STARTED, job.id
-        log.info("trial_started", experiment=experiment.id, trial=key[0], repeat=key[1], job=job.id)
-        return [job.id]
+    async def _start(
+        self, session: AsyncSession, experiment: Experiment, keys: Sequence[RunKey]
+    ) -> list[str]:
+        """Submit the jobs of runs; return the ids. A run whose spec is refused fails."""
+        started: list[str] = []
+        spec: ExperimentSpec | None = None
+        for key in keys:
+            trial = await _trial(session, experiment.id, key)
+            try:
+                spec = spec or validate_experiment(experiment.spec)
+                job_spec = job_of(spec, trial.values, *key)
+            except SpecError as error:
+                # It was valid when the experiment was created, by another version.
+                trial.state = TrialState.FAILED
+                set_reason(trial, Reason.of(ReasonCode.TRIAL_NOT_STARTED, why=error))
+                continue
+            label = experiment_label(experiment.id, experiment.name)
+            run = run_name(*key, spec.repeats)
+            reason = Reason.of(ReasonCode.TRIAL_STARTED, run=run, experiment=label)
+            place = RunOf(experiment.id, *key)
+            job = await add_job(
+                session, self._ids.new(), job_spec, now=self._clock.now(), reason=reason, run=place
+            )
+            trial.state, trial.job_id = TrialState.STARTED, job.id
+            started.append(job.id)
+            log.info(
+                "trial_started", experiment=experiment.id, trial=key[0], repeat=key[1], job=job.id
+            )
+        return started
 
     async def _finish(self, session: AsyncSession, experiment: Experiment) -> None:
         experiment.finished_at = self._clock.now()
