@@ -3,9 +3,10 @@
 import copy
 import difflib
 import itertools
+import json
 import math
 import random
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,9 @@ from trainhall.training.spec.parse import refuse_idle, refuse_undefined, validat
 from trainhall.training.spec.resources import without_replaced
 
 _REDRAWS = 1000
-"""Draws until a combination is accepted that another trial has already: the space is too small."""
+"""Draws of a trial that no other trial has before the space counts as used up."""
+_MAX_CHARACTERS = 4_000_000
+"""Most characters of JSON that the values of all runs have together: each run stores its own."""
 _NAME_LENGTH = 100
 """Most characters of an experiment's name in those of its jobs, which may have 128."""
 
@@ -41,7 +44,7 @@ def plan_configurations(spec: ExperimentSpec) -> list[Configuration]:
     """Decide all configurations, and check the job of each.
 
     Raises:
-        ExperimentError: there are too many, or one of them is not a valid job.
+        ExperimentError: there are too many or too long ones, or one of them is not a valid job.
     """
     _check_parameters(spec, _check_job(spec))
     _check_number(spec)
@@ -51,6 +54,7 @@ def plan_configurations(spec: ExperimentSpec) -> list[Configuration]:
         Configuration(number, values)
         for number, values in enumerate(itertools.islice(points, spec.trials), 1)
     ]
+    _check_length(spec, planned)
     for configuration in planned:
         _check_configuration(spec, configuration)
     return planned
@@ -137,7 +141,7 @@ def _check_number(spec: ExperimentSpec) -> None:
     if trials * spec.repeats > MAX_RUNS:
         field = "space" if spec.trials is None else "trials"
         message = (
-            f"{trials:,.0f} combinations, each run {spec.repeats} times, are more than the limit "
+            f"{trials:,.6g} combinations, each run {spec.repeats} times, are more than the limit "
             f"of {MAX_RUNS:,} runs; give fewer values, trials or repeats"
         )
         raise ExperimentError([SpecProblem(field, message)])
@@ -146,8 +150,21 @@ def _check_number(spec: ExperimentSpec) -> None:
 def _check_seeds(spec: ExperimentSpec) -> None:
     field = _seed_field(spec)
     if spec.repeats > 1 and _varies(spec, field):
-        message = "is set by repeats; leave it out of the space, or set repeats to 1"
-        raise ExperimentError([SpecProblem(f"space.{field}", message)])
+        varied = field if field in spec.space else field.partition(".")[0]
+        message = f"repeats set {field}; leave it out of the space, or set repeats to 1"
+        raise ExperimentError([SpecProblem(f"space.{varied}", message)])
+
+
+def _check_length(spec: ExperimentSpec, planned: Iterable[Configuration]) -> None:
+    length = 0
+    for configuration in planned:
+        length += len(json.dumps(configuration.values)) * spec.repeats
+        if length > _MAX_CHARACTERS:
+            message = (
+                f"the values of all runs have more than {_MAX_CHARACTERS // 10**6} MB of JSON; "
+                "give shorter values, fewer trials or fewer repeats"
+            )
+            raise ExperimentError([SpecProblem("space", message)])
 
 
 def _check_configuration(spec: ExperimentSpec, configuration: Configuration) -> None:
@@ -191,7 +208,11 @@ def _grid(spec: ExperimentSpec) -> Iterator[dict[str, Any]]:
 
 def _drawn(spec: ExperimentSpec) -> Iterator[dict[str, Any]]:
     """Draw without end. A trial's values follow from the seed, its number and the name of the
-    field: neither from how many there are, nor from the other fields."""
+    field: neither from how many there are, nor from the other fields, unless they are used up.
+
+    Raises:
+        ExperimentError: there is no other combination.
+    """
     seen: set[str] = set()
     for number in itertools.count(1):
         for draw in range(_REDRAWS):
@@ -201,8 +222,20 @@ def _drawn(spec: ExperimentSpec) -> Iterator[dict[str, Any]]:
             }
             if repr(point) not in seen:
                 break
+        else:
+            point = _unused_point(spec, seen)
         seen.add(repr(point))
         yield point
+
+
+def _unused_point(spec: ExperimentSpec, seen: Collection[str]) -> dict[str, Any]:
+    if math.isinf(_points(spec)):
+        message = (
+            f"has about {len(seen)} different combinations for {spec.trials} trials: drawn numbers "
+            "have 6 digits; widen a range"
+        )
+        raise ExperimentError([SpecProblem("space", message)])
+    return next(point for point in _grid(spec) if repr(point) not in seen)
 
 
 def _chance(spec: ExperimentSpec, number: int, draw: int, field: str) -> random.Random:

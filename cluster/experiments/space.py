@@ -69,10 +69,11 @@ def _distinct(values: list[Any]) -> tuple[Any, ...]:
             (), None, f"has {len(values):,} values; at most {MAX_VALUES:,} are allowed"
         )
     # 1, 1.0 and true are equal in Python, and different values of a job spec.
-    shown = [repr(value) for value in values]
-    for i, text in enumerate(shown):
-        if text in shown[:i]:
+    seen: set[str] = set()
+    for i, text in enumerate(map(repr, values)):
+        if text in seen:
             raise problem_at((i,), values[i], "is given twice")
+        seen.add(text)
     return tuple(values)
 
 
@@ -90,6 +91,8 @@ def _bounds(kind: str, given: Any) -> tuple[float, float]:
 def _steps(low: float, high: float, step: Any) -> tuple[float, ...]:
     if not _is_number(step) or step <= 0:
         raise problem_at(("step",), step, "must be a number above 0")
+    if not step < _LARGEST:
+        raise problem_at(("step",), _shown(step), f"must be within ±{_LARGEST:g}")
     # A sum of steps such as 0.1 may pass the end by a rounding error.
     steps = (high - low) / step + 1e-9
     if not steps < MAX_VALUES:
@@ -98,11 +101,17 @@ def _steps(low: float, high: float, step: Any) -> tuple[float, ...]:
     count = math.floor(steps) + 1
     whole = all(isinstance(number, int) for number in (low, step))
     values = (low + i * step for i in range(count))
-    return tuple(value if whole else float(f"{value:.12g}") for value in values)
+    rounded = tuple(value if whole else float(f"{value:.12g}") for value in values)
+    if len(set(rounded)) < count:
+        message = "is too small beside the numbers of the range: values have 12 digits"
+        raise problem_at(("step",), step, message)
+    return rounded
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _shown(value: Any) -> str | None:

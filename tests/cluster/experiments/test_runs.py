@@ -78,10 +78,11 @@ def test_random_draws_follow_from_seed_and_number() -> None:
     assert [each[RATE] for each in alone] == [each[RATE] for each in few]
 
 
-def test_random_draws_of_a_finite_space_differ() -> None:
-    space = {RATE: [0.1, 0.01], STEPS: [1, 2, 3]}
-    drawn = values(space=space, method="random", trials=6)
-    assert len({tuple(each.items()) for each in drawn}) == 6
+@pytest.mark.parametrize("count", [6, 1000])
+def test_random_draws_of_a_finite_space_differ(count: int) -> None:
+    space = {RATE: [0.1, 0.01], STEPS: {"range": [1, count // 2], "step": 1}}
+    drawn = values(space=space, method="random", trials=count)
+    assert len({tuple(each.items()) for each in drawn}) == count
 
 
 def test_jobs_of_repeats_differ_in_their_seeds() -> None:
@@ -123,6 +124,18 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "no step": ({"space": {STEPS: {"range": [1, 9], "step": 0}}}, f"space.{STEPS}.step", "above 0"),
     "endless steps": ({"space": {STEPS: {"range": [1, 9], "step": 5e-324}}},
                       f"space.{STEPS}.step", "1,000"),
+    "step below the digits": ({"space": {RATE: {"range": [1e6, 1000000.000001], "step": 1e-7}}},
+                              f"space.{RATE}.step", "12 digits"),
+    "step without end": ({"space": {RATE: {"range": [0.1, 1], "step": 10**400}}},
+                         f"space.{RATE}.step", "within"),
+    "bound without end": ({"space": {STEPS: {"range": [1, 10**400], "step": 1}}},
+                          f"space.{STEPS}.range", "within"),
+    "too few draws": ({"space": {RATE: {"range": [0.1, 0.100001]}}, "method": "random",
+                       "trials": 3}, "space", "2 different combinations"),
+    "long values": ({"job": WITH_PARAMETERS,
+                     "space": {"parameters.a": ["x" * 4000, "y" * 4000],
+                               "parameters.b": {"range": [1, 50], "step": 1}},
+                     "repeats": 10}, "space", "4 MB"),
     "a step alone": ({"space": {STEPS: {"step": 1}}}, f"space.{STEPS}.range", "two numbers"),
     "vast numbers": ({"space": {RATE: {"range": [0, 1e300]}}}, f"space.{RATE}.range", "within"),
     "continuous grid": ({"space": {RATE: {"range": [0.1, 1]}}}, f"space.{RATE}", "continuous"),
@@ -150,6 +163,8 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
                       "space", "1,000 runs"),
     "seed twice": ({"space": {"training.seed": [1, 2]}, "repeats": 2},
                    "space.training.seed", "repeats"),
+    "part with the seed": ({"space": {"training": [{"steps": 1}]}, "repeats": 2},
+                           "space.training", "repeats"),
     "seeds beyond the last": ({"job": {**JOB, "training": {"seed": 2**63 - 1}}, "repeats": 2},
                               "job.training.seed", "less than"),
     "bad job": ({"job": {**JOB, "training": {"stepz": 1}}}, "job.training.stepz", "'steps'"),
