@@ -4,7 +4,7 @@ Nothing else starts a trial. Its job is inserted in the transaction that marks i
 the lock of the experiment, so that a coordinator that is killed starts none twice and loses none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import structlog
@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
 from trainhall.cluster.experiments.decide import ExperimentFacts, RunKey, StartedRun, next_step
-from trainhall.cluster.experiments.load import load_experiment, load_unfinished, running_reason
+from trainhall.cluster.experiments.load import load_experiment, running_reason
 from trainhall.cluster.experiments.rating import best_trials, missing_objective, read_objective
 from trainhall.cluster.experiments.runs import job_of, run_name
 from trainhall.cluster.experiments.spec import ExperimentSpec, validate_experiment
@@ -45,12 +45,10 @@ _REASONS = {
 
 
 class ExperimentAdvancer(Service):
-    async def advance(self) -> bool:
+    async def advance(self, experiments: Iterable[ExperimentFacts]) -> bool:
         """Take the next step of every experiment; return whether there was one."""
-        async with self._db.session() as session:
-            found = await load_unfinished(session)
         advanced = False
-        for facts in found:
+        for facts in experiments:
             step = next_step(facts)
             if step.ended or step.start or step.finishes:
                 await self._record_and_start(facts)

@@ -21,6 +21,10 @@ class StartedRun:
     command: str | None
     """Command that its job still has to get: pause, resume or cancel."""
 
+    @property
+    def has_ended(self) -> bool:
+        return self.job_state is None or self.job_state in FINAL_STATES
+
 
 @dataclass(frozen=True)
 class ExperimentFacts:
@@ -29,7 +33,7 @@ class ExperimentFacts:
     parallel: int
     started: tuple[StartedRun, ...]
     pending: tuple[RunKey, ...]
-    """The first runs that are not started, in their order; empty only if none is left."""
+    """The first runs that are not started, in their order; left out while none may start."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Step:
 
 def next_step(facts: ExperimentFacts) -> Step:
     """Decide the next step of an unfinished experiment; a false one if it only waits."""
-    ended = tuple(run for run in facts.started if _has_ended(run))[:AT_ONCE]
+    ended = tuple(run for run in facts.started if run.has_ended)[:AT_ONCE]
     left = len(facts.started) - len(ended)
     start: tuple[RunKey, ...] = ()
     if facts.state is ExperimentState.RUNNING:
@@ -61,12 +65,8 @@ def next_step(facts: ExperimentFacts) -> Step:
     )
 
 
-def _has_ended(run: StartedRun) -> bool:
-    return run.job_state is None or run.job_state in FINAL_STATES
-
-
 def _is_due(run: StartedRun) -> bool:
-    if _has_ended(run):
+    if run.has_ended:
         return False
     # A job that is still saving for a pause cannot be resumed before it has paused.
     return run.command is not None and (

@@ -35,16 +35,14 @@ async def _load(session: AsyncSession, query: Select[str, str, int]) -> list[Exp
     if not rows:
         return []
     started = await _started(session, [row.id for row in rows])
-    return [
-        ExperimentFacts(
-            id=row.id,
-            state=ExperimentState(row.state),
-            parallel=row.parallel,
-            started=tuple(started[row.id]),
-            pending=await _pending(session, row.id),
-        )
-        for row in rows
-    ]
+    found = []
+    for row in rows:
+        runs = tuple(started[row.id])
+        is_full = sum(not run.has_ended for run in runs) >= row.parallel
+        pending = () if is_full else await _pending(session, row.id)
+        state = ExperimentState(row.state)
+        found.append(ExperimentFacts(row.id, state, row.parallel, runs, pending))
+    return found
 
 
 async def _started(

@@ -7,6 +7,7 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from trainhall.cluster.experiments.advance import ExperimentAdvancer
+from trainhall.cluster.experiments.load import load_unfinished
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.reconcile.apply import Applier
 from trainhall.cluster.reconcile.decide import decide, seconds_until_unreachable
@@ -66,10 +67,9 @@ class Reconciler(Service):
     async def pass_once(self) -> bool:
         """Run one pass; return whether it changed anything that another pass should handle."""
         await self._applier.examine_nodes()
-        # First: the jobs that it submits are placed in this pass.
-        advanced = await self._experiments.advance()
         async with self._db.session() as session:
             facts = await load_facts(session, self._heartbeats, self._undeliverable)
+            experiments = await load_unfinished(session)
         self._unreachable_in = seconds_until_unreachable(facts, self._options)
         decisions = decide(self._clock.now(), facts, self._options)
         explanations = [d for d in decisions if isinstance(d, Explain)]
@@ -86,7 +86,9 @@ class Reconciler(Service):
                 code=decision.reason.code.value,
             )
             changed = changed or applied
+        # Last: whatever fails in an experiment, the jobs have been decided on.
+        changed = await self._experiments.advance(experiments) or changed
         if explanations and not changed:
             # Otherwise the next pass, which follows at once, knows better.
             await self._applier.explain(explanations)
-        return changed or advanced
+        return changed
