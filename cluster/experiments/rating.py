@@ -1,25 +1,27 @@
 """The objective of a run, and the best configuration of an experiment."""
 
 import difflib
-import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.db.database import Database
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import JobProgress
+from trainhall.monitoring.chunks import Run
 from trainhall.monitoring.metrics import read_metrics
 from trainhall.training.spec.recovery import MetricMode
 
 _LISTED = 12
 """Most metrics that a reason lists."""
 _SCALE = 2.0**-7
+_EVERY_POINT = 2**62
 
 
 @dataclass(frozen=True)
@@ -35,20 +37,27 @@ async def read_objective(
     database: Database, job_id: str, metric: str, goal: str, at: str
 ) -> float | None:
     """Return the value that rates a completed job; None if it reported no finite one."""
-    if at == "last":
-        async with database.session() as session:
-            metrics = await session.scalar(
-                select(JobProgress.metrics).where(JobProgress.job_id == job_id)
-            )
-        value = (metrics or {}).get(metric)
-    else:
-        found = await read_metrics(database, job_id, [metric], max_points=1)
-        run = next((series.run for series in found if series.rank is None), None)
-        if run is None:
-            return None
-        value = float(run.low.min() if goal == MetricMode.MIN else run.high.max())
-    # Neither NaN nor infinity, which are kept as text, is better than another value.
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    if at == "best":
+        return await _best_value(database, job_id, metric, goal)
+    async with database.session() as session:
+        metrics = await session.scalar(
+            select(JobProgress.metrics).where(JobProgress.job_id == job_id)
+        )
+    value = (metrics or {}).get(metric)
+    # NaN and infinities are kept as text.
+    return float(value) if isinstance(value, int | float) else None
+
+
+async def _best_value(database: Database, job_id: str, metric: str, goal: str) -> float | None:
+    # One entry has the extremes of all points; of every point only where one is infinite.
+    for max_points in (1, _EVERY_POINT):
+        found = await read_metrics(database, job_id, [metric], max_points=max_points)
+        run = next((series.run for series in found if series.rank is None), Run.empty())
+        values = run.low if goal == MetricMode.MIN else run.high
+        values = values[np.isfinite(values)]
+        if len(values):
+            return float(values.min() if goal == MetricMode.MIN else values.max())
+    return None
 
 
 def missing_objective(metric: str, reported: Mapping[str, Any]) -> str:

@@ -116,6 +116,16 @@ async def test_best_value_of_a_run_and_mean_of_repeats(cluster: SimulatedCluster
     assert (best.trial, best.value, best.job_id) == (1, 0.625, listed[1].job_id)
 
 
+@pytest.mark.parametrize(("goal", "best"), [("min", 0.25), ("max", 0.5)])
+async def test_best_value_is_finite(cluster: SimulatedCluster, goal: str, best: float) -> None:
+    await cluster.add_node("alpha", 1)
+    objective = {"metric": "eval_accuracy", "goal": goal, "at": "best"}
+    experiment = await create(cluster, objective=objective, space={RATE: [0.1]})
+    (trial,) = await trials(cluster, experiment)
+    await run_trial(cluster, trial.job_id, math.nan, 0.25, math.inf, 0.5, -math.inf)
+    assert [t.objective for t in await trials(cluster, experiment)] == [best]
+
+
 @pytest.mark.parametrize("value", [1e200, -1e200, sys.float_info.max, 5e-324])
 async def test_mean_of_extreme_values_is_finite(cluster: SimulatedCluster, value: float) -> None:
     await cluster.add_node("alpha", 3)
