@@ -1,5 +1,6 @@
 """Commands about experiments: create, ls, show, trials, wait, pause, resume, cancel."""
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -298,4 +299,6 @@ def _value_columns(fields: list[str]) -> list[out.Column]:
 
 
 def _shown(value: Any) -> str:
-    return out.number(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return out.number(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -109,6 +109,13 @@ def test_experiment_is_paused_resumed_and_cancelled(cli: Cli) -> None:
     assert "it is cancelled, which is final" in refused.message
 
 
+def test_planned_values_are_shown_as_in_the_file(cli: Cli) -> None:
+    space = {"parameters.a": [True, "x", "größe"]}
+    job = {**SWEEP["job"], "parameters": {"a": 0}}
+    rows = cli("create", cli.file({**SWEEP, "job": job, "space": space}), "--dry-run").splitlines()
+    assert [row.split() for row in rows[1:]] == [["1", "true"], ["2", "x"], ["3", "größe"]]
+
+
 def test_job_may_be_a_file_with_code(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text("print('x')")
