@@ -237,7 +237,7 @@ def readings(client: Client, path: str, every: float, deadline: float = math.inf
         except UnreachableError as error:
             lost = error
             if lost_at is None:
-                notice("The coordinator does not answer; the job keeps running. Retrying.")
+                notice("The coordinator does not answer; jobs keep running. Retrying.")
                 lost_at = time.monotonic()
             if time.monotonic() - lost_at > PATIENCE_SECONDS:
                 raise
