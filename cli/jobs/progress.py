@@ -22,8 +22,9 @@ class Progress:
         self._line_at = 0.0
         self._line_step = 0
         self._started: tuple[float, int] | None = None
-        """When `_attempt` was last seen at its first step, and that step."""
-        self._attempt: int | None = None
+        """When `_ranks` were last seen at their first step, and that step."""
+        self._ranks: tuple[int, int] | None = None
+        """Attempt and generation."""
         self._passed: str | None = None
         """Last state that `passed` reported; a job that was read before it is older."""
         self._waits_for: str | None = None
@@ -137,9 +138,11 @@ class Progress:
     def _seconds_left(self, job: Any, step: int, total: int | None) -> float | None:
         """Estimate from the pace since the first step seen, without start-up and waiting."""
         now = time.monotonic()
-        attempt = job.get("attempt") if job["state"] == "running" else None
-        if self._started is None or attempt != self._attempt or step <= self._started[1]:
-            self._started, self._attempt = (now, step), attempt
+        ranks = None
+        if job["state"] == "running":
+            ranks = job.get("attempt", 0), job.get("generation", 0)
+        if self._started is None or ranks != self._ranks or step <= self._started[1]:
+            self._started, self._ranks = (now, step), ranks
             return None
         since, first = self._started
         return (now - since) / (step - first) * (total - step) if total and step < total else None

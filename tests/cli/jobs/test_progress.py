@@ -22,10 +22,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def job(step: int, state: str = "running", attempt: int = 1) -> dict[str, Any]:
+def job(step: int, state: str = "running", attempt: int = 1, generation: int = 1) -> dict[str, Any]:
     return {
         "name": "a job", "state": state, "reason": "", "step": step, "total_steps": 100,
-        "attempt": attempt, "metrics": {}, "main_metric": None,
+        "attempt": attempt, "generation": generation, "metrics": {}, "main_metric": None,
     }  # fmt: skip
 
 
@@ -59,6 +59,10 @@ def test_time_left_follows_from_new_steps_alone(
     # A restart that was too quick to be seen.
     assert "left" not in time_left(30, "running", 3, seconds=300.0)
     assert "left" not in time_left(30, "running", 3, seconds=300.0)
+    # Its ranks regroup in place.
+    assert "1m00s left" in time_left(40, "running", 3)
+    assert "left" not in time_left(41, "running", 3, 2, seconds=300.0)
+    assert "50s left" in time_left(50, "running", 3, 2, seconds=9.0)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 import { Group, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { ExperimentRun, ParallelismSpec } from "@/client";
+import { useAttempts } from "@/features/job/api/attempts";
 import { plainText } from "@/shared/ansi";
 import { useQueueEntry } from "@/shared/api/cluster";
 import { lastLineOptions } from "@/shared/api/jobs";
@@ -137,8 +138,18 @@ function currentStep(job: Job, live: JobLive): number {
   return live.curves.stepwise()?.last?.step ?? job.step;
 }
 
+/** When the job's present ranks were started, in seconds since the epoch; null if none run. */
+function useRanksBegan(job: Job): number | null {
+  const attempt = useAttempts(job.id).data?.at(-1);
+  const generation = attempt?.generations.at(-1);
+  const isPresent = attempt?.attempt === job.attempt && generation?.generation === job.generation;
+  if (job.state !== "running" || generation === undefined || !isPresent) return null;
+  return Date.parse(generation.time) / 1000;
+}
+
 function JobProgress({ job, live }: Props) {
   const step = currentStep(job, live);
+  const since = useRanksBegan(job);
   const total = job.total_steps;
   if (total === null) {
     if (step === 0) return null;
@@ -149,7 +160,7 @@ function JobProgress({ job, live }: Props) {
     );
   }
   const share = total ? Math.min(100, (100 * step) / total) : 0;
-  const left = job.state === "running" ? secondsLeft(live.curves.stepwise(), step, total) : null;
+  const left = since === null ? null : secondsLeft(live.curves.stepwise(), since, step, total);
   return (
     <RunProgress state={job.state} percent={share}>
       <div className={classes.progressText}>
