@@ -82,6 +82,9 @@ class Job(Base):
     """Failed attempts since the last new step; bounded by `recovery.max_restarts`."""
     restarts_step: Mapped[int] = mapped_column(BigInt, default=0)
     """The step that `restarts` counts from."""
+    pauses_after: Mapped[int] = mapped_column(BigInt, default=0)
+    """The step at which it paused by itself, or from which a user resumed or restored it: pauses of
+    `training.pause_at` up to there are over."""
     plan: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """Plan of strategy `auto` (`cluster.jobs.auto_plans`), and the measurements of its runs."""
     measured_on: Mapped[str | None] = mapped_column(String(128), index=True)

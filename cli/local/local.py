@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from trainhall.cli.base.errors import CliError
+from trainhall.cli.base.errors import UNFINISHED, CliError
 from trainhall.cli.base.output import notice, number, size
 from trainhall.cli.jobs.progress import Progress
 from trainhall.cli.local.attempt_files import EventTail, MetricTail
@@ -133,8 +133,8 @@ class LocalRun:
         cut_lines_after(self._gradients, step)
 
     def _launch(self, attempt: int) -> Launch:
-        found = [f.path.name for f in scan(self._checkpoints)] if self._resume else []
-        if self._resume and not found:
+        saved = scan(self._checkpoints) if self._resume else []
+        if self._resume and not saved:
             notice("There is no checkpoint yet: training starts at the first step.")
         return Launch(
             job_id=JOB_ID,
@@ -147,8 +147,11 @@ class LocalRun:
             ranks=places(self._spec.resources),
             code=self._spec.code,
             prediction=self._prediction,
+            pauses_after=saved[0].name.step if saved else 0,
             checkpoint=CheckpointPlan(
-                folder=str(self._checkpoints), upload=False, resume=found[:RESUME_CANDIDATES]
+                folder=str(self._checkpoints),
+                upload=False,
+                resume=[found.path.name for found in saved[:RESUME_CANDIDATES]],
             ),
         )
 
@@ -269,6 +272,10 @@ class LocalRun:
             if self._prediction is not None and self._completed.get("measured"):
                 notice(predicted_and_measured(self._prediction, self._completed["measured"]))
             return 0
+        if outcome is Outcome.PAUSED and not self._signals:
+            step = f"step {metrics.step}"
+            notice(f"Paused at {step}, as training.pause_at says; continue with --resume.")
+            return UNFINISHED
         if outcome in (Outcome.PAUSED, Outcome.STOPPED) and self._signals:
             saved = "saved" if outcome is Outcome.PAUSED else "nothing was saved"
             notice(f"Stopped at step {metrics.step} ({saved}); continue with --resume.")

@@ -139,6 +139,7 @@ class CheckpointService(Service):
                 "restore_checkpoint_id": row.id,
                 "restarts": 0,
                 "restarts_step": row.step,
+                "pauses_after": row.step,
             }
             progress.step = row.step
             reason = Reason.of(ReasonCode.RESTORED, step=row.step)

@@ -21,7 +21,7 @@ from trainhall.training.spec.strategies import with_parallelism
 log = structlog.get_logger(__name__)
 
 _PLACED = (
-    select(Attempt, Job.spec, Node.address, Job.plan)
+    select(Attempt, Job.spec, Node.address, Job.plan, Job.pauses_after)
     .join(Job, Job.id == Attempt.job_id)
     .join(Node, Node.id == bindparam("at_node"))
     .where(
@@ -59,12 +59,12 @@ async def assignments_for(
     requests = await gradients.pending(session, [attempt.job_id for attempt, *_ in placed])
     found: list[Assignment] = []
     not_understood: dict[FencingToken, str] = {}
-    for attempt, its_spec, address, plan in placed:
+    for attempt, its_spec, address, plan, pauses_after in placed:
         if (attempt.job_id, attempt.number) in excluded:
             continue
         spec = attempt.spec or its_spec
         try:
-            wanted = assignment(attempt, spec, node_id, address, plan)
+            wanted = assignment(attempt, spec, node_id, address, plan, pauses_after)
         except (ValueError, LookupError, TypeError) as error:
             why = _not_understood(spec, error)
             log.error("spec_not_understood", job=attempt.job_id, error=why)
@@ -118,8 +118,9 @@ def assignment(
     node_id: str,
     address: str,
     planned: dict[str, Any] | None,
+    pauses_after: int = 0,
 ) -> Assignment:
-    """Build the assignment; `planned` is `Job.plan`."""
+    """Build the assignment; `planned` is `Job.plan`, `pauses_after` the job's column."""
     host = attempt.allocation.host(node_id)
     # A host that a regrouping left out has no ranks: its own are to leave when the others regroup.
     node_rank = host.node_rank if host is not None else len(attempt.allocation)
@@ -147,6 +148,7 @@ def assignment(
                 # The first host opens the store; the others wait for its address.
                 "rendezvous": attempt.rendezvous if node_rank > 0 else None,
                 "address": address,
+                "pauses_after": pauses_after,
                 "in_place": attempt.in_place,
                 "broken": newest_broken_generation(attempt),
                 "isolation_seconds": attempt.isolation_seconds,

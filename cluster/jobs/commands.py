@@ -127,7 +127,11 @@ async def give_command(
         raise ConflictError
     changes: dict[str, Any] = {}
     if command is Command.RESUME:
-        changes = {"restarts": 0, "restarts_step": progress.step}
+        changes = {
+            "restarts": 0,
+            "restarts_step": progress.step,
+            "pauses_after": max(job.pauses_after, progress.step),
+        }
     if asked:
         spec = changed_spec(job.spec, asked.get("resources"), asked.get("parallelism"))
         changes |= job_columns(spec)

@@ -18,6 +18,7 @@ The letters of the edges appear in the diagram of the documentation. A job:
     n  starting, running, pausing → cancelling   a user's cancel: stop now
     o  cancelling → cancelled every process is gone
     p  paused, completed, failed, cancelled → queued   a user restores a checkpoint
+    q  running → paused       its ranks saved and ended at a step of `training.pause_at`
 
 `completed`, `failed` and `cancelled` are final: nothing that the cluster does by itself leaves
 them. Edge p is the one way out, taken only when a user asks for a checkpoint to be restored.

@@ -61,6 +61,7 @@ JOB_EDGES: dict[tuple[JobState, JobState], str] = {
     (JobState.RUNNING, JobState.PAUSING): "h",
     (JobState.PAUSING, JobState.PAUSED): "i",
     (JobState.PAUSING, JobState.COMPLETED): "j",
+    (JobState.RUNNING, JobState.PAUSED): "q",
     (JobState.QUEUED, JobState.PAUSED): "k",
     (JobState.RECOVERING, JobState.PAUSED): "k",
     (JobState.PAUSED, JobState.QUEUED): "l",

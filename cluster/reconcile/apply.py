@@ -283,6 +283,8 @@ class Applier(Service):
             changes["restarts"] = decision.restarts
         if decision.restarts_step is not None:
             changes["restarts_step"] = decision.restarts_step
+        if decision.pauses_after is not None:
+            changes["pauses_after"] = decision.pauses_after
         for step in decision.job_path:
             await self._move_job(session, decision, state, step, now, changes)
             state = step

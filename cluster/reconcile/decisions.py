@@ -106,6 +106,8 @@ class EndAttempt(_OfAttempt):
     restarts: int | None = None
     """None leaves the job's count as it is."""
     restarts_step: int | None = None
+    pauses_after: int | None = None
+    """The step at which the job paused by itself."""
     lost_nodes: tuple[str, ...] = ()
     """Lost or removed hosts of a lost attempt."""
 

@@ -134,7 +134,8 @@ def _can_regroup(attempt: AttemptFacts, job: JobFacts) -> bool:
         attempt.begun
         and _is_wanted(attempt, job)
         and not any(h.report is not None and h.report.agent_stopped for h in attempt.hosts)
-        and not any(h.outcome is Outcome.COMPLETED for h in attempt.hosts)  # the others will
+        # The others will complete, or pause, too.
+        and not any(h.outcome in (Outcome.COMPLETED, Outcome.PAUSED) for h in attempt.hosts)
         and _hosts_regroup(attempt)
         # Its ranks end on their own where a host is unreachable, and those of the others first.
         and attempt.isolation_seconds is None

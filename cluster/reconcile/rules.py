@@ -5,7 +5,7 @@ docs/failures.md). A rule that decides nothing keeps later ones from being asked
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -201,6 +201,12 @@ def _fail(s: Situation, job_end: JobState, code: ReasonCode, **params: Any) -> E
     reason = Reason.of(code, failure=s.describe(s.failure), **params)
     after = s.after if job_end is not JobState.PAUSED else None
     return _end(s, AttemptState.FAILED, job_end, reason, s.failure, after=after)
+
+
+def _pause_by_itself(s: Situation) -> EndAttempt:
+    reason = Reason.of(ReasonCode.PAUSED_AT_STEP, step=s.job.step)
+    end = _end(s, AttemptState.PAUSED, JobState.PAUSED, reason)
+    return replace(end, pauses_after=s.job.step)
 
 
 def _fail_while_pausing(s: Situation) -> EndAttempt:
@@ -406,6 +412,13 @@ ONCE_ALL_ENDED = (
             JobState.PAUSED,
             _asked(s, ReasonCode.PAUSED, with_experiment=ReasonCode.EXPERIMENT_PAUSED),
         ),
+    ),
+    Rule(
+        "pause by itself",
+        "its ranks saved and left at a step of `training.pause_at`",
+        "is paused",
+        lambda s: s.paused_by_itself,
+        _pause_by_itself,
     ),
     Rule(
         "move",

@@ -139,6 +139,8 @@ class Situation:
         for host in sorted(attempt.hosts, key=_ended_at):
             if host.outcome is Outcome.FAILED:
                 return self._cause_of(host.failure)
+            if host.outcome is Outcome.PAUSED and self.job.pause_at:
+                continue
             if host.outcome not in (None, Outcome.COMPLETED) and attempt.goal == "run":
                 message = f"its ranks on node {host.node_name} stopped without a command"
                 return Failure(message=message)
@@ -250,6 +252,12 @@ class Situation:
     # Its end.
 
     @property
+    def paused_by_itself(self) -> bool:
+        """Return whether all its ranks left at a step of `training.pause_at`."""
+        by_itself = self.attempt.goal == "run" and bool(self.job.pause_at)
+        return by_itself and all(host.outcome is Outcome.PAUSED for host in self.attempt.hosts)
+
+    @property
     def completed(self) -> bool:
         return all(host.outcome is Outcome.COMPLETED for host in self.attempt.hosts)
 
@@ -263,12 +271,17 @@ class Situation:
 
     @property
     def paused_before_joining(self) -> bool:
-        """Return whether a host that had started nothing ended at once on a pause, while others'
-        ranks wait for its ranks, and would look for a command only after they joined."""
+        """Return whether a host ended at once on a pause, and others' ranks wait for its ranks.
+
+        They would look for a command only after they joined. It had started nothing, or its ranks
+        paused by themselves in an earlier generation.
+        """
         attempt = self.attempt
-        joined = attempt.script or (attempt.begun and attempt.stepped)
-        outcomes = [host.outcome for host in attempt.hosts]
-        return attempt.goal == "pause" and not joined and Outcome.PAUSED in outcomes
+        if not any(host.outcome is Outcome.PAUSED for host in attempt.hosts):
+            return False
+        if attempt.goal == "pause":
+            return not (attempt.script or (attempt.begun and attempt.stepped))
+        return bool(self.job.pause_at) and attempt.generation > 1 and not attempt.stepped
 
     @cached_property
     def drained(self) -> list[str]:

@@ -375,6 +375,10 @@ class Group:
         if self.step >= self.work.total:
             self.work.complete()
             self._end(EXIT_COMPLETED)
+        elif self.launch.pauses_at(self.step):
+            # Others saved there, and failed before they had paused.
+            self.record("paused", {"step": self.step})
+            self._end(EXIT_PAUSED)
         else:
             self._await_turn(self.work)
 
@@ -457,7 +461,7 @@ class Group:
         if self.step >= work.total:
             work.complete()
             return EXIT_COMPLETED
-        if asked is Command.PAUSE:
+        if asked is Command.PAUSE or self.launch.pauses_at(self.step):
             work.pause()
             return EXIT_PAUSED
         if work.saves():

@@ -64,6 +64,8 @@ FATE_SHARE = 0.15
 """Share of processes that fail on their own."""
 URGENT_SHARE = 0.5
 """Share of the large jobs among small ones that have a higher priority."""
+PAUSING_SHARE = 0.2
+"""Share of jobs that pause by themselves."""
 FINISH_SECONDS = 400.0
 """Within which all has to be over once the last fault is."""
 
@@ -153,10 +155,12 @@ class World(Cluster[Host]):
         self.story.log("ranks", f"{name(group.launch)} joined after step {group.step}")
         self.inspector.regroupings.joined(group)
         self.inspector.lineages.joined(group)
+        self.inspector.pauses.joined(group)
 
     def stepped(self, group: Group) -> None:
         self.inspector.regroupings.stepped(group)
         self.inspector.lineages.stepped(group)
+        self.inspector.pauses.stepped(group)
 
     def begins(self, rank: Rank) -> None:
         self.inspector.regroupings.begins(rank)
@@ -353,6 +357,11 @@ def _spec(random_: random.Random, number: int, slots: int) -> JobSpec:
     if (resources.get("workers") or resources["min_workers"]) <= LIMITED_DEVICES:
         # A job larger than its quota would wait forever.
         document["project"] = LIMITED_PROJECT
+    # Draws of its own, which change nothing else.
+    own = random.Random(f"pauses/{document['recovery']}/{document['checkpoint']}/{steps}")
+    if own.random() < PAUSING_SHARE:
+        pauses = own.sample(range(1, steps), own.choice([1, 2]))
+        document["training"]["pause_at"] = sorted(pauses)
     return validate_spec(document)
 
 

@@ -71,6 +71,8 @@ class JobFacts:
     """Labels that a node must have to be granted."""
     one_host: bool = False
     """All its ranks on one node."""
+    pause_at: tuple[int, ...] = ()
+    """Steps at which its ranks pause by themselves."""
     name: str | None = None
     reason_code: str = ""
     """`ReasonCode` of `reason`."""

@@ -79,3 +79,28 @@ def test_script_over_hosts_pauses_and_resumes(hosts: Cluster, tmp_path: Path) ->
     assert steps == list(range(1, len(steps) + 1)), "no step was lost, none was taken twice"
     # Each step adds 1 of rank 0 and 2 of rank 1, before and after the pause.
     assert [weight for _, weight in points] == [3.0 * step for step in steps]
+
+
+def test_script_over_hosts_pauses_by_itself_at_its_step(hosts: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    # The second rank does not say which step it is at.
+    path.write_text(SCRIPT.replace("    th.report(", "    if here.rank == 0: th.report("))
+    job = hosts.submit(
+        {
+            "name": "by itself",
+            "script": {"path": str(path), "env": {"OMP_NUM_THREADS": "1"}},
+            "resources": {"workers": 2, "device": "cpu"},
+            "training": {"pause_at": [7, 30]},
+            "recovery": {"max_restarts": 0},
+        }
+    )
+    for step in (7, 30):
+        paused = hosts.wait_for(job, "paused")
+        assert paused["reason"] == f"paused at step {step}, as training.pause_at says"
+        newest, *_ = hosts.get(f"/checkpoints/jobs/{job}")["items"]
+        assert newest["step"] == step
+        hosts.put(f"/training/jobs/{job}/resume")
+    hosts.wait_for_step(job, 35)
+    points = hosts.points(job, "weight")
+    assert [step for step, _ in points] == list(range(1, len(points) + 1))
+    assert [weight for _, weight in points] == [3.0 * step for step, _ in points]

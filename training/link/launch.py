@@ -96,6 +96,8 @@ class Launch(LinkModel):
     """None on node rank 0, which opens the store; the others wait until it is known."""
     address: str = "127.0.0.1"
     """The address at which the attempt's other hosts reach this one."""
+    pauses_after: int = 0
+    """Pauses of `training.pause_at` up to this step are over."""
     in_place: bool = False
     """Ranks that lose one of them keep what they have in memory and wait for a launch of a higher
     generation, in which a process keeps its device and may get another number."""
@@ -114,6 +116,10 @@ class Launch(LinkModel):
     """The prediction of the strategy that a plan has chosen."""
     trace: TracePlan | None = None
     """Compare strategies instead of training for a result; no agent is asked to."""
+
+    def pauses_at(self, step: int) -> bool:
+        """Return whether the job pauses by itself after a step."""
+        return step > self.pauses_after and step in self.spec.training.pause_at
 
     @property
     def token(self) -> FencingToken:

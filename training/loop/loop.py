@@ -216,6 +216,9 @@ class Loop:
             begun: when (monotonic) this rank began.
         """
         self.progress.begin(self.state.step)
+        if self.context.launch.pauses_at(self.state.step):
+            # An attempt before this one saved there, and failed before it had paused.
+            return self.pause()
         while self.state.step < self.total_steps:
             self.train_step()
             code = self.settle()
@@ -228,7 +231,8 @@ class Loop:
         step = self.state.step
         last = step == self.total_steps
         evaluate_now = last or _divides(self.training.evaluate_every_steps, step)
-        save_now = last or self.saving.due(step)
+        pauses_here = not last and self.context.launch.pauses_at(step)
+        save_now = last or pauses_here or self.saving.due(step)
         if not (self.step_sync.due(step) or evaluate_now or save_now or self.capture.due):
             return None
         result = self.exchange()
@@ -239,7 +243,7 @@ class Loop:
             with self.progress.during(Activity.EVALUATING):
                 self.evaluate()
         self.prepare_once(result)
-        pausing = result.command is Command.PAUSE and not last
+        pausing = pauses_here or (result.command is Command.PAUSE and not last)
         if save_now or result.save or pausing:
             with self.progress.during(Activity.SAVING):
                 self.save()

@@ -140,6 +140,8 @@ class Session:
             return False  # outside Trainhall nothing can ask this process to stop
         self._control.listen()
         self._command = self._control.command
+        if self._launch is not None and self._launch.pauses_at(self.reporter.step):
+            self._command = max(self._command, Command.PAUSE)
         if self._agreement is not None:
             self._command = self._agreement.reach(self._command)
         stop = self._command is not Command.RUN
@@ -280,8 +282,11 @@ class Session:
     @cached_property
     def _agreement(self) -> Any:
         """The way in which all ranks agree to stop; None: there is one rank. A collective."""
-        group = self._group()
-        return None if group is None else importlib.import_module(_TORCH_PART).Agreement(group)
+        group, launch = self._group(), self._launch
+        if group is None:
+            return None
+        pauses = launch is not None and bool(launch.spec.training.pause_at)
+        return importlib.import_module(_TORCH_PART).Agreement(group, every_step=pauses)
 
     def _group(self) -> Any:
         if self.context.world_size == 1:

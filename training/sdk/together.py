@@ -85,10 +85,16 @@ def barrier(group: Any) -> None:
 
 
 class Agreement:
-    """All ranks agree to stop at the same step, by the step sync: about four exchanges a second."""
+    """All ranks agree to stop at the same step, by the step sync: about four exchanges a second.
 
-    def __init__(self, group: dist.ProcessGroup) -> None:
+    Args:
+        every_step: exchange after every step, since the ranks may not know its number: some scripts
+            report on rank 0 alone.
+    """
+
+    def __init__(self, group: dist.ProcessGroup, *, every_step: bool = False) -> None:
         self._step_sync = StepSync(group)
+        self._every_step = every_step
         self._steps = 0
         self._seconds: list[float] = []
         self._asked_at = time.monotonic()
@@ -105,7 +111,8 @@ class Agreement:
         self._steps += 1
         self._seconds.append(now - self._asked_at)
         self._asked_at = now
-        if self._command is Command.RUN and self._step_sync.due(self._steps):
+        due = self._every_step or self._step_sync.due(self._steps)
+        if self._command is Command.RUN and due:
             result = self._step_sync.exchange(
                 self._steps,
                 np.asarray(self._seconds).reshape(-1, 1),

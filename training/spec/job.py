@@ -130,7 +130,7 @@ class JobSpec(SpecModel):
         untouched = TrainingSpec()
         for name in TrainingSpec.model_fields:
             value = getattr(self.training, name)
-            if value != getattr(untouched, name):
+            if name != "pause_at" and value != getattr(untouched, name):
                 raise problem_at(("training", name), value,
                     "is for tasks; a script does its own training: leave it out, or pass it in "
                     "script.args",
@@ -360,7 +360,10 @@ class JobSpec(SpecModel):
         # the defaults of sections for tasks are not what a script does.
         unused = ("script",) if self.script is None else ("task", "training", "parallelism")
         data: dict[str, Any] = handler(self)
-        return {k: v for k, v in data.items() if k not in unused}
+        kept = {k: v for k, v in data.items() if k not in unused}
+        if self.script is not None and self.training.pause_at:
+            kept["training"] = {"pause_at": data["training"]["pause_at"]}
+        return kept
 
 
 def _problem_of(error: PydanticCustomError) -> tuple[tuple[str | int, ...], Any, str]:

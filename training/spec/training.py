@@ -1,6 +1,7 @@
 """Training options of a task: parallelism, optimisation, data."""
 
 from enum import StrEnum
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -132,6 +133,9 @@ class LearningRateSchedule(SpecModel):
         return self
 
 
+PositiveStep = Annotated[int, Field(ge=1, le=10**12)]
+
+
 class TrainingSpec(SpecModel):
     steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Optimizer steps. Give this or `epochs`."""
@@ -166,6 +170,9 @@ class TrainingSpec(SpecModel):
     (docs/reproducible.md); for tasks under `ddp`."""
     logical_shards: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 4
     """`reproducible`: parts of the global batch, at least one per worker. Results depend on it."""
+    pause_at: Annotated[tuple[PositiveStep, ...], Field(max_length=64)] = ()
+    """Steps at which the job pauses by itself, each once; with a script as well, where
+    `trainhall.should_stop()` is true there."""
     evaluate_every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Validate every N steps, and always at the end."""
     capture_gradients_every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
@@ -184,4 +191,16 @@ class TrainingSpec(SpecModel):
         if self.steps is None and self.epochs is None:
             # Every task needs an end; one pass over the data is what most people mean.
             object.__setattr__(self, "epochs", 1)
+        return self
+
+    @model_validator(mode="after")
+    def _check_pauses(self) -> Self:
+        if any(step >= later for step, later in pairwise(self.pause_at)):
+            raise problem_at("pause_at", list(self.pause_at),
+                "must count up, each step once",
+            )  # fmt: skip
+        if self.pause_at and self.steps is not None and self.pause_at[-1] >= self.steps:
+            raise problem_at("pause_at", list(self.pause_at),
+                f"must be below training.steps ({self.steps:,}), where the job ends",
+            )  # fmt: skip
         return self

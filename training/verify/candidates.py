@@ -59,7 +59,7 @@ def comparable(spec: JobSpec, steps: int) -> dict[str, Any]:
     """
     document: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
     training = document.get("training", {})
-    for key in ("epochs", "reproducible", "logical_shards"):
+    for key in ("epochs", "reproducible", "logical_shards", "pause_at"):
         training.pop(key, None)
     training |= {"steps": steps, "precision": "fp32", "data_workers": 0}
     document["training"] = training

@@ -40,7 +40,14 @@ from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.progress import newest_step, read
-from trainhall.training.link.status import EXIT_STOPPED, FailedRank, Outcome, RankState, ShimStatus
+from trainhall.training.link.status import (
+    EXIT_PAUSED,
+    EXIT_STOPPED,
+    FailedRank,
+    Outcome,
+    RankState,
+    ShimStatus,
+)
 
 AGREE_SECONDS = 1.0
 """Time for the ranks of a task to agree on where to stop."""
@@ -412,7 +419,15 @@ class Shim:
     # -- the status -----------------------------------------------------------------------------
 
     def _context(self) -> outcome.AttemptContext:
-        return outcome.AttemptContext(self._is_script, self._command, self._signalled)
+        asked = self._command
+        if asked is Command.RUN and self._has_paused():
+            asked = Command.PAUSE
+        return outcome.AttemptContext(self._is_script, asked, self._signalled)
+
+    def _has_paused(self) -> bool:
+        """Return whether ranks left to pause without a command, as `training.pause_at` says."""
+        codes = {state.exit_code for state in self._ranks.states}
+        return bool(self.launch.spec.training.pause_at and codes & {EXIT_PAUSED, EXIT_STOPPED})
 
     def _memory_ran_out(self) -> bool:
         return outcome.out_of_memory_kills() > self._memory_kills

@@ -22,8 +22,9 @@ from trainhall.cluster.lifecycle.states import (
     NodeState,
 )
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.simulator.checks import lineages, preemption, regroupings
+from trainhall.cluster.simulator.checks import lineages, pauses, preemption, regroupings
 from trainhall.cluster.simulator.checks.lineages import Lineages
+from trainhall.cluster.simulator.checks.pauses import Pauses
 from trainhall.cluster.simulator.checks.preemption import PreemptionChecks
 from trainhall.cluster.simulator.checks.regroupings import Regroupings, devices_of
 from trainhall.cluster.simulator.checks.violation import Check, Inspected
@@ -65,7 +66,7 @@ AT_QUOTA = f"{QUOTAS}: a project held all that it may"
 EXERCISED = (
     EDGE_TAKEN, ASKED_AGAIN, SURVIVED, LAUNCHED_AGAIN, REVOKED_REPORTED, RAN_BESIDE, ENDED_ALONE,
     ENDED_LATE, NODE_LOST, BEGAN_AMONG_NODES, SENT_AGAIN, TAKEN_OVER, DRAINED_NODE,
-    AT_QUOTA, *lineages.EXERCISED, *regroupings.EXERCISED, *preemption.EXERCISED,
+    AT_QUOTA, *lineages.EXERCISED, *regroupings.EXERCISED, *preemption.EXERCISED, *pauses.EXERCISED,
 )  # fmt: skip
 
 _AttemptKey = tuple[str, int]
@@ -121,6 +122,7 @@ class Inspector(Check):
         self.regroupings = Regroupings(inspected, hosts)
         self.lineages = Lineages(inspected)
         self.preemption = PreemptionChecks(inspected)
+        self.pauses = Pauses(inspected)
         self._jobs: dict[str, str] = {}
         self._attempts: dict[_AttemptKey, str] = {}
         self._generations: dict[_AttemptKey, tuple[int, frozenset[tuple[str, int]]]] = {}
@@ -386,6 +388,7 @@ class Inspector(Check):
             self._violated(SUBMISSIONS, f"{jobs} jobs for the keys {dict(keys)}")
         self._check_counted_once(measured)
         self.lineages.ended()
+        self.pauses.ended()
 
     def _check_counted_once(self, measured: dict[tuple[str, int, str], Measured]) -> None:
         """Check that measurements are stored once, and no acknowledged one is missing."""

@@ -129,7 +129,8 @@ class Training(ShownWork):
 
     def _next_save_or_end(self) -> int:
         every, seconds = self.spec.checkpoint.every_steps, self.spec.checkpoint.every_seconds
-        step = self._end()
+        pauses = (at for at in self.spec.training.pause_at if at > self.step)
+        step = min(self._end(), next(pauses, self.total))
         if every is not None:
             step = min(step, _next_multiple(every, self.step))
         if seconds is not None:

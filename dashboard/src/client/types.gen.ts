@@ -3018,6 +3018,13 @@ export type TrainingSpec = {
      */
     logical_shards?: number;
     /**
+     * Pause At
+     *
+     * Steps at which the job pauses by itself, each once; with a script as well, where
+     * `trainhall.should_stop()` is true there.
+     */
+    pause_at?: Array<number>;
+    /**
      * Evaluate Every Steps
      *
      * Validate every N steps, and always at the end.

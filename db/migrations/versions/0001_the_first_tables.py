@@ -34,6 +34,7 @@ def upgrade() -> None:
         sa.Column("sizes", sa.JSON),
         sa.Column("restarts", sa.Integer, nullable=False),
         sa.Column("restarts_step", BIGINT, nullable=False),
+        sa.Column("pauses_after", BIGINT, nullable=False),
         sa.Column("plan", sa.JSON),
         sa.Column("measured_on", sa.String(128)),
         sa.Column("restore_checkpoint_id", ID),

@@ -238,6 +238,22 @@ def test_stopped_run_resumes_identically(
     assert ours == theirs
 
 
+def test_run_pauses_by_itself_and_resumes(start: Start, finished: Run) -> None:
+    spec = SPEC.replace("steps: 30,", "steps: 30, pause_at: [7, 8],")
+    for step in (7, 8):
+        code, printed = start(spec, "out", *(["--resume"] if step == 8 else [])).finish()
+        assert code == 101, printed
+        assert (
+            f"Paused at step {step}, as training.pause_at says; continue with --resume." in printed
+        )
+    run = start(spec, "out", "--resume")
+    code, printed = run.finish()
+    assert code == 0, printed
+    assert [(x["step"], x["loss"]) for x in metrics(run.output)] == [
+        (x["step"], x["loss"]) for x in metrics(finished.output)
+    ]
+
+
 def test_second_interrupt_ends_at_once(start: Start, tmp_path: Path) -> None:
     # A step of a minute: no agreement is near.
     run = start(synthetic({"name": "synthetic", "params": {"step_seconds": 60}}), "out")

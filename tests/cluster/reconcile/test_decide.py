@@ -123,6 +123,42 @@ def test_moved_attempt_has_a_cause(code: ReasonCode, cause: Cause) -> None:
     assert failure.cause is cause
 
 
+@pytest.mark.parametrize("script", [False, True])
+def test_decide_pauses_a_job_at_its_own_step(script: bool) -> None:
+    pausing = job(pause_at=(20,), step=20)
+    paused = attempt(ended(Outcome.PAUSED), ended(Outcome.PAUSED), script=script)
+    end = the_end(paused, pausing)
+    assert (end.job_path, end.attempt_end) == ((JobState.PAUSED,), AttemptState.PAUSED)
+    assert (end.reason.code, end.pauses_after) == (ReasonCode.PAUSED_AT_STEP, 20)
+    assert end.reason.text == "paused at step 20, as training.pause_at says"
+    # While another host's ranks still end, nothing has failed.
+    assert decisions(attempt(ended(Outcome.PAUSED), live()), pausing) == []
+    late = attempt(ended(Outcome.PAUSED), ended(Outcome.PAUSED, shipped=False))
+    assert decisions(late, pausing) == [], "its checkpoint is not here yet"
+    broken = the_end(attempt(ended(Outcome.PAUSED), ended(Outcome.FAILED)), pausing)
+    assert broken.job_path == (JobState.RECOVERING,)
+    drained = attempt(ended(Outcome.PAUSED), goal="pause", reason_code=ReasonCode.NODE_DRAINED)
+    assert the_end(drained, pausing).job_path == (JobState.RECOVERING,)
+
+
+def test_decide_regroups_no_ranks_that_pause_by_themselves() -> None:
+    pausing = job(pause_at=(20,), step=20)
+    hosts = (ended(Outcome.PAUSED), live(in_place=True))
+    lost = attempt(*hosts, in_place=True, begun=True)
+    end = the_end(lost, pausing, node("a"), node("b", state=NodeState.LOST))
+    assert (end.job_path, end.attempt_end) == ((JobState.RECOVERING,), AttemptState.LOST)
+    # They had left before the others knew of their next generation.
+    late = attempt(*hosts, in_place=True, begun=True, generation=2, stepped=False)
+    (stop,) = decisions(late, pausing)
+    assert isinstance(stop, StopAttempt)
+    assert stop.reason.code is ReasonCode.PEERS_NEVER_JOINED
+    stopped = attempt(
+        ended(Outcome.PAUSED), ended(Outcome.STOPPED), goal="stop", generation=2, stepped=False,
+        reason_code=ReasonCode.PEERS_NEVER_JOINED.value,
+    )  # fmt: skip
+    assert the_end(stopped, pausing).job_path == (JobState.RECOVERING,)
+
+
 def test_decide_accepts_any_exit_of_paused_script() -> None:
     # The second host's ranks fail since those of the first were sent SIGTERM earlier.
     hosts = (ended(Outcome.PAUSED), ended(Outcome.FAILED))

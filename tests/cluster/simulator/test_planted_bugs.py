@@ -8,6 +8,7 @@ import pytest
 from trainhall.cluster.agent import reconcile
 from trainhall.cluster.agent.shim.rank_table import RankTable
 from trainhall.cluster.checkpoints.service import CheckpointService
+from trainhall.cluster.gateway import assignments
 from trainhall.cluster.gateway.connections import Gateway
 from trainhall.cluster.gateway.rank_events import EventContext, RankEvents
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
@@ -16,7 +17,7 @@ from trainhall.cluster.scheduling.quota_use import QuotaUse
 from trainhall.cluster.scheduling.reservation import Timeline
 from trainhall.cluster.scheduling.running import Running
 from trainhall.cluster.simulator import agent, faults, run, shim, world
-from trainhall.cluster.simulator.checks import invariants, lineages, preemption, regroupings
+from trainhall.cluster.simulator.checks import invariants, lineages, pauses, preemption, regroupings
 from trainhall.cluster.simulator.run import Result, run_seed
 from trainhall.db.documents import Allocation
 from trainhall.db.models import JobProgress
@@ -55,6 +56,19 @@ def test_a_missing_token_check(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(RankEvents, "_take", unchecked)
     assert (first_problem(likely=4).problem or "").startswith(invariants.REVOKED)
+
+
+def test_a_forgotten_resume(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that has paused by itself pauses there again."""
+    assign = assignments.assignment
+
+    def forgetful(*args):  # type: ignore[no-untyped-def]
+        return assign(*args[:5])
+
+    monkeypatch.setattr(assignments, "assignment", forgetful)
+    monkeypatch.setattr(faults, "WEIGHTS", {"jump_clock": 1})
+    monkeypatch.setattr(world, "PAUSING_SHARE", 1.0)
+    assert (first_problem().problem or "").startswith(pauses.PAUSES)
 
 
 def test_a_missing_check_of_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,7 @@ class RankServer:
         attempt: int = 1,
         resume: list[str] | None = None,
         command: Command = Command.RUN,
+        pauses_after: int = 0,
         trace: TracePlan | None = None,
         function: str = "support.groups.rank_server:train",
         device: Literal["cpu", "cuda"] = "cpu",
@@ -130,6 +131,7 @@ class RankServer:
                 upload=False,
                 resume=resume or [],
             ),
+            pauses_after=pauses_after,
             # As `trainhall run` has it: the folder itself.
             code=job.code,
             trace=trace,

@@ -81,6 +81,28 @@ def test_paused_and_resumed_is_uninterrupted_bit_for_bit(
     assert done["metrics"]["eval_accuracy"] == expected["metrics"]["eval_accuracy"]
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_job_pauses_by_itself_at_exactly_its_steps(
+    ranks: RankServer, tmp_path: Path, workers: int
+) -> None:
+    whole = ranks.run(tmp_path / "whole", digits(workers))
+    spec, folder = digits(workers, pause_at=[3, 7]), tmp_path / "pieces"
+    pieces = [ranks.run(folder, spec)]
+    # One that failed after it had saved there, before it had paused, is followed by another.
+    pieces.append(ranks.run(folder, spec, attempt=2, resume=names(pieces[-1])))
+    assert not pieces[-1].folder.metrics(0).exists()
+    resume = names(pieces[0])
+    pieces.append(ranks.run(folder, spec, attempt=3, resume=resume, pauses_after=3))
+    resume = names(pieces[-1])
+    pieces.append(ranks.run(folder, spec, attempt=4, resume=resume, pauses_after=7))
+    assert [piece.codes for piece in pieces] == [[EXIT_PAUSED] * workers] * 3 + [[0] * workers]
+    assert [piece.event("paused")["step"] for piece in pieces[:3]] == [3, 3, 7]
+    assert names(pieces[2]) == ["step-00000007-a3-g1"]
+    for name in CURVES:
+        joined = [p for piece in (pieces[0], *pieces[2:]) for p in piece.curve(name)]
+        assert joined == whole.curve(name)
+
+
 def test_pause_reaches_all_ranks_at_one_step(ranks: RankServer, tmp_path: Path) -> None:
     spec = {
         "task": {"name": "synthetic", "params": {"step_seconds": 0.002}},

@@ -118,6 +118,13 @@ def problems(document: Any) -> dict[str, str]:
         ({"training": {"steps": "many"}}, "training.steps", "must be an integer"),
         ({"training": {"steps": 1.5}}, "training.steps", "must be an integer"),
         ({"training": {"steps": [1]}}, "training.steps", "must be an integer"),
+        ({"training": {"pause_at": [5, 5]}}, "training.pause_at", "must count up, each step once"),
+        ({"training": {"pause_at": [0]}}, "training.pause_at.0", "must be at least 1"),
+        (
+            {"training": {"steps": 9, "pause_at": [3, 9]}},
+            "training.pause_at",
+            "must be below training.steps (9), where the job ends",
+        ),
         ({"training": {"learning_rate": "x"}}, "training.learning_rate", "must be a number"),
         (
             {"training": {"precision": "BF-16"}},
@@ -499,6 +506,13 @@ def test_a_script_has_no_sections_of_tasks() -> None:
     document = spec.model_dump(mode="json")
     assert not {"task", "training", "parallelism"} & set(document)
     assert JobSpec.model_validate(document) == spec
+
+
+def test_a_script_may_pause_by_itself() -> None:
+    given = {"name": "mine", "script": {"path": "/train.py"}, "training": {"pause_at": [4, 8]}}
+    document = parse_spec(json.dumps(given), "json").model_dump(mode="json")
+    assert document["training"] == {"pause_at": [4, 8]}
+    assert JobSpec.model_validate(document).training.pause_at == (4, 8)
 
 
 def test_main_metric_has_name_and_goal() -> None:

@@ -71,7 +71,12 @@ def test_candidates_draw_nothing_mesh_dependent() -> None:
         {
             "name": "job",
             "task": GPT,
-            "training": {"epochs": 3, "precision": "bf16", "gradient_accumulation": 2},
+            "training": {
+                "epochs": 3,
+                "precision": "bf16",
+                "gradient_accumulation": 2,
+                "pause_at": [9],
+            },
             "checkpoint": {"every_steps": 5},
         }
     )

@@ -111,6 +111,22 @@ async def test_simulated_resume_continues_from_paused_save(cluster: WorkingClust
 
 
 @in_virtual_time
+async def test_simulated_job_pauses_by_itself_at_its_steps(cluster: WorkingCluster) -> None:
+    job_id = await cluster.submit(workers=2, training={"pause_at": [33, 66]})
+    for step in (33, 66):
+        job = await cluster.until(job_id, "paused")
+        assert (job.step, job.reason_code) == (step, "pause_at")
+        assert job.reason == f"paused at step {step}, as training.pause_at says"
+        await cluster.coordinator.jobs.resume(job_id)
+    await cluster.until(job_id, "completed")
+    assert list(await cluster.curve(job_id, "loss")) == list(range(1, 101))
+    assert await cluster.states(job_id) == [
+        *["queued", "starting", "running", "paused"] * 2,
+        *["queued", "starting", "running", "completed"],
+    ]
+
+
+@in_virtual_time
 async def test_cancel_then_restore(cluster: WorkingCluster) -> None:
     job_id = await cluster.submit()
     await cluster.until_step(job_id, 44)
