@@ -7,7 +7,9 @@ from trainhall.cluster.lifecycle.states import FINAL_STATES, ExperimentState, Jo
 RunKey = tuple[int, int]
 """Number of the trial and of the repeat."""
 AT_ONCE = 25
-"""Most runs that a step ends, commands or starts: the rest of the cluster waits for it."""
+"""Most runs that one transaction ends or starts."""
+COMMANDS_AT_ONCE = 100
+"""Most jobs that a step commands, in a transaction each: the rest of the cluster waits for it."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def next_step(facts: ExperimentFacts) -> Step:
         start = facts.pending[: max(0, min(facts.parallel - left, AT_ONCE))]
     return Step(
         ended=ended,
-        commands=tuple(run for run in facts.started if _is_due(run))[:AT_ONCE],
+        commands=tuple(run for run in facts.started if _is_due(run))[:COMMANDS_AT_ONCE],
         start=start,
         finishes=not left and not facts.pending,
     )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from trainhall.cluster.experiments.decide import (
     AT_ONCE,
+    COMMANDS_AT_ONCE,
     ExperimentFacts,
     RunKey,
     StartedRun,
@@ -11,7 +12,7 @@ from trainhall.cluster.experiments.decide import (
 )
 from trainhall.cluster.lifecycle.states import ExperimentState, JobState
 
-MANY = 4 * AT_ONCE
+MANY = 2 * COMMANDS_AT_ONCE
 
 
 def facts(
@@ -24,7 +25,7 @@ def facts(
 
 def test_step_gives_few_commands() -> None:
     step = next_step(facts(JobState.RUNNING, command="pause"))
-    assert [run.key for run in step.commands] == [(n, 1) for n in range(1, AT_ONCE + 1)]
+    assert [run.key for run in step.commands] == [(n, 1) for n in range(1, COMMANDS_AT_ONCE + 1)]
     assert not next_step(facts(JobState.PAUSING, command="resume"))
 
 
