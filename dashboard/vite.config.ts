@@ -29,6 +29,8 @@ export default defineConfig({
     target: "es2022",
     // Older ones lack light-dark(), and its replacement needs a colour scheme that is fixed in CSS.
     cssTarget: ["chrome123", "edge123", "firefox120", "safari17.5"],
+    // A file of styles that failed to load once is not requested again when its page is.
+    cssCodeSplit: false,
     sourcemap: false,
     chunkSizeWarningLimit: 600,
   },

@@ -161,6 +161,28 @@ def test_curve_survives_reload_and_coordinator_restart(page: Page, cluster: Clus
     assert seqs == {event["seq"] for event in stored_events}
 
 
+def test_coordinator_failure_keeps_the_page(page: Page, cluster: Cluster) -> None:
+    job = cluster.submit(paced("still-shown", steps=20))
+    cluster.wait_for(job, "completed", timeout=120)
+    page.goto(f"/jobs/{job}?tab=timeline")
+    heading = page.get_by_role("heading", name="still-shown")
+    expect(heading).to_be_visible()
+    cluster.coordinator.kill()
+    page.get_by_role("tab", name="Spec").click()
+    problem = page.get_by_role("alert").filter(has_text="Could not load the spec")
+    expect(problem).to_contain_text("this page retries automatically")
+    expect(heading).to_be_visible()
+    page.get_by_role("navigation").get_by_role("link", name="Queue").click()
+    expect(page).to_have_url(re.compile("/queue$"))
+    expect(page.get_by_text("Could not load the page")).to_be_visible()
+    page.go_back()
+    expect(heading).to_be_visible()
+    cluster.start_coordinator()
+    expect(page.get_by_text("name: still-shown")).to_be_visible(timeout=SLOW)
+    page.get_by_role("navigation").get_by_role("link", name="Queue").click()
+    expect(page.get_by_role("heading", name="Queue", level=1)).to_be_visible(timeout=SLOW)
+
+
 HOSTILE = r"""
 import os, sys
 out = sys.stdout.buffer

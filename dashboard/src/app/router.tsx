@@ -1,16 +1,11 @@
-import {
-  createRootRoute,
-  createRoute,
-  createRouter,
-  lazyRouteComponent,
-  redirect,
-} from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
 import type { TrialSort } from "@/features/experiments/detail/trials";
 import { isLineId } from "@/features/job/logs/line-id";
 import { type Tab, tabOf } from "@/features/job/tabs";
 import { type Filter, isFilter } from "@/features/jobs/filters";
 import type { Sort } from "@/features/jobs/sort";
 import { type CurveView, curveView } from "@/shared/curves/controls/view";
+import { lazyComponent } from "@/shared/page/lazy-component";
 import { Missing } from "./missing";
 import { parseSearch, stringifySearch } from "./search";
 import { Shell } from "./shell";
@@ -46,7 +41,7 @@ const jobs = createRoute({
     ...(raw.sort ? { sort: String(raw.sort).slice(0, 256) } : {}),
     ...(raw.selected ? { selected: String(raw.selected) } : {}),
   }),
-  component: lazyRouteComponent(() => import("@/features/jobs/jobs-page")),
+  component: lazyComponent(() => import("@/features/jobs/jobs-page")),
 });
 
 interface JobSearch extends CurveView {
@@ -72,7 +67,7 @@ const job = createRoute({
     ...(raw.find ? { find: String(raw.find).slice(0, 256) } : {}),
     ...(isLineId(raw.line) ? { line: raw.line } : {}),
   }),
-  component: lazyRouteComponent(() => import("@/features/job/job-page")),
+  component: lazyComponent(() => import("@/features/job/job-page")),
 });
 
 interface CompareSearch extends CurveView {
@@ -87,7 +82,7 @@ const compare = createRoute({
     ...(raw.jobs ? { jobs: String(raw.jobs) } : {}),
     ...curveView(raw),
   }),
-  component: lazyRouteComponent(() => import("@/features/compare/compare-page")),
+  component: lazyComponent(() => import("@/features/compare/compare-page")),
 });
 
 interface NodesSearch {
@@ -103,19 +98,19 @@ const nodes = createRoute({
     ...(raw.search ? { search: String(raw.search) } : {}),
     ...(raw.open === undefined ? {} : { open: String(raw.open) }),
   }),
-  component: lazyRouteComponent(() => import("@/features/nodes/nodes-page")),
+  component: lazyComponent(() => import("@/features/nodes/nodes-page")),
 });
 
 const queue = createRoute({
   getParentRoute: () => root,
   path: "/queue",
-  component: lazyRouteComponent(() => import("@/features/queue/queue-page")),
+  component: lazyComponent(() => import("@/features/queue/queue-page")),
 });
 
 const experiments = createRoute({
   getParentRoute: () => root,
   path: "/experiments",
-  component: lazyRouteComponent(() => import("@/features/experiments/list/experiments-page")),
+  component: lazyComponent(() => import("@/features/experiments/list/experiments-page")),
 });
 
 interface ExperimentSearch {
@@ -135,14 +130,14 @@ const experiment = createRoute({
     ...(raw.sort ? { sort: String(raw.sort).slice(0, 256) } : {}),
     ...(raw.x ? { x: String(raw.x).slice(0, 256) } : {}),
   }),
-  component: lazyRouteComponent(() => import("@/features/experiments/detail/experiment-page")),
+  component: lazyComponent(() => import("@/features/experiments/detail/experiment-page")),
 });
 
 const newExperiment = createRoute({
   getParentRoute: () => root,
   path: "/experiments/new",
   validateSearch: (raw): NewSearch => (raw.from ? { from: String(raw.from) } : {}),
-  component: lazyRouteComponent(() => import("@/features/experiments/create/new-experiment-page")),
+  component: lazyComponent(() => import("@/features/experiments/create/new-experiment-page")),
 });
 
 interface NewSearch {
@@ -154,7 +149,7 @@ const submit = createRoute({
   getParentRoute: () => root,
   path: "/new",
   validateSearch: (raw): NewSearch => (raw.from ? { from: String(raw.from) } : {}),
-  component: lazyRouteComponent(() => import("@/features/submit/submit-page")),
+  component: lazyComponent(() => import("@/features/submit/submit-page")),
 });
 
 export const router = createRouter({

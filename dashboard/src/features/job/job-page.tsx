@@ -1,6 +1,6 @@
 import { Skeleton, Stack, Tabs } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
-import { lazy, Suspense, useState } from "react";
+import { useState } from "react";
 import { CheckpointsTab } from "@/features/job/checkpoints/checkpoints-tab";
 import { GradientsTab } from "@/features/job/gradients/gradients-tab";
 import { Header } from "@/features/job/header/header";
@@ -11,6 +11,7 @@ import { ApiError } from "@/shared/api/problem";
 import type { Job } from "@/shared/api/types";
 import type { JobLive } from "@/shared/live/job-live";
 import { useJobLive } from "@/shared/live/use-job-live";
+import { lazyComponent } from "@/shared/page/lazy-component";
 import { useTitle } from "@/shared/title";
 import { NotFound } from "@/shared/ui/empty";
 import { Pending } from "@/shared/ui/problem";
@@ -18,8 +19,8 @@ import classes from "./job-page.module.css";
 import { firstTab, isTab, type Tab, tabsOf } from "./tabs";
 
 // Split off: only the curves need the plotting library, and only the spec the writer of YAML.
-const CurvesTab = lazy(() => import("@/features/job/curves/curves-tab"));
-const SpecTab = lazy(() => import("@/features/job/spec/spec-tab"));
+const CurvesTab = lazyComponent(() => import("@/features/job/curves/curves-tab"), "the curves");
+const SpecTab = lazyComponent(() => import("@/features/job/spec/spec-tab"), "the spec");
 
 const route = getRouteApi("/jobs/$jobId");
 
@@ -75,14 +76,12 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
         ))}
       </Tabs.List>
       <Tabs.Panel value={tab} pt="md">
-        <Suspense fallback={<Skeleton height={420} />}>
-          {tab === "curves" ? <CurvesTab job={job} live={live} /> : null}
-          {tab === "gradients" ? <GradientsTab job={job} /> : null}
-          {tab === "logs" ? <LogsTab job={job} live={live} /> : null}
-          {tab === "timeline" ? <TimelineTab job={job} live={live} /> : null}
-          {tab === "checkpoints" ? <CheckpointsTab job={job} /> : null}
-          {tab === "spec" ? <SpecTab job={job} /> : null}
-        </Suspense>
+        {tab === "curves" ? <CurvesTab job={job} live={live} /> : null}
+        {tab === "gradients" ? <GradientsTab job={job} /> : null}
+        {tab === "logs" ? <LogsTab job={job} live={live} /> : null}
+        {tab === "timeline" ? <TimelineTab job={job} live={live} /> : null}
+        {tab === "checkpoints" ? <CheckpointsTab job={job} /> : null}
+        {tab === "spec" ? <SpecTab job={job} /> : null}
       </Tabs.Panel>
     </Tabs>
   );

@@ -1,7 +1,8 @@
-import { Button, Group, Skeleton, Stack, Text, Title } from "@mantine/core";
-import { lazy, Suspense, useState } from "react";
+import { Button, Group, Stack, Text, Title } from "@mantine/core";
+import { useState } from "react";
 import type { ClusterNode } from "@/shared/api/types";
 import { bytes, percent, plural } from "@/shared/format";
+import { lazyComponent } from "@/shared/page/lazy-component";
 import { Command } from "@/shared/ui/command";
 import { Confirm } from "@/shared/ui/confirm";
 import { OpenIcon } from "@/shared/ui/icons";
@@ -17,7 +18,7 @@ import { jobsOn } from "./node-sums";
 import classes from "./nodes.module.css";
 
 // The plotting library is loaded with a history only.
-const NodeHistory = lazy(async () => ({ default: (await import("./node-history")).NodeHistory }));
+const NodeHistory = lazyComponent(() => import("./node-history"), "the history");
 
 /** Codes of the reasons that name the drain. */
 const DRAIN_CODES = new Set(["draining", "drained"]);
@@ -107,11 +108,7 @@ export function NodeCard({ node, onClose }: Props) {
         </Group>
       </Group>
       {open ? <NodeEvents id={node.id} name={node.name} /> : null}
-      {open && node.devices.length > 0 ? (
-        <Suspense fallback={<Skeleton height={220} />}>
-          <NodeHistory node={node} />
-        </Suspense>
-      ) : null}
+      {open && node.devices.length > 0 ? <NodeHistory node={node} /> : null}
     </section>
   );
 }

@@ -12,7 +12,7 @@ import classes from "./nodes.module.css";
 const HOURS = ["1", "6", "24", "48"];
 
 /** Charts of a node's devices over some hours: utilization, memory, temperature and power. */
-export function NodeHistory({ node }: { node: ClusterNode }) {
+export default function NodeHistory({ node }: { node: ClusterNode }) {
   const [hours, setHours] = useState("1");
   const since = useMemo(
     () => new Date(Date.now() - Number(hours) * 3600_000).toISOString(),
