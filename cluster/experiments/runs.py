@@ -84,9 +84,7 @@ def job_of(spec: ExperimentSpec, values: Mapping[str, Any], trial: int, repeat: 
         first = spec.seed if spec.seed is not None else _own_seed(document, seed_field)
         replace_field(document, seed_field, first + repeat - 1)
     document["name"] = f"{spec.name[:_NAME_LENGTH]} {run_name(trial, repeat, spec.repeats)}"
-    job = validate_spec(document)
-    refuse_idle(job)
-    return job
+    return _valid_job(document)
 
 
 def of_job(error: SpecError) -> ExperimentError:
@@ -97,10 +95,17 @@ def of_job(error: SpecError) -> ExperimentError:
 def _check_job(spec: ExperimentSpec) -> JobSpec:
     """Check that the job is valid as it is: otherwise every configuration would be refused."""
     try:
-        job = validate_spec(spec.job)
-        refuse_idle(job)
+        return _valid_job(spec.job)
     except SpecError as error:
         raise of_job(error) from None
+
+
+def _valid_job(document: dict[str, Any]) -> JobSpec:
+    job = validate_spec(document)
+    refuse_idle(job)
+    if job.training.pause_at:
+        message = "would keep its run unfinished until a user resumes the job; leave it out"
+        raise SpecError([SpecProblem("training.pause_at", message)])
     return job
 
 
