@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
+from trainhall.cluster.jobs.resizing import withdraw_unapplied
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns
 from trainhall.cluster.lifecycle.jobs import lock_job, move_job, request_stop
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
@@ -126,6 +127,8 @@ async def give_command(
     ):
         raise ConflictError
     changes: dict[str, Any] = {}
+    if end is JobState.CANCELLED and attempt is not None:
+        changes = await withdraw_unapplied(session, job, attempt, now)
     if command is Command.RESUME:
         changes = {
             "restarts": 0,

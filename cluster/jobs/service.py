@@ -13,10 +13,11 @@ from trainhall.cluster.jobs import views
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import Command, check_allowed, give_command
 from trainhall.cluster.jobs.listing import pages
+from trainhall.cluster.jobs.resizing import describe_workers, resize_active
 from trainhall.cluster.jobs.spec_changes import resized_spec
 from trainhall.cluster.jobs.submission import add_job
 from trainhall.cluster.lifecycle.creation import Creation, RequestKey
-from trainhall.cluster.lifecycle.jobs import lock_job, record_reason, set_reason
+from trainhall.cluster.lifecycle.jobs import lock_job, record_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, JobState
 from trainhall.cluster.service import Service, ServiceContext, load
@@ -191,10 +192,10 @@ class JobService(Service):
             document = spec.model_dump(mode="json")
             if document == job.spec:
                 return await self._view(session, job_id)
-            change = f"{_workers(document)} instead of {_workers(job.spec)}"
+            change = f"{describe_workers(document)} instead of {describe_workers(job.spec)}"
             sizes = list(spec.possible_workers)
             if state in ACTIVE_STATES:
-                reason = await _resize_active(session, job, sizes, change)
+                reason = await resize_active(session, job, sizes, change)
             else:
                 job.world_size = spec.resources.workers
                 reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
@@ -241,40 +242,6 @@ class JobService(Service):
         row = await _load(session, job_id)
         (view,) = await views.job_views(session, [row], self._clock.now())
         return view
-
-
-async def _resize_active(
-    session: AsyncSession, job: Job, sizes: Sequence[int], change: str
-) -> Reason:
-    """Resize a job that has ranks: its attempt keeps the spec with which it runs.
-
-    Returns:
-        Reason of the request.
-    """
-    attempt = await session.get(Attempt, (job.id, job.attempt), with_for_update=True)
-    assert attempt is not None
-    attempt.spec = attempt.spec or job.spec
-    if job.state == JobState.PAUSING:
-        return Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
-    size = job.world_size
-    if size in sizes:
-        if job.reason_code == ReasonCode.RESIZE_REQUESTED:
-            # An earlier resize that it still waited for is withdrawn.
-            set_reason(job, Reason.stored(attempt.reason_code, attempt.reason))
-        change = f"{change}; it continues with {size}"
-        return Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
-    until = "devices are free" if min(sizes) > size else "its ranks have finished a step"
-    change = f"{change}; it keeps {size} until {until}"
-    reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
-    set_reason(job, reason)
-    return reason
-
-
-def _workers(spec: dict[str, Any]) -> str:
-    resources = spec["resources"]
-    if "max_workers" in resources:
-        return f"{resources['min_workers']} to {resources['max_workers']} workers"
-    return f"{resources['workers']} worker{'s' if resources['workers'] != 1 else ''}"
 
 
 async def _load(session: AsyncSession, job_id: str) -> tuple[Job, JobProgress]:

@@ -147,6 +147,7 @@ class EventCode(StrEnum):
     CHECKPOINT_REPAIRED = "checkpoint_repaired"
     GRADIENTS_RECORDED = "gradients_recorded"
     NETWORK_PROBED = "network_probed"
+    RESIZE_NOT_APPLIED = "resize_not_applied"
     # as ranks reported it
     RANK_STARTED = "rank_started"
     RANK_PAUSED = "rank_paused"

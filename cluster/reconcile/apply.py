@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import ConflictError
 from trainhall.cluster.jobs import auto_plans
+from trainhall.cluster.jobs.resizing import withdraw_unapplied
 from trainhall.cluster.lifecycle.generations import holds
 from trainhall.cluster.lifecycle.host_report import dump_failure
 from trainhall.cluster.lifecycle.jobs import (
@@ -28,7 +29,7 @@ from trainhall.cluster.lifecycle.jobs import (
 )
 from trainhall.cluster.lifecycle.nodes import UNREACHABLE_STATES, holds_devices, move_node
 from trainhall.cluster.lifecycle.reasons import event_data
-from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
+from trainhall.cluster.lifecycle.states import FINAL_STATES, AttemptState, JobState, NodeState
 from trainhall.cluster.nodes.devices import forget_device_use
 from trainhall.cluster.nodes.fault_policy import can_quarantine
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
@@ -51,6 +52,7 @@ from trainhall.cluster.reconcile.regroup import regroup
 from trainhall.cluster.reconcile.start import start_attempt
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.models import Attempt, Grant, Job, Node
+from trainhall.training.fencing import FencingToken
 
 
 @dataclass(frozen=True)
@@ -279,6 +281,8 @@ class Applier(Service):
             )
         state = decision.job_start
         changes: dict[str, Any] = {}
+        if decision.job_path[-1] in FINAL_STATES:
+            changes |= await _withdraw_resize(session, token, now)
         if decision.restarts is not None:
             changes["restarts"] = decision.restarts
         if decision.restarts_step is not None:
@@ -319,6 +323,15 @@ class Applier(Service):
         )
         if set(reported) == set(decision.lost_nodes):
             raise ConflictError
+
+
+async def _withdraw_resize(
+    session: AsyncSession, token: FencingToken, now: datetime
+) -> dict[str, Any]:
+    job = await session.get(Job, token.job_id)
+    assert job is not None
+    attempt = await _attempt(session, token.job_id, token.attempt)
+    return await withdraw_unapplied(session, job, attempt, now)
 
 
 async def _holding(session: AsyncSession, attempt: Attempt) -> set[str]:

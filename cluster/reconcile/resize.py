@@ -20,7 +20,8 @@ from trainhall.cluster.reconcile.decisions import Decision, Regroup, StopAttempt
 from trainhall.cluster.reconcile.restart_policy import after_failure, node_lost
 from trainhall.cluster.reconcile.spare_capacity import SpareCapacity
 from trainhall.cluster.scheduling.placement import DeviceKey, PlacedNode, devices_of
-from trainhall.cluster.snapshot.model import AttemptFacts, HostFacts, JobFacts
+from trainhall.cluster.scheduling.scheduler import shortage
+from trainhall.cluster.snapshot.model import AttemptFacts, ClusterFacts, HostFacts, JobFacts
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.status import FailedRank, Outcome
 
@@ -242,14 +243,48 @@ def _without(nodes: Sequence[PlacedNode], devices: Collection[DeviceKey]) -> lis
 
 def resize(attempt: AttemptFacts, job: JobFacts, spare: SpareCapacity) -> Decision | None:
     """Give an attempt that a user resized the largest size that it may have now."""
-    if attempt.size in job.sizes:
+    if attempt.size in job.sizes or not _can_resize(attempt, job):
         return None
-    # A script that reports nothing never begins, and ends by a signal as it does then.
-    ready = attempt if attempt.begun or not attempt.script else replace(attempt, begun=True)
-    found = _fit(attempt, job, placed(attempt), spare) if _is_settled(ready, job) else None
+    found = _fit(attempt, job, placed(attempt), spare)
     if found is None:
         return None
     return _change(attempt, found, ReasonCode.RESIZED, change=_size_change_text(attempt, found))
+
+
+def _can_resize(attempt: AttemptFacts, job: JobFacts) -> bool:
+    # A script that reports nothing never begins, and ends by a signal as it does then.
+    ready = attempt if attempt.begun or not attempt.script else replace(attempt, begun=True)
+    return _is_settled(ready, job)
+
+
+def why_not_resized(
+    now: datetime,
+    attempt: AttemptFacts,
+    job: JobFacts,
+    spare: SpareCapacity,
+    options: ClusterOptions,
+) -> Reason | None:
+    """Return the reason of a job that a user resized and that has another size; None where its
+    reason tells of something else."""
+    waits = job.reason_code in {ReasonCode.RESIZE_REQUESTED, ReasonCode.RUNNING}
+    if attempt.size in job.sizes or not waits:
+        return None
+    if attempt.goal == "pause" and attempt.reason_code == ReasonCode.RESIZED:
+        return Reason.stored(attempt.reason_code, attempt.reason)
+    if not _is_wanted(attempt, job):
+        return None
+    size, sizes = attempt.size, " to ".join(map(str, dict.fromkeys((job.sizes[0], job.sizes[-1]))))
+    change = f"{sizes} worker{'s' if sizes != '1' else ''} instead of {size}"
+    alone = replace(job, state=JobState.QUEUED, restarts=0)
+    never = shortage(now, ClusterFacts(nodes=tuple(spare.nodes.values())), options, alone)
+    if never is not None:
+        until = f"it keeps {size}; on the cluster as it is now, it will never have that size: "
+        until += never
+    elif _can_resize(attempt, job):
+        until = f"it keeps {size} until devices are free"
+    else:
+        until = f"it keeps {size} until its ranks have finished a step"
+    return Reason.of(ReasonCode.RESIZE_REQUESTED, change=f"{change}; {until}")
 
 
 def grow(

@@ -180,7 +180,7 @@ def _end_moved(s: Situation) -> EndAttempt:
     resized = why.code in {ReasonCode.RESIZED, ReasonCode.GREW}
     cause = Cause.RESIZED if resized else Cause.PREEMPTED
     moved = Failure(message=why.text, cause=cause, step=s.job.step or None)
-    return _end(s, AttemptState.PAUSED, JobState.RECOVERING, why, moved)
+    return _end(s, AttemptState.PAUSED, JobState.RECOVERING, why, moved, attempt_reason=why)
 
 
 def _asked(s: Situation, code: ReasonCode, *, with_experiment: ReasonCode) -> Reason:
@@ -349,6 +349,13 @@ WHILE_RANKS_RUN = (
         "is running",
         lambda s: s.starts and not s.not_running,
         _mark_running,
+    ),
+    Rule(
+        "await a resize",
+        "a user resized the job, and it cannot have that size yet",
+        "keeps its size",
+        lambda s: s.why_not_resized,
+        lambda s: _explain(s, s.why_not_resized) if s.why_not_resized else None,
     ),
 )
 ONCE_ALL_ENDED = (

@@ -5,12 +5,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from trainhall.cluster.lifecycle.reasons import describe
+from trainhall.cluster.lifecycle.reasons import Reason, describe
 from trainhall.cluster.lifecycle.states import AttemptState, Goal, JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.reconcile.decisions import Decision, Regroup
 from trainhall.cluster.reconcile.hang_policy import hang_of
-from trainhall.cluster.reconcile.resize import Losses, collect_losses, grow, regroup_after, resize
+from trainhall.cluster.reconcile.resize import (
+    Losses,
+    collect_losses,
+    grow,
+    regroup_after,
+    resize,
+    why_not_resized,
+)
 from trainhall.cluster.reconcile.restart_policy import AfterFailure, after_failure
 from trainhall.cluster.reconcile.spare_capacity import SpareCapacity
 from trainhall.cluster.snapshot.model import AttemptFacts, HostFacts, JobFacts
@@ -59,6 +66,10 @@ class Situation:
         if not self._may_resize:
             return None
         return resize(self.attempt, self.job, self.spare)
+
+    @cached_property
+    def why_not_resized(self) -> Reason | None:
+        return why_not_resized(self.now, self.attempt, self.job, self.spare, self.options)
 
     @cached_property
     def growing(self) -> Decision | None:

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from support.cluster.simulated import SimulatedCluster, spec
+from support.cluster.simulated import SimulatedCluster, failure, spec
 
 from trainhall.cluster.errors import InvalidValueError, NotFoundError, WrongStateError
 from trainhall.cluster.jobs import views
 from trainhall.cluster.jobs.spec_changes import resized_spec
 from trainhall.cluster.snapshot.load import load_facts
 from trainhall.db.models import JobProgress
+from trainhall.training.link.status import Outcome
 from trainhall.training.spec import SpecError
 
 
@@ -79,6 +80,8 @@ async def test_resize_restarts_other_job_from_its_save(cluster: SimulatedCluster
     saved = await cluster.save_checkpoint(job_id, 10)
     await resize(cluster, job_id, workers=4)
     assert node.running(job_id).assignment.goal == "pause"
+    why = "resized by a user; continues with 4 workers instead of 2: it saves first"
+    assert (await cluster.job(job_id)).reason == why
     launch = node.running(job_id).assignment.launch
     assert launch.spec.resources.workers == 2, "an attempt keeps its own size to its end"
     assert (await run_at(cluster, job_id, 4)).attempt == 2
@@ -86,6 +89,8 @@ async def test_resize_restarts_other_job_from_its_save(cluster: SimulatedCluster
     assert (launch.world_size, launch.spec.resources.workers) == (4, 4)
     assert launch.checkpoint.resume == [saved]
     assert launch.spec.parallelism.shard == 2, "it goes with the new number"
+    first, _ = await cluster.coordinator.jobs.attempts(job_id)
+    assert (first.state, first.reason_code) == ("paused", "resized")
     reasons = [event.reason for event in (await cluster.coordinator.jobs.events(job_id)).items]
     assert any(
         reason.startswith("resize requested by a user: 4 workers instead of 2")
@@ -100,9 +105,10 @@ async def test_resize_waits_for_free_devices(cluster: SimulatedCluster, strategy
     job_id = await running(cluster, workers=2, parallelism={"strategy": strategy})
     other = await running(cluster, workers=2)
     reason = (await resize(cluster, job_id, workers=4)).reason
-    change = "4 workers instead of 2 workers; it keeps 2 until devices are free"
-    assert reason == f"resize requested by a user: {change}"
-    assert (await cluster.job(job_id)).state == "running"
+    asked = "resize requested by a user: 4 workers instead of 2"
+    assert reason == f"{asked} workers"
+    job = await cluster.job(job_id)
+    assert (job.state, job.reason) == ("running", f"{asked}; it keeps 2 until devices are free")
     assert await sizes(cluster, job_id) == [[2]]
     back = await resize(cluster, job_id, workers=2)
     assert back.reason == "2 ranks on alpha", "nothing is left to wait for"
@@ -114,9 +120,12 @@ async def test_resize_waits_for_free_devices(cluster: SimulatedCluster, strategy
 
 async def test_resize_to_fewer_workers_waits_for_a_step(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", slots=2)
-    job_id = await running(cluster, workers=2)
-    reason = (await resize(cluster, job_id, workers=1)).reason
-    assert reason.endswith("it keeps 2 until its ranks have finished a step")
+    job_id = await cluster.submit(workers=2)
+    await cluster.run_until(job_id, "running")
+    await resize(cluster, job_id, workers=1)
+    reason = (await cluster.job(job_id)).reason
+    assert reason.endswith("1 worker instead of 2; it keeps 2 until its ranks have finished a step")
+    await began(cluster, job_id)
     await run_at(cluster, job_id, 1)
 
 
@@ -174,6 +183,64 @@ async def test_resize_discards_pace_of_old_size(
     assert await pace() == 0.5
     await cluster.coordinator.jobs.resize(job_id, {"workers": 1})
     assert await pace() is None, "backfilled by it, it would keep others waiting for their devices"
+
+
+async def test_resize_names_a_size_that_the_cluster_never_has(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", slots=2)
+    job_id = await running(cluster, workers=2)
+    await resize(cluster, job_id, workers=40)
+    reason = (await cluster.job(job_id)).reason
+    assert reason.startswith(
+        "resize requested by a user: 40 workers instead of 2; it keeps 2; on the cluster as it is "
+        "now, it will never have that size: needs 40 CPU slots; the whole cluster has 2 CPU slots"
+    )
+    await cluster.add_node("beta", slots=38)
+    await run_at(cluster, job_id, 40)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_resize_not_applied_leaves_the_spec(
+    cluster: SimulatedCluster, cancelled: bool
+) -> None:
+    await cluster.add_node("alpha", slots=2)
+    job_id = await running(cluster, workers=2)
+    before = (await cluster.job(job_id)).spec
+    await resize(cluster, job_id, workers=40)
+    if cancelled:
+        await cluster.coordinator.jobs.cancel(job_id)
+        await cluster.run_until(job_id, "cancelled")
+    else:
+        await cluster.finish(job_id)
+        await cluster.run_until(job_id, "completed")
+    job = await cluster.job(job_id)
+    assert (job.spec, job.world_size) == (before, 2)
+    events = (await cluster.coordinator.jobs.events(job_id)).items
+    (note,) = [event for event in events if event.code == "resize_not_applied"]
+    assert note.reason == "the resize to 40 workers was not applied: the job ended first"
+    await cluster.check()
+
+
+async def test_resize_that_was_applied_stays_in_the_spec(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", slots=4)
+    job_id = await running(cluster, workers=2)
+    await resize(cluster, job_id, min_workers=1, max_workers=2)
+    await cluster.finish(job_id)
+    job = await cluster.run_until(job_id, "completed")
+    assert job.spec["resources"]["max_workers"] == 2, "it ran with a size of the new range"
+
+
+async def test_resize_not_applied_before_a_cancel_in_the_queue(
+    cluster: SimulatedCluster,
+) -> None:
+    await cluster.add_node("alpha", slots=2)
+    job_id = await running(cluster, workers=2)
+    before = (await cluster.job(job_id)).spec
+    await resize(cluster, job_id, workers=40)
+    await cluster.finish(job_id, Outcome.FAILED, failure=failure())
+    await cluster.run_until(job_id, "recovering")
+    await cluster.coordinator.jobs.cancel(job_id)
+    job = await cluster.job(job_id)
+    assert (job.state, job.spec) == ("cancelled", before)
 
 
 async def test_resize_waits_while_the_job_pauses(cluster: SimulatedCluster) -> None:
