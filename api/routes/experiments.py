@@ -1,6 +1,8 @@
 """/experiments: create, read and command experiments."""
 
-from fastapi import Request, Response
+from typing import Annotated
+
+from fastapi import Query, Request, Response
 
 from trainhall.api.bodies import read_document
 from trainhall.api.context import CoordinatorDep
@@ -17,7 +19,12 @@ from trainhall.api.openapi.describe import (
 from trainhall.api.params import Cursor, ExperimentId, IdempotencyKey, Limit
 from trainhall.api.routes.creation import created, request_key
 from trainhall.cluster.experiments.spec import parse_experiment
-from trainhall.cluster.experiments.views import Experiment, ExperimentPage, TrialPage
+from trainhall.cluster.experiments.views import (
+    Experiment,
+    ExperimentPage,
+    ExperimentPlan,
+    TrialPage,
+)
 
 router = Operations(prefix="/experiments", tags=["experiments"])
 
@@ -37,16 +44,30 @@ _BODY = document_body(
     answer="The experiment runs; its trials are decided.",
     status=201,
     openapi_extra=_BODY,
+    also={
+        200: {
+            "description": "The experiment is valid; nothing was created (`dry_run`).",
+            "model": ExperimentPlan,
+        }
+    },
     response_model=Experiment,
 )
 async def create_experiment(
-    request: Request, coordinator: CoordinatorDep, idempotency_key: IdempotencyKey = None
+    request: Request,
+    coordinator: CoordinatorDep,
+    dry_run: Annotated[
+        bool, Query(description="Only validate the experiment and return its configurations.")
+    ] = False,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """The body is an experiment, in JSON or YAML. Every job that it would submit is checked first.
 
     Its trials are ordinary jobs: they wait in the queue, count against quotas and can be paused."""
     raw, kind = await read_document(request)
     spec = parse_experiment(raw, kind)
+    if dry_run:
+        plan = await coordinator.experiments.plan(spec)
+        return Response(plan.model_dump_json(), 200, media_type="application/json")
     view, is_new = await coordinator.experiments.create(spec, request_key(idempotency_key, raw))
     return created(request, view, is_new)
 

@@ -30,6 +30,27 @@ class ExperimentService(Service):
         self._code = code
         self._creation = Creation(context, Experiment)
 
+    async def plan(self, spec: ExperimentSpec) -> views.ExperimentPlan:
+        """Return what an experiment would run, and create nothing.
+
+        Raises:
+            SpecError: one of its jobs would not be valid, or names a folder of code.
+        """
+        planned = await asyncio.to_thread(plan_configurations, spec)
+        try:
+            code_missing = not await self._code.has(job_of(spec, {}, 1, 1))
+        except SpecError as error:
+            raise of_job(error) from None
+        return views.ExperimentPlan(
+            name=spec.name,
+            runs=len(planned) * spec.repeats,
+            code_missing=code_missing,
+            configurations=[
+                views.Configuration(number=each.number, values=each.values) for each in planned
+            ],
+            spec=spec.document(),
+        )
+
     async def create(
         self, spec: ExperimentSpec, request: RequestKey | None = None
     ) -> tuple[views.Experiment, bool]:

@@ -55,6 +55,28 @@ class ExperimentPage(Page[Experiment]):
     """Experiments, the newest first."""
 
 
+class Configuration(View):
+    """One combination of values that an experiment would run."""
+
+    number: int
+    """From 1."""
+    values: JsonObject
+    """Values by the fields of the job spec that they replace."""
+
+
+class ExperimentPlan(View):
+    """Result of a request that creates nothing: what an experiment would run."""
+
+    name: str
+    runs: int
+    """Configurations times repeats."""
+    code_missing: bool
+    """The code that its job names has to be uploaded first."""
+    configurations: list[Configuration]
+    spec: JsonObject
+    """Experiment as it was given, with its defaults."""
+
+
 class Trial(View):
     """One run of an experiment."""
 

@@ -370,6 +370,28 @@ export type Code = {
 export type Command = 'pause' | 'resume' | 'resize' | 'cancel' | 'restore' | 'capture_gradients';
 
 /**
+ * Configuration
+ *
+ * One combination of values that an experiment would run.
+ */
+export type Configuration = {
+    /**
+     * Number
+     *
+     * From 1.
+     */
+    number: number;
+    /**
+     * Values
+     *
+     * Values by the fields of the job spec that they replace.
+     */
+    values: {
+        [key: string]: unknown;
+    };
+};
+
+/**
  * Device
  *
  * A GPU or a CPU slot of a node.
@@ -716,6 +738,42 @@ export type ExperimentPage = {
      * Hand it back as `cursor` for the next page; null on the last one.
      */
     next_cursor: string | null;
+};
+
+/**
+ * ExperimentPlan
+ *
+ * Result of a request that creates nothing: what an experiment would run.
+ */
+export type ExperimentPlan = {
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Runs
+     *
+     * Configurations times repeats.
+     */
+    runs: number;
+    /**
+     * Code Missing
+     *
+     * The code that its job names has to be uploaded first.
+     */
+    code_missing: boolean;
+    /**
+     * Configurations
+     */
+    configurations: Array<Configuration>;
+    /**
+     * Spec
+     *
+     * Experiment as it was given, with its defaults.
+     */
+    spec: {
+        [key: string]: unknown;
+    };
 };
 
 /**
@@ -5523,7 +5581,14 @@ export type CreateExperimentData = {
         'Idempotency-Key'?: string | null;
     };
     path?: never;
-    query?: never;
+    query?: {
+        /**
+         * Dry Run
+         *
+         * Only validate the experiment and return its configurations.
+         */
+        dry_run?: boolean;
+    };
     url: '/api/v1/experiments';
 };
 
@@ -5561,6 +5626,10 @@ export type CreateExperimentErrors = {
 export type CreateExperimentError = CreateExperimentErrors[keyof CreateExperimentErrors];
 
 export type CreateExperimentResponses = {
+    /**
+     * The experiment is valid; nothing was created (`dry_run`).
+     */
+    200: ExperimentPlan;
     /**
      * The experiment runs; its trials are decided.
      */

@@ -51,6 +51,24 @@ async def test_experiment_is_created_read_and_commanded(client: httpx.AsyncClien
     assert (await client.get(path)).json()["state"] == "cancelled"
 
 
+async def test_dry_run_lists_the_trials_and_creates_nothing(client: httpx.AsyncClient) -> None:
+    asked = {"dry_run": "true"}
+    reply = await client.post(EXPERIMENTS, json=SWEEP | {"repeats": 3}, params=asked)
+    assert reply.status_code == 200
+    plan = reply.json()
+    assert (plan["name"], plan["runs"], plan["code_missing"]) == ("rates", 6, False)
+    assert plan["configurations"] == [
+        {"number": 1, "values": {"training.learning_rate": 0.5}},
+        {"number": 2, "values": {"training.learning_rate": 0.25}},
+    ]
+    assert plan["spec"]["parallel"] == 4
+    refused = await client.post(EXPERIMENTS, json=SWEEP | {"space": {}}, params=asked)
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "space")
+    with_code = {**SWEEP, "job": {**SWEEP["job"], "code": "0" * 64}}
+    assert (await client.post(EXPERIMENTS, json=with_code, params=asked)).json()["code_missing"]
+    assert (await client.get(EXPERIMENTS)).json()["items"] == []
+
+
 async def test_experiments_are_read_from_yaml_and_paged(client: httpx.AsyncClient) -> None:
     headers = {"Content-Type": "application/yaml"}
     ids = []
