@@ -120,6 +120,33 @@ describe("the experiments", () => {
   });
 });
 
+describe("a new experiment", () => {
+  it("is checked without creating it, and shows its trials", async () => {
+    const plan = {
+      name: "rates",
+      runs: 4,
+      code_missing: false,
+      configurations: [0.5, 0.25].map((rate, index) => ({
+        number: index + 1,
+        values: { "training.learning_rate": rate, "parameters.hidden": [64, 64] },
+      })),
+      spec: {},
+    };
+    let dryRun: string | null = null;
+    await open("/experiments/new", {
+      "POST /experiments": ({ url }: Request) => {
+        dryRun = new URL(url).searchParams.get("dry_run");
+        return plan;
+      },
+    });
+    await userEvent.click(await screen.findByRole("button", { name: "Check" }));
+    expect(await screen.findByRole("status")).toHaveTextContent(
+      "Valid. 2 trials, 4 runs: learning_rate 0.5, hidden [64,64]; learning_rate 0.25, hidden [64,64].",
+    );
+    expect(dryRun).toBe("true");
+  });
+});
+
 describe("an experiment", () => {
   it("shows its state, its runs and its best trial", async () => {
     await open(`/experiments/${ID}`, page());

@@ -1,6 +1,9 @@
 import type { ExperimentSpec } from "@/client";
-import type { Experiment } from "@/shared/api/types";
-import { metric } from "@/shared/format";
+import type { Experiment, ExperimentPlan } from "@/shared/api/types";
+import { metric, plural } from "@/shared/format";
+
+/** Most trials that the check of an experiment names. */
+const SHOWN_TRIALS = 12;
 
 /** The spec of an experiment, which the coordinator returns with its defaults. */
 export function specOf({ spec }: Pick<Experiment, "spec">): ExperimentSpec {
@@ -14,6 +17,20 @@ export function fieldLabels(fields: readonly string[]): Record<string, string> {
   return Object.fromEntries(
     fields.map((field) => [field, isUnique(last(field)) ? last(field) : field]),
   );
+}
+
+/** What a checked experiment would run, with its first trials. */
+export function planText({ configurations, runs }: ExperimentPlan): string {
+  const labels = fieldLabels(Object.keys(configurations[0]?.values ?? {}));
+  const shown = configurations.slice(0, SHOWN_TRIALS).map(({ values }) =>
+    Object.entries(values)
+      .map(([field, value]) => `${labels[field] ?? field} ${valueText(value)}`)
+      .join(", "),
+  );
+  const trials = plural(configurations.length, "trial");
+  const size = runs === configurations.length ? trials : `${trials}, ${plural(runs, "run")}`;
+  const rest = configurations.length > shown.length ? "; …" : ".";
+  return `Valid. ${size}: ${shown.join("; ")}${rest}`;
 }
 
 /** A value of a field: numbers are rounded, lists and objects are JSON. */

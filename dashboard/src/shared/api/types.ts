@@ -9,6 +9,7 @@ export type {
   DryRun,
   Event as JobEvent,
   Experiment,
+  ExperimentPlan,
   GradientEntry,
   GradientHistogram,
   GradientHistory,

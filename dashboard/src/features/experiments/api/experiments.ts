@@ -9,7 +9,7 @@ import {
   resumeExperimentMutation,
 } from "@/client/@tanstack/react-query.gen";
 import { BY_CURSOR, everyPage } from "@/shared/api/pages";
-import type { Experiment, Trial } from "@/shared/api/types";
+import type { Experiment, ExperimentPlan, Trial } from "@/shared/api/types";
 import { type Submission, yamlRequest } from "@/shared/api/yaml";
 import { notifyProblem } from "@/shared/ui/notify";
 
@@ -69,6 +69,16 @@ export function useExperimentCommands({ id }: Experiment) {
       ...change("Could not cancel the experiment"),
     }),
   };
+}
+
+export function useCheckExperiment() {
+  return useMutation({
+    mutationFn: (text: string) =>
+      createExperiment({
+        ...yamlRequest({ text }),
+        query: { dry_run: true },
+      }) as Promise<ExperimentPlan>,
+  });
 }
 
 export function useCreateExperiment() {

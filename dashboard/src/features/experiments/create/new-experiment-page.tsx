@@ -3,7 +3,8 @@ import { type Copied, SpecForm } from "@/shared/spec/spec-form";
 import { specText } from "@/shared/spec/spec-text";
 import { useTitle } from "@/shared/title";
 import { Pending } from "@/shared/ui/problem";
-import { useCreateExperiment, useExperiment } from "../api/experiments";
+import { useCheckExperiment, useCreateExperiment, useExperiment } from "../api/experiments";
+import { planText } from "../spec";
 import { EXAMPLES } from "./examples";
 
 const route = getRouteApi("/experiments/new");
@@ -35,12 +36,13 @@ function ExperimentForm({ copied }: { copied?: Copied }) {
       label="Experiment in YAML"
       examples={EXAMPLES}
       copied={copied}
+      check={{ request: useCheckExperiment(), describe: planText }}
       create={useCreateExperiment()}
       onCreated={({ id }) =>
         void navigate({ to: "/experiments/$experimentId", params: { experimentId: id } })
       }
       action="Create"
-      effect="creates it; every trial is checked before any starts"
+      effect="creates it"
       failure="Could not create the experiment"
     />
   );
