@@ -8,7 +8,7 @@ from support.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.browser
 
-WIDTH = 420
+WIDTH = 390
 SPEC: dict[str, Any] = {
     "name": "on-a-phone",
     "task": {"name": "synthetic", "params": {"features": 8, "hidden": [8]}},
@@ -78,3 +78,14 @@ def test_every_command_of_a_page_is_in_sight(phone: Page, job: str, address: str
     expect(phone.get_by_role("heading", level=1)).to_be_visible()
     expect(phone.locator(".mantine-Skeleton-root")).to_have_count(0)
     assert outside(phone.get_by_role("button")) == []
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_narrow_screen_shows_every_page_in_the_header(phone: Page, simulated: bool) -> None:
+    health = {"status": "ok", "version": "1", "simulated": simulated}
+    phone.route("**/healthz", lambda route: route.fulfill(json=health))
+    phone.goto("/new")
+    expect(phone.get_by_text("simulated", exact=True)).to_have_count(int(simulated))
+    links = phone.get_by_role("navigation", name="Main").get_by_role("link")
+    expect(links).to_have_text(["Jobs", "Experiments", "Queue", "Nodes", "New job"])
+    assert outside(links) == []

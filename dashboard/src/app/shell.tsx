@@ -16,7 +16,7 @@ import classes from "./shell.module.css";
 
 export function Shell() {
   return (
-    <AppShell header={{ height: 52 }} padding="md">
+    <AppShell header={{ height: { base: 88, sm: 52 } }} padding="md">
       <a className={classes.skip} href="#main">
         Skip to content
       </a>
@@ -44,7 +44,7 @@ export function Shell() {
                 New job
               </Link>
             </nav>
-            <Group gap="sm" ml="auto" wrap="nowrap">
+            <Group gap="sm" ml="auto" wrap="nowrap" className={classes.tools ?? ""}>
               <Simulated />
               <ClusterUse />
               <HelpMenu />
