@@ -71,9 +71,21 @@ describe("the queue", () => {
     expect(within(row as HTMLElement).getByTitle("77c0de15f00d")).toHaveTextContent("gpt");
   });
 
+  it("is not said to be next for a job that can never start", async () => {
+    const queued = job({ state: "queued", attempt: 0 });
+    await open("/jobs/3f2a9c51d07b", {
+      "GET /training/jobs/3f2a9c51d07b": queued,
+      "GET /cluster/queue": waiting(1, { ...entry, job_id: "3f2a9c51d07b", can_start: false }),
+    });
+    const place = await screen.findByRole("region", { name: "Queue position" });
+    expect(place).toHaveTextContent("can never start on this cluster");
+    expect(place).not.toHaveTextContent("next in the queue");
+  });
+
   it("is empty without waiting jobs", async () => {
     await open("/queue", { "GET /cluster/queue": waiting(0) });
     expect(await screen.findByText("The queue is empty")).toBeVisible();
+    expect(screen.getByText(/^No job waits\./)).toBeVisible();
   });
 
   it("loads pages on request and shows the total", async () => {
@@ -405,14 +417,16 @@ describe("a new job", () => {
     sessionStorage.clear();
   });
 
-  it("that can never start is valid, with the reason", async () => {
-    const reason = "needs 9 GPUs; no node has joined";
+  it("that can never start is valid, with a warning", async () => {
+    const reason = "needs 9 GPUs; add nodes with `trainhall nodes add`";
     const outlook = { when: "never", position: 1, expected_at: null, reason };
     await open("/new", { "POST /training/jobs": { outlook } });
     await userEvent.click(await screen.findByRole("button", { name: "Check" }));
-    expect(await screen.findByText(/^Valid\./)).toHaveTextContent(
-      `It could never start on this cluster: ${reason}.`,
+    const warning = await screen.findByRole("alert");
+    expect(warning).toHaveTextContent(
+      `Valid. It could never start on this cluster: ${reason.replaceAll("`", "")}.`,
     );
+    expect(within(warning).getByText("trainhall nodes add").tagName).toBe("CODE");
   });
 
   it("is checked again, not submitted, after a failed check", async () => {

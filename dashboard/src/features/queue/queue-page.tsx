@@ -36,8 +36,7 @@ export default function QueuePage() {
       <Pending query={queue} what="the queue" />
       {queue.data && entries.length === 0 ? (
         <Empty title="The queue is empty">
-          Every submitted job has started. <Code>trainhall submit --dry-run</Code> shows when a new
-          job would start.
+          No job waits. <Code>trainhall submit --dry-run</Code> shows when a new job would start.
         </Empty>
       ) : null}
       {entries.length > 0 ? <QueueTable entries={entries} /> : null}

@@ -37,7 +37,10 @@ function JobForm({ copied }: { copied?: Copied }) {
       copied={copied}
       check={{
         request: useCheckSpec(),
-        describe: ({ outlook }) => `Valid. ${outlookText(outlook)}`,
+        describe: ({ outlook }) => ({
+          text: `Valid. ${outlookText(outlook)}`,
+          warns: outlook.when === "never",
+        }),
       }}
       create={useSubmitJob()}
       onCreated={({ id }) => void navigate({ to: "/jobs/$jobId", params: { jobId: id } })}

@@ -3,7 +3,8 @@ import type { UseMutationResult } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { ApiError } from "../api/problem";
 import type { Submission } from "../api/yaml";
-import { CheckIcon } from "../ui/icons";
+import { AlertIcon, CheckIcon } from "../ui/icons";
+import { LinkedText } from "../ui/linked-text";
 import { Problem } from "../ui/problem";
 import { clearDraft, type Draft, readDraft, writeDraft } from "./draft";
 import { SpecEditor } from "./spec-editor";
@@ -41,8 +42,15 @@ interface Props<Created, Checked> {
   /** A check that creates nothing; without it there is no button for it. */
   check?: {
     request: UseMutationResult<Checked, Error, string>;
-    describe: (checked: Checked) => string;
+    describe: (checked: Checked) => Outcome;
   };
+}
+
+/** The outcome of a check that found no error. */
+interface Outcome {
+  text: string;
+  /** The document is valid, but not what its author wants. */
+  warns: boolean;
 }
 
 /** A page on which a document is written in YAML and submitted. */
@@ -126,9 +134,7 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
         ) : check?.request.error ? (
           <Problem error={check.request.error} what="Could not check the spec" onRetry={verify} />
         ) : check?.request.isSuccess && text === sent ? (
-          <Alert color="teal" variant="light" icon={<CheckIcon />} role="status">
-            {check.describe(check.request.data)}
-          </Alert>
+          <CheckOutcome {...check.describe(check.request.data)} />
         ) : null}
       </SpecEditor>
       <Group justify="flex-end" gap="sm">
@@ -145,6 +151,19 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
         </Button>
       </Group>
     </Stack>
+  );
+}
+
+function CheckOutcome({ text, warns }: Outcome) {
+  return (
+    <Alert
+      color={warns ? "orange" : "teal"}
+      variant="light"
+      icon={warns ? <AlertIcon /> : <CheckIcon />}
+      role={warns ? "alert" : "status"}
+    >
+      <LinkedText text={text} />
+    </Alert>
   );
 }
 

@@ -5,7 +5,7 @@ import { useAttempts } from "@/features/job/api/attempts";
 import { plainText } from "@/shared/ansi";
 import { useQueueEntry } from "@/shared/api/cluster";
 import { lastLineOptions } from "@/shared/api/jobs";
-import { hasReason, isActive, isFinished, type Job } from "@/shared/api/types";
+import { hasReason, isActive, isFinished, type Job, type QueueEntry } from "@/shared/api/types";
 import { ranSeconds, useElapsed } from "@/shared/elapsed";
 import { count, duration, plural } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
@@ -72,11 +72,16 @@ function Reason({ job }: { job: Job }) {
       <Text size="sm" fw={600} className={classes.reason ?? ""}>
         <LinkedText text={entry.reason} />
       </Text>
-      <Text size="xs" c="dimmed">
-        {entry.position === 1 ? "next in the queue" : `position ${entry.position} in the queue`}
+      <Text size="xs" c={entry.can_start ? "dimmed" : "red"}>
+        {placeText(entry)}
       </Text>
     </section>
   );
+}
+
+function placeText({ can_start, position }: QueueEntry): string {
+  if (!can_start) return "can never start on this cluster";
+  return position === 1 ? "next in the queue" : `position ${position} in the queue`;
 }
 
 function Facts({ job }: { job: Job }) {
