@@ -46,6 +46,17 @@ describe("a job is resized", () => {
     expect(await requests.find(({ method }) => method === "PUT")?.json()).toEqual({ workers: 4 });
   });
 
+  it("to fewer workers by max workers alone", async () => {
+    shownFor({ spec: ELASTIC });
+    await userEvent.click(button());
+    await fill("Max workers", "1");
+    expect(screen.getByLabelText("Min workers")).toHaveValue("1");
+    expect(screen.getByRole("button", { name: "Resize job" })).toBeEnabled();
+    // "1" was the beginning of a larger number.
+    await userEvent.type(screen.getByLabelText("Max workers"), "6");
+    expect(screen.getByLabelText("Min workers")).toHaveValue("2");
+  });
+
   it("only to a valid range", async () => {
     shownFor({ spec: ELASTIC });
     await userEvent.click(button());

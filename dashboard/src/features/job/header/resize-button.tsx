@@ -27,8 +27,10 @@ export function ResizeButton({ job }: { job: Job }) {
 
 function ResizeDialog({ job, onClose }: { job: Job; onClose: () => void }) {
   const before = requestedWorkers(job);
-  const [min, setMin] = useState<number | string>(before.min);
+  const [chosenMin, setMin] = useState<number | string | null>(null);
   const [max, setMax] = useState<number | string>(before.max);
+  // Until it is chosen, min follows a lower max, so that one field is enough to shrink a job.
+  const min = chosenMin ?? (typeof max === "number" ? Math.min(before.min, max) : before.min);
   const resize = useMutation({ ...resizeJobMutation(), onSuccess: useJobChanged() });
   const range = { min, max };
   const changes = min !== before.min || max !== before.max;
