@@ -48,3 +48,12 @@ it("explains how a script saves checkpoints, which has no interval of its own", 
   expect(await screen.findByText("trainhall.checkpoint.save")).toBeVisible();
   expect(screen.queryByText("checkpoint.every_steps")).toBeNull();
 });
+
+it("says that there are none yet only while there may be more", async () => {
+  const none = { "GET /checkpoints/jobs/3f2a9c51d07b": { items: [], next_cursor: null } };
+  const ended = job({ state: "failed", finished_at: "2026-01-01T00:01:00Z" });
+  shown(<CheckpointsTab job={ended as unknown as Job} />, none);
+  expect(await screen.findByRole("heading", { name: "No checkpoints" })).toBeVisible();
+  shown(<CheckpointsTab job={job() as unknown as Job} />, none);
+  expect(await screen.findByRole("heading", { name: "No checkpoints yet" })).toBeVisible();
+});

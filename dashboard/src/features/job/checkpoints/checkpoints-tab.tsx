@@ -6,7 +6,7 @@ import {
   useChangeCheckpoint,
   useCheckpoints,
 } from "@/features/job/api/checkpoints";
-import type { Checkpoint, Job } from "@/shared/api/types";
+import { type Checkpoint, isFinished, type Job } from "@/shared/api/types";
 import { bytes, count, metric, plural, timeZone } from "@/shared/format";
 import { isAboutSpeed } from "@/shared/live/metric-names";
 import { IdText } from "@/shared/page/id-text";
@@ -79,7 +79,7 @@ export function CheckpointsTab({ job }: { job: Job }) {
 
 function NoCheckpoints({ job }: { job: Job }) {
   return (
-    <Empty title="No checkpoints yet">
+    <Empty title={isFinished(job) ? "No checkpoints" : "No checkpoints yet"}>
       {job.spec.script ? (
         <>
           A script saves checkpoints with <code>trainhall.checkpoint.save</code>.
