@@ -41,7 +41,7 @@ _OF_EXPERIMENTS = select(Experiment.code).where(
     Experiment.code.is_not(None), Experiment.finished_at.is_(None)
 )
 """Code that trials still to be started need."""
-_HOW = "`trainhall submit` uploads a folder, or PUT its tar to /api/v1/training/code/SHA256"
+_HOW = "the `trainhall` command uploads a folder, or PUT its tar to /api/v1/training/code/SHA256"
 
 
 class CodeStore:

@@ -315,8 +315,8 @@ class JobSpec(SpecModel):
         folder = None if self.code is None or self.code_is_uploaded else PurePosixPath(self.code)
         if folder is not None and not folder.is_absolute():
             raise problem_at("code", self.code,
-                "must be the SHA-256 of uploaded code; `trainhall submit` uploads a folder and "
-                "fills it in",
+                "must be the SHA-256 of uploaded code; to have a folder uploaded, submit the file "
+                "with the `trainhall` command",
             )  # fmt: skip
         for key in ("path", "working_dir") if self.script is not None else ():
             value = getattr(self.script, key)

@@ -196,7 +196,7 @@ describe("an experiment", () => {
     });
     const table = await screen.findByRole("table", { name: "Trials" });
     expect(within(table).getAllByRole("row")[2]).toHaveTextContent(
-      "1run 2 of 20.01[64,64]0.70.6completed",
+      "1repeat 2 of 20.01[64,64]0.70.6completed",
     );
   });
 

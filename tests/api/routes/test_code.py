@@ -57,7 +57,7 @@ async def test_job_may_only_name_uploaded_code(client: httpx.AsyncClient, tmp_pa
             assert reply.status_code == 422, reply.text
             (problem,) = reply.json()["errors"]
             assert (problem["field"], problem["value"]) == ("code", code)
-            assert "trainhall submit" in problem["message"]
+            assert "`trainhall` command" in problem["message"]
     named = {**SPEC, "code": sha256}
     assert (await client.post(dry, json=named)).json()["code_missing"] is True
     await client.put(f"{URL}/{sha256}", content=data)

@@ -69,7 +69,7 @@ function columnsOf(experiment: Experiment, trials: readonly Trial[]): TrialColum
           {number}
           {repeats > 1 ? (
             <Text size="xs" c="dimmed">
-              run {repeat} of {repeats}
+              repeat {repeat} of {repeats}
             </Text>
           ) : null}
           {number === best ? (

@@ -121,7 +121,7 @@ function ExperimentLink({ run: { id, trial, repeat } }: { run: ExperimentRun }) 
       <AnchorLink to="/experiments/$experimentId" params={{ experimentId: id }} size="xs">
         trial {trial} of an experiment
       </AnchorLink>
-      {repeat > 1 ? `, run ${repeat}` : ""}
+      {repeat > 1 ? `, repeat ${repeat}` : ""}
     </span>
   );
 }
