@@ -37,10 +37,8 @@ function JobForm({ copied }: { copied?: Copied }) {
       copied={copied}
       check={{
         request: useCheckSpec(),
-        describe: ({ outlook }) => ({
-          text: `Valid. ${outlookText(outlook)}`,
-          warns: outlook.when === "never",
-        }),
+        describe: ({ outlook }) => `Valid. ${outlookText(outlook)}`,
+        warns: ({ outlook }) => outlook.when === "never",
       }}
       create={useSubmitJob()}
       onCreated={({ id }) => void navigate({ to: "/jobs/$jobId", params: { jobId: id } })}

@@ -42,15 +42,10 @@ interface Props<Created, Checked> {
   /** A check that creates nothing; without it there is no button for it. */
   check?: {
     request: UseMutationResult<Checked, Error, string>;
-    describe: (checked: Checked) => Outcome;
+    describe: (checked: Checked) => string;
+    /** Whether a valid document is hardly what its author wants. */
+    warns?: (checked: Checked) => boolean;
   };
-}
-
-/** The outcome of a check that found no error. */
-interface Outcome {
-  text: string;
-  /** The document is valid, but not what its author wants. */
-  warns: boolean;
 }
 
 /** A page on which a document is written in YAML and submitted. */
@@ -134,7 +129,10 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
         ) : check?.request.error ? (
           <Problem error={check.request.error} what="Could not check the spec" onRetry={verify} />
         ) : check?.request.isSuccess && text === sent ? (
-          <CheckOutcome {...check.describe(check.request.data)} />
+          <CheckOutcome
+            text={check.describe(check.request.data)}
+            warns={check.warns?.(check.request.data) ?? false}
+          />
         ) : null}
       </SpecEditor>
       <Group justify="flex-end" gap="sm">
@@ -154,7 +152,7 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
   );
 }
 
-function CheckOutcome({ text, warns }: Outcome) {
+function CheckOutcome({ text, warns }: { text: string; warns: boolean }) {
   return (
     <Alert
       color={warns ? "orange" : "teal"}
