@@ -24,6 +24,7 @@ from trainhall.cli.jobs import page
 from trainhall.cli.spec import specs
 from trainhall.cli.spec.overrides import Changes, Workers, body_of
 from trainhall.cluster.jobs.listing.keys import SORT_KEYS
+from trainhall.cluster.lifecycle.reasons import ReasonCode
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
@@ -342,6 +343,9 @@ def resize(
         job_id = client.job_id(job)
         done = client.request("PUT", f"/training/jobs/{job_id}/resize", json=given)
         shortage = specs.shortage(done["spec"], client)
+        if done["state"] not in _RESIZED_WHEN:
+            # By now the reason says what happens next.
+            done = client.request("GET", f"/training/jobs/{job_id}")
     out.print_item(done, output, partial(_resized, done))
     if shortage is not None:
         out.notice(f"On the cluster as it is now, the job will never have that size: {shortage}.")
@@ -415,15 +419,21 @@ def _command(
         raise refused[0]
 
 
+_RESIZED_WHEN = {
+    "queued": "starts", "recovering": "starts", "paused": "is resumed", "pausing": "is resumed",
+}  # fmt: skip
+
+
 def _resized(job: out.Json) -> str:
-    """Format a resized job: when it gets its new size, where no reason says that."""
-    when = {
-        "queued": "starts", "recovering": "starts", "paused": "is resumed", "pausing": "is resumed",
-    }.get(job["state"])  # fmt: skip
-    if when is None:
-        return out.labelled_state(job)
+    """Format a resized job: what was asked for, and when it gets it, where no reason says that."""
     resources = job["spec"]["resources"]
     asked = [resources[name] for name in ("min_workers", "max_workers") if name in resources]
     asked = asked or [resources["workers"]]
     workers = f"{' to '.join(map(str, asked))} worker{'s' if asked != [1] else ''}"
-    return f"{out.label(job)}  {job['state']}; runs with {workers} when it {when}"
+    when = _RESIZED_WHEN.get(job["state"])
+    if when is not None:
+        return f"{out.label(job)}  {job['state']}; runs with {workers} when it {when}"
+    text = out.labelled_state(job)
+    if job["reason_code"] in (ReasonCode.RESIZE_REQUESTED, ReasonCode.RESIZED):
+        return text
+    return f"{text}; it has {workers} from now on"

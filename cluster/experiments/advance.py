@@ -165,12 +165,7 @@ class ExperimentAdvancer(Service):
         )
         counts = {row.state: row.runs for row in states}
         completed = counts.get(TrialState.COMPLETED.value, 0)
-        rated = ""
-        if completed:
-            best = (await best_trials(session, [experiment])).get(experiment.id)
-            rated = f"; no trial has a value of {experiment.metric} for every repeat"
-            if best is not None:
-                rated = f"; best is trial {best.trial} with {experiment.metric} {best.value:.4g}"
+        rated = f"; {await _describe_best(session, experiment)}" if completed else ""
         end = ExperimentState.COMPLETED if completed else ExperimentState.FAILED
         reason = Reason.of(
             ReasonCode.TRIALS_ENDED, completed=completed, total=sum(counts.values()), rated=rated
@@ -213,6 +208,31 @@ class ExperimentAdvancer(Service):
         trial.paused = command is Command.PAUSE and (has_effect or trial.paused)
         trial.command = None
         return hosts
+
+
+async def _describe_best(session: AsyncSession, experiment: Experiment) -> str:
+    """Describe the best trial; without one, why there is none."""
+    best = (await best_trials(session, [experiment])).get(experiment.id)
+    if best is not None:
+        return f"best is trial {best.trial} with {experiment.metric} {best.value:.4g}"
+    repeats = experiment.spec.get("repeats", 1)
+    text = f"no trial has a value of {experiment.metric}"
+    text += " for every repeat" if repeats > 1 else ""
+    found = await session.execute(
+        select(Trial.number, Trial.repeat, JobProgress.metrics)
+        .join(JobProgress, JobProgress.job_id == Trial.job_id)
+        .where(
+            Trial.experiment_id == experiment.id,
+            Trial.state == TrialState.COMPLETED.value,
+            Trial.objective.is_(None),
+        )
+        .order_by(Trial.number, Trial.repeat)
+        .limit(1)
+    )
+    if (unrated := found.one_or_none()) is None:
+        return text
+    run = run_name(unrated.number, unrated.repeat, repeats)
+    return f"{text}; {run}: {missing_objective(experiment.metric, unrated.metrics)}"
 
 
 async def _explain_missing(session: AsyncSession, experiment: Experiment, trial: Trial) -> None:

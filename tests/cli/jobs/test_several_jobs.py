@@ -69,7 +69,12 @@ def test_several_jobs_report_progress_when_disconnected(
             "recovering; runs with 2 to 8 workers when it starts",
         ),
         ("pausing", {"workers": 4}, "pausing; runs with 4 workers when it is resumed"),
-        ("running", {"workers": 4}, "running: 2 ranks on gpu-07"),
+        (
+            "running",
+            {"min_workers": 2, "max_workers": 4},
+            "running: 2 ranks on gpu-07; it has 2 to 4 workers from now on",
+        ),
+        ("starting", {"workers": 4}, "starting: resize requested by a user: 4 workers"),
     ],
 )
 def test_resize_prints_what_happens(
@@ -80,10 +85,14 @@ def test_resize_prints_what_happens(
     printed: str,
 ) -> None:
     class Resized(Refusing):
-        def request(self, method: str, path: str, json: object) -> Any:
-            spec = {"resources": resources}
-            reason = "2 ranks on gpu-07"
-            return {"id": "a1", "name": "net", "state": state, "reason": reason, "spec": spec}
+        def request(self, method: str, path: str, json: object = None) -> Any:
+            code, reason = "running", "2 ranks on gpu-07"
+            if state == "starting" and method == "GET":
+                code, reason = "resize_requested", "resize requested by a user: 4 workers"
+            return {
+                "id": "a1", "name": "net", "state": state, "reason": reason, "reason_code": code,
+                "spec": {"resources": resources},
+            }  # fmt: skip
 
         def submit(self, spec: Any, *, dry_run: bool, deadline: float) -> Any:
             assert (spec, dry_run) == ({"resources": resources}, True)

@@ -152,7 +152,10 @@ async def test_failed_trial_is_a_row_with_its_cause(cluster: SimulatedCluster) -
     assert second.reason == "completed without an objective: eval_accuracy has no finite value"
     view = await read(cluster, experiment)
     assert (view.state, view.best) == ("completed", None)
-    assert "no trial has a value of eval_accuracy" in view.reason
+    assert view.reason == (
+        "1 of 2 runs completed; no trial has a value of eval_accuracy; trial 2: eval_accuracy has "
+        "no finite value"
+    )
 
 
 async def test_wrong_objective_is_named_after_the_first_run(cluster: SimulatedCluster) -> None:
@@ -167,6 +170,24 @@ async def test_wrong_objective_is_named_after_the_first_run(cluster: SimulatedCl
     view = await read(cluster, experiment)
     assert (view.state, view.reason) == ("running", f"trial 1 has no objective: {why}")
     assert view.reason_code == "trial_not_rated"
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+async def test_end_without_best_trial_names_the_metrics(
+    cluster: SimulatedCluster, repeats: int
+) -> None:
+    await cluster.add_node("alpha", 2)
+    objective = {"metric": "eval_acc", "goal": "max"}
+    experiment = await create(cluster, objective=objective, space={RATE: [0.1]}, repeats=repeats)
+    for trial in await trials(cluster, experiment):
+        await run_trial(cluster, trial.job_id, 0.5)
+    of_all = "" if repeats == 1 else " for every repeat"
+    first = "trial 1" if repeats == 1 else "trial 1, repeat 1"
+    completed = f"{repeats} of {repeats} runs completed"
+    assert (await read(cluster, experiment)).reason == (
+        f"{completed}; no trial has a value of eval_acc{of_all}; {first}: it reports "
+        "eval_accuracy, not eval_acc; did you mean eval_accuracy?"
+    )
 
 
 async def test_reason_says_when_all_runs_are_started(cluster: SimulatedCluster) -> None:
