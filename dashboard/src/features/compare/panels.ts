@@ -1,7 +1,7 @@
 import { look } from "@/shared/curves/chart/palette";
 import { type Curve, hasPoints } from "@/shared/curves/data/curve";
 import type { CurveStore } from "@/shared/curves/data/store";
-import { formatOf, isKnown, labelOf } from "@/shared/live/metric-names";
+import { formatOf, isKnown, isValidation, labelOf } from "@/shared/live/metric-names";
 
 /** A compared job: its points, and the slot that decides its colour. */
 export interface Compared {
@@ -55,13 +55,12 @@ export function panelsOf(jobs: readonly Compared[]): Panel[] {
 }
 
 function curveOf({ shown, label, slot, origin }: Compared, name: string): Curve {
-  const isEvaluation = name.startsWith("eval_");
   return {
     store: shown,
     name,
     label,
     origin,
     ...look(slot),
-    ...(isEvaluation ? { dots: true, exact: true } : {}),
+    ...(isValidation(name) ? { dots: true, exact: true } : {}),
   };
 }

@@ -59,6 +59,24 @@ export function isKnown(name: string): boolean {
   return KNOWN.has(name);
 }
 
+/** As the coordinator finds one for a job's main metric: `eval_loss`, `val/loss`, `valid.f1`. */
+const VALIDATION = /^(?:eval|val|valid|validation)[_/.-](.*)$/i;
+
+export function isValidation(name: string): boolean {
+  return VALIDATION.test(name);
+}
+
+/** Whether a metric is the validation loss or accuracy, in any spelling. */
+export function isValidationOf(measure: "loss" | "accuracy", name: string): boolean {
+  return VALIDATION.exec(name)?.[1]?.toLowerCase() === measure;
+}
+
+/** Whether the lowest or the highest value is the best, by the name; null where it does not tell. */
+export function impliedGoal(name: string): "min" | "max" | null {
+  if (/loss$/i.test(name)) return "min";
+  return /accuracy$/i.test(name) ? "max" : null;
+}
+
 /** Series named by the job's own code. */
 export function customNames(metrics: Record<string, unknown>): string[] {
   return Object.keys(metrics)
@@ -83,6 +101,8 @@ export function isAboutSpeed(name: string): boolean {
  */
 export function labelOf(name: string): string {
   if (name === "step_seconds") return "Step time";
+  if (isValidationOf("loss", name)) return "Validation loss";
+  if (isValidationOf("accuracy", name)) return "Validation accuracy";
   if (!/^([a-z0-9]+_[a-z0-9_]+|[a-z]{4,})$/.test(name)) return name;
   const words = name.replace(/^eval_/, "validation_").replaceAll("_", " ");
   return words.charAt(0).toUpperCase() + words.slice(1);

@@ -7,6 +7,7 @@ import {
   formatOf,
   HIDDEN,
   isKnown,
+  isValidationOf,
   labelOf,
   STEP_PARTS,
 } from "@/shared/live/metric-names";
@@ -60,15 +61,23 @@ export function panelsOf(all: CurveStore, shown: CurveStore, options: Options): 
       rank,
       thin: true,
     }));
-  const custom = all.names().filter((name) => !isKnown(name));
+  // `eval_loss` of the tasks, `val/loss` of a script.
+  const validation = (measure: "loss" | "accuracy"): Curve[] => {
+    const names = all.names().filter((name) => isValidationOf(measure, name));
+    return names.map((name, i) => dots(name, names.length > 1 ? name : "validation", i + 1));
+  };
+  const custom = all
+    .names()
+    .filter((name) => !isKnown(name))
+    .filter((name) => !isValidationOf("loss", name) && !isValidationOf("accuracy", name));
   const panels: Panel[] = [
     {
       title: "Loss",
-      curves: [line("loss", "training", 0), dots("eval_loss", "validation", 1)],
+      curves: [line("loss", "training", 0), ...validation("loss")],
     },
     {
       title: "Accuracy",
-      curves: [line("accuracy", "training", 0), dots("eval_accuracy", "validation", 1)],
+      curves: [line("accuracy", "training", 0), ...validation("accuracy")],
     },
     { title: "Learning rate", curves: [exact("learning_rate")] },
     { title: "Gradient norm", curves: [line("gradient_norm", "", 0)] },

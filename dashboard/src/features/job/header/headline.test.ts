@@ -44,6 +44,20 @@ describe("headlines", () => {
     ]);
   });
 
+  it("show the best of a validation metric in any spelling", () => {
+    const metrics = { "val/loss": 2, "valid.accuracy": 0.5, "val/f1": 0.7 };
+    const curves = store({
+      "val/loss": [3, 1, 2],
+      "valid.accuracy": [0.75, 0.5],
+      "val/f1": [0.8, 0.7],
+    });
+    expect(tiles(metrics, curves)).toEqual([
+      "val/f1: 0.7 (latest, at step 2)",
+      "Validation loss: 1 (best, at step 2, latest 2)",
+      "Validation accuracy: 0.75 (best, at step 1, latest 0.5)",
+    ]);
+  });
+
   it("show a loss that is no longer finite", () => {
     expect(tiles({ loss: "nan" }, store({ loss: [1, 1, null] }))).toEqual([
       "Loss: NaN (latest step)",

@@ -2,7 +2,13 @@ import type { Job } from "@/shared/api/types";
 import type { CurveSeries } from "@/shared/curves/data/series";
 import type { CurveStore } from "@/shared/curves/data/store";
 import { count, metric, percent, toNumber } from "@/shared/format";
-import { customNames, formatOf, labelOf } from "@/shared/live/metric-names";
+import {
+  customNames,
+  formatOf,
+  impliedGoal,
+  isValidation,
+  labelOf,
+} from "@/shared/live/metric-names";
 
 /** A headline metric of a job. */
 interface Headline {
@@ -55,20 +61,21 @@ export function headlines(job: Reporting, curves: CurveStore): Headline[] {
     ...(main ? tile(main) : []),
     ...others(FIGURES),
     ...bubble(curves),
-    ...others(customNames(job.metrics).map(meanOf)),
+    ...others(customNames(job.metrics).map(figureOf)),
   ].slice(0, MAX_TILES);
 }
 
 function mainFigure({ main_metric: main, spec }: Reporting): Figure | null {
   if (main === null) return null;
-  const figure = FIGURES.find(({ name }) => name === main.name) ?? meanOf(main.name);
+  const figure = FIGURES.find(({ name }) => name === main.name) ?? figureOf(main.name);
   // A training loss is noisy at every step: its best value says little, unless it was asked for.
-  const averaged = !spec.metric && figure.aggregate === "mean" && !/^(eval|val)/.test(main.name);
+  const averaged = !spec.metric && figure.aggregate === "mean";
   return averaged ? figure : { ...figure, aggregate: main.goal ?? "latest" };
 }
 
-function meanOf(name: string): Figure {
-  return { name, aggregate: "mean" };
+/** A validation metric is rated by its best value, others by their mean. */
+function figureOf(name: string): Figure {
+  return { name, aggregate: isValidation(name) ? (impliedGoal(name) ?? "latest") : "mean" };
 }
 
 function summary(series: CurveSeries, aggregate: Aggregate): Summary | null {
