@@ -36,7 +36,8 @@ class BackgroundTasks:
         self._tasks.clear()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if self._stopping:
+        # A second signal ends the loop, and with it its tasks, before `stop`.
+        if self._stopping or task.cancelling():
             return
         error = None if task.cancelled() else task.exception()
         log.critical(
