@@ -1,6 +1,7 @@
 # Thin: each target names what it does; how is in scripts/ and cli/.
 PYTHON ?= python3
 PORT ?= 8000
+DATA_DIR ?= .run
 ONCE ?=
 SEEDS ?= 10000
 ONLY ?=
@@ -16,9 +17,9 @@ help: ## List the targets
 setup = @command -v $(PYTHON) >/dev/null 2>&1 || { echo "Trainhall needs Python 3.11 or newer: no '$(PYTHON)' on the PATH (PYTHON=... names another)" >&2; exit 1; }; \
 	$(PYTHON) scripts/setup.py
 
-run: ## Install what is missing, start Trainhall and train on handwritten digits (PORT=8000, ONCE=1)
+run: ## Install what is missing, start Trainhall and train on handwritten digits (PORT=8000, DATA_DIR=.run, ONCE=1)
 	$(setup) run --port $(PORT)
-	@exec $(BIN)/trainhall up --port $(PORT) --data-dir .run --demo examples/digits.yaml $(if $(ONCE),--once)
+	@exec $(BIN)/trainhall up --port $(PORT) --data-dir "$(DATA_DIR)" --demo examples/digits.yaml $(if $(ONCE),--once)
 
 check: ## The inner loop: style, types, boundaries, and the tests that start no process
 	$(setup) lint
