@@ -26,10 +26,12 @@ ARRIVAL_SECONDS = 80.0
 COMMAND_SECONDS = 240.0
 TROUBLE_SECONDS = 900.0
 """Mean times between jobs that are submitted, commands of users, and hosts with a trouble."""
+IDLE_SECONDS = 20.0
+"""Longest time without a job that runs."""
 JOIN_SECONDS = 8.0
 """Between two polls for hosts that were registered."""
 MOST_WAITING = 4
-"""No more jobs are submitted while so many wait."""
+"""No more jobs are submitted while so many of its own wait."""
 RESERVED = 6
 """Devices that jobs which arrive leave free, for those of the page's users."""
 LARGE = 16
@@ -92,6 +94,7 @@ class Scenario:
         self._before(300, partial(self._ask, "pause", "sweep lr=1e-4"))
         self._at(self._present + 5, self._join_registered)
         self._at(self._present + 25, self._arrive)
+        self._at(self._present + 25 + IDLE_SECONDS, self._end_idleness)
         self._at(self._present + 150, self._command)
         self._at(self._present + 420, self._trouble)
 
@@ -99,8 +102,18 @@ class Scenario:
 
     async def _arrive(self) -> None:
         self._at(self._soon(ARRIVAL_SECONDS), self._arrive)
+        await self._submit_next()
+
+    async def _end_idleness(self) -> None:
+        self._at(self._now() + IDLE_SECONDS, self._end_idleness)
+        if (await self._cluster.coordinator.nodes.summary()).devices_busy == 0:
+            await self._submit_next()
+
+    async def _submit_next(self) -> None:
         coordinator = self._cluster.coordinator
-        if (await coordinator.queue.list(limit=1)).total >= MOST_WAITING:
+        queue, mine = await coordinator.queue.list(limit=200), self._jobs.values()
+        # Others may wait for devices that the cluster does not have.
+        if sum(entry.job_id in mine for entry in queue.items) >= MOST_WAITING:
             return
         order = jobs.arriving(self._chance, next(self._submitted))
         workers, now = order.spec.resources.workers, await coordinator.nodes.summary()

@@ -3,7 +3,10 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,7 +14,13 @@ from trainhall.cluster.simulator import chance
 from trainhall.cluster.simulator.agent import Agent
 from trainhall.cluster.simulator.mock import jobs
 from trainhall.cluster.simulator.mock.coordinator import Mock
-from trainhall.cluster.simulator.mock.scenario import ARRIVAL_SECONDS, OPENING_SECONDS
+from trainhall.cluster.simulator.mock.scenario import (
+    ARRIVAL_SECONDS,
+    IDLE_SECONDS,
+    MOST_WAITING,
+    OPENING_SECONDS,
+    Scenario,
+)
 from trainhall.db.database import Database
 from trainhall.monitoring.metrics import read_metrics
 
@@ -98,6 +107,50 @@ async def ran(mock: Mock, job_id: str) -> None:
             if job.step > 0:
                 return
             await asyncio.sleep(0.1)
+
+
+class IdleCluster:
+    """A cluster in which no job runs, and jobs of users wait."""
+
+    def __init__(self) -> None:
+        self.time = 1e9
+        self.clock = SimpleNamespace(now=lambda: datetime.fromtimestamp(self.time, UTC))
+        self.hosts: list[Any] = []
+        self.submitted: list[float] = []
+        self.coordinator = SimpleNamespace(queue=self, nodes=self, jobs=self)
+
+    async def list(self, **_: object) -> Any:
+        """Waiting jobs, and running jobs and nodes that are none of its own."""
+        other = SimpleNamespace(id="other", job_id="other", state="other")
+        return SimpleNamespace(items=[other] * MOST_WAITING)
+
+    async def summary(self) -> Any:
+        return SimpleNamespace(devices=32, devices_busy=0)
+
+    async def submit(self, _: object) -> Any:
+        self.submitted.append(self.time)
+        return SimpleNamespace(id=f"job-{self.time}"), True
+
+    async def get(self, _: str) -> Any:
+        return SimpleNamespace(state="completed")
+
+    async def cancel(self, _: str) -> None: ...
+
+    async def pause(self, _: str) -> None: ...
+
+    def add_host(self, _: str) -> None: ...
+
+
+async def test_idle_cluster_gets_a_job_soon() -> None:
+    cluster: Any = IdleCluster()
+    scenario = Scenario(cluster, {}, seed=3)
+    present = cluster.time + OPENING_SECONDS + 60
+    while cluster.time < present + 3600:
+        cluster.time = max(cluster.time, scenario.due)
+        await scenario.act(cluster.time)
+    times = [present, *(time for time in cluster.submitted if time > present)]
+    assert max(after - before for before, after in itertools.pairwise(times)) <= IDLE_SECONDS
+    assert len(times) > 3600 / IDLE_SECONDS
 
 
 def test_a_day_of_arrivals_stays_small() -> None:
