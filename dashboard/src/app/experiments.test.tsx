@@ -216,6 +216,33 @@ describe("an experiment", () => {
     expect(router.state.location.search).toEqual({});
   });
 
+  it("that ended without a value says which metric is missing", async () => {
+    const ended = experiment({ state: "failed", best: null, finished_at: "2026-01-01T01:00:00Z" });
+    const none = list(trial(1, 0.001, { state: "failed", objective: null }));
+    await open(`/experiments/${ID}`, page(ended, { [`GET /experiments/${ID}/trials`]: none }));
+    expect(await screen.findByText("No run reported eval_accuracy.")).toBeVisible();
+    expect(screen.queryByText("no values yet")).toBeNull();
+  });
+
+  it("that ended says once how many of its runs completed", async () => {
+    const change = {
+      state: "completed",
+      reason: "6 of 6 runs completed; best eval_accuracy 0.9312 in trial 2",
+      reason_code: "trials_ended",
+      counts: { completed: 6 },
+    };
+    await open(`/experiments/${ID}`, page(experiment(change)));
+    expect(await screen.findByTestId("runs")).toHaveTextContent("6 of 6 runs completed");
+    expect(screen.getAllByText(/6 of 6 runs completed/)).toHaveLength(1);
+  });
+
+  it("has a bar of its completed runs", async () => {
+    const counts = { completed: 3, cancelled: 9 };
+    await open(`/experiments/${ID}`, page(experiment({ state: "cancelled", counts })));
+    const bar = await screen.findByRole("progressbar", { name: "Progress" });
+    expect(bar).toHaveAttribute("aria-valuenow", "25");
+  });
+
   it("is paused and resumed by a button, and cancelled after a confirmation", async () => {
     const asked = await open(
       `/experiments/${ID}`,

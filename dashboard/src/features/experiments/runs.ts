@@ -17,18 +17,19 @@ const ORDER = [
 interface Runs {
   total: number;
   completed: number;
-  /** Runs in a final state. */
-  ended: number;
+  /** Share of the runs that have completed, in percent. */
+  percent: number;
   /** Those that have not completed, by state: "2 running, 1 failed". */
   others: string;
 }
 
 export function runsOf({ counts }: Pick<Experiment, "counts">): Runs {
   const of = (state: string) => counts[state] ?? 0;
+  const total = Object.values(counts).reduce((sum, each) => sum + each, 0);
   return {
-    total: Object.values(counts).reduce((sum, each) => sum + each, 0),
+    total,
     completed: of("completed"),
-    ended: of("completed") + of("failed") + of("cancelled"),
+    percent: total === 0 ? 0 : (100 * of("completed")) / total,
     others: ORDER.filter((state) => of(state) > 0)
       .map((state) => `${of(state)} ${state}`)
       .join(", "),

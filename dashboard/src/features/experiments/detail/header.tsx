@@ -11,6 +11,7 @@ import classes from "./header.module.css";
 
 export function Header({ experiment }: { experiment: Experiment }) {
   const { objective, method, parallel = 0, repeats = 1 } = specOf(experiment);
+  const reason = ownReason(experiment);
   return (
     <header>
       <RunTitle
@@ -18,7 +19,7 @@ export function Header({ experiment }: { experiment: Experiment }) {
         run={experiment}
         commands={<ExperimentCommands experiment={experiment} />}
       />
-      {hasReason(experiment) ? <RunReason text={experiment.reason} /> : null}
+      {reason !== "" ? <RunReason text={reason} /> : null}
       <RunFacts>
         <span>{method}</span>
         <span>
@@ -37,10 +38,17 @@ export function Header({ experiment }: { experiment: Experiment }) {
   );
 }
 
+/** The reason without the number of completed runs and the best trial, which stand below it. */
+function ownReason(experiment: Experiment): string {
+  const { best, reason, reason_code } = experiment;
+  if (reason_code !== "trials_ended") return hasReason(experiment) ? reason : "";
+  return best === null ? reason.split("; ").slice(1).join("; ") : "";
+}
+
 function Runs({ experiment }: { experiment: Experiment }) {
-  const { total, completed, ended, others } = runsOf(experiment);
+  const { total, completed, percent, others } = runsOf(experiment);
   return (
-    <RunProgress state={experiment.state} percent={total === 0 ? 0 : (100 * ended) / total}>
+    <RunProgress state={experiment.state} percent={percent}>
       <Text size="sm" mt={4} className="numbers" data-testid="runs">
         {count(completed)} of {plural(total, "run")} completed
         {others === "" ? "" : `, ${others}`}

@@ -54,6 +54,7 @@ export function ObjectiveChart({ experiment, trials }: Props) {
       <Scatter
         title={`${objective.metric} by ${axis.label}`}
         axis={axis}
+        empty={emptyText(experiment, trials)}
         points={shown.map(({ configuration, at }) => ({
           x: at,
           y: configuration.mean ?? 0,
@@ -92,7 +93,15 @@ function axisOf(
   const isLog = typeof dimension === "object" && dimension !== null && "log" in dimension;
   const least = Math.min(...values);
   const spans = least > 0 && Math.max(...values) / least >= WIDE;
-  return { kind: isLog || spans ? "log" : "linear", label };
+  const tried = Array.isArray(dimension) ? [...new Set(values)] : undefined;
+  return { kind: isLog || spans ? "log" : "linear", label, tried };
+}
+
+/** Why the chart has no points. */
+function emptyText(experiment: Experiment, trials: readonly Trial[]): string {
+  if (experiment.finished_at === null) return "no values yet";
+  if (trials.some(({ objective }) => objective !== null)) return "No trial completed all its runs.";
+  return `No run reported ${specOf(experiment).objective.metric}.`;
 }
 
 function position({ number, values }: Configuration, field: string | null, axis: ScatterAxis) {

@@ -98,14 +98,10 @@ const COLUMNS: Column<Experiment>[] = [
 ];
 
 function Runs({ of }: { of: Experiment }) {
-  const { total, completed, ended, others } = runsOf(of);
+  const { total, completed, percent, others } = runsOf(of);
   return (
     <div className={classes.runs}>
-      <Progress
-        value={total === 0 ? 0 : (100 * ended) / total}
-        size="sm"
-        aria-label={`Progress of ${of.name}`}
-      />
+      <Progress value={percent} size="sm" aria-label={`Progress of ${of.name}`} />
       <Text size="xs" className="numbers">
         {count(completed)} of {count(total)} completed
         {others === "" ? null : (

@@ -8,6 +8,7 @@ import { useOnScreen } from "./on-screen";
 import { look } from "./palette";
 import { axisLook, each, linearRange, resolved, STEP_TICKS, vertical } from "./plot";
 import { Swatch } from "./swatch";
+import { powersOfTen, spaced } from "./ticks";
 
 export interface ScatterPoint {
   x: number;
@@ -17,13 +18,17 @@ export interface ScatterPoint {
 }
 
 export type ScatterAxis =
-  | { kind: "linear" | "log" | "whole"; label: string }
+  | { kind: "whole"; label: string }
+  /** `tried`: the few values that there can be, which are its ticks. */
+  | { kind: "linear" | "log"; label: string; tried?: readonly number[] | undefined }
   /** Positions are indexes of the names. */
   | { kind: "category"; label: string; names: readonly string[] };
 
 interface Props {
   title: string;
   axis: ScatterAxis;
+  /** Shown while there are no points: "no values yet". */
+  empty: string;
   /** In the order of x. */
   points: readonly ScatterPoint[];
   /** A stepped line over the points, one value for each. */
@@ -39,7 +44,7 @@ const REACH = 24;
 
 /** A chart of single points, in the look of the charts of curves. */
 export function Scatter(props: Props) {
-  const { title, axis, points, line } = props;
+  const { title, axis, empty, points, line } = props;
   const [frame, onScreen] = useOnScreen<HTMLElement>();
   const host = useRef<HTMLDivElement>(null);
   const scheme = useComputedColorScheme("light");
@@ -97,7 +102,7 @@ export function Scatter(props: Props) {
       >
         <div ref={host} role="img" aria-label={title} />
         <div className={classes.empty} hidden={points.length > 0}>
-          no values yet
+          {empty}
         </div>
       </div>
     </figure>
@@ -149,6 +154,8 @@ function xRange(axis: ScatterAxis, low: number | null, high: number | null): uPl
     const factor = Math.max(1.2, (high / low) ** 0.04);
     return [low / factor, high * factor];
   }
+  // Below 1 there is no number of a trial, and between two there is no tick.
+  if (axis.kind === "whole") return [Math.max(0.5, low - 0.5), high + 0.5];
   const padding = (high - low) * 0.04 || Math.abs(high) * 0.5 || 1;
   return [low - padding, high + padding];
 }
@@ -165,6 +172,16 @@ function horizontal(axis: ScatterAxis, dark: boolean): uPlot.Axis {
   if (axis.kind === "category") {
     x.splits = () => axis.names.map((_, i) => i);
     x.values = () => [...axis.names];
+  }
+  if (axis.kind === "log" || (axis.kind === "linear" && axis.tried)) {
+    const { kind, tried } = axis;
+    x.splits = ({ data, over }, _, low, high) => {
+      const scale = { low, high, log: kind === "log", length: over.clientWidth };
+      if (tried) return spaced(tried, scale);
+      return powersOfTen(data[0][0] ?? low, data[0].at(-1) ?? high, scale);
+    };
+    // On a logarithmic axis uPlot would label powers of ten only.
+    x.filter = (_, ticks) => ticks;
   }
   return x;
 }
