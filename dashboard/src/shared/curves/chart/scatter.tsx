@@ -137,7 +137,8 @@ function optionsOf({ axis, line }: Props, dark: boolean, width: number): uPlot.O
       x: {
         time: false,
         distr: axis.kind === "log" ? 3 : 1,
-        range: (_, low, high) => xRange(axis, low, high),
+        // From the points: uPlot would show twice the value of a single one.
+        range: ({ data: [x] }) => xRange(axis, x[0], x.at(-1)),
       },
       y: { range: (_, low, high) => linearRange(low, high, []) },
     },
@@ -147,9 +148,9 @@ function optionsOf({ axis, line }: Props, dark: boolean, width: number): uPlot.O
 }
 
 /** The range of an axis with some space on either side, so that no point is cut. */
-function xRange(axis: ScatterAxis, low: number | null, high: number | null): uPlot.Range.MinMax {
+export function xRange(axis: ScatterAxis, low?: number, high?: number): uPlot.Range.MinMax {
   if (axis.kind === "category") return [-0.5, axis.names.length - 0.5];
-  if (low === null || high === null) return [1, 10];
+  if (low === undefined || high === undefined) return [1, 10];
   if (axis.kind === "log") {
     const factor = Math.max(1.2, (high / low) ** 0.04);
     return [low / factor, high * factor];
