@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -136,6 +137,12 @@ class Server(uvicorn.Server):
             collect_rarely()
             logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
             self._on_started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        if self.force_exit:
+            # The loop's end cancels the application: no error, since a second signal asked for it.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

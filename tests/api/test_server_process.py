@@ -38,6 +38,18 @@ def test_server_ends_cleanly_with_open_streams(tmp_path: Path, number: signal.Si
 
 
 @pytest.mark.processes
+def test_second_signal_ends_server_without_an_error(tmp_path: Path) -> None:
+    with coordinator(tmp_path) as process:
+        url_of(process)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=15)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
+    assert "critical" not in errors
+
+
+@pytest.mark.processes
 def test_taken_port_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
