@@ -57,7 +57,7 @@ async def test_requested_end_is_not_fatal() -> None:
     assert ended.calls == []
 
 
-def test_task_cancelled_by_the_end_of_its_loop_is_not_fatal() -> None:
+def test_end_of_the_loop_is_not_fatal() -> None:
     ended = Ended()
 
     async def run() -> None:
