@@ -42,7 +42,7 @@ export function Problem({ error, what, onRetry, onClose }: Props) {
           ))}
         </div>
         {onRetry ? (
-          <Button size="xs" variant="default" onClick={onRetry}>
+          <Button size="xs" variant="default" flex="none" onClick={onRetry}>
             Try again
           </Button>
         ) : null}
