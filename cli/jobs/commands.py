@@ -24,7 +24,6 @@ from trainhall.cli.jobs import page
 from trainhall.cli.spec import specs
 from trainhall.cli.spec.overrides import Changes, Workers, body_of
 from trainhall.cluster.jobs.listing.keys import SORT_KEYS
-from trainhall.cluster.lifecycle.reasons import ReasonCode
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
@@ -426,6 +425,8 @@ _RESIZED_WHEN = {
 
 def _resized(job: out.Json) -> str:
     """Format a resized job: what was asked for, and when it gets it, where no reason says that."""
+    from trainhall.cluster.lifecycle.reasons import ReasonCode
+
     resources = job["spec"]["resources"]
     asked = [resources[name] for name in ("min_workers", "max_workers") if name in resources]
     asked = asked or [resources["workers"]]
