@@ -19,6 +19,7 @@ from trainhall.cluster.scheduling.running import Running
 from trainhall.cluster.simulator import agent, faults, run, shim, world
 from trainhall.cluster.simulator.checks import invariants, lineages, pauses, preemption, regroupings
 from trainhall.cluster.simulator.run import Result, run_seed
+from trainhall.cluster.wire.protocol import Assignment
 from trainhall.db.documents import Allocation
 from trainhall.db.models import JobProgress
 from trainhall.monitoring import store
@@ -62,7 +63,7 @@ def test_a_forgotten_resume(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that has paused by itself pauses there again."""
     assign = assignments.assignment
 
-    def forgetful(*args):  # type: ignore[no-untyped-def]
+    def forgetful(*args: Any) -> Assignment:
         return assign(*args[:5])
 
     monkeypatch.setattr(assignments, "assignment", forgetful)
