@@ -57,7 +57,6 @@ format: ## Rewrite the sources in the common style
 
 generate: ## Rewrite generated documents and the dashboard's API client
 	$(setup) lint
-	$(BIN)/python scripts/openapi.py
 	$(BIN)/python scripts/generate_docs.py
 	cd dashboard && npm run --silent generate
 

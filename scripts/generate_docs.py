@@ -3,7 +3,8 @@
 docs/job-spec.md comes from the schema of the job spec, docs/cli.md from the commands and
 docs/images/ring.svg from the schedule. Written between markers are the state diagrams in
 docs/architecture.md and docs/nodes.md, from the tables of cluster/lifecycle/, and the rules in
-docs/failures.md, from cluster/reconcile/rules.py.
+docs/failures.md, from cluster/reconcile/rules.py. dashboard/openapi.json is written here, too, as
+most of the time goes into importing the product.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import openapi
 from cli_page import cli_page
 from steps import ROOT
 
@@ -74,6 +76,8 @@ def main() -> int:
             FAILURES_PAGE.read_text(encoding="utf-8"), "rules of attempts", rules_list()
         ),
     }
+    if not options.check or not openapi.is_current():
+        pages[openapi.FILE] = openapi.text()
     stale = 0
     for path, text in pages.items():
         old = path.read_text(encoding="utf-8") if path.exists() else ""
