@@ -6,7 +6,18 @@ import sys
 import lint
 from steps import PROCESSORS, main, python_tests
 
+# Each worker of pytest imports all tests that it is given. Those of the engine alone need torch,
+# whose import takes longer than all others together, so they have processes of their own.
+ENGINE = ["tests/distributed", "tests/gpu", "tests/parallelism", "tests/training"]
+OTHERS = [f"--ignore={folder}" for folder in ENGINE]
+TESTS = [
+    python_tests("--no-processes", *OTHERS, name="the other Python tests", workers=PROCESSORS),
+    python_tests(
+        "--no-processes", *ENGINE, name="the engine's Python tests", workers=PROCESSORS // 2
+    ),
+]
+
 if __name__ == "__main__":
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    tests = python_tests("--no-processes")
-    sys.exit(main(__doc__, lint.STEPS, at_once=PROCESSORS) or main(__doc__, [tests]))
+    lint_failed = main(__doc__, lint.STEPS, at_once=PROCESSORS)
+    sys.exit(lint_failed or main(__doc__, TESTS, at_once=len(TESTS)))

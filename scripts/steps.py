@@ -35,13 +35,20 @@ class Step:
     folder: str = "."
 
 
-def python_tests(*options: str) -> Step:
-    """Return the step that runs pytest on all processors."""
-    # Many tests wait, so one more than there are processors. A file's tests stay together: they
-    # share a wheel, a coordinator, a browser or warm ranks. Files come in our order
-    # (tests/support/whole_runs.py); xdist's has those with few long tests last.
-    workers = ["-n", str(min(8, PROCESSORS + 1)), "--dist", "loadfile", "--no-loadscope-reorder"]
-    return Step("the Python tests", [sys.executable, "-m", "pytest", "-q", *options, *workers])
+def python_tests(
+    *options: str, name: str = "the Python tests", workers: int = PROCESSORS + 1
+) -> Step:
+    """Return a step that runs pytest.
+
+    Args:
+        workers: number of processes; many tests wait, so one more than there are processors.
+    """
+    # A file's tests stay together: they share a wheel, a coordinator, a browser or warm ranks.
+    # Files come in our order (tests/support/whole_runs.py); xdist's has those with few long tests
+    # last.
+    shared = ["-n", str(min(8, workers)), "--dist", "loadfile", "--no-loadscope-reorder"]
+    command = [sys.executable, "-m", "pytest", "-q", *options]
+    return Step(name, command + shared if workers > 1 else command)
 
 
 def run_all(steps: Sequence[Step], *, at_once: int = 1) -> int:

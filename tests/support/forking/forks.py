@@ -23,12 +23,14 @@ import sys
 import tempfile
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import IOBase
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+import typer.main
 from support.holds import with_tests
 
 from trainhall.cluster.agent.launch.warm_client import RANK_MODULE, SHIM_MODULE
@@ -341,6 +343,19 @@ def _end_with(program: Callable[[], Any]) -> NoReturn:
     os._exit(code or 0)
 
 
+def _build_commands() -> None:
+    """Build the tree of commands once, not in each fork."""
+    typer.main.get_command = functools.cache(typer.main.get_command)
+    typer.main.get_command(importlib.import_module("trainhall.cli.main").app)
+
+
+def _keep_at_exit() -> None:
+    """Let no fork take apart, at its end, what was imported here: torch unregisters its operators
+    one by one, which takes longer than the fork does."""
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        finalizer.atexit = False
+
+
 def main() -> None:
     """Import the modules and be forked."""
     listener = socket.socket(fileno=int(sys.argv[1]))
@@ -351,6 +366,9 @@ def main() -> None:
             importlib.import_module(name)
         gc.collect()
         gc.freeze()
+    if "trainhall.cli.main" in sys.modules:
+        _build_commands()
+    _keep_at_exit()
     os.environ.pop(PADDING_VARIABLE, None)
     os.write(1, _READY)
     request, fds = _serve(listener)
