@@ -1,4 +1,4 @@
-"""The programs of forked agents, whose warm parents are forks, too."""
+"""The programs of forked agents, whose warm parents and shims of scripts are forks, too."""
 
 import os
 import socket
@@ -9,14 +9,17 @@ from typing import Any
 from support.forking import forks
 
 from trainhall.cli.main import main as trainhall
+from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.daemon import run_agent
+from trainhall.cluster.agent.launch.launcher import Launcher
 from trainhall.cluster.agent.launch.warm_client import RANK_MODULE, SHIM_MODULE, WarmParent
 from trainhall.cluster.agent.options import AgentError, AgentOptions
+from trainhall.cluster.agent.shim import folder_ipc
 
 
 def main() -> None:
     """`trainhall agent`."""
-    _use_forks()
+    _fork_scripts(_use_forks())
     trainhall()
 
 
@@ -36,8 +39,8 @@ def small() -> int | str:
     return 0
 
 
-def _use_forks() -> None:
-    """Have this process ask for its warm parents instead of executing them."""
+def _use_forks() -> str:
+    """Have this process ask for its warm parents instead of executing them; returns whom."""
     parent = os.environ.pop(forks.WARM_PARENTS)
 
     def execute(self: WarmParent) -> socket.socket:
@@ -51,3 +54,20 @@ def _use_forks() -> None:
         return ours
 
     WarmParent._execute = execute  # type: ignore[method-assign]
+    return parent
+
+
+def _fork_scripts(parent: str) -> None:
+    """Have it ask for the shims of scripts, too, and these for their Python scripts."""
+
+    def execute(self: Launcher, attempt: Attempt) -> Any:
+        with folder_ipc.log_path(attempt.folder).open("ab") as log, open(os.devnull) as nothing:
+            child: Any = forks.fork(
+                forks.SHIM_OF_FORKED_SCRIPTS,
+                [str(attempt.folder.path), "--doorbell", str(self._data_dir.doorbell)],
+                files=[nothing, log, log], cwd=Path("/"), parent=parent,
+            )  # fmt: skip
+        self.children.append(child)
+        return child
+
+    Launcher._execute = execute  # type: ignore[method-assign]

@@ -17,6 +17,9 @@ from trainhall.cluster.agent.shim import script_launch
 from trainhall.cluster.agent.shim.main import main as shim
 from trainhall.cluster.agent.shim.rank_process import ignore_what_python_ignores
 
+_PLACES = os.environ.get("PYTHONPATH")
+_executes = script_launch._exec
+
 
 def main() -> int:
     script_launch._exec = _run
@@ -24,7 +27,14 @@ def main() -> int:
 
 
 def _run(arguments: list[str], env: Mapping[str, str]) -> NoReturn:
-    """Be `python script …`, whose environment this process has already, and end as it does."""
+    """Be `python script …`, whose environment this process has already, and end as it does.
+
+    Whatever else a job asks for is executed: other interpreters, modules, and other places to
+    import from.
+    """
+    here = arguments[0] == sys.executable and env.get("PYTHONPATH") == _PLACES
+    if not here or arguments[1].startswith("-"):
+        _executes(arguments, env)
     _, path, *_ = sys.argv = arguments
     del sys.argv[0]
     sys.path.insert(0, str(Path(path).parent))
