@@ -10,6 +10,7 @@ from support.database import state_of, step_of
 
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.jobs import views
+from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.simulator import chance
 from trainhall.cluster.simulator.chance import SeededIds
 from trainhall.cluster.simulator.clock import WorldClock
@@ -23,6 +24,9 @@ from trainhall.monitoring.metrics import read_metrics
 from trainhall.training.link.launch import Launch
 from trainhall.training.spec.parse import validate_spec
 
+OPTIONS = ClusterOptions(tick_seconds=5.0, packing_seconds=20.0)
+"""Rarer than in production: in virtual time each is work, and events wake the reconciler."""
+
 
 class WorkingCluster(SimulatedCluster):
     fates: dict[tuple[str, int], Fate]
@@ -34,7 +38,7 @@ class WorkingCluster(SimulatedCluster):
         clock = WorldClock()
         db = SimulatedDatabase(Disk(chance.stream(seed, "disk")), Process("coordinator"))
         coordinator = Coordinator(
-            db, data_dir=folder, clock=clock, ids=SeededIds(seed), on_fatal=_fail
+            db, data_dir=folder, clock=clock, ids=SeededIds(seed), options=OPTIONS, on_fatal=_fail
         )
         made = cls(clock, seed=seed, fate=lambda launch: made.fate_of(launch), broke=_fail)
         made.fates = {}
