@@ -66,7 +66,7 @@ class Trial(Base):
     values: Mapped[dict[str, Any]]
     """The configuration: values by the fields of the job spec that they replace."""
     state: Mapped[str] = mapped_column(String(16))
-    """pending, started, completed, failed or cancelled."""
+    """`trainhall.cluster.lifecycle.states.TrialState`."""
     reason: Mapped[str] = mapped_column(Text, default="")
     """Why it ended as it did."""
     reason_code: Mapped[str] = mapped_column(String(48), default="")
@@ -74,10 +74,12 @@ class Trial(Base):
         ForeignKey("jobs.id", ondelete="SET NULL"), unique=True
     )
     command: Mapped[str | None] = mapped_column(String(8))
-    """pause, resume or cancel: still to be given to its job."""
+    """pause, resume, cancel or promote (to resume at a rung): still to be given to its job."""
     paused: Mapped[bool] = mapped_column(Boolean, default=False)
-    """True if its job was paused with the experiment, to be resumed with it."""
+    """True if its job was paused with the experiment, or at a rung: to be resumed with it."""
     objective: Mapped[float | None]
-    """Value that rates it, once it has completed."""
+    """Value that rates it, once it has completed; before, that at its last rung."""
+    results: Mapped[list[Any]] = mapped_column(default=list)
+    """Objective at each rung of early stopping that it has reached; null: no finite value."""
 
     __table_args__ = (Index("ix_trials_state", "experiment_id", "state"),)

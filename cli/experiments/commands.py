@@ -10,7 +10,7 @@ from trainhall.cli.base import complete
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Timeout, Url, id_argument
-from trainhall.cli.experiments.summary import best_text, counts_text, trial_means
+from trainhall.cli.experiments.summary import best_text, counts_text, steps_text, trial_means
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
@@ -156,6 +156,11 @@ def trials(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = D
         *(repeats if spec["repeats"] > 1 else []),
         out.Column("JOB", lambda t: t["job_id"] or ""),
         out.Column("STATE", lambda t: t["state"]),
+        *(
+            [out.Column("RUNG", lambda t: out.number(t["rung"]), right=True)]
+            if spec["early_stopping"]
+            else []
+        ),
         out.Column("STEP", lambda t: out.number(t["step"]), right=True, spare=1),
         out.Column(metric, lambda t: out.number(t["objective"]), right=True),
         *(
@@ -231,10 +236,13 @@ def _list_planned(checked: "Checked", output: Format) -> None:
     ]
     if output is Format.NAME:
         items = []  # nothing has an id yet
-    out.print_items(items, columns, output, empty="", wide=False)
-    runs = _count(len(checked.configurations) * spec.repeats, "run")
-    out.notice(f"The experiment is valid: {_count(len(checked.configurations), 'trial')}, {runs}, "
-               f"at most {spec.parallel} unfinished at a time. Nothing was created.")  # fmt: skip
+    if items or spec.method != "tpe":
+        out.print_items(items, columns, output, empty="", wide=False)
+    trials = len(checked.configurations) or spec.trials or 0
+    chosen = ", each chosen from the results so far" if spec.method == "tpe" else ""
+    out.notice(f"The experiment is valid: {_count(trials, 'trial')}, "
+               f"{_count(trials * spec.repeats, 'run')}, at most {spec.parallel} unfinished at a "
+               f"time{chosen}. Nothing was created.")  # fmt: skip
 
 
 def _note_never_starting(checked: "Checked", client: "Client") -> None:
@@ -265,6 +273,7 @@ def _page(experiment: out.Json) -> str:
         ("state", experiment["state"]),
         ("reason", experiment["reason"]),
         ("runs", counts_text(experiment)),
+        *([("steps", steps_text(experiment["steps"]))] if experiment["steps"] else []),
         ("objective", f"{objective['goal']} {objective['metric']}, {objective['at']} value"),
         ("best", best_text(experiment)),
         ("best values", _values(best["values"]) if best else ""),
@@ -278,7 +287,7 @@ def _page(experiment: out.Json) -> str:
 
 def _ended(experiment: out.Json) -> str:
     counts: Counter[str] = Counter(experiment["counts"])
-    ended = counts["completed"] + counts["failed"] + counts["cancelled"]
+    ended = sum(counts[state] for state in ("completed", "failed", "cancelled", "stopped"))
     return f"{ended}/{counts.total()}"
 
 
@@ -293,7 +302,7 @@ def _value_columns(fields: list[str]) -> list[out.Column]:
     def column(field: str) -> out.Column:
         end = field.rpartition(".")[2]
         title = end if ends[end] == 1 else field
-        return out.Column(title, lambda t: _shown(t["values"][field]), right=True)
+        return out.Column(title, lambda t: _shown(t["values"].get(field, "")), right=True)
 
     return [column(field) for field in fields]
 

@@ -19,6 +19,12 @@ def best_text(experiment: out.Json) -> str:
     return f"trial {best['trial']}, {out.metric(metric, best['value'])}"
 
 
+def steps_text(steps: out.Json) -> str:
+    """Format the steps that runs took, beside those that all would take in full."""
+    taken, in_full = steps["taken"], steps["in_full"]
+    return f"{taken:,} of {in_full:,} that all runs in full would take ({taken / in_full:.0%})"
+
+
 def trial_means(runs: list[out.Json]) -> dict[int, float]:
     """Return the mean objective of each trial whose repeats all have a value."""
     objectives: dict[int, list[float | None]] = {}

@@ -1,10 +1,11 @@
-"""The step of the coordinator's pass that starts trials, commands their jobs and records ends.
+"""The step of the coordinator's pass that starts trials, commands their jobs and records results.
 
 Nothing else starts a trial. Its job is inserted in the transaction that marks it as started, under
 the lock of the experiment, so that a coordinator that is killed starts none twice and loses none.
 """
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import structlog
@@ -13,30 +14,40 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
-from trainhall.cluster.experiments.decide import ExperimentFacts, RunKey, StartedRun, next_step
+from trainhall.cluster.experiments.asha import RunKey
+from trainhall.cluster.experiments.decide import (
+    PROMOTE,
+    ExperimentFacts,
+    StartedRun,
+    Step,
+    next_step,
+)
 from trainhall.cluster.experiments.load import load_experiment, running_reason
-from trainhall.cluster.experiments.rating import best_trials, missing_objective, read_objective
+from trainhall.cluster.experiments.rating import best_trials, missing_objective
+from trainhall.cluster.experiments.record import (
+    Measured,
+    measure,
+    record_end,
+    record_rung,
+    record_stop,
+)
 from trainhall.cluster.experiments.runs import job_of, run_name
 from trainhall.cluster.experiments.spec import ExperimentSpec, validate_experiment
+from trainhall.cluster.experiments.tpe import load_past, suggest
 from trainhall.cluster.jobs.commands import Command, give_command
 from trainhall.cluster.jobs.submission import RunOf, add_job
 from trainhall.cluster.lifecycle.experiments import move_experiment
 from trainhall.cluster.lifecycle.jobs import set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label
-from trainhall.cluster.lifecycle.states import ExperimentState, JobState, TrialState
+from trainhall.cluster.lifecycle.states import ExperimentState, TrialState
 from trainhall.cluster.service import Service
 from trainhall.db.documents import Allocation
 from trainhall.db.experiments import Experiment, Trial
-from trainhall.db.models import Job, JobProgress
+from trainhall.db.models import JobProgress
 from trainhall.training.spec import SpecError
 
 log = structlog.get_logger(__name__)
 
-_ENDS = {
-    JobState.COMPLETED: TrialState.COMPLETED,
-    JobState.FAILED: TrialState.FAILED,
-    JobState.CANCELLED: TrialState.CANCELLED,
-}
 _REASONS = {
     Command.PAUSE: ReasonCode.EXPERIMENT_PAUSED,
     Command.RESUME: ReasonCode.EXPERIMENT_RESUMED,
@@ -50,15 +61,18 @@ class ExperimentAdvancer(Service):
         advanced = False
         for facts in experiments:
             step = next_step(facts)
-            if step.ended or step.start or step.finishes:
-                await self._record_and_start(facts)
+            if step.changes_trials:
+                await self._change_trials(facts, step)
+            if step.choose:
+                await self._choose(facts.id)
             for run in step.commands:
                 await self._command(facts.id, run)
             advanced = advanced or bool(step)
         return advanced
 
-    async def _record_and_start(self, facts: ExperimentFacts) -> None:
-        objectives = await self._objectives(facts)
+    async def _change_trials(self, facts: ExperimentFacts, seen: Step) -> None:
+        """Record results and ends of runs, then start, promote and stop others."""
+        measured = await measure(self._db, facts, seen)
         try:
             async with self._db.transaction() as session:
                 experiment = await _lock(session, facts.id)
@@ -66,15 +80,13 @@ class ExperimentAdvancer(Service):
                 if experiment is None or current is None:
                     return
                 step = next_step(current)
-                # One that ended since is recorded by the next pass, which reads its objective.
-                known = [run for run in step.ended if run.key in objectives]
-                for run in known:
-                    await self._record(session, experiment, run, objectives[run.key])
+                recorded = await self._record(session, experiment, step, measured)
+                await self._decide(session, experiment, current, step)
                 started = await self._start(session, experiment, step.start)
                 await session.flush()
                 if step.start and experiment.reason_code == ReasonCode.TRIALS_RUN:
                     set_reason(experiment, await running_reason(session, experiment))
-                if step.finishes and len(known) == len(step.ended):
+                if step.finishes and recorded:
                     await self._finish(session, experiment)
         except IntegrityError:
             # Somebody else submitted a job at the same time and got its number.
@@ -82,47 +94,76 @@ class ExperimentAdvancer(Service):
         for job_id in started:
             self._notifier.notify_viewers(job_id)
 
-    async def _objectives(self, facts: ExperimentFacts) -> dict[RunKey, float | None]:
-        """Return the objective of every run that has ended; its job changes no more."""
-        ended = next_step(facts).ended
-        if not ended:
-            return {}
-        async with self._db.session() as session:
-            experiment = await session.get(Experiment, facts.id)
-        assert experiment is not None
-        found: dict[RunKey, float | None] = {}
-        for run in ended:
-            found[run.key] = None
-            if run.job_id is not None and run.job_state is JobState.COMPLETED:
-                found[run.key] = await read_objective(
-                    self._db, run.job_id,
-                    experiment.metric, experiment.goal, experiment.objective_at,
-                )  # fmt: skip
-        return found
-
     async def _record(
         self,
         session: AsyncSession,
         experiment: Experiment,
-        run: StartedRun,
-        objective: float | None,
+        step: Step,
+        measured: Mapping[RunKey, Measured],
+    ) -> bool:
+        """Record the runs that have ended or are at a rung; return whether these are all. One that
+        came to it since is recorded by the next pass, which reads its objective."""
+        complete = True
+        for run in (*step.ended, *step.at_rung):
+            trial, found = await _trial(session, experiment.id, run.key), measured.get(run.key)
+            if found is None or found.recorded != run.rungs_reached:
+                complete = False
+            elif run.has_ended:
+                await record_end(session, experiment, trial, run, found)
+            else:
+                await record_rung(session, experiment, trial, found)
+        for run in step.taken_up:
+            (await _trial(session, experiment.id, run.key)).state = TrialState.STARTED
+        return complete
+
+    async def _decide(
+        self, session: AsyncSession, experiment: Experiment, facts: ExperimentFacts, step: Step
     ) -> None:
-        trial = await _trial(session, experiment.id, run.key)
-        trial.command = None
-        job = await session.get(Job, run.job_id) if run.job_id is not None else None
-        if job is None or run.job_state is None:
-            trial.state = TrialState.FAILED
-            set_reason(trial, Reason.of(ReasonCode.JOB_DELETED))
-            return
-        trial.state = _ENDS[run.job_state]
-        trial.objective = objective
-        trial.reason, trial.reason_code = job.reason, job.reason_code
-        if objective is None and run.job_state is JobState.COMPLETED:
-            await _explain_missing(session, experiment, trial)
-        log.info(
-            "trial_ended", experiment=experiment.id, trial=trial.number, repeat=trial.repeat,
-            job=job.id, state=trial.state, objective=objective,
-        )  # fmt: skip
+        """Record which runs are promoted or stopped; their jobs get the commands after that."""
+        for key in step.promote:
+            trial = await _trial(session, experiment.id, key)
+            trial.state, trial.command, trial.paused = TrialState.STARTED, PROMOTE, True
+            log.info(
+                "trial_promoted", experiment=experiment.id, trial=key[0], repeat=key[1],
+                job=trial.job_id, rung=len(trial.results),
+            )  # fmt: skip
+        for stopped in step.stop:
+            assert facts.early_stopping is not None
+            for key in stopped.runs:
+                trial = await _trial(session, experiment.id, key)
+                record_stop(
+                    trial, stopped, facts.early_stopping.rungs, experiment.metric,
+                    experiment.spec.get("repeats", 1),
+                )  # fmt: skip
+
+    async def _choose(self, experiment_id: str) -> None:
+        """Choose the values of the next trial; it starts in the next step."""
+        async with self._db.session() as session:
+            experiment = await session.get_one(Experiment, experiment_id)
+            past = await load_past(session, experiment)
+        number, values, refused = len(past.trials) + 1, {}, None
+        try:
+            spec = validate_experiment(experiment.spec)
+            values = await asyncio.to_thread(suggest, spec, past)
+        except SpecError as error:
+            refused = Reason.of(ReasonCode.TRIAL_NOT_STARTED, why=error)
+        async with self._db.transaction() as session:
+            await _lock(session, experiment_id)
+            current = await load_experiment(session, experiment_id)
+            # Another coordinator may have been first, or a user has paused the experiment.
+            if current is None or not next_step(current).choose:
+                return
+            if await session.get(Trial, (experiment_id, number, 1)) is not None:
+                return
+            for repeat in range(1, experiment.spec.get("repeats", 1) + 1):
+                trial = Trial(
+                    experiment_id=experiment_id, number=number, repeat=repeat, values=values,
+                    state=(TrialState.FAILED if refused else TrialState.PENDING).value,
+                )  # fmt: skip
+                if refused is not None:
+                    set_reason(trial, refused)
+                session.add(trial)
+        log.info("trial_chosen", experiment=experiment_id, trial=number, values=values)
 
     async def _start(
         self, session: AsyncSession, experiment: Experiment, keys: Sequence[RunKey]
@@ -165,11 +206,13 @@ class ExperimentAdvancer(Service):
         )
         counts = {row.state: row.runs for row in states}
         completed = counts.get(TrialState.COMPLETED.value, 0)
+        stopped = counts.get(TrialState.STOPPED.value, 0)
         rated = f"; {await _describe_best(session, experiment)}" if completed else ""
         end = ExperimentState.COMPLETED if completed else ExperimentState.FAILED
         reason = Reason.of(
-            ReasonCode.TRIALS_ENDED, completed=completed, total=sum(counts.values()), rated=rated
-        )
+            ReasonCode.TRIALS_ENDED, completed=completed, total=sum(counts.values()),
+            stopped=f", {stopped} stopped early" if stopped else "", rated=rated,
+        )  # fmt: skip
         move_experiment(experiment, end, reason)
         log.info("experiment_ended", experiment=experiment.id, state=end.value)
 
@@ -194,9 +237,8 @@ class ExperimentAdvancer(Service):
     ) -> Allocation:
         assert trial.job_id is not None
         assert trial.command is not None
-        command = Command(trial.command)
-        label = experiment_label(experiment.id, experiment.name)
-        reason = Reason.of(_REASONS[command], experiment=label)
+        command = Command.RESUME if trial.command == PROMOTE else Command(trial.command)
+        reason = _reason(experiment, trial, command)
         hosts, has_effect = Allocation(), False
         try:
             done = await give_command(session, trial.job_id, command, now=now, reason=reason)
@@ -208,6 +250,15 @@ class ExperimentAdvancer(Service):
         trial.paused = command is Command.PAUSE and (has_effect or trial.paused)
         trial.command = None
         return hosts
+
+
+def _reason(experiment: Experiment, trial: Trial, command: Command) -> Reason:
+    label = experiment_label(experiment.id, experiment.name)
+    if trial.state == TrialState.STOPPED:
+        return Reason.stored(trial.reason_code, trial.reason)
+    if trial.command == PROMOTE:
+        return Reason.of(ReasonCode.PROMOTED, rung=len(trial.results), experiment=label)
+    return Reason.of(_REASONS[command], experiment=label)
 
 
 async def _describe_best(session: AsyncSession, experiment: Experiment) -> str:
@@ -233,18 +284,6 @@ async def _describe_best(session: AsyncSession, experiment: Experiment) -> str:
         return text
     run = run_name(unrated.number, unrated.repeat, repeats)
     return f"{text}; {run}: {missing_objective(experiment.metric, unrated.metrics)}"
-
-
-async def _explain_missing(session: AsyncSession, experiment: Experiment, trial: Trial) -> None:
-    """Say on the trial and on its experiment why a completed run has no objective: with a wrong
-    metric all others would run for nothing."""
-    progress = await session.get(JobProgress, trial.job_id)
-    why = missing_objective(experiment.metric, progress.metrics if progress is not None else {})
-    set_reason(trial, Reason.of(ReasonCode.NO_OBJECTIVE, why=why))
-    if experiment.state == ExperimentState.RUNNING:
-        repeats = experiment.spec.get("repeats", 1)
-        run = run_name(trial.number, trial.repeat, repeats)
-        set_reason(experiment, Reason.of(ReasonCode.TRIAL_NOT_RATED, run=run, why=why))
 
 
 async def _lock(session: AsyncSession, experiment_id: str) -> Experiment | None:

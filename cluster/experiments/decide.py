@@ -1,15 +1,25 @@
 """Next step of an experiment: a pure function of its state and that of its jobs."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
-from trainhall.cluster.lifecycle.states import FINAL_STATES, ExperimentState, JobState
+from trainhall.cluster.experiments import asha
+from trainhall.cluster.experiments.asha import RungRun, RungTrial, RunKey, Status
+from trainhall.cluster.lifecycle.states import (
+    FINAL_STATES,
+    ExperimentState,
+    JobState,
+    TrialState,
+)
 
-RunKey = tuple[int, int]
-"""Number of the trial and of the repeat."""
 AT_ONCE = 25
 """Most runs that one transaction ends or starts."""
 COMMANDS_AT_ONCE = 100
 """Most jobs that a step commands, in a transaction each: the rest of the cluster waits for it."""
+
+PROMOTE = "promote"
+"""Command for a job that waits at a rung: it is resumed."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +31,39 @@ class StartedRun:
     """None: the job was deleted."""
     job_state: JobState | None
     command: str | None
-    """Command that its job still has to get: pause, resume or cancel."""
+    """Command that its job still has to get: pause, resume, cancel or `PROMOTE`."""
+    state: TrialState = TrialState.STARTED
+    """Stopped: only until its job has got the command."""
+    step: int = 0
+    """Finished steps of its job."""
+    paused_by_itself: bool = False
+    """Its job is paused as `training.pause_at` says."""
+    rungs_reached: int = 0
+    """Rungs at which its result is recorded."""
 
     @property
     def has_ended(self) -> bool:
         return self.job_state is None or self.job_state in FINAL_STATES
+
+    @property
+    def holds_place(self) -> bool:
+        """Return whether it counts against `parallel`."""
+        return self.state is TrialState.STARTED and not self.has_ended
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """The state that runs are promoted and stopped from."""
+
+    rungs: tuple[int, ...]
+    """Steps; the last one is the end of a run."""
+    factor: int
+    lower_is_better: bool
+    runs: tuple[RungRun, ...]
+    """All runs, ended and pending ones as well; left out while `parallel` are unfinished."""
+
+    def trials(self, runs: Iterable[RungRun]) -> list[RungTrial]:
+        return asha.trials_of(runs, lower_is_better=self.lower_is_better)
 
 
 @dataclass(frozen=True)
@@ -36,35 +74,74 @@ class ExperimentFacts:
     started: tuple[StartedRun, ...]
     pending: tuple[RunKey, ...]
     """The first runs that are not started, in their order; left out while none may start."""
+    early_stopping: EarlyStopping | None = None
+    undecided: int = 0
+    """Trials whose values are still to be chosen, each when a place is free."""
+
+
+@dataclass(frozen=True)
+class StoppedTrial:
+    """The runs of a trial that wait at its last rung, and are to be stopped there."""
+
+    runs: tuple[RunKey, ...]
+    why: asha.Stop | None = None
+    """None: another run of the trial has failed."""
 
 
 @dataclass(frozen=True)
 class Step:
     ended: tuple[StartedRun, ...] = ()
     """To be recorded as ended."""
+    at_rung: tuple[StartedRun, ...] = ()
+    """Their results are to be recorded, and they wait for a promotion."""
+    taken_up: tuple[StartedRun, ...] = ()
+    """A user resumed their jobs while they waited."""
     commands: tuple[StartedRun, ...] = ()
     """Their jobs are to get the command."""
     start: tuple[RunKey, ...] = ()
+    promote: tuple[RunKey, ...] = ()
+    """They no longer wait: their jobs are to be resumed."""
+    stop: tuple[StoppedTrial, ...] = ()
+    choose: bool = False
+    """The values of another trial are to be chosen."""
     finishes: bool = False
     """Once the others of this step are done, no run is left."""
 
+    @property
+    def changes_trials(self) -> bool:
+        """Return whether it changes more than jobs."""
+        return any(getattr(self, name) for name in _CHANGES)
+
     def __bool__(self) -> bool:
-        return bool(self.ended or self.commands or self.start or self.finishes)
+        return bool(self.commands) or self.choose or self.changes_trials
+
+
+_CHANGES = ("ended", "at_rung", "taken_up", "start", "promote", "stop", "finishes")
 
 
 def next_step(facts: ExperimentFacts) -> Step:
     """Decide the next step of an unfinished experiment; a false one if it only waits."""
     ended = tuple(run for run in facts.started if run.has_ended)[:AT_ONCE]
-    left = len(facts.started) - len(ended)
-    start: tuple[RunKey, ...] = ()
-    if facts.state is ExperimentState.RUNNING:
-        start = facts.pending[: max(0, min(facts.parallel - left, AT_ONCE))]
-    return Step(
+    stopping = facts.early_stopping
+    step = Step(
         ended=ended,
+        at_rung=tuple(run for run in facts.started if _is_at_rung(run, stopping))[:AT_ONCE],
+        taken_up=tuple(run for run in facts.started if _is_taken_up(run))[:AT_ONCE],
         commands=tuple(run for run in facts.started if _is_due(run))[:COMMANDS_AT_ONCE],
-        start=start,
-        finishes=not left and not facts.pending,
+        finishes=len(ended) == len(facts.started) and not facts.pending and not facts.undecided,
     )
+    if facts.state is not ExperimentState.RUNNING:
+        return step
+    held = sum(r.state is TrialState.STARTED for r in facts.started if r not in ended)
+    free = max(0, min(facts.parallel - held, AT_ONCE))
+    learns = stopping is not None or facts.undecided > 0
+    if learns and (step.ended or step.at_rung or step.taken_up):
+        return step  # the next one knows their results
+    if stopping is not None:
+        step = _compare(stopping, facts.undecided, free, step)
+    start = facts.pending[: free - len(step.promote)]
+    choose = bool(facts.undecided) and len(step.promote) + len(start) < free
+    return replace(step, start=start, choose=choose)
 
 
 def _is_due(run: StartedRun) -> bool:
@@ -74,3 +151,56 @@ def _is_due(run: StartedRun) -> bool:
     return run.command is not None and (
         run.command != "resume" or run.job_state is not JobState.PAUSING
     )
+
+
+def _is_at_rung(run: StartedRun, stopping: EarlyStopping | None) -> bool:
+    """Return whether a job is paused where its result is due."""
+    if stopping is None or run.command is not None or run.job_state is not JobState.PAUSED:
+        return False
+    if run.state is not TrialState.STARTED:
+        return False
+    # A pause by others may fall on a rung, too. A job that was restored pauses there again.
+    left = stopping.rungs[run.rungs_reached : -1]
+    return run.paused_by_itself or bool(left and run.step >= left[0])
+
+
+def _is_taken_up(run: StartedRun) -> bool:
+    waits = run.state is TrialState.WAITING and not run.has_ended
+    return waits and run.job_state is not JobState.PAUSED
+
+
+def _compare(stopping: EarlyStopping, undecided: int, free: int, step: Step) -> Step:
+    """Give free places to the runs that are promoted; stop the trials that cannot be any more."""
+    promotion = partial(
+        asha.next_promotion, rungs=len(stopping.rungs), factor=stopping.factor, undecided=undecided
+    )
+    runs = {run.key: run for run in stopping.runs}
+    promote: list[RunKey] = []
+    while len(promote) < free and (
+        keys := _next_promoted(stopping.trials(runs.values()), promotion)
+    ):
+        for key in keys[: free - len(promote)]:
+            promote.append(key)
+            runs[key] = replace(runs[key], state=TrialState.STARTED)
+    trials = stopping.trials(runs.values())
+    by_number = {trial.number: trial for trial in trials}
+    failed = [trial for trial in trials if trial.status is Status.FAILED and trial.waiting]
+    hopeless = asha.stops(
+        trials, rungs=len(stopping.rungs), factor=stopping.factor, undecided=undecided
+    )
+    stop = (
+        *(StoppedTrial(trial.waiting) for trial in failed),
+        *(StoppedTrial(by_number[each.trial].waiting, each) for each in hopeless),
+    )
+    return replace(step, promote=tuple(promote), stop=stop[:AT_ONCE])
+
+
+def _next_promoted(
+    trials: Sequence[RungTrial], promotion: Callable[[Sequence[RungTrial]], int | None]
+) -> tuple[RunKey, ...]:
+    """Return the runs of the trial to promote; first of one of which only some are promoted."""
+    for trial in trials:
+        if trial.status is Status.RUNNING and trial.waiting:
+            return trial.waiting
+    number = promotion(trials)
+    return next((trial.waiting for trial in trials if trial.number == number), ())

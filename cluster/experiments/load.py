@@ -2,18 +2,35 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.experiments.decide import AT_ONCE, ExperimentFacts, StartedRun
+from trainhall.cluster.experiments.asha import RungRun
+from trainhall.cluster.experiments.decide import (
+    AT_ONCE,
+    EarlyStopping,
+    ExperimentFacts,
+    StartedRun,
+)
+from trainhall.cluster.experiments.spec import AshaSpec
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import ExperimentState, JobState, TrialState
 from trainhall.db.experiments import Experiment, Trial
-from trainhall.db.models import Job
+from trainhall.db.models import Job, JobProgress
+from trainhall.training.spec.recovery import MetricMode
 
 _UNFINISHED = (
-    select(Experiment.id, Experiment.state, Experiment.parallel)
+    select(
+        Experiment.id,
+        Experiment.state,
+        Experiment.parallel,
+        Experiment.goal,
+        Experiment.spec["early_stopping"]["asha"].label("asha"),
+        Experiment.spec["method"].label("method"),
+        Experiment.spec["trials"].label("trials"),
+    )
     .where(Experiment.finished_at.is_(None))
     .order_by(Experiment.number)
 )
@@ -30,7 +47,9 @@ async def load_experiment(session: AsyncSession, experiment_id: str) -> Experime
     return found[0] if found else None
 
 
-async def _load(session: AsyncSession, query: Select[str, str, int]) -> list[ExperimentFacts]:
+async def _load(
+    session: AsyncSession, query: Select[str, str, int, str, Any, Any, Any]
+) -> list[ExperimentFacts]:
     rows = (await session.execute(query)).all()
     if not rows:
         return []
@@ -38,10 +57,19 @@ async def _load(session: AsyncSession, query: Select[str, str, int]) -> list[Exp
     found = []
     for row in rows:
         runs = tuple(started[row.id])
-        is_full = sum(not run.has_ended for run in runs) >= row.parallel
+        is_full = sum(run.holds_place for run in runs) >= row.parallel
         pending = () if is_full else await _pending(session, row.id)
-        state = ExperimentState(row.state)
-        found.append(ExperimentFacts(row.id, state, row.parallel, runs, pending))
+        stopping = None
+        if row.asha is not None:
+            asha = AshaSpec.model_validate(row.asha)
+            compared = () if is_full else await load_compared(session, row.id)
+            stopping = EarlyStopping(asha.rungs, asha.factor, row.goal == MetricMode.MIN, compared)
+        state, undecided = ExperimentState(row.state), 0
+        if row.method == "tpe" and state is not ExperimentState.CANCELLED:
+            undecided = await _undecided(session, row.id, row.trials)
+        found.append(
+            ExperimentFacts(row.id, state, row.parallel, runs, pending, stopping, undecided)
+        )
     return found
 
 
@@ -49,19 +77,43 @@ async def _started(
     session: AsyncSession, experiments: Sequence[str]
 ) -> dict[str, list[StartedRun]]:
     found: dict[str, list[StartedRun]] = defaultdict(list)
+    unfinished = Trial.state.in_((TrialState.STARTED.value, TrialState.WAITING.value))
     query = (
         select(
-            Trial.experiment_id, Trial.number, Trial.repeat, Trial.job_id, Trial.command, Job.state
+            Trial.experiment_id, Trial.number, Trial.repeat, Trial.job_id, Trial.command,
+            Trial.state, Trial.results, Job.state.label("job_state"), Job.reason_code,
+            JobProgress.step,
         )
         .outerjoin(Job, Job.id == Trial.job_id)
-        .where(Trial.experiment_id.in_(experiments), Trial.state == TrialState.STARTED.value)
+        .outerjoin(JobProgress, JobProgress.job_id == Trial.job_id)
+        .where(Trial.experiment_id.in_(experiments), unfinished | Trial.command.is_not(None))
         .order_by(Trial.number, Trial.repeat)
-    )
+    )  # fmt: skip
     for row in await session.execute(query):
-        state = JobState(row.state) if row.state is not None else None
-        run = StartedRun((row.number, row.repeat), row.job_id, state, row.command)
+        run = StartedRun(
+            (row.number, row.repeat),
+            row.job_id,
+            JobState(row.job_state) if row.job_state is not None else None,
+            row.command,
+            TrialState(row.state),
+            step=row.step or 0,
+            paused_by_itself=row.reason_code == ReasonCode.PAUSED_AT_STEP,
+            rungs_reached=len(row.results),
+        )
         found[row.experiment_id].append(run)
     return found
+
+
+async def load_compared(session: AsyncSession, experiment_id: str) -> tuple[RungRun, ...]:
+    """Load all runs with their results at rungs."""
+    rows = await session.execute(
+        select(Trial.number, Trial.repeat, Trial.state, Trial.results)
+        .where(Trial.experiment_id == experiment_id)
+        .order_by(Trial.number, Trial.repeat)
+    )
+    return tuple(
+        RungRun((row.number, row.repeat), TrialState(row.state), tuple(row.results)) for row in rows
+    )
 
 
 async def _pending(session: AsyncSession, experiment_id: str) -> tuple[tuple[int, int], ...]:
@@ -74,8 +126,17 @@ async def _pending(session: AsyncSession, experiment_id: str) -> tuple[tuple[int
     return tuple((row.number, row.repeat) for row in rows)
 
 
+async def _undecided(session: AsyncSession, experiment_id: str, trials: int) -> int:
+    newest = await session.scalar(
+        select(func.max(Trial.number)).where(Trial.experiment_id == experiment_id)
+    )
+    return trials - (newest or 0)
+
+
 async def running_reason(session: AsyncSession, experiment: Experiment) -> Reason:
     """Return the reason of an experiment that runs."""
-    if await _pending(session, experiment.id):
+    spec = experiment.spec
+    undecided = spec["method"] == "tpe" and await _undecided(session, experiment.id, spec["trials"])
+    if undecided or await _pending(session, experiment.id):
         return Reason.of(ReasonCode.TRIALS_RUN, parallel=experiment.parallel)
     return Reason.of(ReasonCode.TRIALS_STARTED)

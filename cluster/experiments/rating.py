@@ -11,6 +11,7 @@ import numpy as np
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.lifecycle.states import TrialState
 from trainhall.db.database import Database
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import JobProgress
@@ -34,11 +35,13 @@ class BestTrial:
 
 
 async def read_objective(
-    database: Database, job_id: str, metric: str, goal: str, at: str
+    database: Database, job_id: str, metric: str, goal: str, at: str, to_step: int | None = None
 ) -> float | None:
-    """Return the value that rates a completed job; None if it reported no finite one."""
+    """Return the value that rates a job, at its end or at a step; None: it has no finite one."""
     if at == "best":
-        return await _best_value(database, job_id, metric, goal)
+        return await _best_value(database, job_id, metric, goal, to_step)
+    if to_step is not None:
+        return await _value_at(database, job_id, metric, to_step)
     async with database.session() as session:
         metrics = await session.scalar(
             select(JobProgress.metrics).where(JobProgress.job_id == job_id)
@@ -48,16 +51,30 @@ async def read_objective(
     return float(value) if isinstance(value, int | float) else None
 
 
-async def _best_value(database: Database, job_id: str, metric: str, goal: str) -> float | None:
+async def _best_value(
+    database: Database, job_id: str, metric: str, goal: str, to_step: int | None
+) -> float | None:
     # One entry has the extremes of all points; of every point only where one is infinite.
     for max_points in (1, _EVERY_POINT):
-        found = await read_metrics(database, job_id, [metric], max_points=max_points)
-        run = next((series.run for series in found if series.rank is None), Run.empty())
+        run = await _job_wide(database, job_id, metric, to_step, max_points)
         values = run.low if goal == MetricMode.MIN else run.high
         values = values[np.isfinite(values)]
         if len(values):
             return float(values.min() if goal == MetricMode.MIN else values.max())
     return None
+
+
+async def _value_at(database: Database, job_id: str, metric: str, step: int) -> float | None:
+    """Return the last value at or before a step."""
+    last = (await _job_wide(database, job_id, metric, step, 1)).last
+    return float(last[-1]) if len(last) and np.isfinite(last[-1]) else None
+
+
+async def _job_wide(
+    database: Database, job_id: str, metric: str, to_step: int | None, max_points: int
+) -> Run:
+    found = await read_metrics(database, job_id, [metric], to_step=to_step, max_points=max_points)
+    return next((series.run for series in found if series.rank is None), Run.empty())
 
 
 def missing_objective(metric: str, reported: Mapping[str, Any]) -> str:
@@ -75,6 +92,11 @@ def missing_objective(metric: str, reported: Mapping[str, Any]) -> str:
     return f"it reports {names}, not {metric}" + (f"; did you mean {near[0]}?" if near else "")
 
 
+def mean_of_repeats(values: Collection[float]) -> float:
+    # Scaled by a power of two, which is exact: a sum of large values would overflow.
+    return fmean(value * _SCALE for value in values) / _SCALE
+
+
 async def best_trials(
     session: AsyncSession, experiments: Sequence[Experiment]
 ) -> dict[str, BestTrial]:
@@ -87,8 +109,7 @@ async def best_trials(
         if len(values) < experiment.spec.get("repeats", 1):
             continue
         sign = 1 if experiment.goal == MetricMode.MIN else -1
-        # Scaled by a power of two, which is exact: a sum of large values would overflow.
-        mean = fmean(value * _SCALE for value in values.values()) / _SCALE
+        mean = mean_of_repeats(values.values())
         if experiment_id not in best or sign * mean < sign * best[experiment_id][0]:
             _, repeat = min((sign * value, repeat) for repeat, value in values.items())
             best[experiment_id] = mean, (experiment_id, number, repeat)
@@ -111,7 +132,11 @@ async def _rated_runs(
     # Not averaged in SQL: for its variance Postgres squares the values, and refuses 1e200.
     rows = await session.execute(
         select(Trial.experiment_id, Trial.number, Trial.repeat, Trial.objective)
-        .where(Trial.experiment_id.in_(experiments), Trial.objective.is_not(None))
+        .where(
+            Trial.experiment_id.in_(experiments),
+            Trial.state == TrialState.COMPLETED.value,
+            Trial.objective.is_not(None),
+        )
         .order_by(Trial.number, Trial.repeat)
     )
     found: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)

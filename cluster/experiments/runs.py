@@ -1,4 +1,4 @@
-"""The runs of an experiment, all decided when it is created: their values, and their job specs."""
+"""The runs of an experiment: their values, and their job specs."""
 
 import copy
 import difflib
@@ -6,13 +6,14 @@ import itertools
 import json
 import math
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trainhall.cluster.experiments.space import replace_field
 from trainhall.cluster.experiments.spec import (
     MAX_RUNS,
+    AshaSpec,
     ExperimentError,
     ExperimentSpec,
     shown_value,
@@ -43,12 +44,19 @@ class Configuration:
 def plan_configurations(spec: ExperimentSpec) -> list[Configuration]:
     """Decide all configurations, and check the job of each.
 
+    Those of method `tpe` are chosen later: the ends of its ranges and each value of its lists are
+    checked.
+
     Raises:
         ExperimentError: there are too many or too long ones, or one of them is not a valid job.
     """
     _check_parameters(spec, _check_job(spec))
     _check_number(spec)
     _check_seeds(spec)
+    if spec.method == "tpe":
+        for configuration in _samples(spec):
+            _check_configuration(spec, configuration)
+        return []
     points = _grid(spec) if spec.method == "grid" else _drawn(spec)
     planned = [
         Configuration(number, values)
@@ -58,6 +66,10 @@ def plan_configurations(spec: ExperimentSpec) -> list[Configuration]:
     for configuration in planned:
         _check_configuration(spec, configuration)
     return planned
+
+
+def num_runs(spec: ExperimentSpec, planned: Sequence[Configuration]) -> int:
+    return (len(planned) or spec.trials or 0) * spec.repeats
 
 
 def run_name(trial: int, repeat: int, repeats: int) -> str:
@@ -84,7 +96,7 @@ def job_of(spec: ExperimentSpec, values: Mapping[str, Any], trial: int, repeat: 
         first = spec.seed if spec.seed is not None else _own_seed(document, seed_field)
         replace_field(document, seed_field, first + repeat - 1)
     document["name"] = f"{spec.name[:_NAME_LENGTH]} {run_name(trial, repeat, spec.repeats)}"
-    return _valid_job(document)
+    return _valid_job(spec, document)
 
 
 def of_job(error: SpecError) -> ExperimentError:
@@ -94,19 +106,49 @@ def of_job(error: SpecError) -> ExperimentError:
 
 def _check_job(spec: ExperimentSpec) -> JobSpec:
     """Check that the job is valid as it is: otherwise every configuration would be refused."""
+    document = copy.deepcopy(spec.job)
     try:
-        return _valid_job(spec.job)
+        return _valid_job(spec, document)
     except SpecError as error:
         raise of_job(error) from None
 
 
-def _valid_job(document: dict[str, Any]) -> JobSpec:
-    job = validate_spec(document)
-    refuse_idle(job)
-    if job.training.pause_at:
+def _valid_job(spec: ExperimentSpec, document: dict[str, Any]) -> JobSpec:
+    training = document.get("training")
+    if isinstance(training, dict) and training.get("pause_at"):
         message = "would keep its run unfinished until a user resumes the job; leave it out"
         raise SpecError([SpecProblem("training.pause_at", message)])
+    if spec.early_stopping is not None and isinstance(training, dict | None):
+        _pause_at_rungs(document, spec.early_stopping.asha, spec.objective.metric)
+    job = validate_spec(document)
+    refuse_idle(job)
     return job
+
+
+def _pause_at_rungs(document: dict[str, Any], asha: AshaSpec, metric: str) -> None:
+    """Let a job pause at the rungs and end at the last one.
+
+    Raises:
+        SpecError: the job says otherwise.
+    """
+    training = document["training"] = dict(document.get("training") or {})
+    training["pause_at"] = list(asha.rungs[:-1])
+    if document.get("task") is None:
+        return  # a script counts its steps itself
+    if training.get("epochs") is not None:
+        message = "early stopping counts steps: leave it out"
+        raise SpecError([SpecProblem("training.epochs", message, shown_value(training["epochs"]))])
+    if training.setdefault("steps", asha.max_steps) != asha.max_steps:
+        message = f"must be early_stopping.asha.max_steps ({asha.max_steps:,}), or left out"
+        raise SpecError([SpecProblem("training.steps", message, shown_value(training["steps"]))])
+    if metric.startswith("eval_"):
+        every = training.setdefault("evaluate_every_steps", asha.min_steps)
+        if isinstance(every, int) and every > asha.min_steps:
+            message = (
+                f"must be at most early_stopping.asha.min_steps ({asha.min_steps:,}), so that "
+                f"every rung has a value of {metric}"
+            )
+            raise SpecError([SpecProblem("training.evaluate_every_steps", message, str(every))])
 
 
 def _check_parameters(spec: ExperimentSpec, job: JobSpec) -> None:
@@ -211,6 +253,13 @@ def _grid(spec: ExperimentSpec) -> Iterator[dict[str, Any]]:
         yield dict(zip(spec.space, point, strict=True))
 
 
+def _samples(spec: ExperimentSpec) -> Iterator[Configuration]:
+    """Yield configurations that have each value of a list and each end of a range."""
+    samples = {field: dimension.samples for field, dimension in spec.space.items()}
+    for i in range(max(map(len, samples.values()))):
+        yield Configuration(i + 1, {f: values[i % len(values)] for f, values in samples.items()})
+
+
 def _drawn(spec: ExperimentSpec) -> Iterator[dict[str, Any]]:
     """Draw without end. A trial's values follow from the seed, its number and the name of the
     field: neither from how many there are, nor from the other fields, unless they are used up.
@@ -220,17 +269,25 @@ def _drawn(spec: ExperimentSpec) -> Iterator[dict[str, Any]]:
     """
     seen: set[str] = set()
     for number in itertools.count(1):
-        for draw in range(_REDRAWS):
-            point = {
-                field: dimension.draw(_chance(spec, number, draw, field))
-                for field, dimension in spec.space.items()
-            }
-            if repr(point) not in seen:
-                break
-        else:
-            point = _unused_point(spec, seen)
+        point = drawn_point(spec, number, seen)
         seen.add(repr(point))
         yield point
+
+
+def drawn_point(spec: ExperimentSpec, number: int, seen: Collection[str]) -> dict[str, Any]:
+    """Draw a combination that is not among those seen.
+
+    Raises:
+        ExperimentError: there is no other.
+    """
+    for draw in range(_REDRAWS):
+        point = {
+            field: dimension.draw(_chance(spec, number, draw, field))
+            for field, dimension in spec.space.items()
+        }
+        if repr(point) not in seen:
+            return point
+    return _unused_point(spec, seen)
 
 
 def _unused_point(spec: ExperimentSpec, seen: Collection[str]) -> dict[str, Any]:

@@ -9,7 +9,13 @@ from trainhall.cluster import pagination
 from trainhall.cluster.experiments import views
 from trainhall.cluster.experiments.commands import STATE_AFTER, check_allowed
 from trainhall.cluster.experiments.load import running_reason
-from trainhall.cluster.experiments.runs import Configuration, job_of, of_job, plan_configurations
+from trainhall.cluster.experiments.runs import (
+    Configuration,
+    job_of,
+    num_runs,
+    of_job,
+    plan_configurations,
+)
 from trainhall.cluster.experiments.spec import ExperimentSpec
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import Command
@@ -43,7 +49,7 @@ class ExperimentService(Service):
             raise of_job(error) from None
         return views.ExperimentPlan(
             name=spec.name,
-            runs=len(planned) * spec.repeats,
+            runs=num_runs(spec, planned),
             code_missing=code_missing,
             configurations=[
                 views.Configuration(number=each.number, values=each.values) for each in planned
@@ -54,7 +60,7 @@ class ExperimentService(Service):
     async def create(
         self, spec: ExperimentSpec, request: RequestKey | None = None
     ) -> tuple[views.Experiment, bool]:
-        """Create an experiment with all of its trials; the reconciler starts them.
+        """Create an experiment with all trials that are decided; the reconciler starts them.
 
         Returns:
             The experiment and whether it is new: the same request gives the same experiment.
@@ -212,7 +218,10 @@ async def _command_trials(session: AsyncSession, experiment: Experiment, command
     else:
         label = experiment_label(experiment.id, experiment.name)
         reason = Reason.of(ReasonCode.EXPERIMENT_CANCELLED, experiment=label)
-        await session.execute(update(Trial).where(*started).values(command="cancel"))
+        unfinished = Trial.state.in_((TrialState.STARTED.value, TrialState.WAITING.value))
+        await session.execute(
+            update(Trial).where(of_experiment, unfinished).values(command="cancel")
+        )
         await session.execute(
             update(Trial)
             .where(of_experiment, Trial.state == TrialState.PENDING.value)

@@ -39,7 +39,22 @@ class Dimension:
             drawn = math.exp(chance.uniform(math.log(self.low), math.log(self.high)))
         else:
             drawn = chance.uniform(self.low, self.high)
+        return self.rounded(drawn)
+
+    def rounded(self, drawn: float) -> float:
         return min(max(float(f"{drawn:.{_DIGITS}g}"), self.low), self.high)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Return whether near values are alike: those of a list need not be."""
+        return not isinstance(self.given, list)
+
+    @property
+    def samples(self) -> tuple[Any, ...]:
+        """The ends of a range and a number between them; of others all values."""
+        if self.values is not None:
+            return self.values
+        return self.low, self.rounded(self.low + 0.618034 * (self.high - self.low)), self.high
 
 
 def _read(value: Any) -> Dimension:

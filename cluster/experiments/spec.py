@@ -12,6 +12,7 @@ from trainhall.training.spec.keys import unknown_key
 from trainhall.training.spec.parse import load_document
 from trainhall.training.spec.problems import UNKNOWN_KEY, display_value, problem_at, problems_in
 from trainhall.training.spec.recovery import MetricMode, implied_mode
+from trainhall.training.spec.training import PositiveStep
 
 MAX_RUNS = 1000
 MAX_FIELDS = 64
@@ -19,7 +20,6 @@ SEED_LIMIT = 2**62
 _LATER = {
     ("kind", "benchmark"): "benchmark is not offered yet; use sweep",
     ("kind", "scaling"): "scaling is not offered yet; use sweep",
-    ("method", "tpe"): "tpe is not offered yet; use grid or random",
 }
 
 
@@ -50,6 +50,40 @@ class ObjectiveSpec(SpecModel):
         return self
 
 
+class AshaSpec(SpecModel):
+    """Asynchronous successive halving (Li et al., arXiv:1810.05934) with promotion."""
+
+    min_steps: PositiveStep
+    """First rung: the step at which each run pauses until it is promoted or stopped."""
+    max_steps: PositiveStep
+    """Steps of a run in full. For tasks, this sets `training.steps`."""
+    factor: Annotated[int, Field(ge=2, le=1000)] = 3
+    """Each rung has `factor` times the steps of the one before; 1/factor of its trials are promoted
+    to the next."""
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.min_steps >= self.max_steps:
+            raise problem_at("min_steps", self.min_steps,
+                f"must be below max_steps ({self.max_steps:,})",
+            )  # fmt: skip
+        return self
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Steps of the rungs, the last of which is the end."""
+        steps = [self.min_steps]
+        while (following := steps[-1] * self.factor) < self.max_steps:
+            steps.append(following)
+        return (*steps, self.max_steps)
+
+
+class EarlyStoppingSpec(SpecModel):
+    """The way in which runs are stopped that are worse than others at the same step."""
+
+    asha: AshaSpec
+
+
 class ExperimentSpec(SpecModel):
     """Jobs that differ in some values, and how they are compared."""
 
@@ -61,12 +95,13 @@ class ExperimentSpec(SpecModel):
     space: Annotated[dict[str, GivenDimension], Field(min_length=1, max_length=MAX_FIELDS)]
     """Values by the dotted fields of the job spec that they replace, as in
     `training.learning_rate` or `parameters.layers`."""
-    method: Literal["grid", "random"]
+    method: Literal["grid", "random", "tpe"]
     """`grid`: every combination, the last field varying fastest. `random`: combinations drawn with
-    the seed."""
+    the seed. `tpe`: each combination is chosen from the results so far, by Optuna's
+    tree-structured Parzen estimator."""
     objective: ObjectiveSpec
     trials: Annotated[int, Field(ge=1, le=MAX_RUNS)] | None = None
-    """Number of combinations; required for `random`. Default for `grid`: all of them."""
+    """Number of combinations; required for `random` and `tpe`. Default for `grid`: all of them."""
     parallel: Annotated[int, Field(ge=1, le=MAX_RUNS)] = 4
     """Most runs that are unfinished at a time."""
     repeats: Annotated[int, Field(ge=1, le=100)] = 1
@@ -74,6 +109,8 @@ class ExperimentSpec(SpecModel):
     seed: Annotated[int, Field(ge=0, lt=SEED_LIMIT)] | None = None
     """Seed of the draws, and of the first repeat of each combination. Default: 0 for the draws, and
     the job's own."""
+    early_stopping: EarlyStoppingSpec | None = None
+    """Default: all runs take all steps."""
 
     @model_validator(mode="before")
     @classmethod
@@ -83,11 +120,7 @@ class ExperimentSpec(SpecModel):
         for (field, value), message in _LATER.items():
             if data.get(field) == value:
                 raise problem_at(field, value, message)
-        if data.get("early_stopping") is not None:
-            raise problem_at("early_stopping", None,
-                "early stopping is not offered yet; leave it out",
-            )  # fmt: skip
-        return {key: value for key, value in data.items() if key != "early_stopping"}
+        return data
 
     @model_validator(mode="after")
     def _check_space(self) -> Self:
@@ -102,20 +135,27 @@ class ExperimentSpec(SpecModel):
             raise problem_at(("space", inner), None,
                 f"is part of {outer}, which the space varies as well; leave out one of them",
             )  # fmt: skip
-        if self.method == "random" and self.trials is None:
-            raise problem_at("trials", None, "is required for method random")
+        if self.method != "grid" and self.trials is None:
+            raise problem_at("trials", None, f"is required for method {self.method}")
         if self.method == "grid":
             for field, dimension in self.space.items():
                 if dimension.values is None:
                     raise problem_at(("space", field), json.dumps(dimension.given),
                         "is continuous, and a grid needs single values: give a list, a range with "
-                        "a step, or method random",
+                        "a step, or method random or tpe",
                     )  # fmt: skip
         return self
 
     def document(self) -> dict[str, Any]:
         """Return the experiment as JSON data, with its defaults."""
         return self.model_dump(mode="json")
+
+
+_PARTS: dict[tuple[str | int, ...], type[SpecModel]] = {
+    ("objective",): ObjectiveSpec,
+    ("early_stopping",): EarlyStoppingSpec,
+    ("early_stopping", "asha"): AshaSpec,
+}
 
 
 def parse_experiment(raw: bytes | str, form: Literal["json", "yaml"]) -> ExperimentSpec:
@@ -151,7 +191,7 @@ def _problems(error: ValidationError) -> list[SpecProblem]:
     found = []
     for loc, value, message in problems_in(error):
         if message == UNKNOWN_KEY:
-            model = ObjectiveSpec if loc[:-1] == ("objective",) else ExperimentSpec
+            model = _PARTS.get(loc[:-1], ExperimentSpec)
             message = unknown_key(str(loc[-1]), model.model_fields)
             value = None
         found.append(SpecProblem(".".join(map(str, loc)), message, shown_value(value)))

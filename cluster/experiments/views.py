@@ -14,6 +14,8 @@ from trainhall.db import experiments as tables
 from trainhall.db import models
 from trainhall.db.views import JsonObject, MetricValue, Page, Time, View
 
+_UNFINISHED = (TrialState.STARTED, TrialState.WAITING)
+
 
 class Best(View):
     """Best configuration of an experiment so far, of those whose every repeat has a value."""
@@ -25,6 +27,14 @@ class Best(View):
     """Objective: the mean over the repeats."""
     values: JsonObject
     """Values by the fields of the job spec that they replace."""
+
+
+class Steps(View):
+    """Optimizer steps of an experiment with early stopping."""
+
+    taken: int
+    in_full: int
+    """Steps that all runs in full would take."""
 
 
 class Experiment(View):
@@ -39,9 +49,11 @@ class Experiment(View):
     """Reason for the state, as a sentence."""
     reason_code: str
     counts: dict[str, int]
-    """Runs by state: `pending`, or the state of the run's job."""
+    """Runs by state: `pending`, `stopped` (early), or the state of the run's job."""
     best: Best | None
     """Null until a trial has completed with a value."""
+    steps: Steps | None
+    """Null without early stopping."""
     allowed_commands: list[Command]
     """Commands that have an effect in the experiment's state."""
     created_at: Time
@@ -73,6 +85,7 @@ class ExperimentPlan(View):
     code_missing: bool
     """The code that its job names has to be uploaded first."""
     configurations: list[Configuration]
+    """Empty for method `tpe`, which chooses each from the results of those before it."""
     spec: JsonObject
     """Experiment as it was given, with its defaults."""
 
@@ -86,16 +99,19 @@ class Trial(View):
     job_id: str | None
     """Null before it is started, and if its job was deleted."""
     state: str
-    """`pending`, or the state of its job."""
+    """`pending`, `stopped` (early), or the state of its job."""
     reason: str
     """Reason for the state, as a sentence; empty while pending."""
     reason_code: str
     values: JsonObject
     """Values by the fields of the job spec that they replace."""
+    rung: int | None
+    """Rungs of early stopping at which its objective was measured; null: none yet."""
     step: int | None
     """Finished optimizer steps; null before it is started."""
     objective: float | None
-    """Value that rates it; null until it has completed, and without a finite value."""
+    """Value that rates it, with early stopping that at its last rung; null before it is measured,
+    without a finite value, and if the run failed."""
     metrics: dict[str, MetricValue]
     """Last value of every job-wide series. NaN and infinities are strings."""
 
@@ -109,13 +125,19 @@ async def experiment_views(
 ) -> list[Experiment]:
     if not experiments:
         return []
-    counts = await _counts(session, [experiment.id for experiment in experiments])
+    ids = [experiment.id for experiment in experiments]
+    counts = await _counts(session, ids)
+    taken = await _steps_taken(session, [e.id for e in experiments if _stops_early(e)])
+    for experiment in experiments:
+        if undecided := _undecided_runs(experiment, counts[experiment.id]):
+            counts[experiment.id]["pending"] += undecided
     best = await best_trials(session, experiments)
     return [
         Experiment.of(
             experiment,
             counts=counts[experiment.id],
             best=Best.of(best[experiment.id]) if experiment.id in best else None,
+            steps=_steps(experiment, counts[experiment.id], taken.get(experiment.id, 0)),
             allowed_commands=allowed_commands(ExperimentState(experiment.state)),
         )
         for experiment in experiments
@@ -135,20 +157,51 @@ async def _counts(session: AsyncSession, experiments: Sequence[str]) -> dict[str
     return counts
 
 
+def _undecided_runs(experiment: tables.Experiment, counts: dict[str, int]) -> int:
+    """Return how many runs have no row yet: their values are still to be chosen."""
+    if experiment.spec["method"] != "tpe" or experiment.state == ExperimentState.CANCELLED:
+        return 0
+    return int(experiment.spec["trials"] * experiment.spec["repeats"]) - sum(counts.values())
+
+
+async def _steps_taken(session: AsyncSession, experiments: Sequence[str]) -> dict[str, int]:
+    if not experiments:
+        return {}
+    rows = await session.execute(
+        select(tables.Trial.experiment_id, func.sum(models.JobProgress.step))
+        .join(models.JobProgress, models.JobProgress.job_id == tables.Trial.job_id)
+        .where(tables.Trial.experiment_id.in_(experiments))
+        .group_by(tables.Trial.experiment_id)
+    )
+    return {experiment_id: int(steps) for experiment_id, steps in rows}
+
+
+def _steps(experiment: tables.Experiment, counts: dict[str, int], taken: int) -> Steps | None:
+    if not _stops_early(experiment):
+        return None
+    max_steps = experiment.spec["early_stopping"]["asha"]["max_steps"]
+    return Steps(taken=taken, in_full=sum(counts.values()) * max_steps)
+
+
+def _stops_early(experiment: tables.Experiment) -> bool:
+    return experiment.spec.get("early_stopping") is not None
+
+
 def trial_view(
     trial: tables.Trial, job: models.Job | None, progress: models.JobProgress | None
 ) -> Trial:
-    explains = job if job is not None and trial.state == TrialState.STARTED else trial
+    explains = job if job is not None and trial.state in _UNFINISHED else trial
     return Trial.of(
         trial,
         state=_shown_state(trial.state, job.state if job is not None else None),
         reason=explains.reason,
         reason_code=explains.reason_code,
+        rung=len(trial.results) or None,
         step=progress.step if progress is not None else None,
         metrics=progress.metrics if progress is not None else {},
     )
 
 
 def _shown_state(state: str, job_state: str | None) -> str:
-    """Return the state of a run, which while it is started is that of its job."""
-    return job_state if state == TrialState.STARTED and job_state is not None else state
+    """Return the state of a run, which until it ends is that of its job."""
+    return job_state if state in _UNFINISHED and job_state is not None else state

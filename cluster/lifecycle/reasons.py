@@ -43,10 +43,12 @@ class ReasonCode(StrEnum):
     EXPERIMENT_PAUSED = ("experiment_paused", "paused by a user with {experiment}")
     EXPERIMENT_RESUMED = ("experiment_resumed", "resumed by a user with {experiment}")
     EXPERIMENT_CANCELLED = ("experiment_cancelled", "cancelled by a user with {experiment}")
+    PROMOTED = ("promoted", "promoted from rung {rung} of {experiment}")
+    STOPPED_EARLY = ("stopped_early", "stopped early at step {step}: {why}")
     # of experiments and their trials
     TRIALS_RUN = ("trials_run", "at most {parallel} unfinished at a time")
     TRIALS_STARTED = ("trials_started", "all runs are started")
-    TRIALS_ENDED = ("trials_ended", "{completed} of {total} runs completed{rated}")
+    TRIALS_ENDED = ("trials_ended", "{completed} of {total} runs completed{stopped}{rated}")
     TRIAL_NOT_RATED = ("trial_not_rated", "{run} has no objective: {why}")
     NO_OBJECTIVE = ("no_objective", "completed without an objective: {why}")
     TRIAL_NOT_STARTED = ("trial_not_started", "could not be started: {why}")

@@ -139,6 +139,10 @@ class TrialState(StrEnum):
 
     PENDING = "pending"
     STARTED = "started"
+    WAITING = "waiting"
+    """Its job is paused at a rung of early stopping, until it is promoted or stopped."""
+    STOPPED = "stopped"
+    """Early, at a rung."""
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"

@@ -41,5 +41,39 @@ def test_sweep_completes_though_its_coordinator_is_killed(cluster: Cluster) -> N
     assert sorted(own) == sorted(trial["job_id"] for trial in trials)
 
 
+def test_early_stopping_survives_kills_of_the_coordinator(cluster: Cluster) -> None:
+    sweep = {
+        **SWEEP,
+        "job": {"name": "x", "task": {"name": "digits"}},
+        "space": {"training.learning_rate": {"range": [0.001, 0.009], "step": 0.001}},
+        "early_stopping": {"asha": {"min_steps": 10, "max_steps": 90}},
+    }
+    path = f"/experiments/{cluster.post('/experiments', json=sweep)['id']}"
+    for steps in (10, 60, 120):
+        eventually(f"{steps} steps", partial(_have_taken, cluster, path, steps), timeout=120)
+        cluster.coordinator.kill()
+        cluster.start_coordinator()
+    eventually("its end", lambda: cluster.get(path)["finished_at"], timeout=240)
+    experiment = cluster.get(path)
+    assert experiment["state"] == "completed"
+    assert experiment["counts"] == {"completed": 1, "stopped": 8}
+    # Each run has paused exactly at its rungs, and none was promoted beyond the others' share.
+    assert experiment["steps"] == {"taken": 6 * 10 + 2 * 30 + 90, "in_full": 9 * 90}
+    for trial in cluster.get(f"{path}/trials")["items"]:
+        events = cluster.get(f"/training/jobs/{trial['job_id']}/events")["items"]
+        promoted = [event["reason"] for event in events if event["code"] == "promoted"]
+        assert len(set(promoted)) == len(promoted) == trial["rung"] - 1
+        resumed = [
+            event["data"].get("resumed_from") or 0
+            for event in events
+            if event["code"] == "rank_started"
+        ]
+        assert resumed == [0, 10, 30][: trial["rung"]]
+
+
+def _have_taken(cluster: Cluster, path: str, steps: int) -> bool:
+    return int(cluster.get(path)["steps"]["taken"]) >= steps
+
+
 def _have_completed(cluster: Cluster, path: str, runs: int) -> bool:
     return int(cluster.get(path)["counts"].get("completed", 0)) >= runs

@@ -167,6 +167,20 @@ def test_example_of_a_sweep_finds_the_best(client: Client) -> None:
         client.cancel_experiment(short)
 
 
+def test_example_of_early_stopping_ends_with_one_complete_run(client: Client) -> None:
+    example = yaml.safe_load((EXAMPLES / "experiments" / "early_stopping.yaml").read_text())
+    made = client.create_experiment({**example, "parallel": 4})
+    done = client.wait_for_experiment(made["id"], timeout=180)
+    assert (done["state"], done["counts"]) == ("completed", {"completed": 1, "stopped": 8})
+    assert done["steps"] == {"taken": 6 * 20 + 2 * 60 + 180, "in_full": 9 * 180}
+    trials = list(client.trials(made["id"]))
+    assert sorted((t["rung"], t["step"]) for t in trials) == [
+        *[(1, 20)] * 6, *[(2, 60)] * 2, (3, 180),
+    ]  # fmt: skip
+    (best,) = (t for t in trials if t["state"] == "completed")
+    assert done["best"]["trial"] == best["number"]
+
+
 def test_experiment_is_commanded(client: Client, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(ENDLESS))
     sweep = {

@@ -5,6 +5,33 @@ export type ClientOptions = {
 };
 
 /**
+ * AshaSpec
+ *
+ * Asynchronous successive halving (Li et al., arXiv:1810.05934) with promotion.
+ */
+export type AshaSpec = {
+    /**
+     * Min Steps
+     *
+     * First rung: the step at which each run pauses until it is promoted or stopped.
+     */
+    min_steps: number;
+    /**
+     * Max Steps
+     *
+     * Steps of a run in full. For tasks, this sets `training.steps`.
+     */
+    max_steps: number;
+    /**
+     * Factor
+     *
+     * Each rung has `factor` times the steps of the one before; 1/factor of its trials are promoted
+     * to the next.
+     */
+    factor?: number;
+};
+
+/**
  * Attempt
  *
  * One execution of a job.
@@ -592,6 +619,15 @@ export type DryRun = {
 };
 
 /**
+ * EarlyStoppingSpec
+ *
+ * The way in which runs are stopped that are worse than others at the same step.
+ */
+export type EarlyStoppingSpec = {
+    asha: AshaSpec;
+};
+
+/**
  * Event
  *
  * Event of a job.
@@ -687,7 +723,7 @@ export type Experiment = {
     /**
      * Counts
      *
-     * Runs by state: `pending`, or the state of the run's job.
+     * Runs by state: `pending`, `stopped` (early), or the state of the run's job.
      */
     counts: {
         [key: string]: number;
@@ -696,6 +732,10 @@ export type Experiment = {
      * Null until a trial has completed with a value.
      */
     best: Best | null;
+    /**
+     * Null without early stopping.
+     */
+    steps: Steps | null;
     /**
      * Allowed Commands
      *
@@ -764,6 +804,8 @@ export type ExperimentPlan = {
     code_missing: boolean;
     /**
      * Configurations
+     *
+     * Empty for method `tpe`, which chooses each from the results of those before it.
      */
     configurations: Array<Configuration>;
     /**
@@ -841,14 +883,15 @@ export type ExperimentSpec = {
      * Method
      *
      * `grid`: every combination, the last field varying fastest. `random`: combinations drawn with
-     * the seed.
+     * the seed. `tpe`: each combination is chosen from the results so far, by Optuna's
+     * tree-structured Parzen estimator.
      */
-    method: 'grid' | 'random';
+    method: 'grid' | 'random' | 'tpe';
     objective: ObjectiveSpec;
     /**
      * Trials
      *
-     * Number of combinations; required for `random`. Default for `grid`: all of them.
+     * Number of combinations; required for `random` and `tpe`. Default for `grid`: all of them.
      */
     trials?: number | null;
     /**
@@ -870,6 +913,10 @@ export type ExperimentSpec = {
      * the job's own.
      */
     seed?: number | null;
+    /**
+     * Default: all runs take all steps.
+     */
+    early_stopping?: EarlyStoppingSpec | null;
 };
 
 /**
@@ -2885,6 +2932,24 @@ export type SpecDevice = 'auto' | 'cpu' | 'cuda';
 export type SpecMetricMode = 'min' | 'max';
 
 /**
+ * Steps
+ *
+ * Optimizer steps of an experiment with early stopping.
+ */
+export type Steps = {
+    /**
+     * Taken
+     */
+    taken: number;
+    /**
+     * In Full
+     *
+     * Steps that all runs in full would take.
+     */
+    in_full: number;
+};
+
+/**
  * Straggler
  *
  * Rank that holds up the others.
@@ -3135,7 +3200,7 @@ export type Trial = {
     /**
      * State
      *
-     * `pending`, or the state of its job.
+     * `pending`, `stopped` (early), or the state of its job.
      */
     state: string;
     /**
@@ -3157,6 +3222,12 @@ export type Trial = {
         [key: string]: unknown;
     };
     /**
+     * Rung
+     *
+     * Rungs of early stopping at which its objective was measured; null: none yet.
+     */
+    rung: number | null;
+    /**
      * Step
      *
      * Finished optimizer steps; null before it is started.
@@ -3165,7 +3236,8 @@ export type Trial = {
     /**
      * Objective
      *
-     * Value that rates it; null until it has completed, and without a finite value.
+     * Value that rates it, with early stopping that at its last rung; null before it is measured,
+     * without a finite value, and if the run failed.
      */
     objective: number | null;
     /**

@@ -61,6 +61,7 @@ def upgrade() -> None:
         sa.Column("command", sa.String(8)),
         sa.Column("paused", sa.Boolean, nullable=False),
         sa.Column("objective", sa.Double),
+        sa.Column("results", sa.JSON, nullable=False),
     )  # fmt: skip
     op.create_index("ix_trials_state", "trials", ["experiment_id", "state"])
     op.create_table(

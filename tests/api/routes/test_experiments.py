@@ -87,7 +87,7 @@ async def test_experiments_are_read_from_yaml_and_paged(client: httpx.AsyncClien
         ({"space": {}}, "space", "empty"),
         ({"space": {"training.learning_rate": [0.5, -1]}}, "space.training.learning_rate", "0"),
         ({"trials": 0}, "trials", "at least 1"),
-        ({"method": "tpe"}, "method", "not offered yet"),
+        ({"method": "tpe"}, "trials", "is required for method tpe"),
         ({"job": {"name": "x", "code": "0" * 64, "script": {"path": "x.py"}},
           "space": {"resources.workers": [1]}}, "job.code", "no code with this SHA-256"),
     ],

@@ -2,7 +2,7 @@
 
 import sys
 
-from trainhall.cli.experiments.summary import trial_means
+from trainhall.cli.experiments.summary import steps_text, trial_means
 
 
 def test_mean_needs_every_repeat_and_never_overflows() -> None:
@@ -12,3 +12,8 @@ def test_mean_needs_every_repeat_and_never_overflows() -> None:
         for number, objective in [(1, 0.25), (1, 0.75), (2, 0.5), (2, None), (3, largest)] * 2
     ]
     assert trial_means(runs) == {1: 0.5, 3: largest}
+
+
+def test_steps_text_compares_with_all_runs_in_full() -> None:
+    text = steps_text({"taken": 1620, "in_full": 14580})
+    assert text == "1,620 of 14,580 that all runs in full would take (11%)"

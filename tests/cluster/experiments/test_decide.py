@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from trainhall.cluster.experiments.asha import RunKey
 from trainhall.cluster.experiments.decide import (
     AT_ONCE,
     COMMANDS_AT_ONCE,
     ExperimentFacts,
-    RunKey,
     StartedRun,
     next_step,
 )

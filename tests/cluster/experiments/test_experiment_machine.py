@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from support.cluster.machine import ClusterMachine, run_machine
 from support.cluster.simulated import failure
 from support.database import open_database
+from support.storage.frames import frame, table
 
 from trainhall.cluster.errors import WrongStateError
 from trainhall.cluster.experiments.spec import validate_experiment
@@ -31,7 +32,7 @@ from trainhall.training.link.status import Outcome
 PARALLEL = 2
 RUNS = 4
 JOB = {"name": "x", "task": {"name": "synthetic"}, "recovery": {"max_restarts": 0}}
-FINAL = {"completed", "failed", "cancelled"}
+FINAL = {"completed", "failed", "cancelled", "stopped"}
 
 
 class KilledError(Exception):
@@ -45,19 +46,24 @@ class Machine(ClusterMachine):
         self.run(self.cluster.add_node("alpha", slots))
         self.experiments: list[str] = []
         self.final: dict[str, str] = {}
-        self.create()
+        self.resumed = 0
+        """Jobs that a user resumed: a waiting run holds a place again by it."""
+        self.create(stops_early=False)
 
     @precondition(lambda self: len(self.experiments) < 2)
-    @rule()
-    def create(self) -> None:
-        spec = validate_experiment(
-            {
-                "name": "sweep", "kind": "sweep", "method": "grid", "parallel": PARALLEL,
-                "job": JOB,
-                "space": {"training.steps": [10, 20]}, "repeats": RUNS // 2,
-                "objective": {"metric": "loss"},
-            }
-        )  # fmt: skip
+    @rule(stops_early=st.booleans())
+    def create(self, stops_early: bool) -> None:
+        document = {
+            "name": "sweep", "kind": "sweep", "method": "grid", "parallel": PARALLEL,
+            "job": JOB,
+            "space": {"training.steps": [10, 20]}, "repeats": RUNS // 2,
+            "objective": {"metric": "loss"},
+        }  # fmt: skip
+        if stops_early:
+            document["space"] = {"training.learning_rate": [0.1, 0.2, 0.3, 0.4]}
+            document["repeats"] = 1
+            document["early_stopping"] = {"asha": {"min_steps": 10, "max_steps": 30, "factor": 2}}
+        spec = validate_experiment(document)
         view, _ = self.run(self.cluster.coordinator.experiments.create(spec))
         self.experiments.append(view.id)
 
@@ -71,6 +77,7 @@ class Machine(ClusterMachine):
         jobs = [job for job in self.run(self._jobs()) if job.state not in FINAL_STATES]
         if jobs:
             job = jobs[number % len(jobs)]
+            self.resumed += command == "resume" and job.state == "paused"
             self.run(self._commanded(self.cluster.coordinator.jobs, command, job.id))
 
     async def _commanded(self, service: Any, command: str, identity: str) -> None:
@@ -85,6 +92,21 @@ class Machine(ClusterMachine):
         if jobs:
             outcome, why = (Outcome.FAILED, failure()) if failed else (Outcome.COMPLETED, None)
             self.run(self.cluster.finish(jobs[number % len(jobs)].id, outcome, why))
+
+    @rule(number=st.integers(0, 9))
+    def reach_rung(self, number: int) -> None:
+        jobs = [job for job in self.run(self._jobs()) if job.state == "running"]
+        if jobs:
+            self.run(self._reach_rung(jobs[number % len(jobs)]))
+
+    async def _reach_rung(self, job: Job) -> None:
+        """Let a job pause at its next rung; without one, let it complete."""
+        left = [at for at in job.spec["training"]["pause_at"] if at > job.pauses_after]
+        step = left[0] if left else job.spec["training"]["steps"]
+        body = frame(1, table([step], loss=[job.number / 10]))
+        writer = f"{job.attempt}-aaaaaaaa"
+        await self.cluster.coordinator.ingest.metrics(job.id, job.attempt, writer, body)
+        await self.cluster.finish(job.id, Outcome.PAUSED if left else Outcome.COMPLETED)
 
     @rule(steps=st.integers(1, 3))
     def work(self, steps: int) -> None:
@@ -142,17 +164,27 @@ class Machine(ClusterMachine):
             if job is not None:
                 place = (trial.experiment_id, trial.number, trial.repeat)
                 assert (job.experiment_id, job.trial, job.repeat) == place
-                assert trial.state in ("started", job.state)
+                assert trial.state in ("started", "waiting", "stopped", job.state)
         for experiment in self.experiments:
             own = [t for t in trials if t.experiment_id == experiment]
             assert len(own) == RUNS
-            assert sum(t.state == "started" for t in own) <= PARALLEL
+            assert sum(t.state == "started" for t in own) <= PARALLEL + self.resumed
+            for trial in own:
+                await self._check_promotions(trial)
             view = await self.cluster.coordinator.experiments.get(experiment)
             if view.state in FINAL:
                 assert self.final.setdefault(experiment, view.state) == view.state
             assert experiment not in self.final or view.state == self.final[experiment]
             if view.finished_at is not None:
+                assert {t.command for t in own} == {None}
                 assert {t.state for t in own} <= FINAL
+
+    async def _check_promotions(self, trial: Trial) -> None:
+        if trial.job_id is None or not trial.results:
+            return
+        events = (await self.cluster.coordinator.jobs.events(trial.job_id, limit=1000)).items
+        promoted = [event.reason for event in events if event.code == "promoted"]
+        assert len(set(promoted)) == len(promoted) <= len(trial.results)
 
     def teardown(self) -> None:
         if hasattr(self, "cluster"):
@@ -173,11 +205,15 @@ class Machine(ClusterMachine):
             for view in views:
                 if view.state == "paused":
                     await experiments.resume(view.id)
+            async with self.db.session() as session:
+                waiting = set(
+                    await session.scalars(select(Trial.job_id).where(Trial.state == "waiting"))
+                )
             for job in await self._jobs():
-                if job.state == "paused":
+                if job.state == "paused" and job.id not in waiting:
                     await self._commanded(jobs, "resume", job.id)
                 elif job.state == "running":
-                    await self.cluster.finish(job.id)
+                    await self._reach_rung(job)
         raise AssertionError(f"these do not end: {[(v.state, v.counts) for v in views]}")
 
 

@@ -112,6 +112,20 @@ def test_parameter_need_only_be_used_by_the_job() -> None:
     assert len(values(job=SCRIPT, space=arguments)) == 2
 
 
+def stopping(low: int, high: int) -> dict[str, Any]:
+    return {"early_stopping": {"asha": {"min_steps": low, "max_steps": high}}}
+
+
+def test_early_stopping_sets_the_steps_of_jobs() -> None:
+    training = job_of(sweep(**stopping(10, 90)), {}, 1, 1).training
+    assert (training.steps, training.pause_at) == (90, (10, 30))
+    assert training.evaluate_every_steps == 10
+    own = {**JOB, "training": {"steps": 90, "evaluate_every_steps": 5}}
+    assert job_of(sweep(job=own, **stopping(10, 90)), {}, 1, 1).training.evaluate_every_steps == 5
+    script = job_of(sweep(job=SCRIPT, **stopping(10, 90)), {}, 1, 1)
+    assert script.training.pause_at == (10, 30)
+
+
 BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "empty space": ({"space": {}}, "space", "must not be empty"),
     "no values": ({"space": {RATE: []}}, f"space.{RATE}", "at least one value"),
@@ -177,10 +191,23 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "no goal": ({"objective": {"metric": "f1"}}, "objective.goal", "a lower or a higher f1"),
     "misspelt objective": ({"objective": {"metric": "loss", "gaol": "min"}},
                            "objective.gaol", "'goal'"),
-    "tpe": ({"method": "tpe"}, "method", "not offered yet"),
+    "tpe without end": ({"method": "tpe"}, "trials", "is required"),
     "benchmark": ({"kind": "benchmark"}, "kind", "not offered yet"),
     "scaling": ({"kind": "scaling"}, "kind", "not offered yet"),
-    "early stopping": ({"early_stopping": {"asha": {}}}, "early_stopping", "not offered yet"),
+    "falling rungs": (stopping(9, 9), "early_stopping.asha.min_steps", "below max_steps (9)"),
+    "misspelt stopping": ({"early_stopping": {"asha": {"min_steps": 1, "max_steps": 9, "eta": 3}}},
+                          "early_stopping.asha.eta", "unknown key"),
+    "steps beside rungs": ({**stopping(10, 90), "job": {**JOB, "training": {"steps": 100}}},
+                           "job.training.steps", "must be early_stopping.asha.max_steps (90)"),
+    "epochs beside rungs": ({**stopping(10, 90), "job": {**JOB, "training": {"epochs": 3}}},
+                            "job.training.epochs", "leave it out"),
+    "steps varied beside rungs": ({**stopping(10, 90), "space": {STEPS: [50, 90]}},
+                                  f"space.{STEPS}", "or left out"),
+    "pauses beside rungs": ({**stopping(10, 90), "job": {**JOB, "training": {"pause_at": [5]}}},
+                            "job.training.pause_at", "leave it out"),
+    "rare evaluation": ({**stopping(10, 90),
+                         "job": {**JOB, "training": {"evaluate_every_steps": 20}}},
+                        "job.training.evaluate_every_steps", "must be at most"),
 }  # fmt: skip
 
 

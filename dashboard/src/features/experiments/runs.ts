@@ -1,4 +1,5 @@
 import type { Experiment } from "@/shared/api/types";
+import { count, percent } from "@/shared/format";
 
 /** States in the order in which they are listed; what a run ends with is last. */
 const ORDER = [
@@ -10,6 +11,7 @@ const ORDER = [
   "queued",
   "paused",
   "pending",
+  "stopped",
   "failed",
   "cancelled",
 ];
@@ -21,6 +23,13 @@ interface Runs {
   percent: number;
   /** Those that have not completed, by state: "2 running, 1 failed". */
   others: string;
+}
+
+/** Steps that the runs of an experiment with early stopping took; null without it. */
+export function stepsText({ steps }: Pick<Experiment, "steps">): string | null {
+  if (steps === null) return null;
+  const { taken, in_full } = steps;
+  return `${count(taken)} of ${count(in_full)} steps that all runs in full would take (${percent((100 * taken) / in_full)})`;
 }
 
 export function runsOf({ counts }: Pick<Experiment, "counts">): Runs {

@@ -21,6 +21,8 @@ export function fieldLabels(fields: readonly string[]): Record<string, string> {
 
 /** What a checked experiment would run, with its first trials. */
 export function planText({ configurations, runs }: ExperimentPlan): string {
+  if (configurations.length === 0)
+    return `Valid. ${plural(runs, "run")}; values are chosen from the results so far.`;
   const labels = fieldLabels(Object.keys(configurations[0]?.values ?? {}));
   const shown = configurations.slice(0, SHOWN_TRIALS).map(({ values }) =>
     Object.entries(values)

@@ -15,6 +15,7 @@ export const TONES: Record<string, string> = {
   completed: "good",
   failed: "bad",
   cancelled: "off",
+  stopped: "off",
   ready: "good",
   pending: "wait",
   suspect: "warn",

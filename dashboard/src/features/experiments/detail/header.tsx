@@ -4,7 +4,7 @@ import { count, metric, plural } from "@/shared/format";
 import { RunFacts, RunProgress, RunReason, RunTitle } from "@/shared/page/run-header";
 import { AnchorLink } from "@/shared/ui/links";
 import { Ago } from "@/shared/ui/time";
-import { runsOf } from "../runs";
+import { runsOf, stepsText } from "../runs";
 import { fieldLabels, specOf, valueText } from "../spec";
 import { ExperimentCommands } from "./commands";
 import classes from "./header.module.css";
@@ -47,12 +47,18 @@ function ownReason(experiment: Experiment): string {
 
 function Runs({ experiment }: { experiment: Experiment }) {
   const { total, completed, percent, others } = runsOf(experiment);
+  const steps = stepsText(experiment);
   return (
     <RunProgress state={experiment.state} percent={percent}>
       <Text size="sm" mt={4} className="numbers" data-testid="runs">
         {count(completed)} of {plural(total, "run")} completed
         {others === "" ? "" : `, ${others}`}
       </Text>
+      {steps === null ? null : (
+        <Text size="xs" c="dimmed" className="numbers">
+          {steps}
+        </Text>
+      )}
     </RunProgress>
   );
 }

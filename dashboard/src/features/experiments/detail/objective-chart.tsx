@@ -27,7 +27,7 @@ export function ObjectiveChart({ experiment, trials }: Props) {
   const shown = rated
     .map((configuration) => ({ configuration, at: position(configuration, field, axis) }))
     .sort((a, b) => a.at - b.at);
-  const means = shown.map(({ configuration }) => configuration.mean);
+  const means = shown.map(({ configuration: { completed, mean } }) => (completed ? mean : null));
   return (
     <div>
       <Group justify="flex-end" mb="xs">

@@ -1,7 +1,7 @@
 import { Text } from "@mantine/core";
 import { useMemo } from "react";
 import { type Experiment, hasReason, type Trial } from "@/shared/api/types";
-import { metric } from "@/shared/format";
+import { count, metric } from "@/shared/format";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
@@ -43,7 +43,7 @@ export function TrialsTable({ experiment, trials, sort, onSort }: Props) {
 type TrialColumn = Column<Trial> & { sortable?: boolean };
 
 function columnsOf(experiment: Experiment, trials: readonly Trial[]): TrialColumn[] {
-  const { objective, repeats = 1, space } = specOf(experiment);
+  const { early_stopping, objective, repeats = 1, space } = specOf(experiment);
   const labels = fieldLabels(Object.keys(space));
   const best = experiment.best?.trial;
   const parameters = Object.keys(space).map(
@@ -90,6 +90,7 @@ function columnsOf(experiment: Experiment, trials: readonly Trial[]): TrialColum
       cell: ({ objective: value }) => metric(value),
     },
     ...(repeats > 1 ? [meanColumn(trials)] : []),
+    ...(early_stopping ? RUNG_COLUMNS : []),
     {
       id: "state",
       header: "State",
@@ -119,6 +120,18 @@ function columnsOf(experiment: Experiment, trials: readonly Trial[]): TrialColum
     },
   ];
 }
+
+/** With early stopping: how far a run came. */
+const RUNG_COLUMNS: TrialColumn[] = [
+  {
+    id: "rung",
+    header: <span title="Rungs of early stopping that the run has reached">rung</span>,
+    right: true,
+    sortable: true,
+    cell: ({ rung }) => count(rung),
+  },
+  { id: "step", header: "step", right: true, sortable: true, cell: ({ step }) => count(step) },
+];
 
 /** With repeats: the mean over the runs of a trial, which rates it. */
 function meanColumn(trials: readonly Trial[]): TrialColumn {

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import type { Trial } from "@/shared/api/types";
+import { stepsText } from "../runs";
 import { fieldLabels, valueText } from "../spec";
 import { bestSoFar, configurationsOf, sortedTrials } from "./trials";
 
@@ -35,6 +36,18 @@ it("runs are sorted by a field or a value, those without one last", () => {
   expect(numbers("value")).toEqual([1, 3, 2]);
   expect(numbers("-value")).toEqual([3, 1, 2]);
   expect(numbers("-number")).toEqual([3, 2, 1]);
+});
+
+it("runs are sorted by rung, those that reached none last", () => {
+  const runs = [1, null, 3].map((rung, i) => ({ ...run(i + 1, 1, 0.5), rung }) as Trial);
+  expect(sortedTrials(runs, "-rung").map(({ number }) => number)).toEqual([3, 1, 2]);
+});
+
+it("steps are compared with those of all runs in full", () => {
+  expect(stepsText({ steps: { taken: 1620, in_full: 14580 } })).toBe(
+    "1,620 of 14,580 steps that all runs in full would take (11 %)",
+  );
+  expect(stepsText({ steps: null })).toBeNull();
 });
 
 it("fields are short unless two end in the same word", () => {

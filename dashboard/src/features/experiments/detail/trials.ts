@@ -6,6 +6,8 @@ export interface Configuration {
   values: Trial["values"];
   /** Mean over its runs; null until every run has a value. */
   mean: number | null;
+  /** All its runs have completed: a value at a rung of early stopping is not compared. */
+  completed: boolean;
   /** The job of its first run that has one. */
   jobId: string | null;
 }
@@ -22,6 +24,7 @@ export function configurationsOf(trials: readonly Trial[]): Configuration[] {
     return {
       number,
       values: runs[0]?.values ?? {},
+      completed: runs.every(({ state }) => state === "completed"),
       mean: complete ? values.reduce((sum, each) => sum + each, 0) / values.length : null,
       jobId: runs.find(({ job_id }) => job_id !== null)?.job_id ?? null,
     };
@@ -38,7 +41,7 @@ export function bestSoFar(values: readonly (number | null)[], goal: string): (nu
   });
 }
 
-/** `number`, `state`, `value` or a field of the space; `-` before it: in descending order. */
+/** `number`, `state`, `value`, `rung`, `step` or a field of the space; `-` before it: in descending order. */
 export type TrialSort = string;
 
 export const BY_NUMBER: TrialSort = "number";
@@ -58,6 +61,7 @@ function sortValue(trial: Trial, key: string): number | string | null {
   if (key === "number") return trial.number;
   if (key === "state") return trial.state;
   if (key === "value") return trial.objective;
+  if (key === "rung" || key === "step") return trial[key];
   const value = trial.values[key];
   if (value === undefined || value === null) return null;
   return typeof value === "number" ? value : JSON.stringify(value);

@@ -1,0 +1,155 @@
+"""Records of runs: their results at rungs, and their ends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.experiments.asha import RunKey, Stop
+from trainhall.cluster.experiments.decide import (
+    ExperimentFacts,
+    StartedRun,
+    Step,
+    StoppedTrial,
+)
+from trainhall.cluster.experiments.rating import missing_objective, read_objective
+from trainhall.cluster.experiments.runs import run_name
+from trainhall.cluster.lifecycle.jobs import set_reason
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.states import ExperimentState, JobState, TrialState
+from trainhall.db.database import Database
+from trainhall.db.experiments import Experiment, Trial
+from trainhall.db.models import Job, JobProgress
+
+log = structlog.get_logger(__name__)
+
+_ENDS = {
+    JobState.COMPLETED: TrialState.COMPLETED,
+    JobState.FAILED: TrialState.FAILED,
+    JobState.CANCELLED: TrialState.CANCELLED,
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The objective of a run whose job takes no more steps for now."""
+
+    recorded: int
+    """Rungs at which its result was recorded before."""
+    results: tuple[float | None, ...] = ()
+    """At the rungs that follow."""
+    objective: float | None = None
+    """At its end; null if it did not complete."""
+
+
+async def measure(database: Database, facts: ExperimentFacts, step: Step) -> dict[RunKey, Measured]:
+    """Read the objectives of the runs that have ended or are at a rung."""
+    if not step.ended and not step.at_rung:
+        return {}
+    async with database.session() as session:
+        experiment = await session.get_one(Experiment, facts.id)
+    rungs = facts.early_stopping.rungs if facts.early_stopping is not None else ()
+    found: dict[RunKey, Measured] = {}
+    results: list[float | None]
+    passed: Sequence[int]
+    for run in step.ended:
+        objective: float | None = None
+        results = []
+        if run.job_state is JobState.COMPLETED:
+            objective = await _objective(database, experiment, run)
+            passed = rungs[run.rungs_reached : -1]
+            results = [await _objective(database, experiment, run, at) for at in passed]
+            results += [objective] if rungs else []
+        found[run.key] = Measured(run.rungs_reached, tuple(results), objective)
+    for run in step.at_rung:
+        passed = [at for at in rungs[run.rungs_reached : -1] if at <= run.step]
+        results = [await _objective(database, experiment, run, at) for at in passed]
+        found[run.key] = Measured(run.rungs_reached, tuple(results))
+    return found
+
+
+async def _objective(
+    database: Database, experiment: Experiment, run: StartedRun, step: int | None = None
+) -> float | None:
+    assert run.job_id is not None
+    return await read_objective(
+        database, run.job_id, experiment.metric, experiment.goal, experiment.objective_at, step
+    )
+
+
+async def record_end(
+    session: AsyncSession, experiment: Experiment, trial: Trial, run: StartedRun, end: Measured
+) -> None:
+    trial.command = None
+    if trial.state == TrialState.STOPPED:
+        return  # its job ended before it got the command
+    job = await session.get(Job, run.job_id) if run.job_id is not None else None
+    if job is None or run.job_state is None:
+        trial.state = TrialState.FAILED
+        trial.objective = None
+        set_reason(trial, Reason.of(ReasonCode.JOB_DELETED))
+        return
+    trial.state = _ENDS[run.job_state]
+    trial.objective = end.objective
+    trial.results = [*trial.results, *end.results]
+    trial.reason, trial.reason_code = job.reason, job.reason_code
+    if end.objective is None and run.job_state is JobState.COMPLETED:
+        await _explain_missing(session, experiment, trial)
+    log.info(
+        "trial_ended", experiment=experiment.id, trial=trial.number, repeat=trial.repeat,
+        job=job.id, state=trial.state, objective=end.objective,
+    )  # fmt: skip
+
+
+async def record_rung(
+    session: AsyncSession, experiment: Experiment, trial: Trial, at_rung: Measured
+) -> None:
+    """Record the result of a run that now waits; without one if its job paused there before."""
+    trial.state = TrialState.WAITING
+    # Its job stays paused when a paused experiment is resumed.
+    trial.paused = False
+    if at_rung.results:
+        trial.results = [*trial.results, *at_rung.results]
+        trial.objective = at_rung.results[-1]
+        if trial.objective is None:
+            await _explain_missing(session, experiment, trial)
+    log.info(
+        "trial_at_rung", experiment=experiment.id, trial=trial.number, repeat=trial.repeat,
+        rung=len(trial.results), objective=trial.objective,
+    )  # fmt: skip
+
+
+def record_stop(
+    trial: Trial, stopped: StoppedTrial, rungs: Sequence[int], metric: str, repeats: int
+) -> None:
+    """Stop a run that waits; its job is to be cancelled."""
+    step = rungs[len(trial.results) - 1]
+    why = _why_stopped(stopped.why, metric, "trials" if repeats > 1 else "runs")
+    trial.state, trial.command = TrialState.STOPPED, "cancel"
+    set_reason(trial, Reason.of(ReasonCode.STOPPED_EARLY, step=step, why=why))
+    log.info(
+        "trial_stopped", experiment=trial.experiment_id, trial=trial.number, repeat=trial.repeat,
+        job=trial.job_id, step=step,
+    )  # fmt: skip
+
+
+def _why_stopped(stop: Stop | None, metric: str, compared: str) -> str:
+    if stop is None:
+        return "another repeat of its trial has failed"
+    if not stop.has_value:
+        return f"it has no finite value of {metric}"
+    return f"{stop.better} of {stop.compared} {compared} were better"
+
+
+async def _explain_missing(session: AsyncSession, experiment: Experiment, trial: Trial) -> None:
+    """Say on the trial and on its experiment why a run has no objective: with a wrong metric all
+    others would run for nothing."""
+    progress = await session.get(JobProgress, trial.job_id)
+    why = missing_objective(experiment.metric, progress.metrics if progress is not None else {})
+    if trial.state == TrialState.COMPLETED:
+        set_reason(trial, Reason.of(ReasonCode.NO_OBJECTIVE, why=why))
+    if experiment.state == ExperimentState.RUNNING:
+        repeats = experiment.spec.get("repeats", 1)
+        run = run_name(trial.number, trial.repeat, repeats)
+        set_reason(experiment, Reason.of(ReasonCode.TRIAL_NOT_RATED, run=run, why=why))
