@@ -32,7 +32,7 @@ from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.plan.copies import Copies, Shards, SingleRank
 from trainhall.parallelism.plan.depth import equal_layers, shorten
 from trainhall.parallelism.plan.servers import Pushing, Serving
-from trainhall.parallelism.plan.tracker import Tracker
+from trainhall.parallelism.plan.tracker import Tracker, tensors_in
 from trainhall.parallelism.strategy import Loss, NoGradientError, Strategy, Tools
 
 CPU = torch.device("cpu")
@@ -100,10 +100,11 @@ class Fakes(FakeTensorMode):
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device
         kwargs = kwargs or {}
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        given = tensors_in((*args, *kwargs.values()))
         if given and not any(isinstance(tensor, FakeTensor) for tensor in given):
             return func(*args, **kwargs)
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        # As `super().__torch_dispatch__`, without its costly switch of the compiler.
+        return self.dispatch(func, types, args, kwargs)
 
 
 class Tracing:

@@ -134,6 +134,17 @@ def plan(
         untraced = next((each for each in refused if each.is_untraced), None)
         if untraced is not None and not predictions:
             predicted(untraced.strategy, untraced.mesh)  # it raises what all have in common
+    return arranged(predictions, refused, rates, memory, calibration)
+
+
+def arranged(
+    predictions: list[Prediction],
+    refused: list[Refused],
+    rates: Rates,
+    memory: int | None,
+    calibration: PlanCalibration,
+) -> Plan:
+    """Return the plan for devices of so much memory, the best strategy first."""
     choice = best(predictions, memory)
 
     def order(prediction: Prediction) -> tuple[bool, bool, float]:

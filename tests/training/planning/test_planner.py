@@ -27,6 +27,7 @@ from trainhall.training.planning import planner as planning
 from trainhall.training.planning.planner import (
     MOST_COPIES,
     Plan,
+    arranged,
     document,
     mesh_text,
     plan,
@@ -312,7 +313,10 @@ def test_planner_chooses_quickest_fitting_mesh(planned: tuple[JobSpec, Plan]) ->
     peaks = {p.config.strategy: p.peak for p in everything.predictions}
     assert set(peaks) == {"ddp", "fsdp", "tensor", "pipeline", "model", "parameter_server"}
     limit = peaks["ddp"] - 1
-    made = document(plan(spec, 2, RATES, limit), spec)
+    limited = arranged(
+        everything.predictions, everything.refused, RATES, limit, everything.calibration
+    )
+    made = document(limited, spec)
     ddp = next(item for item in made["items"] if item["strategy"] == "ddp")
     assert (ddp["fits"], ddp["missing_bytes"]) == (False, 1)
     first = made["items"][0]
