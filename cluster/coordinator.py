@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from trainhall.cluster.background_tasks import BackgroundTasks, end_process
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.checkpoints.store import CheckpointStore
+from trainhall.cluster.experiments.analyses import AnalysisService
 from trainhall.cluster.experiments.service import ExperimentService
 from trainhall.cluster.gateway.connections import Gateway
 from trainhall.cluster.gateway.rank_events import RankEvents
@@ -59,6 +60,7 @@ class Coordinator:
         self.code = CodeStore(db, data_dir, self.ids, self.options.unused_code_bytes)
         self.jobs = JobService(context, self.code)
         self.experiments = ExperimentService(context, self.code)
+        self.analyses = AnalysisService(context)
         self.nodes = NodeService(context, self.heartbeats)
         self.queue = QueueService(context, self.heartbeats)
         self.quotas = QuotaService(context, self.heartbeats)

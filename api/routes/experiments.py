@@ -1,4 +1,4 @@
-"""/experiments: create, read and command experiments."""
+"""/experiments: create, read, command and analyze experiments."""
 
 from typing import Annotated
 
@@ -9,6 +9,7 @@ from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
     NEITHER_JSON_NOR_YAML,
+    REF,
     SPEC_TOO_LARGE,
     Operations,
     document_body,
@@ -17,7 +18,11 @@ from trainhall.api.openapi.describe import (
     wrong_state,
 )
 from trainhall.api.params import Cursor, ExperimentId, IdempotencyKey, Limit
+from trainhall.api.problems import invalid
 from trainhall.api.routes.creation import created, request_key
+from trainhall.cluster.experiments.analysis.views import Analysis
+from trainhall.cluster.experiments.report.formats import ReportFormat
+from trainhall.cluster.experiments.report.html import CONTENT_SECURITY_POLICY
 from trainhall.cluster.experiments.spec import parse_experiment
 from trainhall.cluster.experiments.views import (
     Experiment,
@@ -31,6 +36,17 @@ router = Operations(prefix="/experiments", tags=["experiments"])
 _BODY = document_body(
     "ExperimentSpec", "An experiment", {"example": examples.SWEEP}, examples.SWEEP_YAML
 )
+_MEDIA = {
+    ReportFormat.HTML: "text/html; charset=utf-8",
+    ReportFormat.MD: "text/markdown; charset=utf-8",
+    ReportFormat.JSON: "application/json",
+    ReportFormat.CSV: "text/csv; charset=utf-8",
+}
+_EXAMPLES = {
+    ReportFormat.HTML: '<!doctype html>\n<html lang="en">…',
+    ReportFormat.MD: "# learning rates\n\n## Summary\n…",
+    ReportFormat.CSV: "trial,repeat,job_id,state,training.learning_rate,objective,…\n",
+}
 
 
 @router.operation(
@@ -143,3 +159,58 @@ async def resume_experiment(coordinator: CoordinatorDep, experiment_id: Experime
 async def cancel_experiment(coordinator: CoordinatorDep, experiment_id: ExperimentId) -> Experiment:
     """Cancels its jobs, and starts no further trial. What has completed stays."""
     return await coordinator.experiments.cancel(experiment_id)
+
+
+@router.operation(
+    "POST",
+    "/{experiment_id}/analyze",
+    summary="Analyze an experiment",
+    answer="The analysis; nothing is stored.",
+)
+async def analyze_experiment(coordinator: CoordinatorDep, experiment_id: ExperimentId) -> Analysis:
+    """Compares its trials, rates the fields that vary and sums up what the figures show.
+
+    An experiment that still runs is analyzed as far as its runs have ended. Takes seconds with
+    many trials."""
+    return await coordinator.analyses.analyze(experiment_id)
+
+
+@router.operation(
+    "GET",
+    "/{experiment_id}/report",
+    invalid("format", "pdf", "must be one of html, md, json, csv"),
+    summary="Read a report of an experiment",
+    also={
+        200: {
+            "description": "The report.",
+            "content": {
+                media.partition(";")[0]: {"schema": {"type": "string"}, "example": _EXAMPLES[form]}
+                for form, media in _MEDIA.items()
+                if form is not ReportFormat.JSON
+            }
+            | {"application/json": {"schema": {"$ref": REF.format(model="Analysis")}}},
+        }
+    },
+    response_class=Response,
+)
+async def read_report(
+    coordinator: CoordinatorDep,
+    experiment_id: ExperimentId,
+    form: Annotated[
+        ReportFormat,
+        Query(
+            alias="format",
+            description="`html`: one file that loads nothing; `md`: Markdown with SVG charts; "
+            "`json`: the analysis; `csv`: a line for each run.",
+        ),
+    ] = ReportFormat.HTML,
+) -> Response:
+    """Made when it is read, as far as its runs have ended."""
+    content = await coordinator.analyses.report(experiment_id, form)
+    headers = {
+        "Content-Disposition": f'inline; filename="experiment-{experiment_id}.{form}"',
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return Response(content, headers=headers, media_type=_MEDIA[form])

@@ -64,6 +64,11 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
+    @property
+    def _patient(self) -> httpx.Timeout:
+        """For an answer that takes as long as its computation."""
+        return httpx.Timeout(self._timeout, read=None)
+
     def page_of(self, job_id: str) -> str:
         """Return the address of a job in the dashboard."""
         return f"{self.url}/jobs/{job_id}"
@@ -206,10 +211,23 @@ class Client:
 
     def verify(self, checkpoint_id: str) -> Any:
         """Ask the coordinator to hash a checkpoint, however long that takes: it may be large."""
-        patient = httpx.Timeout(self._timeout, read=None)
         return self.request(
-            "POST", f"/checkpoints/{segment(checkpoint_id)}/verify", timeout=patient
+            "POST", f"/checkpoints/{segment(checkpoint_id)}/verify", timeout=self._patient
         )
+
+    def analyze_experiment(self, experiment_id: str) -> Any:
+        """Return the analysis of an experiment, however long that takes."""
+        path = f"/experiments/{segment(experiment_id)}/analyze"
+        return self.request("POST", path, timeout=self._patient)
+
+    def experiment_report(self, experiment_id: str, form: str) -> str:
+        """Return a report of an experiment in one of its formats, as text."""
+        path = f"{API_PREFIX}/experiments/{segment(experiment_id)}/report"
+        options = {"params": {"format": form}, "timeout": self._patient}
+        response = self._send("GET", path, True, options)
+        if not response.is_success:
+            raise problem_of(response)
+        return response.text
 
     def upload_code(self, sha256: str, archive: bytes) -> bool:
         """Upload code to the coordinator; return False if it was there already."""

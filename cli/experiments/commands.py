@@ -1,7 +1,9 @@
-"""Commands about experiments: create, ls, show, trials, wait, pause, resume, cancel."""
+"""Commands about experiments: create, ls, show, trials, analyze, report, wait, pause, resume,
+cancel."""
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,15 +11,26 @@ import typer
 from trainhall.cli.base import complete
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
-from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Timeout, Url, id_argument
+from trainhall.cli.base.errors import UsageError
+from trainhall.cli.base.options import (
+    DEFAULT_URL,
+    Format,
+    Output,
+    Report,
+    ReportFormat,
+    Timeout,
+    Url,
+    id_argument,
+)
 from trainhall.cli.experiments.summary import best_text, counts_text, steps_text, trial_means
+from trainhall.cluster.experiments.report.formats import ReportFormat as FileFormat
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
     from trainhall.cli.experiments.document import Checked
 
 app = typer.Typer(
-    help="Create, list, pause, resume and cancel experiments: sweeps over values of a job.",
+    help="Create, analyze, pause, resume and cancel experiments: sweeps over values of a job.",
     no_args_is_help=True,
 )
 ExperimentId = Annotated[str, id_argument("experiment", complete.experiments)]
@@ -176,6 +189,71 @@ def trials(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = D
     out.print_items(items, columns, output, empty="No trials.", wide=False)
 
 
+@app.command("analyze")
+def analyze(
+    experiment: ExperimentId, output: Report = ReportFormat.TABLE, url: Url = DEFAULT_URL
+) -> None:
+    """Print what the runs of an experiment show so far: findings, comparisons, importance of the
+    fields.
+
+    \b
+    Examples:
+      trainhall experiment analyze 7c0d
+      trainhall experiment analyze 7c0d -o json | jq .best
+    """
+    from trainhall.cli.experiments.analysis import page
+
+    with connect(url) as client:
+        experiment_id = client.experiment(experiment)["id"]
+        found = client.analyze_experiment(experiment_id)
+        out.notice_if_simulated(client)
+    print(page(found) if output is ReportFormat.TABLE else out.rendered(found, output))
+
+
+@app.command("report")
+def report(
+    experiment: ExperimentId,
+    form: Annotated[
+        FileFormat | None,
+        typer.Option(
+            "--format",
+            help="html and md have charts; csv has a line for each run.",
+            show_default="the end of FILE, else md",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            dir_okay=False,
+            help="Write the report to this file; by default it is printed.",
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Make a report of an experiment: findings, charts, table of its trials, and its spec.
+
+    \b
+    Examples:
+      trainhall experiment report 7c0d --output report.html
+      trainhall experiment report 7c0d --format csv > runs.csv
+    """
+    with connect(url) as client:
+        experiment_id = client.experiment(experiment)["id"]
+        text = client.experiment_report(experiment_id, (form or _format_of(output)).value)
+        out.notice_if_simulated(client)
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}") from None
+    out.notice(f"Wrote {output}.")
+
+
 @app.command("wait")
 def wait(experiment: ExperimentId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
     """Wait until all runs of an experiment have ended; the exit code says how.
@@ -225,6 +303,12 @@ def cancel(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = D
       trainhall experiment cancel 7c0d
     """
     _command(url, experiment, output, "DELETE", "")
+
+
+def _format_of(file: Path | None) -> FileFormat:
+    end = file.suffix.removeprefix(".").lower() if file is not None else ""
+    known = [form.value for form in FileFormat]
+    return FileFormat(end) if end in known else FileFormat.MD
 
 
 def _list_planned(checked: "Checked", output: Format) -> None:

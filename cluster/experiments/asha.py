@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from trainhall.cluster.experiments.rating import mean_of_repeats
+from trainhall.cluster.experiments.means import mean_of_repeats
 from trainhall.cluster.lifecycle.states import TrialState
 
 RunKey = tuple[int, int]

@@ -4,13 +4,13 @@ import difflib
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.experiments.means import mean_of_repeats
 from trainhall.cluster.lifecycle.states import TrialState
 from trainhall.db.database import Database
 from trainhall.db.experiments import Experiment, Trial
@@ -21,7 +21,6 @@ from trainhall.training.spec.recovery import MetricMode
 
 _LISTED = 12
 """Most metrics that a reason lists."""
-_SCALE = 2.0**-7
 _EVERY_POINT = 2**62
 
 
@@ -90,11 +89,6 @@ def missing_objective(metric: str, reported: Mapping[str, Any]) -> str:
     if not near and len(of_group) == 1:
         near = of_group
     return f"it reports {names}, not {metric}" + (f"; did you mean {near[0]}?" if near else "")
-
-
-def mean_of_repeats(values: Collection[float]) -> float:
-    # Scaled by a power of two, which is exact: a sum of large values would overflow.
-    return fmean(value * _SCALE for value in values) / _SCALE
 
 
 async def best_trials(

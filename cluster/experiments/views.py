@@ -14,7 +14,7 @@ from trainhall.db import experiments as tables
 from trainhall.db import models
 from trainhall.db.views import JsonObject, MetricValue, Page, Time, View
 
-_UNFINISHED = (TrialState.STARTED, TrialState.WAITING)
+UNFINISHED = (TrialState.STARTED, TrialState.WAITING)
 
 
 class Best(View):
@@ -153,7 +153,7 @@ async def _counts(session: AsyncSession, experiments: Sequence[str]) -> dict[str
     )
     counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for experiment_id, state, job_state, count in rows:
-        counts[experiment_id][_shown_state(state, job_state)] += count
+        counts[experiment_id][shown_state(state, job_state)] += count
     return counts
 
 
@@ -190,10 +190,10 @@ def _stops_early(experiment: tables.Experiment) -> bool:
 def trial_view(
     trial: tables.Trial, job: models.Job | None, progress: models.JobProgress | None
 ) -> Trial:
-    explains = job if job is not None and trial.state in _UNFINISHED else trial
+    explains = job if job is not None and trial.state in UNFINISHED else trial
     return Trial.of(
         trial,
-        state=_shown_state(trial.state, job.state if job is not None else None),
+        state=shown_state(trial.state, job.state if job is not None else None),
         reason=explains.reason,
         reason_code=explains.reason_code,
         rung=len(trial.results) or None,
@@ -202,6 +202,6 @@ def trial_view(
     )
 
 
-def _shown_state(state: str, job_state: str | None) -> str:
+def shown_state(state: str, job_state: str | None) -> str:
     """Return the state of a run, which until it ends is that of its job."""
-    return job_state if state in _UNFINISHED and job_state is not None else state
+    return job_state if state in UNFINISHED and job_state is not None else state

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from trainhall.cli.base.client import Client as RestClient
 from trainhall.cli.base.config import DEFAULT_URL
@@ -210,6 +210,17 @@ class Client:
     def trials(self, experiment_id: str) -> Iterator[Json]:
         """Yield the runs of an experiment: `values`, `objective`, `job_id`, `state`…"""
         return self._rest.items(f"/experiments/{self.experiment(experiment_id)['id']}/trials")
+
+    def analyze_experiment(self, experiment_id: str) -> Json:
+        """Return what its runs show so far: `findings`, `best`, `comparisons`, `importance`…"""
+        found: Json = self._rest.analyze_experiment(self.experiment(experiment_id)["id"])
+        return found
+
+    def experiment_report(
+        self, experiment_id: str, form: Literal["html", "md", "json", "csv"] = "md"
+    ) -> str:
+        """Return a report of an experiment as text; `html` is one file that loads nothing."""
+        return self._rest.experiment_report(self.experiment(experiment_id)["id"], form)
 
     def wait_for_experiment(self, experiment_id: str, timeout: float | None = None) -> Json:
         """Wait until all runs of an experiment have ended, and return it.

@@ -67,6 +67,8 @@ NAMES = {
     "pauseExperiment",
     "resumeExperiment",
     "cancelExperiment",
+    "analyzeExperiment",
+    "readReport",
     "readHealth",
     "readReadiness",
     "readPrometheus",

@@ -163,6 +163,9 @@ def test_example_of_a_sweep_finds_the_best(client: Client) -> None:
     seeds = [client.job(t["job_id"])["spec"]["training"]["seed"] for t in trials[:2]]
     assert seeds == [0, 1]
     assert made["id"] in [each["id"] for each in client.experiments(limit=1)]
+    analysis = client.analyze_experiment(short)
+    assert (analysis["best"]["trial"], analysis["is_final"]) == (done["best"]["trial"], True)
+    assert client.experiment_report(short, "html").startswith("<!doctype html>")
     with pytest.raises(WrongStateError, match="completed, which is final"):
         client.cancel_experiment(short)
 

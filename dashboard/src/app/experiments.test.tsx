@@ -278,6 +278,78 @@ describe("an experiment", () => {
     }
   });
 
+  it("is analyzed on a tab, and again on demand while it runs", async () => {
+    let asked = 0;
+    const analysis = (findings: string[], change: Record<string, unknown> = {}) => ({
+      experiment_id: ID,
+      metric: "eval_accuracy",
+      is_final: false,
+      findings,
+      comparisons: [
+        { field: null, text: "the runner-up is a finding" },
+        { field: "task.params.hidden", text: "Trial 2 has 0.9312, trial 4 has 0.9." },
+      ],
+      importance: {
+        note: "",
+        fields: [
+          { field: "training.learning_rate", share: 0.8, interval: [0.7, 0.9], has_effect: true },
+          { field: "task.params.hidden", share: 0.2, interval: [0.1, 0.3], has_effect: false },
+        ],
+      },
+      generated_at: new Date().toISOString(),
+      ...change,
+    });
+    await open(
+      `/experiments/${ID}?tab=analysis`,
+      page(experiment(), {
+        [`POST /experiments/${ID}/analyze`]: () => {
+          asked += 1;
+          return analysis([`Trial 2 is the best of ${asked}.`]);
+        },
+      }),
+    );
+    const findings = await screen.findByRole("region", { name: "Findings" });
+    expect(findings).toHaveTextContent("Trial 2 is the best of 1.");
+    const compared = screen.getByRole("region", { name: "Comparisons" });
+    expect(within(compared).getAllByRole("listitem")).toHaveLength(1);
+    const importance = screen.getByRole("region", { name: "Importance" });
+    expect(importance).toHaveTextContent("learning_rate80 % 70 % to 90 %");
+    expect(importance).toHaveTextContent("hidden20 % 10 % to 30 % · no effect shown");
+    await userEvent.click(screen.getByRole("button", { name: "Analyze again" }));
+    expect(await screen.findByText("Trial 2 is the best of 2.")).toBeVisible();
+  });
+
+  it("that ended has an analysis that stays, without comparisons of single runs", async () => {
+    const ended = experiment({ state: "failed", finished_at: "2026-01-01T01:00:00Z" });
+    await open(
+      `/experiments/${ID}?tab=analysis`,
+      page(ended, {
+        [`POST /experiments/${ID}/analyze`]: {
+          metric: "eval_accuracy",
+          is_final: true,
+          findings: ["No run has completed, so no trial is the best."],
+          comparisons: [],
+          importance: { note: "", fields: [] },
+          generated_at: "2026-01-01T01:00:00Z",
+        },
+      }),
+    );
+    expect(await screen.findByText("No run has completed, so no trial is the best.")).toBeVisible();
+    expect(screen.queryByRole("button", { name: "Analyze again" })).toBeNull();
+    expect(screen.queryByRole("region", { name: "Importance" })).toBeNull();
+  });
+
+  it("has a report to open or download", async () => {
+    await open(`/experiments/${ID}`, page());
+    await userEvent.click(await screen.findByRole("button", { name: "Report" }));
+    const address = `/api/v1/experiments/${ID}/report`;
+    const opened = await screen.findByText("Open", { selector: "[role=menuitem] *" });
+    expect(opened.closest("a")).toHaveAttribute("href", `${address}?format=html`);
+    const csv = screen.getByText("CSV: the runs").closest("a");
+    expect(csv).toHaveAttribute("href", `${address}?format=csv`);
+    expect(csv).toHaveAttribute("download", `experiment-${ID}.csv`);
+  });
+
   it("that does not exist is named", async () => {
     await open(`/experiments/${ID}`, {});
     expect(await screen.findByText("Experiment not found")).toBeVisible();

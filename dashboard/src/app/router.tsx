@@ -115,7 +115,7 @@ const experiments = createRoute({
 
 interface ExperimentSearch {
   /** Left out: the trials. */
-  tab?: "spec" | undefined;
+  tab?: "analysis" | "spec" | undefined;
   /** The order of the trials; left out: by number. */
   sort?: TrialSort | undefined;
   /** The field on the chart's horizontal axis; left out: the trial's number. */
@@ -126,7 +126,7 @@ const experiment = createRoute({
   getParentRoute: () => root,
   path: "/experiments/$experimentId",
   validateSearch: (raw): ExperimentSearch => ({
-    ...(raw.tab === "spec" ? { tab: raw.tab } : {}),
+    ...(raw.tab === "spec" || raw.tab === "analysis" ? { tab: raw.tab } : {}),
     ...(raw.sort ? { sort: String(raw.sort).slice(0, 256) } : {}),
     ...(raw.x ? { x: String(raw.x).slice(0, 256) } : {}),
   }),

@@ -5,6 +5,218 @@ export type ClientOptions = {
 };
 
 /**
+ * Analysis
+ *
+ * Findings about an experiment, from the runs that have ended so far.
+ */
+export type Analysis = {
+    /**
+     * Experiment Id
+     */
+    experiment_id: string;
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * State
+     */
+    state: string;
+    /**
+     * Is Final
+     *
+     * All runs have ended: nothing changes any more.
+     */
+    is_final: boolean;
+    /**
+     * Runs
+     */
+    runs: number;
+    /**
+     * Ended
+     *
+     * Runs that have ended.
+     */
+    ended: number;
+    /**
+     * Metric
+     *
+     * The objective.
+     */
+    metric: string;
+    /**
+     * Goal
+     *
+     * `min` or `max`.
+     */
+    goal: string;
+    /**
+     * Findings
+     *
+     * Short sentences, the most important first.
+     */
+    findings: Array<string>;
+    /**
+     * Null until a trial has completed with a value for every repeat.
+     */
+    best: AnalysisBest | null;
+    /**
+     * Comparisons
+     *
+     * The best trial against the runner-up, then against the best of each other value of the
+     * fields that are not numeric.
+     */
+    comparisons: Array<Comparison>;
+    importance: ImportanceOfFields;
+    /**
+     * Scaling
+     *
+     * Reserved for scaling experiments; null.
+     */
+    scaling: {
+        [key: string]: unknown;
+    } | null;
+    /**
+     * Device Hours
+     *
+     * Devices times the hours that the runs held them.
+     */
+    device_hours: number;
+    /**
+     * Table
+     *
+     * A row per trial, in their order.
+     */
+    table: Array<AnalysisRow>;
+    /**
+     * Generated At
+     */
+    generated_at: string;
+};
+
+/**
+ * AnalysisBest
+ *
+ * The best trial. It was chosen by this value, which another run may not reach.
+ */
+export type AnalysisBest = {
+    /**
+     * Trial
+     */
+    trial: number;
+    /**
+     * Job Id
+     *
+     * Job of its best repeat; null if it was deleted.
+     */
+    job_id: string | null;
+    /**
+     * Value
+     *
+     * Objective: the mean over the repeats.
+     */
+    value: number;
+    /**
+     * Interval
+     *
+     * 95 % bootstrap interval of the value over the repeats; null with one run.
+     */
+    interval: Array<number> | null;
+    /**
+     * Runs
+     */
+    runs: number;
+    /**
+     * Values
+     *
+     * Values by the fields of the job spec that they replace.
+     */
+    values: {
+        [key: string]: unknown;
+    };
+};
+
+/**
+ * AnalysisRow
+ *
+ * One trial, over all its repeats. A figure that was not measured is null.
+ */
+export type AnalysisRow = {
+    /**
+     * Trial
+     */
+    trial: number;
+    /**
+     * Values
+     *
+     * Values by the fields of the job spec that they replace.
+     */
+    values: {
+        [key: string]: unknown;
+    };
+    /**
+     * State
+     *
+     * State of a run that has not ended; else `completed`, or the state of a run that did not.
+     */
+    state: string;
+    /**
+     * Reason
+     *
+     * Reason for the state, as a sentence; empty if all of its runs completed.
+     */
+    reason: string;
+    /**
+     * Runs
+     */
+    runs: number;
+    /**
+     * Completed
+     *
+     * Runs that have completed.
+     */
+    completed: number;
+    /**
+     * Objective
+     *
+     * Mean over the repeats; null until every repeat has a value.
+     */
+    objective: number | null;
+    /**
+     * Samples Per Second
+     *
+     * Median over the steps of a run, as `step_seconds`; of several runs the mean.
+     */
+    samples_per_second: number | null;
+    /**
+     * Step Seconds
+     */
+    step_seconds: number | null;
+    /**
+     * Peak Memory Bytes
+     */
+    peak_memory_bytes: number | null;
+    /**
+     * Steps
+     */
+    steps: number | null;
+    /**
+     * Duration Seconds
+     *
+     * Time of its attempts.
+     */
+    duration_seconds: number | null;
+    /**
+     * Spread
+     *
+     * Lowest and highest value of two or more runs, by the name of a column.
+     */
+    spread: {
+        [key: string]: Array<number>;
+    };
+};
+
+/**
  * AshaSpec
  *
  * Asynchronous successive halving (Li et al., arXiv:1810.05934) with promotion.
@@ -395,6 +607,58 @@ export type Code = {
  * Command
  */
 export type Command = 'pause' | 'resume' | 'resize' | 'cancel' | 'restore' | 'capture_gradients';
+
+/**
+ * Comparison
+ *
+ * The best trial against another one.
+ */
+export type Comparison = {
+    /**
+     * Trial
+     *
+     * Number of the best trial.
+     */
+    trial: number;
+    /**
+     * Other
+     *
+     * Number of the other one.
+     */
+    other: number;
+    /**
+     * Field
+     *
+     * The other one is the best with its value of this field; null: it is the runner-up.
+     */
+    field: string | null;
+    /**
+     * Value
+     *
+     * Value of that field; null for the runner-up.
+     */
+    value: unknown;
+    /**
+     * Difference
+     *
+     * Objective of the best minus that of the other one.
+     */
+    difference: number;
+    /**
+     * Interval
+     *
+     * 95 % bootstrap interval of the difference over the repeats; null with one run each.
+     */
+    interval: Array<number> | null;
+    /**
+     * `better` if the interval excludes 0; `too_few_runs` below 3 repeats.
+     */
+    verdict: Verdict;
+    /**
+     * Text
+     */
+    text: string;
+};
 
 /**
  * Configuration
@@ -981,6 +1245,36 @@ export type Failure = {
 };
 
 /**
+ * FieldImportance
+ *
+ * Importance of a field for reaching a good objective.
+ */
+export type FieldImportance = {
+    /**
+     * Field
+     */
+    field: string;
+    /**
+     * Share
+     *
+     * Part of the importance of all fields, from 0 to 1.
+     */
+    share: number;
+    /**
+     * Interval
+     *
+     * 95 % bootstrap interval of the share over the trials.
+     */
+    interval: Array<number>;
+    /**
+     * Has Effect
+     *
+     * Passes a permutation test at 5 % over all fields; false means that none is shown.
+     */
+    has_effect: boolean;
+};
+
+/**
  * FieldProblem
  *
  * A complaint about one field of the request.
@@ -1325,6 +1619,26 @@ export type Host = {
      * Bytes.
      */
     disk_total?: number;
+};
+
+/**
+ * ImportanceOfFields
+ *
+ * Importance of the varied fields, by PED-ANOVA over the trials that have an objective.
+ */
+export type ImportanceOfFields = {
+    /**
+     * Fields
+     *
+     * The most important first; empty if it cannot be estimated.
+     */
+    fields: Array<FieldImportance>;
+    /**
+     * Note
+     *
+     * Reason why there are none, or what is left out; else empty.
+     */
+    note: string;
 };
 
 /**
@@ -2751,6 +3065,13 @@ export type RegisteredNode = {
 export type Remark = 'not finite' | 'exploding' | 'vanishing' | 'dead';
 
 /**
+ * ReportFormat
+ *
+ * Format of a report.
+ */
+export type ReportFormat = 'html' | 'md' | 'json' | 'csv';
+
+/**
  * Resize
  *
  * The number of workers that a job shall have: `workers`, or the other two.
@@ -3267,6 +3588,13 @@ export type TrialPage = {
      */
     next_cursor: string | null;
 };
+
+/**
+ * Verdict
+ *
+ * Result of a comparison: is the best trial shown to be better?
+ */
+export type Verdict = 'better' | 'no_difference' | 'too_few_runs';
 
 /**
  * Verification
@@ -5974,3 +6302,104 @@ export type ResumeExperimentResponses = {
 };
 
 export type ResumeExperimentResponse = ResumeExperimentResponses[keyof ResumeExperimentResponses];
+
+export type AnalyzeExperimentData = {
+    body?: never;
+    path: {
+        /**
+         * Experiment Id
+         *
+         * The experiment's id.
+         */
+        experiment_id: string;
+    };
+    query?: never;
+    url: '/api/v1/experiments/{experiment_id}/analyze';
+};
+
+export type AnalyzeExperimentErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type AnalyzeExperimentError = AnalyzeExperimentErrors[keyof AnalyzeExperimentErrors];
+
+export type AnalyzeExperimentResponses = {
+    /**
+     * The analysis; nothing is stored.
+     */
+    200: Analysis;
+};
+
+export type AnalyzeExperimentResponse = AnalyzeExperimentResponses[keyof AnalyzeExperimentResponses];
+
+export type ReadReportData = {
+    body?: never;
+    path: {
+        /**
+         * Experiment Id
+         *
+         * The experiment's id.
+         */
+        experiment_id: string;
+    };
+    query?: {
+        /**
+         * `html`: one file that loads nothing; `md`: Markdown with SVG charts; `json`: the analysis; `csv`: a line for each run.
+         */
+        format?: ReportFormat;
+    };
+    url: '/api/v1/experiments/{experiment_id}/report';
+};
+
+export type ReadReportErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ReadReportError = ReadReportErrors[keyof ReadReportErrors];
+
+export type ReadReportResponses = {
+    /**
+     * The report.
+     */
+    200: Analysis;
+};
+
+export type ReadReportResponse = ReadReportResponses[keyof ReadReportResponses];

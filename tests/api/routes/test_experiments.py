@@ -111,3 +111,41 @@ async def test_other_content_types_are_refused(client: httpx.AsyncClient) -> Non
     assert (missing.status_code, missing.json()["detail"]) == (
         404, "there is no experiment 'nothing'",
     )  # fmt: skip
+
+
+async def test_experiment_is_analyzed_and_reported(client: httpx.AsyncClient) -> None:
+    path = f"{EXPERIMENTS}/{(await client.post(EXPERIMENTS, json=SWEEP)).json()['id']}"
+    done = await client.post(f"{path}/analyze")
+    assert done.status_code == 200
+    analysis = done.json()
+    assert analysis["findings"][0].startswith("The experiment is running: 0 of 2 runs have ended.")
+    assert (analysis["best"], analysis["scaling"], analysis["comparisons"]) == (None, None, [])
+    assert [row["values"] for row in analysis["table"]] == [
+        {"training.learning_rate": rate} for rate in (0.5, 0.25)
+    ]
+    for form, media in (
+        ("html", "text/html; charset=utf-8"),
+        ("md", "text/markdown; charset=utf-8"),
+        ("json", "application/json"),
+        ("csv", "text/csv; charset=utf-8"),
+    ):
+        report = await client.get(f"{path}/report", params={"format": form})
+        assert (report.status_code, report.headers["content-type"]) == (200, media)
+        assert report.headers["content-disposition"].endswith(f'.{form}"')
+        assert report.headers["x-content-type-options"] == "nosniff"
+        assert "sandbox" in report.headers["content-security-policy"]
+    assert (await client.get(f"{path}/report")).text.startswith("<!doctype html>")
+
+
+async def test_report_refuses_unknown_formats_and_experiments(client: httpx.AsyncClient) -> None:
+    path = f"{EXPERIMENTS}/{(await client.post(EXPERIMENTS, json=SWEEP)).json()['id']}"
+    refused = await client.get(f"{path}/report", params={"format": "pdf"})
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert error["field"] == "format"
+    assert error["message"] == "must be one of html, md, json, csv"
+    for method, action in (("POST", "analyze"), ("GET", "report")):
+        missing = await client.request(method, f"{EXPERIMENTS}/nothing/{action}")
+        assert (missing.status_code, missing.json()["detail"]) == (
+            404, "there is no experiment 'nothing'",
+        )  # fmt: skip

@@ -17,6 +17,7 @@ from trainhall.api.settings import Settings
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import CliError, NotFoundError, UsageError, WrongStateError
 from trainhall.cli.experiments import follow
+from trainhall.cli.experiments.analysis import page
 from trainhall.cli.experiments.summary import trial_means
 from trainhall.cli.main import app
 
@@ -226,3 +227,64 @@ def test_progress_names_a_missing_objective() -> None:
     }  # fmt: skip
     assert follow._progress(found) == "1 completed, 2 pending; trial 1 has no objective: …"
     assert follow._progress({**found, "reason_code": "trials_run"}) == "1 completed, 2 pending"
+
+
+def test_analysis_is_printed(cli: Cli) -> None:
+    experiment = cli.create(SWEEP)
+    text = cli("analyze", experiment[:8])
+    assert text.startswith(f"rates ({experiment})\n\n- The experiment is running: 0 of 4 runs")
+    assert "- No run has completed, so no trial is the best." in text
+    analysis = json.loads(cli("analyze", experiment, "-o", "json"))
+    assert (analysis["experiment_id"], analysis["best"]) == (experiment, None)
+    assert yaml.safe_load(cli("analyze", experiment, "-o", "yaml"))["runs"] == 4
+    with pytest.raises(NotFoundError):
+        cli("analyze", "nothing")
+
+
+def test_report_is_printed_or_written(cli: Cli) -> None:
+    experiment = cli.create(SWEEP)
+    assert cli("report", experiment).startswith("# rates\n")
+    assert json.loads(cli("report", experiment, "--format", "json"))["name"] == "rates"
+    file = cli.folder / "report.html"
+    assert cli("report", experiment, "--output", str(file)) == ""
+    assert file.read_text().startswith("<!doctype html>")
+    assert cli("report", experiment, "--format", "csv", "-o", str(file)) == ""
+    assert file.read_text().startswith("trial,repeat,job_id,state,training.learning_rate,")
+    assert "cannot write" in str(
+        cli.refused("report", experiment, "--output", str(cli.folder / "missing" / "x.md"))
+    )
+
+
+def test_analysis_has_comparisons_and_importance() -> None:
+    text = page(
+        {
+            "name": "rates\x1b[2J",
+            "experiment_id": "7c0d93be12f4",
+            "findings": ["Trial 1 has the highest eval_accuracy, 0.5."],
+            "comparisons": [
+                {"field": None, "text": "in the findings"},
+                {"field": "training.optimizer", "text": "Trial 1 has 0.5, trial 2 has 0.4."},
+            ],
+            "importance": {
+                "fields": [
+                    {"field": "training.learning_rate", "share": 0.75, "interval": [0.5, 0.875],
+                     "has_effect": True},
+                    {"field": "training.optimizer", "share": 0.25, "interval": [0, 0.5],
+                     "has_effect": False},
+                ]
+            },
+        }
+    )  # fmt: skip
+    assert text.splitlines() == [
+        "rates (7c0d93be12f4)",
+        "",
+        "- Trial 1 has the highest eval_accuracy, 0.5.",
+        "",
+        "Comparisons",
+        "- Trial 1 has 0.5, trial 2 has 0.4.",
+        "",
+        "Importance",
+        "FIELD                   SHARE  95 % INTERVAL  EFFECT",
+        "training.learning_rate   75 %     50 to 88 %  yes",
+        "training.optimizer       25 %      0 to 50 %  none shown",
+    ]

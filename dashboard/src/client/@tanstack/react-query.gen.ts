@@ -3,8 +3,8 @@
 import { type InfiniteData, infiniteQueryOptions, queryOptions, type UseMutationOptions } from '@tanstack/react-query';
 
 import { client } from '../client.gen';
-import { cancelExperiment, cancelJob, captureGradients, changeNode, collectCheckpoints, createExperiment, deleteCheckpoint, drainNode, getCheckpoint, getCode, getExperiment, getJob, getNode, listAttempts, listCheckpointFiles, listCheckpoints, listDevices, listEvents, listExperiments, listJobs, listNodeEvents, listNodes, listTrials, type Options, pauseExperiment, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLogs, readMetrics, readNodeHistory, readPrometheus, readQueue, readQuotas, readReadiness, readSummary, registerNode, removeNode, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, submitJob, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
-import type { CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
+import { analyzeExperiment, cancelExperiment, cancelJob, captureGradients, changeNode, collectCheckpoints, createExperiment, deleteCheckpoint, drainNode, getCheckpoint, getCode, getExperiment, getJob, getNode, listAttempts, listCheckpointFiles, listCheckpoints, listDevices, listEvents, listExperiments, listJobs, listNodeEvents, listNodes, listTrials, type Options, pauseExperiment, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLogs, readMetrics, readNodeHistory, readPrometheus, readQueue, readQuotas, readReadiness, readReport, readSummary, registerNode, removeNode, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, submitJob, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
+import type { AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
 
 export type QueryKey<TOptions extends Options> = [
     Pick<TOptions, 'baseUrl' | 'body' | 'headers' | 'path' | 'query'> & {
@@ -1222,3 +1222,39 @@ export const resumeExperimentMutation = (options?: Partial<Options<ResumeExperim
     };
     return mutationOptions;
 };
+
+/**
+ * Analyze an experiment
+ *
+ * Compares its trials, rates the fields that vary and sums up what the figures show.
+ *
+ * An experiment that still runs is analyzed as far as its runs have ended. Takes seconds with
+ * many trials.
+ */
+export const analyzeExperimentMutation = (options?: Partial<Options<AnalyzeExperimentData>>): UseMutationOptions<AnalyzeExperimentResponse, AnalyzeExperimentError, Options<AnalyzeExperimentData>> => {
+    const mutationOptions: UseMutationOptions<AnalyzeExperimentResponse, AnalyzeExperimentError, Options<AnalyzeExperimentData>> = {
+        mutationFn: async (fnOptions) => await analyzeExperiment({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const readReportQueryKey = (options: Options<ReadReportData>) => createQueryKey('readReport', options);
+
+/**
+ * Read a report of an experiment
+ *
+ * Made when it is read, as far as its runs have ended.
+ */
+export const readReportOptions = (options: Options<ReadReportData>) => queryOptions<ReadReportResponse, ReadReportError, ReadReportResponse, ReturnType<typeof readReportQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await readReport({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: readReportQueryKey(options)
+});

@@ -2,6 +2,7 @@ import type { Job } from "@/client";
 
 /** The API's types under the names that the pages use. */
 export type {
+  Analysis,
   Attempt,
   Checkpoint,
   Device,

@@ -1,5 +1,5 @@
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { createExperiment, listTrials } from "@/client";
+import { analyzeExperiment, createExperiment, listTrials } from "@/client";
 import {
   cancelExperimentMutation,
   getExperimentOptions,
@@ -9,7 +9,7 @@ import {
   resumeExperimentMutation,
 } from "@/client/@tanstack/react-query.gen";
 import { BY_CURSOR, everyPage } from "@/shared/api/pages";
-import type { Experiment, ExperimentPlan, Trial } from "@/shared/api/types";
+import type { Analysis, Experiment, ExperimentPlan, Trial } from "@/shared/api/types";
 import { type Submission, yamlRequest } from "@/shared/api/yaml";
 import { notifyProblem } from "@/shared/ui/notify";
 
@@ -45,6 +45,18 @@ export function useTrials({ id, finished_at }: Experiment) {
       ),
     placeholderData: (before) => before,
     refetchInterval: ended ? false : POLL_MS,
+  });
+}
+
+/** The analysis as it was when it was asked for: it takes the coordinator seconds. */
+export function useAnalysis({ id, finished_at }: Experiment) {
+  return useQuery({
+    // Asked for once more when the experiment has ended.
+    queryKey: [{ _id: "analysis", path: { experiment_id: id }, ended: finished_at !== null }],
+    queryFn: ({ signal }): Promise<Analysis> =>
+      analyzeExperiment({ path: { experiment_id: id }, signal }),
+    placeholderData: (before) => before,
+    staleTime: Number.POSITIVE_INFINITY,
   });
 }
 

@@ -8,6 +8,7 @@ import { NotFound } from "@/shared/ui/empty";
 import { ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
 import { useExperiment, useTrials } from "../api/experiments";
+import { Analysis } from "./analysis";
 import { Header } from "./header";
 import { ObjectiveChart } from "./objective-chart";
 import { BY_NUMBER, type TrialSort } from "./trials";
@@ -43,17 +44,24 @@ function Sections({ experiment }: { experiment: Experiment }) {
       keepMounted={false}
       onChange={(next) =>
         void navigate({
-          search: (old) => ({ ...old, tab: next === "spec" ? next : undefined }),
+          search: (old) => ({
+            ...old,
+            tab: next === "spec" || next === "analysis" ? next : undefined,
+          }),
           resetScroll: false,
         })
       }
     >
       <Tabs.List aria-label="Experiment sections">
         <Tabs.Tab value="trials">Trials</Tabs.Tab>
+        <Tabs.Tab value="analysis">Analysis</Tabs.Tab>
         <Tabs.Tab value="spec">Spec</Tabs.Tab>
       </Tabs.List>
       <Tabs.Panel value="trials" pt="md">
         <Trials experiment={experiment} />
+      </Tabs.Panel>
+      <Tabs.Panel value="analysis" pt="md">
+        <Analysis experiment={experiment} />
       </Tabs.Panel>
       <Tabs.Panel value="spec" pt="md">
         <SpecView spec={experiment.spec}>

@@ -1,4 +1,4 @@
-import { Text } from "@mantine/core";
+import { Group, Text } from "@mantine/core";
 import { type Experiment, hasReason } from "@/shared/api/types";
 import { count, metric, plural } from "@/shared/format";
 import { RunFacts, RunProgress, RunReason, RunTitle } from "@/shared/page/run-header";
@@ -8,6 +8,7 @@ import { runsOf, stepsText } from "../runs";
 import { fieldLabels, specOf, valueText } from "../spec";
 import { ExperimentCommands } from "./commands";
 import classes from "./header.module.css";
+import { ReportMenu } from "./report-menu";
 
 export function Header({ experiment }: { experiment: Experiment }) {
   const { objective, method, parallel = 0, repeats = 1 } = specOf(experiment);
@@ -17,7 +18,12 @@ export function Header({ experiment }: { experiment: Experiment }) {
       <RunTitle
         what="experiment"
         run={experiment}
-        commands={<ExperimentCommands experiment={experiment} />}
+        commands={
+          <Group gap="xs">
+            <ReportMenu experiment={experiment} />
+            <ExperimentCommands experiment={experiment} />
+          </Group>
+        }
       />
       {reason !== "" ? <RunReason text={reason} /> : null}
       <RunFacts>

@@ -1,0 +1,44 @@
+"""An analysis of an experiment as text."""
+
+import textwrap
+from typing import Any
+
+from trainhall.cli.base import output as out
+
+_WIDTH = 100
+
+
+def page(analysis: out.Json) -> str:
+    """Format findings, comparisons and the importance of fields."""
+    parts = [f"{out.one_line(analysis['name'])} ({analysis['experiment_id']})"]
+    parts.append("\n".join(map(_item, analysis["findings"])))
+    if compared := [each for each in analysis["comparisons"] if each["field"] is not None]:
+        parts.append("Comparisons\n" + "\n".join(_item(each["text"]) for each in compared))
+    if fields := analysis["importance"]["fields"]:
+        parts.append("Importance\n" + out.table(fields, _COLUMNS))
+    return "\n\n".join(parts)
+
+
+def _item(text: str) -> str:
+    # A sentence has names and reasons in it, which may hold anything.
+    return textwrap.fill(
+        out.one_line(text), _WIDTH, initial_indent="- ", subsequent_indent="  ",
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _interval(field: dict[str, Any]) -> str:
+    low, high = field["interval"]
+    return f"{100 * low:.0f} to {100 * high:.0f} %"
+
+
+_COLUMNS = [
+    out.Column("FIELD", lambda field: field["field"]),
+    out.Column("SHARE", lambda field: _percent(field["share"]), right=True),
+    out.Column("95 % INTERVAL", _interval, right=True),
+    out.Column("EFFECT", lambda field: "yes" if field["has_effect"] else "none shown"),
+]

@@ -1,0 +1,61 @@
+"""Analyses and reports of experiments, computed when they are asked for."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainhall.cluster.experiments.analysis.analyze import analyze
+from trainhall.cluster.experiments.analysis.importance import Axis
+from trainhall.cluster.experiments.analysis.load import LoadedExperiment, load_rows
+from trainhall.cluster.experiments.analysis.views import Analysis
+from trainhall.cluster.experiments.report.content import Report
+from trainhall.cluster.experiments.report.formats import ReportFormat
+from trainhall.cluster.experiments.report.render import render
+from trainhall.cluster.experiments.report.tables import to_csv
+from trainhall.cluster.service import Service, ServiceContext
+
+
+class AnalysisService(Service):
+    def __init__(self, context: ServiceContext) -> None:
+        super().__init__(context)
+        # One at a time: each is seconds of computation beside the coordinator's other work.
+        self._turn = asyncio.Lock()
+
+    async def analyze(self, experiment_id: str) -> Analysis:
+        """Analyze an experiment as far as its runs have ended.
+
+        Raises:
+            NotFoundError: there is no such experiment.
+        """
+        return await self._compute(*await self._load(experiment_id))
+
+    async def report(self, experiment_id: str, form: ReportFormat) -> str:
+        """Return a report of an experiment, as far as its runs have ended.
+
+        Raises:
+            NotFoundError: there is no such experiment.
+        """
+        loaded, now = await self._load(experiment_id)
+        if form is ReportFormat.CSV:
+            return await asyncio.to_thread(to_csv, loaded.spec["space"], loaded.rows)
+        report = Report(await self._compute(loaded, now), loaded.spec)
+        return await asyncio.to_thread(render, report, form)
+
+    async def _load(self, experiment_id: str) -> tuple[LoadedExperiment, datetime]:
+        now = self._clock.now()
+        loaded = await self._db.read(lambda connection: load_rows(connection, experiment_id, now))
+        return loaded, now
+
+    async def _compute(self, loaded: LoadedExperiment, now: datetime) -> Analysis:
+        async with self._turn:
+            return await asyncio.to_thread(analyze, loaded.experiment, loaded.rows, now, _ped_anova)
+
+
+def _ped_anova(axes: Sequence[Axis], ranks: NDArray[np.int64], top: float) -> NDArray[np.float64]:
+    # Imported here for the sake of the coordinator's start: Optuna takes half a second.
+    from trainhall.cluster.experiments.analysis import ped_anova
+
+    return ped_anova.evaluate(axes, ranks, top)

@@ -1,0 +1,110 @@
+"""The analysis of an experiment, put together from its rows."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from trainhall.cluster.experiments.analysis import views
+from trainhall.cluster.experiments.analysis.comparisons import TrialComparison, compare
+from trainhall.cluster.experiments.analysis.findings import findings
+from trainhall.cluster.experiments.analysis.importance import Evaluate, Importances, importances
+from trainhall.cluster.experiments.analysis.intervals import Interval, mean_interval
+from trainhall.cluster.experiments.analysis.rows import (
+    ENDED,
+    ExperimentRow,
+    RunRow,
+    TrialRow,
+    rated,
+    trial_rows,
+)
+
+
+def analyze(
+    experiment: ExperimentRow, runs: Sequence[RunRow], now: datetime, evaluate: Evaluate
+) -> views.Analysis:
+    """Analyze an experiment as far as its runs have ended.
+
+    Args:
+        evaluate: the method that measures importance.
+    """
+    trials = trial_rows(runs)
+    ranked = rated(trials, experiment.sign)
+    compared = compare(experiment, ranked)
+    importance = importances(experiment.space, ranked, experiment.sign, evaluate)
+    return views.Analysis(
+        experiment_id=experiment.id,
+        name=experiment.name,
+        state=experiment.state,
+        is_final=experiment.is_finished,
+        runs=len(runs),
+        ended=sum(run.state in ENDED for run in runs),
+        metric=experiment.metric,
+        goal=experiment.goal.value,
+        findings=findings(experiment, trials, ranked, compared, importance),
+        best=_best(ranked[0], experiment.sign) if ranked else None,
+        comparisons=[_comparison(each) for each in compared],
+        importance=_importance(importance),
+        scaling=None,
+        device_hours=sum(run.device_seconds for run in runs) / 3600,
+        table=[_row(trial) for trial in trials],
+        generated_at=now,
+    )
+
+
+def _row(trial: TrialRow) -> views.AnalysisRow:
+    return views.AnalysisRow(
+        trial=trial.trial,
+        values=dict(trial.values),
+        state=trial.state,
+        reason=trial.reason,
+        runs=len(trial.runs),
+        completed=sum(run.state == "completed" for run in trial.runs),
+        objective=trial.objective,
+        **trial.figures,
+        spread={name: list(ends) for name, ends in trial.spread.items()},
+    )
+
+
+def _best(trial: TrialRow, sign: int) -> views.AnalysisBest:
+    assert trial.objective is not None
+    best = min(
+        (run for run in trial.runs if run.objective is not None),
+        key=lambda run: (sign * (run.objective or 0.0), run.repeat),
+    )
+    return views.AnalysisBest(
+        trial=trial.trial,
+        job_id=best.job_id,
+        value=trial.objective,
+        interval=_ends(mean_interval(trial.objectives)),
+        runs=len(trial.runs),
+        values=dict(trial.values),
+    )
+
+
+def _comparison(compared: TrialComparison) -> views.Comparison:
+    return views.Comparison(
+        trial=compared.best.trial,
+        other=compared.other.trial,
+        field=compared.field,
+        value=compared.other.values[compared.field] if compared.field is not None else None,
+        difference=compared.difference,
+        interval=_ends(compared.interval),
+        verdict=compared.verdict,
+        text=compared.text,
+    )
+
+
+def _importance(importance: Importances) -> views.ImportanceOfFields:
+    return views.ImportanceOfFields(
+        fields=[
+            views.FieldImportance(
+                field=each.field, share=each.share, interval=list(each.interval),
+                has_effect=each.has_effect,
+            )
+            for each in importance.fields
+        ],
+        note=importance.note,
+    )  # fmt: skip
+
+
+def _ends(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else list(interval)

@@ -1,0 +1,79 @@
+"""Bootstrap intervals of means over repeats (Efron 1979), widened for the few repeats there are.
+
+A percentile interval of three values is far too narrow. The deviations of the resampled means are
+therefore multiplied by sqrt(n / (n - 1)) and by the ratio of Student's to the normal quantile
+(Hesterberg 2015, "What Teachers Should Know About the Bootstrap").
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Interval = tuple[float, float]
+
+LEVEL_PERCENT = 95
+_RESAMPLES = 2000
+_SEED = 0
+_TAILS = (0.025, 0.975)
+_NORMAL = 1.960
+_STUDENT = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+)  # fmt: skip
+"""Student's quantile 0.975, by degrees of freedom from 1."""
+_LARGEST = sys.float_info.max
+
+
+def mean_interval(values: Sequence[float]) -> Interval | None:
+    """Return an interval of the mean; None of a single value, whose spread is not known."""
+    if len(values) < 2:
+        return None
+    scale = _scale(values)
+    sample = np.sort(np.asarray(values) / scale)
+    means = _resampled_means(sample, np.random.default_rng(_SEED))
+    center = float(sample.mean())
+    return _interval(center, means - center, _widening(len(values)), scale)
+
+
+def difference_interval(left: Sequence[float], right: Sequence[float]) -> Interval | None:
+    """Return an interval of the difference of the means, left minus right; None where one of them
+    is a single value."""
+    if min(len(left), len(right)) < 2:
+        return None
+    scale = _scale([*left, *right])
+    random = np.random.default_rng(_SEED)
+    samples = [np.sort(np.asarray(values) / scale) for values in (left, right)]
+    means = [_resampled_means(sample, random) for sample in samples]
+    center = float(samples[0].mean() - samples[1].mean())
+    widening = _widening(min(len(left), len(right)))
+    return _interval(center, means[0] - means[1] - center, widening, scale)
+
+
+def _resampled_means(
+    sample: NDArray[np.float64], random: np.random.Generator
+) -> NDArray[np.float64]:
+    drawn = random.integers(0, len(sample), (_RESAMPLES, len(sample)))
+    return np.asarray(sample[drawn].mean(axis=1))
+
+
+def _interval(
+    center: float, deviations: NDArray[np.float64], widening: float, scale: float
+) -> Interval:
+    low, high = np.quantile(deviations, _TAILS) * widening
+    ends = (center + min(low, 0.0), center + max(high, 0.0))
+    low, high = (float(max(-_LARGEST, min(_LARGEST, float(end) * scale))) for end in ends)
+    return low, high
+
+
+def _widening(count: int) -> float:
+    freedom = count - 1
+    student = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else _NORMAL + 2.5 / freedom
+    return math.sqrt(count / freedom) * student / _NORMAL
+
+
+def _scale(values: Sequence[float]) -> float:
+    """Return a divisor with which sums and differences do not overflow."""
+    return max(map(abs, values)) or 1.0

@@ -1,0 +1,204 @@
+"""Loads the rows of an experiment: a fixed number of statements, however many runs it has."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Select, and_, case, select
+
+from trainhall.cluster.errors import NotFoundError
+from trainhall.cluster.experiments.analysis.rows import ExperimentRow, RunRow
+from trainhall.cluster.experiments.views import UNFINISHED, shown_state
+from trainhall.cluster.lifecycle.states import TrialState
+from trainhall.db.experiments import Experiment, Trial
+from trainhall.db.models import Attempt, Job, JobProgress, MetricChunk, Series
+from trainhall.monitoring.chunks import CHUNK, LEVELS, Run
+from trainhall.training.spec.recovery import MetricMode
+
+_MEDIANS = ("samples_per_second", "step_seconds")
+_MEMORY = "peak_memory_bytes"
+_ROWS_AT_ONCE = 64
+"""Each may have 40 KB of points."""
+
+
+class LoadedExperiment:
+    """An experiment with its runs, at one moment.
+
+    Attributes:
+        spec: its document.
+        rows: its runs, in their order.
+    """
+
+    def __init__(
+        self, experiment: ExperimentRow, spec: Mapping[str, Any], rows: list[RunRow]
+    ) -> None:
+        self.experiment = experiment
+        self.spec = spec
+        self.rows = rows
+
+
+def load_rows(connection: Connection, experiment_id: str, now: datetime) -> LoadedExperiment:
+    """Load an experiment and its runs.
+
+    `step_seconds` and `samples_per_second` are medians over the points that are packed, which those
+    of a run are a few seconds after its end.
+
+    Raises:
+        NotFoundError: there is no such experiment.
+    """
+    columns = Experiment.__table__.c
+    found = connection.execute(
+        select(
+            columns.id, columns.name, columns.state, columns.spec, columns.metric, columns.goal,
+            columns.finished_at,
+        ).where(columns.id == experiment_id)
+    ).one_or_none()  # fmt: skip
+    if found is None:
+        raise NotFoundError("experiment", experiment_id)
+    held = _held_seconds(connection, experiment_id, now)
+    medians = _medians(connection, experiment_id)
+    rows = [
+        _run(row, held.get(row.job_id, (None, 0.0)), medians.get(row.job_id, {}))
+        for row in connection.execute(_runs(experiment_id))
+    ]
+    experiment = ExperimentRow(
+        id=found.id,
+        name=found.name,
+        state=found.state,
+        is_finished=found.finished_at is not None,
+        metric=found.metric,
+        goal=MetricMode(found.goal),
+        space=found.spec["space"],
+    )
+    return LoadedExperiment(experiment, found.spec, rows)
+
+
+def _runs(experiment_id: str) -> Select[Any]:
+    return (
+        select(
+            Trial.number,
+            Trial.repeat,
+            Trial.values,
+            Trial.state,
+            Trial.reason,
+            Trial.job_id,
+            Trial.objective,
+            Job.state.label("job_state"),
+            Job.reason.label("job_reason"),
+            JobProgress.step,
+            # Not the whole document, which may have a thousand metrics.
+            JobProgress.metrics[_MEMORY].as_string().label("memory"),
+        )
+        .outerjoin(Job, Job.id == Trial.job_id)
+        .outerjoin(JobProgress, JobProgress.job_id == Trial.job_id)
+        .where(Trial.experiment_id == experiment_id)
+        .order_by(Trial.number, Trial.repeat)
+    )
+
+
+def _run(row: Any, held: tuple[float | None, float], medians: Mapping[str, float]) -> RunRow:
+    duration, device_seconds = held
+    is_under_way = row.state in UNFINISHED and row.job_state is not None
+    return RunRow(
+        trial=row.number,
+        repeat=row.repeat,
+        values=row.values,
+        state=shown_state(row.state, row.job_state),
+        job_id=row.job_id,
+        reason=row.job_reason if is_under_way else row.reason,
+        # Before its end it has the objective of its last rung of early stopping.
+        objective=row.objective if row.state == TrialState.COMPLETED else None,
+        figures={
+            **medians,
+            _MEMORY: _finite(row.memory),
+            "steps": row.step or None,
+            "duration_seconds": duration,
+        },
+        device_seconds=device_seconds,
+    )
+
+
+def _of_experiment(experiment_id: str) -> Select[Any]:
+    return select(Trial.job_id).where(
+        Trial.experiment_id == experiment_id, Trial.job_id.is_not(None)
+    )
+
+
+def _held_seconds(
+    connection: Connection, experiment_id: str, now: datetime
+) -> dict[str, tuple[float | None, float]]:
+    """Return, by job, the seconds of its attempts, and those times the devices that they held."""
+    query = select(
+        Attempt.job_id, Attempt.started_at, Attempt.finished_at, Attempt.world_size
+    ).where(Attempt.job_id.in_(_of_experiment(experiment_id)))
+    found: dict[str, tuple[float | None, float]] = {}
+    for row in connection.execute(query):
+        # The time of day may have been set back meanwhile.
+        seconds = max(0.0, ((row.finished_at or now) - row.started_at).total_seconds())
+        before, held = found.get(row.job_id, (None, 0.0))
+        found[row.job_id] = (before or 0.0) + seconds, held + seconds * row.world_size
+    return found
+
+
+def _medians(connection: Connection, experiment_id: str) -> dict[str, dict[str, float]]:
+    """Return medians over the steps of each job, by its id and the name of the metric.
+
+    Of a long series one chunk is read: of the lowest level at which one holds all of it, with every
+    16th point, or every 256th, and so on.
+    """
+    level = case(
+        *((Series.points <= CHUNK << lower, lower) for lower in (0, *LEVELS)), else_=LEVELS[-1]
+    )
+    query = (
+        select(
+            Series.job_id,
+            Series.name,
+            MetricChunk.level,
+            MetricChunk.count.label("entries"),
+            MetricChunk.data,
+        )
+        .join(
+            MetricChunk,
+            and_(
+                MetricChunk.series_id == Series.id,
+                MetricChunk.level == level,
+                MetricChunk.index == 0,
+            ),
+        )
+        .where(
+            Series.job_id.in_(_of_experiment(experiment_id)),
+            Series.rank == -1,
+            Series.name.in_(_MEDIANS),
+            Series.superseded.is_(False),
+        )
+        .order_by(Series.job_id, Series.name, Series.attempt)
+    )
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    rows = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+    for job_id, name, values in _by_series(rows):
+        finite = values[np.isfinite(values)]
+        if len(finite):
+            found[job_id][name] = float(np.median(finite))
+    return found
+
+
+def _by_series(rows: Iterable[Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the points of each job and metric, over all attempts; a few are in memory at a time."""
+    key: tuple[str, str] | None = None
+    parts: list[Any] = []
+    for row in rows:
+        if key != (row.job_id, row.name):
+            if key is not None:
+                yield *key, np.concatenate(parts)
+            key, parts = (row.job_id, row.name), []
+        parts.append(Run.unpack(row.level, row.entries, row.data).last)
+    if key is not None:
+        yield *key, np.concatenate(parts)
+
+
+def _finite(value: Any) -> float | None:
+    number = float(value) if value is not None else math.nan
+    return number if math.isfinite(number) else None

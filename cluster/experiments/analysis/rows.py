@@ -1,0 +1,137 @@
+"""Plain rows that an analysis works on: runs, and the trials that they belong to."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from trainhall.cluster.experiments.means import mean_of_repeats
+from trainhall.training.spec.recovery import MetricMode
+
+FIGURES = (
+    "samples_per_second",
+    "step_seconds",
+    "peak_memory_bytes",
+    "steps",
+    "duration_seconds",
+)
+"""Measured beside the objective."""
+ENDED = frozenset({"completed", "stopped", "failed", "cancelled"})
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run of an experiment."""
+
+    trial: int
+    repeat: int
+    values: Mapping[str, Any]
+    state: str
+    """`pending`, or the state of its job."""
+    job_id: str | None = None
+    reason: str = ""
+    objective: float | None = None
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    """By the names in `FIGURES`; None: not measured."""
+    device_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """One configuration, over all its repeats."""
+
+    trial: int
+    values: Mapping[str, Any]
+    state: str
+    reason: str
+    runs: tuple[RunRow, ...]
+    objectives: tuple[float, ...]
+    """Ascending."""
+    objective: float | None
+    """Mean over the repeats; None until every repeat has a value."""
+    figures: Mapping[str, float | None]
+    """Means over the runs in which they were measured."""
+    spread: Mapping[str, tuple[float, float]]
+    """By name of a figure, or `objective`, the lowest and the highest of two or more runs."""
+
+
+@dataclass(frozen=True)
+class ExperimentRow:
+    """The experiment, as far as its analysis depends on it."""
+
+    id: str
+    name: str
+    state: str
+    is_finished: bool
+    metric: str
+    goal: MetricMode
+    space: Mapping[str, Any]
+    """Dimensions as they were given, by field."""
+
+    @property
+    def sign(self) -> int:
+        """Factor that makes lower values of the objective the better ones."""
+        return 1 if self.goal is MetricMode.MIN else -1
+
+
+def trial_rows(runs: Iterable[RunRow]) -> list[TrialRow]:
+    """Return the trials of runs, in the order of their numbers."""
+    ordered = sorted(runs, key=lambda run: (run.trial, run.repeat))
+    return [_trial(tuple(group)) for _, group in groupby(ordered, key=lambda run: run.trial)]
+
+
+def rated(trials: Iterable[TrialRow], sign: int) -> list[TrialRow]:
+    """Return the trials with an objective, the best first; of equal ones the first that started."""
+    with_value = [(sign * t.objective, t.trial, t) for t in trials if t.objective is not None]
+    return [trial for *_, trial in sorted(with_value, key=lambda each: each[:2])]
+
+
+def field_labels(fields: Iterable[str]) -> dict[str, str]:
+    """Return short names of fields: the last part of each, where no two are the same."""
+    names = list(fields)
+    ends = Counter(name.rpartition(".")[2] for name in names)
+    return {name: end if ends[end := name.rpartition(".")[2]] == 1 else name for name in names}
+
+
+def _trial(runs: tuple[RunRow, ...]) -> TrialRow:
+    objectives = sorted(run.objective for run in runs if run.objective is not None)
+    state = _state(runs)
+    explains = next((run for run in runs if run.state == state), runs[0])
+    known = {name: _known(runs, _figure(name)) for name in FIGURES}
+    spread = {
+        name: (min(values), max(values))
+        for name, values in {"objective": objectives, **known}.items()
+        if len(values) > 1
+    }
+    return TrialRow(
+        trial=runs[0].trial,
+        values=runs[0].values,
+        state=state,
+        reason=explains.reason if state != "completed" else "",
+        runs=runs,
+        objectives=tuple(objectives),
+        objective=mean_of_repeats(objectives) if len(objectives) == len(runs) else None,
+        figures={
+            name: mean_of_repeats(values) if values else None for name, values in known.items()
+        },
+        spread=spread,
+    )
+
+
+def _state(runs: Sequence[RunRow]) -> str:
+    """Return the state of a run that has not ended, else the worst end."""
+    unfinished = [run.state for run in runs if run.state not in ENDED]
+    started = [state for state in unfinished if state != "pending"]
+    if unfinished:
+        return (started or unfinished)[0]
+    ends = {run.state for run in runs}
+    return next(state for state in ("failed", "cancelled", "stopped", "completed") if state in ends)
+
+
+def _figure(name: str) -> Callable[[RunRow], float | None]:
+    return lambda run: run.figures.get(name)
+
+
+def _known(runs: Iterable[RunRow], figure: Callable[[RunRow], float | None]) -> list[float]:
+    return [value for run in runs if (value := figure(run)) is not None]

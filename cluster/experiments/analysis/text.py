@@ -1,0 +1,34 @@
+"""Figures and values as an analysis and its report write them."""
+
+import json
+from typing import Any
+
+_LENGTH = 60
+
+
+def figure(value: float) -> str:
+    """Return a measured number in four digits."""
+    if isinstance(value, int) and abs(value) < 10**6:
+        return str(value)
+    return f"{value:.4g}"
+
+
+def value_text(value: Any) -> str:
+    """Return the value of a field: numbers are rounded, lists and objects are JSON."""
+    if isinstance(value, float):
+        return figure(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return shortened(text, _LENGTH)
+
+
+def shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listing(names: list[str]) -> str:
+    """Join names: a, b and c."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

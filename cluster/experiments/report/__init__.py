@@ -1,0 +1,1 @@
+"""Reports of an analysis, as HTML, Markdown, JSON and CSV; imports `analysis`."""

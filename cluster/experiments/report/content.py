@@ -1,0 +1,113 @@
+"""Texts and figures that the formats of a report share."""
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from trainhall import __version__
+from trainhall.cluster.durations import format_duration
+from trainhall.cluster.experiments.analysis.rows import field_labels
+from trainhall.cluster.experiments.analysis.text import count, figure, value_text
+from trainhall.cluster.experiments.analysis.views import Analysis, AnalysisRow
+from trainhall.db.views import rfc3339
+from trainhall.training.common.units import brief, size_text
+
+
+@dataclass(frozen=True)
+class Report:
+    analysis: Analysis
+    spec: Mapping[str, Any]
+    """Document of the experiment, with its defaults."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Short names of the fields that vary."""
+        return field_labels(self.spec["space"])
+
+
+def summary(report: Report) -> list[tuple[str, str]]:
+    """Return what describes the experiment, as names and texts."""
+    analysis, spec = report.analysis, report.spec
+    rows = [
+        ("experiment", f"{analysis.name} ({analysis.experiment_id})"),
+        ("kind", f"{spec['kind']}, {spec['method']}"),
+        ("state", analysis.state),
+        ("objective", f"{analysis.goal} {analysis.metric}, {spec['objective']['at']} value"),
+        (
+            "runs",
+            f"{count(len(analysis.table), 'trial')}, {count(analysis.runs, 'run')}, "
+            f"{analysis.ended:,} ended",
+        ),
+        ("generated", rfc3339(analysis.generated_at)[:19].replace("T", " ") + " UTC"),
+    ]
+    if analysis.best is not None:
+        rows.insert(3, ("best", f"trial {analysis.best.trial}, {figure(analysis.best.value)}"))
+    return rows
+
+
+def columns(report: Report) -> list[str]:
+    """Return the titles of the table of trials."""
+    measured = [title for name, title, _ in _FIGURES if _is_measured(report, name)]
+    metric = report.analysis.metric
+    return ["trial", *report.labels.values(), "state", "runs", metric, *measured]
+
+
+def cells(report: Report, row: AnalysisRow) -> list[str]:
+    """Return the texts of a row of the table of trials; empty where nothing was measured."""
+    values = [
+        value_text(row.values[field]) if field in row.values else "" for field in report.labels
+    ]
+    measured = [
+        "" if (value := getattr(row, name)) is None else text(value)
+        for name, _, text in _FIGURES
+        if _is_measured(report, name)
+    ]
+    runs = str(row.runs) if row.completed == row.runs else f"{row.completed} of {row.runs}"
+    return [str(row.trial), *values, row.state, runs, _objective(row), *measured]
+
+
+def environment() -> list[tuple[str, str]]:
+    """Return the versions of what made the report, on the coordinator's host."""
+    return [("Trainhall", __version__), ("Python of the coordinator", platform.python_version())]
+
+
+def spec_yaml(report: Report) -> str:
+    """Return the experiment as it can be created again."""
+    given = {key: value for key, value in report.spec.items() if value is not None}
+    text: str = yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def commands(report: Report) -> list[str]:
+    """Return the commands that repeat the experiment and its report."""
+    experiment = report.analysis.experiment_id
+    return [
+        "trainhall experiment create experiment.yaml -f",
+        f"trainhall experiment analyze {experiment}",
+        f"trainhall experiment report {experiment} --format html --output report.html",
+    ]
+
+
+def _objective(row: AnalysisRow) -> str:
+    if row.objective is None:
+        return ""
+    if (ends := row.spread.get("objective")) is None:
+        return figure(row.objective)
+    return f"{figure(row.objective)} ({figure(ends[0])} to {figure(ends[1])})"
+
+
+def _is_measured(report: Report, name: str) -> bool:
+    return any(getattr(row, name) is not None for row in report.analysis.table)
+
+
+_FIGURES = (
+    ("samples_per_second", "samples/s", figure),
+    ("step_seconds", "step time", brief),
+    ("peak_memory_bytes", "peak memory", lambda value: size_text(int(value))),
+    ("steps", "steps", lambda value: f"{value:,.0f}"),
+    ("duration_seconds", "duration", format_duration),
+)
+"""Figures of a row with their titles and how they are written."""

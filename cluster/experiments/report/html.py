@@ -1,0 +1,93 @@
+"""A report as one HTML file, which loads nothing."""
+
+from collections.abc import Sequence
+from html import escape
+
+from trainhall.cluster.experiments.report import content
+from trainhall.cluster.experiments.report.content import Report
+from trainhall.cluster.experiments.report.plots import plots
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; sandbox"
+)
+"""Nothing runs and nothing is loaded, whatever a name in the report should contain."""
+_STYLE = """\
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --dim: #5a6470 }
+@media (prefers-color-scheme: dark) { :root { --dim: #98a2ad } }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.6rem; margin: 0 } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem }
+h1, dd, td, th, li, figcaption { overflow-wrap: anywhere }
+.sub, figcaption { color: var(--dim) }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; margin: 0 }
+dt { color: var(--dim) } dd { margin: 0 }
+ul { padding-left: 1.2rem } li { margin: .25rem 0 }
+figure { margin: 1rem 0; padding: .75rem; border: 1px solid var(--line); border-radius: .5rem }
+figcaption { font-size: .9rem; margin-bottom: .25rem }
+.wide { overflow-x: auto }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
+th, td { padding: .25rem .6rem; text-align: left; border-bottom: 1px solid var(--line) }
+th { color: var(--dim); font-weight: 600 }
+tr.best { background: var(--soft); font-weight: 600 }
+td { max-width: 22rem }
+pre { background: var(--soft); padding: .75rem; border-radius: .5rem; overflow-x: auto }
+@media print { figure, tr { break-inside: avoid } body { max-width: none } }
+"""
+
+
+def to_html(report: Report) -> str:
+    name = escape(report.analysis.name)
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{name} · report</title>\n<style>\n{_STYLE}</style>\n</head>\n<body>",
+            f'<h1>{name}</h1>\n<p class="sub">Report of an experiment</p>',
+            "<h2>Summary</h2>", _pairs(content.summary(report)),
+            "<h2>Findings</h2>", _list(report.analysis.findings),
+            *_comparisons(report),
+            *_plots(report),
+            "<h2>Trials</h2>", _table(report),
+            "<h2>Experiment</h2>", f"<pre>{escape(content.spec_yaml(report))}</pre>",
+            "<h2>Environment</h2>", _pairs(content.environment()),
+            "<h2>Repeat it</h2>",
+            "<p>Save the experiment above as <code>experiment.yaml</code>.</p>",
+            f"<pre>{escape(chr(10).join(content.commands(report)))}</pre>",
+            "</body>\n</html>\n",
+        ]
+    )  # fmt: skip
+
+
+def _comparisons(report: Report) -> list[str]:
+    texts = [each.text for each in report.analysis.comparisons if each.field is not None]
+    return ["<h2>Comparisons</h2>", _list(texts)] if texts else []
+
+
+def _plots(report: Report) -> list[str]:
+    drawn = plots(report)
+    figures = [
+        f"<figure><figcaption>{escape(title)}</figcaption>{svg}</figure>" for title, svg in drawn
+    ]
+    return ["<h2>Charts</h2>", *figures] if figures else []
+
+
+def _table(report: Report) -> str:
+    best = report.analysis.best.trial if report.analysis.best is not None else None
+    head = "".join(f"<th>{escape(title)}</th>" for title in content.columns(report))
+    rows = [
+        f"<tr{' class=best' if row.trial == best else ''}>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in content.cells(report, row))
+        + "</tr>"
+        for row in report.analysis.table
+    ]
+    body = "\n".join(rows)
+    return f'<div class="wide"><table>\n<tr>{head}</tr>\n{body}\n</table></div>'
+
+
+def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
+    inner = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in pairs)
+    return f"<dl>{inner}</dl>"
+
+
+def _list(items: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"

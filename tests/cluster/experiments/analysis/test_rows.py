@@ -1,0 +1,61 @@
+"""Trials from runs: a figure that is not known for every repeat is not made up."""
+
+import random
+from statistics import fmean
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.experiments import RATE, runs, trials_of
+
+from trainhall.cluster.experiments.analysis.rows import RunRow, field_labels, rated, trial_rows
+
+OBJECTIVES = st.lists(
+    st.lists(st.none() | st.floats(-1e300, 1e300), min_size=1, max_size=4), min_size=1, max_size=6
+)
+
+
+@given(OBJECTIVES, st.randoms(use_true_random=False))
+def test_trial_rows_ignore_the_order_of_runs(
+    objectives: list[list[float | None]], chance: random.Random
+) -> None:
+    shuffled = [run for trial in trials_of(*objectives) for run in trial.runs]
+    chance.shuffle(shuffled)
+    assert trial_rows(shuffled) == trials_of(*objectives)
+
+
+@given(OBJECTIVES, st.sampled_from([1, -1]))
+def test_rated_trials_have_a_value_for_every_repeat(
+    objectives: list[list[float | None]], sign: int
+) -> None:
+    ranked = rated(trials_of(*objectives), sign)
+    expected = [n for n, given in enumerate(objectives, 1) if None not in given]
+    assert sorted(trial.trial for trial in ranked) == expected
+    values = [sign * trial.objective for trial in ranked if trial.objective is not None]
+    assert values == sorted(values)
+
+
+def test_trial_has_means_and_spread_of_what_was_measured() -> None:
+    first, second = runs(1, {RATE: 0.1}, 0.5, 0.75)
+    first = RunRow(**{**vars(first), "figures": {"step_seconds": 0.25, "steps": 10.0}})
+    second = RunRow(**{**vars(second), "figures": {"step_seconds": 0.75, "steps": None}})
+    (trial,) = trial_rows([first, second])
+    assert trial.objective == fmean([0.5, 0.75])
+    assert trial.figures["step_seconds"] == 0.5
+    assert (trial.figures["steps"], trial.figures["peak_memory_bytes"]) == (10.0, None)
+    assert trial.spread == {"objective": (0.5, 0.75), "step_seconds": (0.25, 0.75)}
+
+
+def test_state_of_an_unfinished_run_comes_first() -> None:
+    first, second, third = runs(1, {}, 0.5, None, 0.5)
+    assert trial_rows([first, second])[0].state == "failed"
+    assert trial_rows([first, second])[0].reason == "rank 0 was killed"
+    running = RunRow(**{**vars(third), "state": "running"})
+    assert trial_rows([first, second, running])[0].state == "running"
+
+
+def test_labels_are_short_unless_two_fields_end_alike() -> None:
+    assert field_labels(["training.seed", "task.params.seed", RATE]) == {
+        "training.seed": "training.seed",
+        "task.params.seed": "task.params.seed",
+        RATE: "learning_rate",
+    }

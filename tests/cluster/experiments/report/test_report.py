@@ -1,0 +1,164 @@
+"""Reports: hostile names stay text, nothing is loaded, and every format has the figures."""
+
+import csv
+import io
+import json
+import math
+import random
+import re
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from support.experiments import RATE, experiment, runs
+
+from trainhall.cluster.experiments.analysis.analyze import analyze
+from trainhall.cluster.experiments.analysis.rows import RunRow
+from trainhall.cluster.experiments.report.content import Report
+from trainhall.cluster.experiments.report.formats import ReportFormat
+from trainhall.cluster.experiments.report.render import render
+from trainhall.cluster.experiments.report.svg import Axis, Kind, scatter
+from trainhall.cluster.experiments.report.tables import to_csv
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "'; DROP TABLE trials; --",
+    "](javascript:alert(1)) | `x` ```\n# heading",
+    "=HYPERLINK('http://example.org')",
+    "${jndi:x} {{7*7}}",
+]
+LOADING = {"src", "href", "xlink:href", "data", "action", "srcset", "poster", "background"}
+
+
+def report(name: str = "rates", optimizers: tuple[str, ...] = ("adam", "sgd")) -> Report:
+    space: dict[str, Any] = {RATE: {"log": [1e-4, 1e-1]}, "training.optimizer": list(optimizers)}
+    chance = random.Random(1)
+    rows: list[RunRow] = []
+    for trial in range(1, 13):
+        values = {
+            RATE: 10 ** chance.uniform(-4, -1),
+            "training.optimizer": chance.choice(optimizers),
+        }
+        first = -math.log10(values[RATE])
+        rows += runs(trial, values, *((None,) if trial == 5 else (first, first + 0.1, first + 0.2)))
+    rows[0] = RunRow(**{**vars(rows[0]), "figures": {"step_seconds": 0.25, "steps": 100}})
+    analyzed = analyze(
+        experiment(name=name, space=space), rows, NOW, lambda axes, *_: np.ones(len(axes))
+    )
+    spec = {
+        "name": name, "kind": "sweep", "method": "random", "space": space, "trials": 12,
+        "objective": {"metric": "eval_accuracy", "goal": "max", "at": "last"}, "seed": None,
+        "job": {"name": name, "task": {"name": "digits"}},
+    }  # fmt: skip
+    return Report(analyzed, spec)
+
+
+class Page(HTMLParser):
+    """The tags and the visible text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loads += [name for name, _ in attrs if name in LOADING or name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_html_shows_hostile_names_as_text_and_loads_nothing(name: str) -> None:
+    plain = Page(render(report(), ReportFormat.HTML))
+    hostile = Page(render(report(name, (name, "sgd")), ReportFormat.HTML))
+    assert hostile.tags == plain.tags
+    assert hostile.loads == []
+    assert name in hostile.text
+    assert "url(" not in render(report(name), ReportFormat.HTML)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_markdown_has_no_markup_of_names(name: str) -> None:
+    text = render(report(name, (name, "sgd")), ReportFormat.MD)
+    prose = re.sub(r"^(`{3,}).*?^\1$", "", text, flags=re.S | re.M)
+    assert re.findall(r"<(?!/?(?:svg|path|line|text|circle|rect)\b)", prose) == []
+    assert len(re.findall(r"^# ", prose, re.M)) == 1
+    rows = [line for line in prose.splitlines() if re.match(r"\| \d", line)]
+    assert [len(re.findall(r"(?<!\\)\|", line)) for line in rows] == [9] * 12
+
+
+def test_html_has_summary_findings_charts_table_and_spec() -> None:
+    given = report()
+    page = Page(render(given, ReportFormat.HTML))
+    assert page.tags.count("svg") == 4
+    assert page.tags.count("tr") == 13
+    for finding in given.analysis.findings:
+        assert finding in page.text
+    for text in ("rates (7c0d93be12f4)", "2026-01-02 03:04:05 UTC", "250 ms", "Trainhall"):
+        assert text in page.text
+    for command in ("create experiment.yaml -f", "report 7c0d93be12f4 --format html"):
+        assert f"trainhall experiment {command}" in page.text
+
+
+def test_spec_of_a_report_creates_the_experiment_again() -> None:
+    given = report()
+    text = render(given, ReportFormat.MD)
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.S | re.M)
+    kept = {key: value for key, value in given.spec.items() if value is not None}
+    assert yaml.safe_load(block) == kept
+
+
+def test_json_report_is_the_analysis() -> None:
+    given = report()
+    assert json.loads(render(given, ReportFormat.JSON)) == json.loads(
+        given.analysis.model_dump_json()
+    )
+
+
+def test_csv_has_a_line_for_each_run() -> None:
+    rows = runs(1, {RATE: 0.1, "code": [1, 2], "name": "=1+1"}, 0.5, None)
+    found = list(csv.DictReader(io.StringIO(to_csv([RATE, "code", "name"], rows))))
+    assert [row["objective"] for row in found] == ["0.5", ""]
+    assert [row["reason"] for row in found] == ["", "rank 0 was killed"]
+    assert found[0][RATE] == "0.1"
+    assert found[0]["code"] == "[1, 2]"
+    # A spreadsheet computes nothing.
+    assert found[0]["name"] == "'=1+1"
+
+
+def test_experiment_without_a_finished_run_has_a_report() -> None:
+    rows = [RunRow(1, 1, {RATE: 0.1}, "pending")]
+    given = experiment(state="running", is_finished=False)
+    analyzed = analyze(given, rows, NOW, lambda axes, *_: np.ones(len(axes)))
+    spec = {**report().spec, "space": given.space}
+    for form in (ReportFormat.HTML, ReportFormat.MD, ReportFormat.JSON):
+        text = render(Report(analyzed, spec), form)
+        assert "No run has completed" in text
+        assert "<svg" not in text
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(1e-300, 1e300), st.floats(allow_nan=False, allow_infinity=False)),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from([Kind.LINEAR, Kind.LOG]),
+)
+def test_charts_of_extreme_values_have_finite_places(
+    points: list[tuple[float, float]], kind: Kind
+) -> None:
+    drawn = scatter("t", points, Axis("x", kind), "y", best=0, line=[y for _, y in points])
+    assert "nan" not in drawn
+    assert "inf" not in drawn
