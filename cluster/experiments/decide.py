@@ -60,7 +60,7 @@ class EarlyStopping:
     factor: int
     lower_is_better: bool
     runs: tuple[RungRun, ...]
-    """All runs, ended and pending ones as well; left out while `parallel` are unfinished."""
+    """All runs, ended and pending ones as well; left out while none may be promoted."""
 
     def trials(self, runs: Iterable[RungRun]) -> list[RungTrial]:
         return asha.trials_of(runs, lower_is_better=self.lower_is_better)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Row, Select, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.asha import RungRun
@@ -54,23 +54,27 @@ async def _load(
     if not rows:
         return []
     started = await _started(session, [row.id for row in rows])
-    found = []
-    for row in rows:
-        runs = tuple(started[row.id])
-        is_full = sum(run.holds_place for run in runs) >= row.parallel
-        pending = () if is_full else await _pending(session, row.id)
-        stopping = None
-        if row.asha is not None:
-            asha = AshaSpec.model_validate(row.asha)
-            compared = () if is_full else await load_compared(session, row.id)
-            stopping = EarlyStopping(asha.rungs, asha.factor, row.goal == MetricMode.MIN, compared)
-        state, undecided = ExperimentState(row.state), 0
-        if row.method == "tpe" and state is not ExperimentState.CANCELLED:
-            undecided = await _undecided(session, row.id, row.trials)
-        found.append(
-            ExperimentFacts(row.id, state, row.parallel, runs, pending, stopping, undecided)
-        )
-    return found
+    return [await _facts(session, row, tuple(started[row.id])) for row in rows]
+
+
+async def _facts(
+    session: AsyncSession,
+    row: Row[str, str, int, str, Any, Any, Any],
+    started: tuple[StartedRun, ...],
+) -> ExperimentFacts:
+    state = ExperimentState(row.state)
+    has_place = sum(run.holds_place for run in started) < row.parallel
+    stopping = None
+    if row.asha is not None:
+        asha = AshaSpec.model_validate(row.asha)
+        compares = has_place and state is ExperimentState.RUNNING
+        runs = await _compared(session, row.id) if compares else ()
+        stopping = EarlyStopping(asha.rungs, asha.factor, row.goal == MetricMode.MIN, runs)
+    undecided = 0
+    if row.method == "tpe" and state is not ExperimentState.CANCELLED:
+        undecided = await _undecided(session, row.id, row.trials)
+    pending = await _pending(session, row.id) if has_place else ()
+    return ExperimentFacts(row.id, state, row.parallel, started, pending, stopping, undecided)
 
 
 async def _started(
@@ -104,8 +108,7 @@ async def _started(
     return found
 
 
-async def load_compared(session: AsyncSession, experiment_id: str) -> tuple[RungRun, ...]:
-    """Load all runs with their results at rungs."""
+async def _compared(session: AsyncSession, experiment_id: str) -> tuple[RungRun, ...]:
     rows = await session.execute(
         select(Trial.number, Trial.repeat, Trial.state, Trial.results)
         .where(Trial.experiment_id == experiment_id)

@@ -331,3 +331,17 @@ async def test_cancelled_tpe_chooses_no_more(cluster: SimulatedCluster) -> None:
     view = await read(cluster, experiment)
     assert view.counts == {"cancelled": 1}
     assert view.finished_at is not None
+
+
+async def test_two_coordinators_choose_no_trial_twice(cluster: SimulatedCluster) -> None:
+    space = {RATE: {"log": [0.0001, 1]}}
+    experiment = await create(cluster, method="tpe", space=space, parallel=1, trials=4)
+    first = cluster.coordinator
+    (run,) = await runs(cluster, experiment)
+    await first.jobs.cancel(str(run.job_id))
+    cluster.start_coordinator()
+    second = cluster.coordinator
+    await asyncio.gather(*(c.reconciler.settle() for c in (first, second) * 2))
+    await second.reconciler.settle()
+    assert [run.number for run in await runs(cluster, experiment)] == [1, 2]
+    assert len((await second.jobs.list()).items) == 2

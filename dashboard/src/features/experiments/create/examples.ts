@@ -40,6 +40,23 @@ seed: 1
 `,
   },
   {
+    label: "Early stopping",
+    text: `# All runs take 20 steps, the best third of them 60, and so on: the best one takes all 540.
+name: digits early stopping
+${DIGITS.replace("    steps: 200\n", "")}  training.learning_rate: {log: [0.0001, 0.1]}
+  task.params.hidden: [[16], [64], [64, 64]]
+method: tpe
+trials: 27
+objective:
+  metric: eval_accuracy
+  goal: max
+early_stopping:
+  asha: {min_steps: 20, max_steps: 540, factor: 3}
+parallel: 4
+seed: 1
+`,
+  },
+  {
     label: "Your own script",
     text: `# The script gets each value as an argument, and reports the metric with trainhall.report().
 name: my-script learning rate
