@@ -9,24 +9,25 @@ train the same models. No step is taken twice: each attempt begins where the one
 
 import argparse
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from benchmarks.jobs.cluster import cluster, wait_for
+from benchmarks.jobs.cluster import cluster
 from benchmarks.report import Figure, report
 
 GOAL_RATIO = 0.15
 POINT = 0.01
-MAX_STEPS = 540
+MIN_STEPS, MAX_STEPS = 60, 1620
 SWEEP: dict[str, Any] = {
     "kind": "sweep",
     "job": {
         "name": "digits",
         "task": {"name": "digits"},
         "resources": {"workers": 1, "device": "cpu"},
-        "training": {"optimizer": "sgd", "evaluate_every_steps": 20},
+        "training": {"optimizer": "sgd", "evaluate_every_steps": MIN_STEPS},
         "checkpoint": {"keep_latest": 1},
     },
     "space": {
@@ -39,7 +40,7 @@ SWEEP: dict[str, Any] = {
     "objective": {"metric": "eval_accuracy", "goal": "max"},
     "parallel": 2,
 }
-ASHA = {"asha": {"min_steps": 20, "max_steps": MAX_STEPS, "factor": 3}}
+ASHA = {"asha": {"min_steps": MIN_STEPS, "max_steps": MAX_STEPS, "factor": 3}}
 
 
 def main() -> None:
@@ -59,7 +60,10 @@ def main() -> None:
             asha = run(api, {**SWEEP, "name": f"asha {seed}", "seed": seed, "early_stopping": ASHA})
             best = [each["best"]["value"] for each in (grid, asha)]
             taken = 27 * MAX_STEPS, asha["steps"]["taken"]
-            print(f"{seed:4} {best[0]:14.4f} {best[1]:14.4f} {taken[0]:15,} {taken[1]:15,}")
+            print(
+                f"{seed:4} {best[0]:14.4f} {best[1]:14.4f} {taken[0]:15,} {taken[1]:15,}",
+                flush=True,
+            )
             ratios.append(taken[1] / taken[0])
             near += best[1] >= best[0] - POINT
             twice += steps_taken_twice(api, asha["id"])
@@ -73,13 +77,11 @@ def main() -> None:
 def run(api: httpx.Client, sweep: dict[str, Any]) -> dict[str, Any]:
     """Run a sweep to its end."""
     reply = api.post("/experiments", json=sweep).raise_for_status()
-    path = f"/experiments/{reply.json()['id']}"
-
-    def ended() -> dict[str, Any] | None:
-        found: dict[str, Any] = api.get(path).raise_for_status().json()
-        return found if found["finished_at"] is not None else None
-
-    return wait_for("the sweep's end", ended, every=0.5)
+    found: dict[str, Any] = reply.json()
+    while found["finished_at"] is None:
+        time.sleep(0.5)
+        found = api.get(f"/experiments/{found['id']}").raise_for_status().json()
+    return found
 
 
 def steps_taken_twice(api: httpx.Client, experiment: str) -> int:
