@@ -1,6 +1,7 @@
 """A sweep of real jobs, whose coordinator is killed again and again."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 from support.cluster.cluster import Cluster
@@ -18,6 +19,20 @@ SWEEP = {
     "objective": {"metric": "eval_accuracy"},
     "parallel": 2,
 }
+
+SCRIPT = """
+import trainhall as th
+
+th.init(total_steps=27)
+rate = th.parameters()["rate"]
+state = th.checkpoint.load() or {"total": 0.0}
+for step in range(th.checkpoint.step + 1, 28):
+    state["total"] += rate
+    th.report(total=state["total"], step=step)
+    if th.should_stop():
+        th.checkpoint.save(state, step=step)
+        th.leave()
+"""
 
 
 def test_sweep_completes_though_its_coordinator_is_killed(cluster: Cluster) -> None:
@@ -69,6 +84,25 @@ def test_early_stopping_survives_kills_of_the_coordinator(cluster: Cluster) -> N
             if event["code"] == "rank_started"
         ]
         assert resumed == [0, 10, 30][: trial["rung"]]
+
+
+def test_scripts_are_stopped_early_and_promoted(cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    sweep = {
+        **SWEEP,
+        "job": {"name": "x", "script": {"path": str(script)}, "parameters": {"rate": 1}},
+        "space": {"parameters.rate": [1, 2, 3]},
+        "objective": {"metric": "total", "goal": "max"},
+        "early_stopping": {"asha": {"min_steps": 3, "max_steps": 27}},
+    }
+    path = f"/experiments/{cluster.post('/experiments', json=sweep)['id']}"
+    eventually("its end", lambda: cluster.get(path)["finished_at"], timeout=120)
+    trials = cluster.get(f"{path}/trials")["items"]
+    assert [(trial["state"], trial["step"], trial["objective"]) for trial in trials] == [
+        ("stopped", 3, 3.0), ("stopped", 3, 6.0), ("completed", 27, 81.0),
+    ]  # fmt: skip
+    assert cluster.get(path)["best"]["value"] == 81.0
 
 
 def _have_taken(cluster: Cluster, path: str, steps: int) -> bool:
