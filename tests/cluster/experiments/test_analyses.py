@@ -49,12 +49,13 @@ async def run(
     await cluster.run_until(job_id, "running")
     cluster.clock.advance(1)
     count = len(step_seconds)
-    columns = {
-        "eval_accuracy": [accuracy] * count,
-        "step_seconds": step_seconds,
-        "peak_memory_bytes": [2.0**20] * count,
-    }
-    body = frame(1, table(list(range(1, count + 1)), **columns))
+    points = table(
+        range(1, count + 1),
+        eval_accuracy=[accuracy] * count,
+        step_seconds=step_seconds,
+        peak_memory_bytes=[2.0**20] * count,
+    )
+    body = frame(1, points)
     await cluster.coordinator.ingest.metrics(job_id, 1, "0-aaaaaaaa", body)
     await cluster.finish(job_id)
 

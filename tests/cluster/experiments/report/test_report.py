@@ -42,11 +42,9 @@ def report(name: str = "rates", optimizers: tuple[str, ...] = ("adam", "sgd")) -
     chance = random.Random(1)
     rows: list[RunRow] = []
     for trial in range(1, 13):
-        values = {
-            RATE: 10 ** chance.uniform(-4, -1),
-            "training.optimizer": chance.choice(optimizers),
-        }
-        first = -math.log10(values[RATE])
+        rate = 10 ** chance.uniform(-4, -1)
+        values = {RATE: rate, "training.optimizer": chance.choice(optimizers)}
+        first = -math.log10(rate)
         rows += runs(trial, values, *((None,) if trial == 5 else (first, first + 0.1, first + 0.2)))
     rows[0] = RunRow(**{**vars(rows[0]), "figures": {"step_seconds": 0.25, "steps": 100}})
     analyzed = analyze(
