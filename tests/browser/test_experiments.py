@@ -55,6 +55,19 @@ def test_sweep_is_created_watched_and_its_best_trial_opened(page: Page) -> None:
     expect(page.locator("[data-chart='loss by learning_rate'] canvas")).to_be_visible()
     expect(page).to_have_url(re.compile(r"\?x=training\.learning_rate$"))
 
+    page.get_by_role("tab", name="Analysis").click()
+    findings = page.get_by_role("region", name="Findings")
+    expect(findings).to_contain_text(re.compile(r"Trial \d has the lowest loss"))
+    expect(findings).to_contain_text("one run each, so no spread is known")
+    page.get_by_role("button", name="Report").click()
+    with page.expect_popup() as opened:
+        page.get_by_role("menuitem", name="Open").click()
+    expect(opened.value.get_by_role("heading", name="sweep-on-the-page")).to_be_visible()
+    expect(
+        opened.value.get_by_role("img", name="loss by trial, with the best so far")
+    ).to_be_visible()
+    opened.value.close()
+
     page.get_by_role("region", name="Best trial").get_by_role("link").click()
     expect(page.get_by_test_id("job-state")).to_have_text("completed")
     page.get_by_role("link", name=re.compile(r"trial \d of an experiment")).click()

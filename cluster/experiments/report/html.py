@@ -17,7 +17,7 @@ _STYLE = """\
 @media (prefers-color-scheme: dark) { :root { --dim: #98a2ad } }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem; margin: 0 } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem }
-h1, dd, td, th, li, figcaption { overflow-wrap: anywhere }
+h1, dd, li, figcaption { overflow-wrap: anywhere }
 .sub, figcaption { color: var(--dim) }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; margin: 0 }
 dt { color: var(--dim) } dd { margin: 0 }
@@ -29,7 +29,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 th, td { padding: .25rem .6rem; text-align: left; border-bottom: 1px solid var(--line) }
 th { color: var(--dim); font-weight: 600 }
 tr.best { background: var(--soft); font-weight: 600 }
-td { max-width: 22rem }
+td { max-width: 22rem; overflow-wrap: break-word }
 pre { background: var(--soft); padding: .75rem; border-radius: .5rem; overflow-x: auto }
 @media print { figure, tr { break-inside: avoid } body { max-width: none } }
 """
