@@ -1,6 +1,7 @@
 """Small charts as SVG: text without scripts, styles or links, which follows the page's colour."""
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -53,7 +54,7 @@ class _Scale:
         if low == high:
             pad = abs(low) / 10 or 1.0
             low, high = (low / 2, high * 2) if is_log else (low - pad, high + pad)
-        self.low, self.high = low, high
+        self.low, self.high = max(low, -sys.float_info.max), min(high, sys.float_info.max)
         self._start, self._end = start, end
 
     def at(self, value: float) -> float:

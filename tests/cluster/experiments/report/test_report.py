@@ -6,6 +6,7 @@ import json
 import math
 import random
 import re
+import sys
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.experiments import RATE, experiment, runs
 
@@ -154,6 +155,7 @@ def test_experiment_without_a_finished_run_has_a_report() -> None:
     ),
     st.sampled_from([Kind.LINEAR, Kind.LOG]),
 )
+@example([(1.0, sys.float_info.max)], Kind.LINEAR)
 def test_charts_of_extreme_values_have_finite_places(
     points: list[tuple[float, float]], kind: Kind
 ) -> None:
