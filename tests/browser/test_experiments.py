@@ -77,3 +77,19 @@ def test_sweep_is_created_watched_and_its_best_trial_opened(page: Page) -> None:
     row = page.get_by_role("table", name="Experiments").get_by_role("row").nth(1)
     expect(row).to_contain_text("sweep-on-the-page")
     expect(row).to_contain_text("2 of 2 completed")
+
+
+def test_sweep_with_early_stopping_shows_rungs_and_steps(page: Page) -> None:
+    stopping = "early_stopping: {asha: {min_steps: 2, max_steps: 6}}\n"
+    sweep = SWEEP.replace("steps: 5, ", "").replace("0.01]", "0.01, 0.1]") + stopping
+    page.goto("/experiments/new")
+    write_experiment(page, sweep.replace("on-the-page", "stopped-early"))
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_test_id("experiment-state")).to_have_text("completed", timeout=SLOW)
+    expect(page.get_by_test_id("runs")).to_have_text("1 of 3 runs completed, 2 stopped")
+    expect(
+        page.get_by_text("10 of 18 steps that all runs in full would take (56 %)")
+    ).to_be_visible()
+    trials = page.get_by_role("table", name="Trials")
+    expect(trials.get_by_role("columnheader", name="rung")).to_be_visible()
+    expect(trials.get_by_text("stopped early at step 2: ")).to_have_count(2)
