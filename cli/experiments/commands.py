@@ -320,13 +320,12 @@ def _list_planned(checked: "Checked", output: Format) -> None:
     ]
     if output is Format.NAME:
         items = []  # nothing has an id yet
-    if items or spec.method != "tpe":
-        out.print_items(items, columns, output, empty="", wide=False)
+    chosen_later = "The trials are chosen one by one, each from the results so far."
+    out.print_items(items, columns, output, empty=chosen_later, wide=False)
     trials = len(checked.configurations) or spec.trials or 0
-    chosen = ", each chosen from the results so far" if spec.method == "tpe" else ""
     out.notice(f"The experiment is valid: {_count(trials, 'trial')}, "
                f"{_count(trials * spec.repeats, 'run')}, at most {spec.parallel} unfinished at a "
-               f"time{chosen}. Nothing was created.")  # fmt: skip
+               "time. Nothing was created.")  # fmt: skip
 
 
 def _note_never_starting(checked: "Checked", client: "Client") -> None:

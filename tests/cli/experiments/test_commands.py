@@ -100,6 +100,24 @@ def test_experiment_is_created_listed_and_shown(cli: Cli) -> None:
     assert "0/4" in first
 
 
+def test_early_stopping_adds_rungs_and_steps(cli: Cli) -> None:
+    stopping = {"asha": {"min_steps": 10, "max_steps": 90}}
+    experiment = cli.create({**SWEEP, "early_stopping": stopping})
+    header, *_ = cli("trials", experiment).splitlines()
+    assert header.split()[:5] == ["TRIAL", "JOB", "STATE", "RUNG", "STEP"]
+    assert "0 of 360 that all runs in full would take (0%)" in cli("show", experiment)
+
+
+def test_trials_of_tpe_are_chosen_later(cli: Cli) -> None:
+    sweep = {**SWEEP, "method": "tpe", "trials": 3}
+    assert cli("create", cli.file(sweep), "--dry-run") == ""
+    assert json.loads(cli("create", cli.file(sweep), "--dry-run", "-o", "json")) == []
+    experiment = cli.create(sweep)
+    eventually("its job", lambda: cli("trials", experiment, "-o", "name"))
+    assert "2 pending, 1 queued" in cli("show", experiment)
+    assert len(cli("trials", experiment).splitlines()) == 2
+
+
 def test_experiment_is_paused_resumed_and_cancelled(cli: Cli) -> None:
     experiment = cli.create(SWEEP)
     assert cli("pause", experiment[:10]) == f"rates ({experiment})  paused: paused by a user\n"
