@@ -133,3 +133,15 @@ def test_importance_comes_with_its_uncertainty() -> None:
 def test_lowest_value_is_the_best_of_a_loss() -> None:
     given = experiment(goal=MetricMode.MIN, metric="loss")
     assert found(given, rates(0.5, 0.25))[0].startswith("Trial 2 has the lowest loss, 0.25")
+
+
+def test_runs_that_were_stopped_early_are_counted() -> None:
+    rows = rates(0.5, None, None)
+    rows[1:] = [RunRow(**{**vars(run), "state": "stopped"}) for run in rows[1:]]
+    texts = found(experiment(), rows)
+    assert texts[0].startswith("Trial 1 has the highest eval_accuracy")
+    assert (
+        "2 of 3 runs were stopped early; they count neither for the best trial nor for the "
+        "importance of fields." in texts
+    )
+    assert not [text for text in texts if "failed" in text]
