@@ -1,8 +1,7 @@
 """Next step of an experiment: a pure function of its state and that of its jobs."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 
 from trainhall.cluster.experiments import asha
 from trainhall.cluster.experiments.asha import RungRun, RungTrial, RunKey, Status
@@ -171,36 +170,34 @@ def _is_taken_up(run: StartedRun) -> bool:
 
 def _compare(stopping: EarlyStopping, undecided: int, free: int, step: Step) -> Step:
     """Give free places to the runs that are promoted; stop the trials that cannot be any more."""
-    promotion = partial(
-        asha.next_promotion, rungs=len(stopping.rungs), factor=stopping.factor, undecided=undecided
-    )
     runs = {run.key: run for run in stopping.runs}
     promote: list[RunKey] = []
-    while len(promote) < free and (
-        keys := _next_promoted(stopping.trials(runs.values()), promotion)
-    ):
+    while len(promote) < free and (keys := _next_promoted(stopping, undecided, runs.values())):
         for key in keys[: free - len(promote)]:
             promote.append(key)
             runs[key] = replace(runs[key], state=TrialState.STARTED)
-    trials = stopping.trials(runs.values())
-    by_number = {trial.number: trial for trial in trials}
-    failed = [trial for trial in trials if trial.status is Status.FAILED and trial.waiting]
+    trials = {trial.number: trial for trial in stopping.trials(runs.values())}
+    failed = [t for t in trials.values() if t.status is Status.FAILED and t.waiting]
     hopeless = asha.stops(
-        trials, rungs=len(stopping.rungs), factor=stopping.factor, undecided=undecided
-    )
+        [*trials.values()],
+        rungs=len(stopping.rungs), factor=stopping.factor, undecided=undecided,
+    )  # fmt: skip
     stop = (
         *(StoppedTrial(trial.waiting) for trial in failed),
-        *(StoppedTrial(by_number[each.trial].waiting, each) for each in hopeless),
+        *(StoppedTrial(trials[each.trial].waiting, each) for each in hopeless),
     )
     return replace(step, promote=tuple(promote), stop=stop[:AT_ONCE])
 
 
 def _next_promoted(
-    trials: Sequence[RungTrial], promotion: Callable[[Sequence[RungTrial]], int | None]
+    stopping: EarlyStopping, undecided: int, runs: Iterable[RungRun]
 ) -> tuple[RunKey, ...]:
     """Return the runs of the trial to promote; first of one of which only some are promoted."""
+    trials = stopping.trials(runs)
     for trial in trials:
         if trial.status is Status.RUNNING and trial.waiting:
             return trial.waiting
-    number = promotion(trials)
+    number = asha.next_promotion(
+        trials, rungs=len(stopping.rungs), factor=stopping.factor, undecided=undecided
+    )
     return next((trial.waiting for trial in trials if trial.number == number), ())
