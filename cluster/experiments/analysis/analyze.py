@@ -13,6 +13,7 @@ from trainhall.cluster.experiments.analysis.rows import (
     ExperimentRow,
     RunRow,
     TrialRow,
+    ranked_by_progress,
     rated,
     trial_rows,
 )
@@ -29,7 +30,9 @@ def analyze(
     trials = trial_rows(runs)
     ranked = rated(trials, experiment.sign)
     compared = compare(experiment, ranked)
-    importance = importances(experiment.space, ranked, experiment.sign, evaluate)
+    importance = importances(
+        experiment.space, ranked_by_progress(trials, experiment.sign), evaluate
+    )
     return views.Analysis(
         experiment_id=experiment.id,
         name=experiment.name,

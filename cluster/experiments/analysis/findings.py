@@ -184,8 +184,8 @@ def _stopped(runs: Sequence[RunRow]) -> Iterator[str]:
     if stopped := sum(run.state == "stopped" for run in runs):
         verb = "was" if stopped == 1 else "were"
         yield (
-            f"{stopped:,} of {count(len(runs), 'run')} {verb} stopped early; they count neither "
-            "for the best trial nor for the importance of fields."
+            f"{stopped:,} of {count(len(runs), 'run')} {verb} stopped early; they cannot be "
+            "the best, and for importance rank below those that went further."
         )
 
 

@@ -78,12 +78,12 @@ that count as good."""
 
 
 def importances(
-    space: Mapping[str, Any], ranked: Sequence[TrialRow], sign: int, evaluate: Evaluate
+    space: Mapping[str, Any], ranked: Sequence[tuple[TrialRow, int]], evaluate: Evaluate
 ) -> Importances:
     """Rate the fields of a space.
 
     Args:
-        ranked: trials that have an objective, the best first.
+        ranked: trials and their ranks, the best first; equal objectives have the same rank.
     """
     if len(ranked) < MIN_TRIALS:
         note = (
@@ -91,12 +91,13 @@ def importances(
             f"{MIN_TRIALS} that it needs {'has' if len(ranked) == 1 else 'have'} a value."
         )
         return Importances(note=note)
-    ranks = _ranks(ranked, sign)
+    ranks = np.array([rank for _, rank in ranked], np.int64)
     top = max(0.1, MIN_TOP / len(ranked))
     if not _separates(ranks, top):
         note = "Which field matters is not estimated: most trials have the same value."
         return Importances(note=note)
-    axes = [axis for field in space if (axis := _axis(field, space[field], ranked)) is not None]
+    trials = [trial for trial, _ in ranked]
+    axes = [axis for field in space if (axis := _axis(field, space[field], trials)) is not None]
     if not axes:
         return Importances(note="No field has different values in the trials that have a value.")
     kept, note = _most_important(axes, ranks, top, evaluate)
@@ -114,12 +115,6 @@ def importances(
         interval = min(float(low), shares[i]), max(float(high), shares[i])
         fields.append(FieldShare(axis.field, shares[i], interval, has_effect))
     return Importances(tuple(sorted(fields, key=lambda f: -f.share)), note)
-
-
-def _ranks(ranked: Sequence[TrialRow], sign: int) -> NDArray[np.int64]:
-    """Number the different objectives, the best 0; the method uses their order alone."""
-    objectives = [sign * trial.objective for trial in ranked if trial.objective is not None]
-    return np.unique(objectives, return_inverse=True)[1].astype(np.int64)
 
 
 def _separates(ranks: NDArray[np.int64], top: float) -> bool:

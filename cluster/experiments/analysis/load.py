@@ -86,6 +86,7 @@ def _runs(experiment_id: str) -> Select[Any]:
             Trial.reason,
             Trial.job_id,
             Trial.objective,
+            Trial.results,
             Job.state.label("job_state"),
             Job.reason.label("job_reason"),
             JobProgress.step,
@@ -111,6 +112,7 @@ def _run(row: Any, held: tuple[float | None, float], medians: Mapping[str, float
         reason=row.job_reason if is_under_way else row.reason,
         # Before its end it has the objective of its last rung of early stopping.
         objective=row.objective if row.state == TrialState.COMPLETED else None,
+        results=tuple(row.results),
         figures={
             **medians,
             _MEMORY: _finite(row.memory),

@@ -1,5 +1,6 @@
 """Plain rows that an analysis works on: runs, and the trials that they belong to."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,9 @@ class RunRow:
     job_id: str | None = None
     reason: str = ""
     objective: float | None = None
+    """Value that rates it; None until it has completed."""
+    results: Sequence[float | None] = ()
+    """Objective at each rung of early stopping that it has reached."""
     figures: Mapping[str, float | None] = field(default_factory=dict)
     """By the names in `FIGURES`; None: not measured."""
     device_seconds: float = 0.0
@@ -85,6 +89,28 @@ def rated(trials: Iterable[TrialRow], sign: int) -> list[TrialRow]:
     """Return the trials with an objective, the best first; of equal ones the first that started."""
     with_value = [(sign * t.objective, t.trial, t) for t in trials if t.objective is not None]
     return [trial for *_, trial in sorted(with_value, key=lambda each: each[:2])]
+
+
+def ranked_by_progress(trials: Iterable[TrialRow], sign: int) -> list[tuple[TrialRow, int]]:
+    """Return the trials with an objective or a result at a rung, each with its rank from 0.
+
+    A trial that was stopped early ranks below those that went further, as in successive halving.
+    """
+    keys = [(key, trial) for trial in trials if (key := _progress(trial, sign)) is not None]
+    places = {key: place for place, key in enumerate(sorted({key for key, _ in keys}))}
+    ranked = [(trial, places[key]) for key, trial in keys]
+    return sorted(ranked, key=lambda each: (each[1], each[0].trial))
+
+
+def _progress(trial: TrialRow, sign: int) -> tuple[float, float] | None:
+    if trial.objective is not None:
+        return -math.inf, sign * trial.objective
+    if trial.state != "stopped":
+        return None
+    rung = min(len(run.results) for run in trial.runs)
+    values = [run.results[rung - 1] if rung else None for run in trial.runs]
+    known = [value for value in values if value is not None]
+    return (-rung, sign * mean_of_repeats(known)) if len(known) == len(values) else None
 
 
 def field_labels(fields: Iterable[str]) -> dict[str, str]:

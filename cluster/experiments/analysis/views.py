@@ -80,7 +80,8 @@ class FieldImportance(View):
 
 
 class ImportanceOfFields(View):
-    """Importance of the varied fields, by PED-ANOVA over the trials that have an objective."""
+    """Importance of the varied fields, by PED-ANOVA over the trials that have an objective or
+    were stopped early."""
 
     fields: list[FieldImportance]
     """The most important first; empty if it cannot be estimated."""

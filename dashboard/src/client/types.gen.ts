@@ -1624,7 +1624,8 @@ export type Host = {
 /**
  * ImportanceOfFields
  *
- * Importance of the varied fields, by PED-ANOVA over the trials that have an objective.
+ * Importance of the varied fields, by PED-ANOVA over the trials that have an objective or
+ * were stopped early.
  */
 export type ImportanceOfFields = {
     /**

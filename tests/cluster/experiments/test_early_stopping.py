@@ -94,6 +94,10 @@ async def test_best_runs_are_promoted_and_others_stopped(cluster: SimulatedClust
     assert {run.state for run in listed[1:]} == {"stopped"}
     reason = "stopped early at step 10: 8 of 9 runs were better"
     assert (listed[8].reason, listed[8].reason_code) == (reason, "stopped_early")
+    analysis = await cluster.coordinator.analyses.analyze(experiment)
+    assert analysis.best is not None
+    assert (analysis.best.trial, analysis.ended) == (1, 9)
+    assert [row.objective for row in analysis.table] == [0.1, *[None] * 8]
     job = await cluster.job(str(listed[8].job_id))
     assert (job.state, job.reason, job.reason_code) == ("cancelled", reason, "stopped_early")
     assert job.spec["training"] == {

@@ -141,7 +141,7 @@ def test_runs_that_were_stopped_early_are_counted() -> None:
     texts = found(experiment(), rows)
     assert texts[0].startswith("Trial 1 has the highest eval_accuracy")
     assert (
-        "2 of 3 runs were stopped early; they count neither for the best trial nor for the "
-        "importance of fields." in texts
+        "2 of 3 runs were stopped early; they cannot be the best, and for importance rank below "
+        "those that went further." in texts
     )
     assert not [text for text in texts if "failed" in text]

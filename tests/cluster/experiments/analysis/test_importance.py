@@ -18,7 +18,7 @@ from trainhall.cluster.experiments.analysis.importance import (
     importances,
 )
 from trainhall.cluster.experiments.analysis.ped_anova import evaluate
-from trainhall.cluster.experiments.analysis.rows import TrialRow, rated, trial_rows
+from trainhall.cluster.experiments.analysis.rows import TrialRow, ranked_by_progress, trial_rows
 
 SPACE: dict[str, Any] = {
     RATE: {"log": [1e-4, 1e-1]},
@@ -28,7 +28,7 @@ SPACE: dict[str, Any] = {
 }
 
 
-def drawn(number: int, seed: int, *, matters: bool) -> list[TrialRow]:
+def drawn(number: int, seed: int, *, matters: bool) -> list[tuple[TrialRow, int]]:
     """Trials of which the learning rate decides the objective, or nothing does."""
     chance = random.Random(seed)
     found = []
@@ -41,12 +41,12 @@ def drawn(number: int, seed: int, *, matters: bool) -> list[TrialRow]:
         }
         effect = -((math.log10(values[RATE]) + 2) ** 2) if matters else 0.0
         found += runs(trial, values, effect + chance.gauss(0, 0.1))
-    return rated(trial_rows(found), -1)
+    return ranked_by_progress(trial_rows(found), -1)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_field_that_decides_the_objective_matters_most(seed: int) -> None:
-    found = importances(SPACE, drawn(60, seed, matters=True), -1, evaluate).fields
+    found = importances(SPACE, drawn(60, seed, matters=True), evaluate).fields
     assert (found[0].field, found[0].has_effect) == (RATE, True)
     assert found[0].share > 0.5
     assert sum(each.share for each in found) == pytest.approx(1)
@@ -58,14 +58,14 @@ def test_effects_are_rarely_shown_where_there_are_none() -> None:
     shown = sum(
         each.has_effect
         for seed in range(6)
-        for each in importances(SPACE, drawn(25, seed, matters=False), -1, evaluate).fields
+        for each in importances(SPACE, drawn(25, seed, matters=False), evaluate).fields
     )
     assert shown <= 2
 
 
 def test_importance_is_the_same_every_time() -> None:
     trials = drawn(20, 1, matters=True)
-    once, again = (importances(SPACE, trials, -1, evaluate) for _ in range(2))
+    once, again = (importances(SPACE, trials, evaluate) for _ in range(2))
     assert once == again
 
 
@@ -74,8 +74,8 @@ def refuse(axes: Sequence[Axis], ranks: NDArray[np.int64], top: float) -> NDArra
 
 
 def test_too_few_trials_have_no_importance() -> None:
-    trials = rated(trials_of(*([0.1 * i] for i in range(MIN_TRIALS - 1))), -1)
-    found = importances({RATE: [0.1]}, trials, -1, refuse)
+    trials = ranked_by_progress(trials_of(*([0.1 * i] for i in range(MIN_TRIALS - 1))), -1)
+    found = importances({RATE: [0.1]}, trials, refuse)
     assert (found.fields, found.note) == (
         (),
         "Which field matters is not estimated: 9 trials of the 10 that it needs have a value.",
@@ -83,10 +83,10 @@ def test_too_few_trials_have_no_importance() -> None:
 
 
 def test_equal_objectives_and_constant_fields_have_no_importance() -> None:
-    trials = rated(trials_of(*([1.0] for _ in range(12))), -1)
-    assert "most trials have the same value" in importances({RATE: [1]}, trials, -1, refuse).note
-    trials = rated(trials_of(*([float(i)] for i in range(12))), -1)
-    assert "No field has different values" in importances({"other": [1]}, trials, -1, refuse).note
+    trials = ranked_by_progress(trials_of(*([1.0] for _ in range(12))), -1)
+    assert "most trials have the same value" in importances({RATE: [1]}, trials, refuse).note
+    trials = ranked_by_progress(trials_of(*([float(i)] for i in range(12))), -1)
+    assert "No field has different values" in importances({"other": [1]}, trials, refuse).note
 
 
 def test_values_become_positions_on_their_scale() -> None:
@@ -97,7 +97,7 @@ def test_values_become_positions_on_their_scale() -> None:
         assert top >= 0.1
         return np.ones(len(axes))
 
-    importances(SPACE, drawn(12, 1, matters=True), -1, record)
+    importances(SPACE, drawn(12, 1, matters=True), record)
     assert [axis.scale for axis in seen] == [Scale.LOG, Scale.ORDER, Scale.CHOICE, Scale.LINEAR]
     assert set(seen[1].values) == {0, 1, 2}
 
@@ -115,6 +115,6 @@ def test_only_the_most_important_of_many_fields_are_rated() -> None:
         return np.array([1.0 + fields.index(axis.field) for axis in axes])
 
     space = {field: {"range": [0, 1]} for field in fields}
-    rating = importances(space, rated(trial_rows(found), -1), -1, by_name)
+    rating = importances(space, ranked_by_progress(trial_rows(found), -1), by_name)
     assert [each.field for each in rating.fields] == fields[:1:-1]
     assert rating.note == "2 less important fields left out."

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.experiments import RATE, runs, trials_of
 
-from trainhall.cluster.experiments.analysis.rows import RunRow, field_labels, rated, trial_rows
+from trainhall.cluster.experiments.analysis.rows import (
+    RunRow,
+    field_labels,
+    ranked_by_progress,
+    rated,
+    trial_rows,
+)
 
 OBJECTIVES = st.lists(
     st.lists(st.none() | st.floats(-1e300, 1e300), min_size=1, max_size=4), min_size=1, max_size=6
@@ -51,6 +57,20 @@ def test_state_of_an_unfinished_run_comes_first() -> None:
     assert trial_rows([first, second])[0].reason == "rank 0 was killed"
     running = RunRow(**{**vars(third), "state": "running"})
     assert trial_rows([first, second, running])[0].state == "running"
+
+
+def stopped(trial: int, *results: float | None) -> RunRow:
+    (run,) = runs(trial, {}, None)
+    return RunRow(**{**vars(run), "state": "stopped", "results": results})
+
+
+def test_stopped_trials_rank_below_those_that_went_further() -> None:
+    completed = runs(1, {}, 0.5) + runs(2, {}, 0.75) + runs(3, {}, None)
+    early = [stopped(4, 0.9), stopped(5, 0.9, 0.4), stopped(6, 0.9), stopped(7, None), stopped(8)]
+    ranked = ranked_by_progress(trial_rows(completed + early), -1)
+    assert [(trial.trial, rank) for trial, rank in ranked] == [
+        (2, 0), (1, 1), (5, 2), (4, 3), (6, 3),
+    ]  # fmt: skip
 
 
 def test_labels_are_short_unless_two_fields_end_alike() -> None:
