@@ -23,6 +23,7 @@ function experiment(change: Record<string, unknown> = {}): Record<string, unknow
       value: 0.9312,
       values: { "training.learning_rate": 0.01, "task.params.hidden": [64, 64] },
     },
+    steps: null,
     allowed_commands: ["pause", "cancel"],
     created_at: "2026-01-01T00:00:00Z",
     finished_at: null,
@@ -49,6 +50,7 @@ function trial(number: number, rate: number, change: Record<string, unknown> = {
   return {
     number,
     repeat: 1,
+    rung: null,
     job_id: `${number}`.repeat(12),
     state: "completed",
     reason: "completed",
