@@ -147,6 +147,11 @@ class ExperimentAdvancer(Service):
             values = await asyncio.to_thread(suggest, spec, past)
         except SpecError as error:
             refused = Reason.of(ReasonCode.TRIAL_NOT_STARTED, why=error)
+        except Exception as error:
+            # A fault of Optuna costs this trial, not the coordinator's pass, now and ever after.
+            log.exception("choosing_failed", experiment=experiment_id, trial=number)
+            why = f"choosing its values failed: {type(error).__name__}: {error}"
+            refused = Reason.of(ReasonCode.TRIAL_NOT_STARTED, why=why)
         async with self._db.transaction() as session:
             await _lock(session, experiment_id)
             current = await load_experiment(session, experiment_id)

@@ -8,8 +8,10 @@ import pytest
 from support.cluster.simulated import SimulatedCluster, failure
 from support.storage.frames import frame, table
 
+from trainhall.cluster.experiments import advance as advancing
 from trainhall.cluster.experiments import views
 from trainhall.cluster.experiments.spec import AshaSpec, validate_experiment
+from trainhall.cluster.experiments.tpe import Past
 from trainhall.training.link.status import Outcome
 
 RATE = "training.learning_rate"
@@ -335,6 +337,25 @@ async def test_cancelled_tpe_chooses_no_more(cluster: SimulatedCluster) -> None:
     view = await read(cluster, experiment)
     assert view.counts == {"cancelled": 1}
     assert view.finished_at is not None
+
+
+async def test_fault_while_choosing_costs_only_its_trial(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def suggest(spec: object, past: Past) -> dict[str, Any]:
+        if not past.trials:
+            raise ZeroDivisionError("no such luck")
+        return {RATE: 0.1}
+
+    monkeypatch.setattr(advancing, "suggest", suggest)
+    space = {RATE: {"log": [0.0001, 1]}}
+    experiment = await create(cluster, method="tpe", space=space, parallel=1, trials=2)
+    failed, other = await runs(cluster, experiment)
+    assert (failed.state, failed.reason) == (
+        "failed",
+        "could not be started: choosing its values failed: ZeroDivisionError: no such luck",
+    )
+    assert (other.state, other.values) == ("queued", {RATE: 0.1})
 
 
 async def test_two_coordinators_choose_no_trial_twice(cluster: SimulatedCluster) -> None:
