@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.examples import share_of
 from support.experiments import RATE, runs, trials_of
 
 from trainhall.cluster.experiments.analysis.importance import (
@@ -57,7 +58,7 @@ def test_field_that_decides_the_objective_matters_most(seed: int) -> None:
 def test_effects_are_rarely_shown_where_there_are_none() -> None:
     shown = sum(
         each.has_effect
-        for seed in range(6)
+        for seed in range(share_of(6))
         for each in importances(SPACE, drawn(25, seed, matters=False), evaluate).fields
     )
     assert shown <= 2
