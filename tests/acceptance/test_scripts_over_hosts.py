@@ -32,7 +32,7 @@ for step in range(th.checkpoint.step + 1, 100001):
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[Cluster]:
     """A cluster of two hosts: an agent each, that share neither folders nor an address."""
-    with running_cluster(tmp_path / "cluster", slots=1) as cluster:
+    with running_cluster(tmp_path / "cluster", slots=1, forks_scripts=True) as cluster:
         token = cluster.post("/cluster/nodes", json={"name": "there"})["join_token"]
         runtime = cluster.folder / "run-there"
         runtime.mkdir()

@@ -102,7 +102,10 @@ class Cluster:
         folder: Path,
         database_url: str | None = None,
         slots: int = 2,
+        *,
+        forks_scripts: bool = False,
     ) -> None:
+        """With `forks_scripts` jobs' scripts have torch imported when they begin."""
         self.folder = folder
         # Sockets live below it, so that a test can see that none is left.
         self.runtime = folder / "run"
@@ -114,6 +117,8 @@ class Cluster:
         self.coordinator = Program("coordinator", self._server_arguments(), folder, env)
         # Tasks of the tests' own are found there.
         agent_env = env | {"PYTHONPATH": with_tests()["PYTHONPATH"]}
+        if forks_scripts:
+            agent_env[forks.FORKED_SCRIPTS] = "1"
         self.agent = Program("agent", [], folder, agent_env)
         self.slots = slots
         self.http = httpx.Client(timeout=10)
@@ -285,9 +290,9 @@ class Cluster:
 
 @contextlib.contextmanager
 def running_cluster(
-    folder: Path, database_url: str | None = None, slots: int = 2
+    folder: Path, database_url: str | None = None, slots: int = 2, *, forks_scripts: bool = False
 ) -> Iterator[Cluster]:
-    cluster = Cluster(folder, database_url, slots)
+    cluster = Cluster(folder, database_url, slots, forks_scripts=forks_scripts)
     try:
         cluster.start()
         yield cluster

@@ -1,4 +1,4 @@
-"""The programs of forked agents, whose warm parents and shims of scripts are forks, too."""
+"""The programs of forked agents, whose warm parents are forks, too; shims of scripts on request."""
 
 import os
 import socket
@@ -19,7 +19,9 @@ from trainhall.cluster.agent.shim import folder_ipc
 
 def main() -> None:
     """`trainhall agent`."""
-    _fork_scripts(_use_forks())
+    parent = _use_forks()
+    if os.environ.pop(forks.FORKED_SCRIPTS, None):
+        _fork_scripts(parent)
     trainhall()
 
 

@@ -53,6 +53,8 @@ SMALL_AGENT = "support.forking.agent:small"
 SHIM_OF_FORKED_SCRIPTS = "support.forking.shim:main"
 WARM_PARENTS = "TRAINHALL_TESTS_WARM_PARENTS"
 """The variable that tells a forked agent where its warm parents are forked."""
+FORKED_SCRIPTS = "TRAINHALL_TESTS_FORKED_SCRIPTS"
+"""The variable that tells a forked agent to have its scripts forked, too."""
 NETWORK = "TRAINHALL_TESTS_NETWORK"
 """The variable that names the network namespace of a program, and of what it forks in turn."""
 PROGRAMS = (
