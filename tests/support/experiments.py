@@ -1,12 +1,37 @@
-"""Rows of an experiment, as an analysis takes them."""
+"""Experiments of tests: a sweep on a simulated cluster, and rows as an analysis takes them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from support.cluster.simulated import SimulatedCluster
+
+from trainhall.cluster.experiments import views
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, RunRow, TrialRow, trial_rows
 from trainhall.training.spec.recovery import MetricMode
 
 RATE = "training.learning_rate"
+SWEEP: dict[str, Any] = {
+    "name": "rates",
+    "kind": "sweep",
+    "job": {
+        "name": "digits",
+        "task": {"name": "synthetic"},
+        "training": {"steps": 100},
+        "recovery": {"max_restarts": 0},
+    },
+    "space": {RATE: [0.1, 0.2, 0.3]},
+    "method": "grid",
+    "objective": {"metric": "eval_accuracy"},
+    "parallel": 3,
+}
+
+
+async def read(cluster: SimulatedCluster, experiment_id: str) -> views.Experiment:
+    return await cluster.coordinator.experiments.get(experiment_id)
+
+
+async def trials(cluster: SimulatedCluster, experiment_id: str) -> list[views.Trial]:
+    return (await cluster.coordinator.experiments.trials(experiment_id, limit=1000)).items
 
 
 def experiment(**changes: Any) -> ExperimentRow:

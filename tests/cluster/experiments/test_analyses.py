@@ -7,28 +7,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 from support.cluster.simulated import SimulatedCluster, failure
+from support.experiments import RATE, SWEEP
 from support.storage.frames import frame, table
 
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.experiments.report.formats import ReportFormat
 from trainhall.cluster.experiments.spec import validate_experiment
 from trainhall.training.link.status import Outcome
-
-RATE = "training.learning_rate"
-SWEEP: dict[str, Any] = {
-    "name": "rates",
-    "kind": "sweep",
-    "job": {
-        "name": "digits",
-        "task": {"name": "synthetic"},
-        "training": {"steps": 100},
-        "recovery": {"max_restarts": 0},
-    },
-    "space": {RATE: [0.1, 0.2, 0.3]},
-    "method": "grid",
-    "objective": {"metric": "eval_accuracy"},
-    "parallel": 3,
-}
 
 
 async def create(cluster: SimulatedCluster, **changes: Any) -> str:

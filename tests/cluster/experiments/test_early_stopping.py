@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.cluster.simulated import SimulatedCluster, failure
+from support.experiments import RATE, read, trials
 from support.storage.frames import frame, table
 
 from trainhall.cluster.experiments import advance as advancing
@@ -14,7 +15,6 @@ from trainhall.cluster.experiments.spec import AshaSpec, validate_experiment
 from trainhall.cluster.experiments.tpe import Past
 from trainhall.training.link.status import Outcome
 
-RATE = "training.learning_rate"
 RUNGS = (10, 30, 90)
 BUSY = ("starting", "running", "queued")
 
@@ -42,14 +42,6 @@ async def create(cluster: SimulatedCluster, values: int = 9, **changes: Any) -> 
     return view.id
 
 
-async def read(cluster: SimulatedCluster, experiment: str) -> views.Experiment:
-    return await cluster.coordinator.experiments.get(experiment)
-
-
-async def runs(cluster: SimulatedCluster, experiment: str) -> list[views.Trial]:
-    return (await cluster.coordinator.experiments.trials(experiment, limit=1000)).items
-
-
 async def measure(cluster: SimulatedCluster, job_id: str, step: int, loss: float) -> None:
     attempt = (await cluster.job(job_id)).attempt
     body = frame(1, table([step], loss=[loss]))
@@ -72,7 +64,7 @@ async def run_all(
     """Let all runs reach their ends; return the most that were unfinished and not waiting."""
     most = 0
     for _ in range(100):
-        busy = [run for run in await runs(cluster, experiment) if run.state in BUSY]
+        busy = [run for run in await trials(cluster, experiment) if run.state in BUSY]
         if not busy:
             return most
         most = max(most, len(busy))
@@ -89,7 +81,7 @@ async def test_best_runs_are_promoted_and_others_stopped(cluster: SimulatedClust
     assert view.reason == "1 of 9 runs completed, 8 stopped early; best is trial 1 with loss 0.1"
     assert view.finished_at is not None
     assert view.steps == views.Steps(taken=90 + 2 * 30 + 6 * 10, in_full=9 * 90)
-    listed = await runs(cluster, experiment)
+    listed = await trials(cluster, experiment)
     assert [(run.rung, run.step, run.objective) for run in listed] == [
         (3, 90, 0.1), (2, 30, 0.2), (2, 30, 0.3), *((1, 10, n / 10) for n in range(4, 10)),
     ]  # fmt: skip
@@ -115,11 +107,11 @@ async def test_best_runs_are_promoted_and_others_stopped(cluster: SimulatedClust
 async def test_waiting_run_holds_no_place(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 4)
     experiment = await create(cluster)
-    first, *_ = await runs(cluster, experiment)
+    first, *_ = await trials(cluster, experiment)
     await advance(cluster, first, 0.5)
     counts = (await read(cluster, experiment)).counts
     assert counts == {"paused": 1, "running": 1, "starting": 1, "pending": 6}
-    first, *_ = await runs(cluster, experiment)
+    first, *_ = await trials(cluster, experiment)
     assert (first.rung, first.step, first.objective) == (1, 10, 0.5)
     assert first.reason == "paused at step 10, as training.pause_at says"
 
@@ -128,7 +120,7 @@ async def test_pause_and_resume_take_promotions_along(cluster: SimulatedCluster)
     await cluster.add_node("alpha", 4)
     experiments = cluster.coordinator.experiments
     experiment = await create(cluster, values=3, parallel=3)
-    third, first, second = await runs(cluster, experiment)
+    third, first, second = await trials(cluster, experiment)
     await cluster.run_until(str(third.job_id), "running")
     await advance(cluster, first, 0.2)
     await measure(cluster, str(third.job_id), 10, 0.1)
@@ -137,11 +129,11 @@ async def test_pause_and_resume_take_promotions_along(cluster: SimulatedCluster)
     await cluster.run_until(str(third.job_id), "paused")
     await cluster.run_until(str(second.job_id), "paused")
     await cluster.settle()
-    assert [run.rung for run in await runs(cluster, experiment)] == [1, 1, None]
+    assert [run.rung for run in await trials(cluster, experiment)] == [1, 1, None]
     assert (await read(cluster, experiment)).counts == {"paused": 3}
     await experiments.resume(experiment)
     await cluster.settle()
-    assert [run.state for run in await runs(cluster, experiment)] == [
+    assert [run.state for run in await trials(cluster, experiment)] == [
         "paused",
         "stopped",
         "starting",
@@ -153,7 +145,7 @@ async def test_pause_and_resume_take_promotions_along(cluster: SimulatedCluster)
 async def test_cancel_ends_waiting_runs(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 4)
     experiment = await create(cluster)
-    first, *_ = await runs(cluster, experiment)
+    first, *_ = await trials(cluster, experiment)
     await advance(cluster, first, 0.5)
     await cluster.coordinator.experiments.cancel(experiment)
     await cluster.settle()
@@ -166,7 +158,7 @@ async def test_cancel_ends_waiting_runs(cluster: SimulatedCluster) -> None:
 async def test_user_may_resume_a_waiting_run(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 4)
     experiment = await create(cluster, values=4)
-    first, *_ = await runs(cluster, experiment)
+    first, *_ = await trials(cluster, experiment)
     await advance(cluster, first, 0.9)
     await cluster.coordinator.jobs.resume(str(first.job_id))
     await cluster.settle()
@@ -180,14 +172,14 @@ async def test_user_may_resume_a_waiting_run(cluster: SimulatedCluster) -> None:
 async def test_next_best_takes_the_place_of_a_failed_run(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 4)
     experiment = await create(cluster, values=6, parallel=6)
-    listed = await runs(cluster, experiment)
+    listed = await trials(cluster, experiment)
     for run in listed[:5]:
         await advance(cluster, run, run.number / 10)
     first = listed[0]
     await cluster.run_until(str(first.job_id), "running")
     await cluster.finish(str(first.job_id), Outcome.FAILED, failure())
     await run_all(cluster, experiment, lambda run: run.number / 10)
-    states = [(run.state, run.rung, run.objective) for run in await runs(cluster, experiment)]
+    states = [(run.state, run.rung, run.objective) for run in await trials(cluster, experiment)]
     assert states[:2] == [("failed", 1, None), ("completed", 3, 0.2)]
     assert {state for state, _, _ in states[2:]} == {"stopped"}
     assert (await read(cluster, experiment)).state == "completed"
@@ -198,7 +190,7 @@ async def test_rungs_compare_the_mean_of_repeats(cluster: SimulatedCluster) -> N
     experiment = await create(cluster, values=3, repeats=2, parallel=6)
     noise = {(1, 1): 0.0, (1, 2): 0.9, (2, 1): 0.3, (2, 2): 0.3}
     await run_all(cluster, experiment, lambda run: noise.get((run.number, run.repeat), 0.8))
-    listed = await runs(cluster, experiment)
+    listed = await trials(cluster, experiment)
     assert [run.state for run in listed] == [*["stopped"] * 2, *["completed"] * 2, *["stopped"] * 2]
     assert listed[0].reason == "stopped early at step 10: 1 of 2 trials were better"
     best = (await read(cluster, experiment)).best
@@ -211,11 +203,11 @@ async def test_trial_with_a_failed_repeat_is_stopped(
 ) -> None:
     await cluster.add_node("alpha", 4)
     experiment = await create(cluster, values=1, repeats=2)
-    first, second = await runs(cluster, experiment)
+    first, second = await trials(cluster, experiment)
     await advance(cluster, first, 0.5)
     await cluster.run_until(str(second.job_id), "running")
     await cluster.finish(str(second.job_id), Outcome.FAILED, failure())
-    first, second = await runs(cluster, experiment)
+    first, second = await trials(cluster, experiment)
     assert (first.state, second.state) == ("stopped", "failed")
     why = "another repeat of its trial has failed"
     assert first.reason == f"stopped early at step 10: {why}"
@@ -226,9 +218,9 @@ async def test_trial_with_a_failed_repeat_is_stopped(
 async def test_run_without_a_value_is_stopped_and_explained(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 4)
     experiment = await create(cluster, values=3, objective={"metric": "lost", "goal": "min"})
-    first, *_ = await runs(cluster, experiment)
+    first, *_ = await trials(cluster, experiment)
     await advance(cluster, first, 0.5)
-    first, *_ = await runs(cluster, experiment)
+    first, *_ = await trials(cluster, experiment)
     assert (first.state, first.objective) == ("stopped", None)
     assert first.reason == "stopped early at step 10: it has no finite value of lost"
     view = await read(cluster, experiment)
@@ -243,14 +235,14 @@ async def test_run_that_passes_its_rungs_is_compared_there(cluster: SimulatedClu
     experiment = await create(
         cluster, job=script, space={"parameters.lr": [0.1, 0.2, 0.3]}, parallel=1
     )
-    first, *_ = await runs(cluster, experiment)
+    first, *_ = await trials(cluster, experiment)
     job = await cluster.run_until(str(first.job_id), "running")
     assert job.spec["training"] == {"pause_at": [10, 30]}
     body = frame(1, table([5, 10, 20, 90], loss=[0.5, 0.25, 0.125, 0.01]))
     await cluster.coordinator.ingest.metrics(str(first.job_id), 1, "0-aaaaaaaa", body)
     await cluster.finish(str(first.job_id))
     await run_all(cluster, experiment, lambda _: 0.2)
-    listed = await runs(cluster, experiment)
+    listed = await trials(cluster, experiment)
     assert [(run.state, run.rung, run.objective) for run in listed] == [
         ("completed", 3, 0.01), ("stopped", 1, 0.2), ("stopped", 1, 0.2),
     ]  # fmt: skip
@@ -259,7 +251,7 @@ async def test_run_that_passes_its_rungs_is_compared_there(cluster: SimulatedClu
 async def test_two_coordinators_promote_nothing_twice(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 6)
     experiment = await create(cluster, values=6, parallel=6)
-    listed = await runs(cluster, experiment)
+    listed = await trials(cluster, experiment)
     await cluster.coordinator.experiments.pause(experiment)
     for run in listed:
         await cluster.run_until(str(run.job_id), "paused")
@@ -309,7 +301,7 @@ async def test_tpe_chooses_each_trial_when_a_place_is_free(
         assert view.counts == {"starting": 1, "pending": 3}
         assert view.reason == "at most 1 unfinished at a time"
         for _ in range(10):
-            busy = [run for run in await runs(cluster, experiment) if run.state in BUSY]
+            busy = [run for run in await trials(cluster, experiment) if run.state in BUSY]
             if not busy:
                 break
             if stops_early:
@@ -321,7 +313,7 @@ async def test_tpe_chooses_each_trial_when_a_place_is_free(
         view = await read(cluster, experiment)
         counts = {"completed": 1, "stopped": 3} if stops_early else {"completed": 4}
         assert (view.state, view.counts) == ("completed", counts)
-        chosen.append([run.values for run in await runs(cluster, experiment)])
+        chosen.append([run.values for run in await trials(cluster, experiment)])
     assert chosen[0] == chosen[1]
 
 
@@ -350,7 +342,7 @@ async def test_fault_while_choosing_costs_only_its_trial(
     monkeypatch.setattr(advancing, "suggest", suggest)
     space = {RATE: {"log": [0.0001, 1]}}
     experiment = await create(cluster, method="tpe", space=space, parallel=1, trials=2)
-    failed, other = await runs(cluster, experiment)
+    failed, other = await trials(cluster, experiment)
     assert (failed.state, failed.reason) == (
         "failed",
         "could not be started: choosing its values failed: ZeroDivisionError: no such luck",
@@ -362,11 +354,11 @@ async def test_two_coordinators_choose_no_trial_twice(cluster: SimulatedCluster)
     space = {RATE: {"log": [0.0001, 1]}}
     experiment = await create(cluster, method="tpe", space=space, parallel=1, trials=4)
     first = cluster.coordinator
-    (run,) = await runs(cluster, experiment)
+    (run,) = await trials(cluster, experiment)
     await first.jobs.cancel(str(run.job_id))
     cluster.start_coordinator()
     second = cluster.coordinator
     await asyncio.gather(*(c.reconciler.settle() for c in (first, second) * 2))
     await second.reconciler.settle()
-    assert [run.number for run in await runs(cluster, experiment)] == [1, 2]
+    assert [run.number for run in await trials(cluster, experiment)] == [1, 2]
     assert len((await second.jobs.list()).items) == 2

@@ -9,50 +9,25 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, update
 from support.cluster.simulated import SimulatedCluster, failure
+from support.experiments import RATE, SWEEP, read, trials
 from support.storage.frames import frame, table
 
 from trainhall.cluster.errors import InvalidCursorError, NotFoundError, WrongStateError
-from trainhall.cluster.experiments import views
 from trainhall.cluster.experiments.spec import ExperimentError, validate_experiment
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job
 from trainhall.training.link.status import Outcome
 
-RATE = "training.learning_rate"
-
 
 def sweep(**changes: Any) -> Any:
-    return validate_experiment(
-        {
-            "name": "rates",
-            "kind": "sweep",
-            "job": {
-                "name": "digits",
-                "task": {"name": "synthetic"},
-                "training": {"steps": 100},
-                "recovery": {"max_restarts": 0},
-            },
-            "space": {RATE: [0.1, 0.2, 0.3, 0.4]},
-            "method": "grid",
-            "objective": {"metric": "eval_accuracy"},
-            "parallel": 2,
-            **changes,
-        }
-    )
+    space = {RATE: [0.1, 0.2, 0.3, 0.4]}
+    return validate_experiment({**SWEEP, "space": space, "parallel": 2, **changes})
 
 
 async def create(cluster: SimulatedCluster, **changes: Any) -> str:
     view, _ = await cluster.coordinator.experiments.create(sweep(**changes))
     await cluster.settle()
     return view.id
-
-
-async def read(cluster: SimulatedCluster, experiment_id: str) -> views.Experiment:
-    return await cluster.coordinator.experiments.get(experiment_id)
-
-
-async def trials(cluster: SimulatedCluster, experiment_id: str) -> list[views.Trial]:
-    return (await cluster.coordinator.experiments.trials(experiment_id, limit=1000)).items
 
 
 async def report(cluster: SimulatedCluster, job_id: str, *values: float) -> None:
