@@ -109,6 +109,8 @@ export function Editor({ label, value, onChange, problems, onSubmit, handle }: P
           EditorView.contentAttributes.of({
             "aria-label": initial.current.label,
             "aria-multiline": "true",
+            // Browsers focus it without; checkers of accessibility do not know that.
+            tabindex: "0",
           }),
           EditorView.updateListener.of((update) => {
             if (update.docChanged) callbacks.current.onChange(update.state.doc.toString());

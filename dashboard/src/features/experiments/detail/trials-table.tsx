@@ -73,7 +73,7 @@ function columnsOf(experiment: Experiment, trials: readonly Trial[]): TrialColum
             </Text>
           ) : null}
           {number === best ? (
-            <Text size="xs" c="teal" fw={600}>
+            <Text size="xs" fw={600} className={classes.best ?? ""}>
               best
             </Text>
           ) : null}
