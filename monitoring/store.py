@@ -398,19 +398,17 @@ def _rows(table: Table, wanted: NDArray[np.bool_]) -> Table:
 def _note_last_values(job: _Job, tables: list[Table], *, continues: bool) -> None:
     """Note last values; `continues`: steps of the attempt only rise."""
     last: dict[str, Any] = {}
+    steps: dict[str, int] = {}
     step: int | None = None
     for table in tables:
         if table.rank is None and len(table.steps):
             # A script may report an earlier step after a later one.
             row = len(table.steps) - 1 - int(np.argmax(table.steps[::-1]))
-            values_at = {
-                name: number_or_text(float(values[row]))
-                for name, values in table.columns.items()
-                if name not in DIGESTS
-            }
             at = int(table.steps[row])
-            last = {**last, **values_at} if step is None or at >= step else {**values_at, **last}
             step = at if step is None else max(at, step)
+            for name, values in table.columns.items():
+                if name not in DIGESTS and at >= steps.get(name, 0):
+                    steps[name], last[name] = at, number_or_text(float(values[row]))
     if step is not None:
         merged = {**job.metrics, **last}
         if continues and step < job.step:

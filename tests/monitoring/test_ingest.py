@@ -75,6 +75,15 @@ async def test_last_values_are_those_of_the_newest_step(database: Database) -> N
     assert progress.metrics == {"loss": 0.02, "lr": 0.1}
 
 
+async def test_last_value_is_that_of_its_own_newest_step(database: Database) -> None:
+    """A script may count epochs in one metric and steps in another."""
+    await add_job(database)
+    tables = [table([1], eval=[0.5]), table([40], loss=[3.0]), table([2], eval=[0.7])]
+    await ingest_of(database).metrics("job", 1, "0-ab", frame(1, *tables))
+    progress = await progress_of(database)
+    assert (progress.step, progress.metrics) == (40, {"eval": 0.7, "loss": 3.0})
+
+
 async def test_repeated_batch_changes_nothing(database: Database) -> None:
     await add_job(database)
     woken = Woken()
