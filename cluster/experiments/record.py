@@ -63,7 +63,9 @@ async def measure(database: Database, facts: ExperimentFacts, step: Step) -> dic
             results += [objective] if rungs else []
         found[run.key] = Measured(run.rungs_reached, tuple(results), objective)
     for run in step.at_rung:
-        passed = [at for at in rungs[run.rungs_reached : -1] if at <= run.step]
+        # A script may report a lower step after it: that of an epoch.
+        reached = max(run.step, rungs[0])
+        passed = [at for at in rungs[run.rungs_reached : -1] if at <= reached]
         results = [await _objective(database, experiment, run, at) for at in passed]
         found[run.key] = Measured(run.rungs_reached, tuple(results))
     return found

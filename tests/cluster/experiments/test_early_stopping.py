@@ -248,6 +248,24 @@ async def test_run_that_passes_its_rungs_is_compared_there(cluster: SimulatedClu
     ]  # fmt: skip
 
 
+async def test_script_that_counts_otherwise_is_compared(cluster: SimulatedCluster) -> None:
+    """It reports its validation by the epoch, so that its step is below that of the rung."""
+    await cluster.add_node("alpha", 4)
+    script = {"name": "x", "script": {"path": "/train.py", "args": ["${lr}"]}}
+    experiment = await create(
+        cluster, job=script, space={"parameters.lr": [0.1, 0.2, 0.3]}, parallel=3
+    )
+    for run in await trials(cluster, experiment):
+        job = await cluster.run_until(str(run.job_id), "running")
+        body = frame(1, table([2], loss=[run.number / 10]))
+        await cluster.coordinator.ingest.metrics(job.id, 1, "0-aaaaaaaa", body)
+        await cluster.finish(job.id, Outcome.PAUSED)
+    listed = await trials(cluster, experiment)
+    assert [(run.state, run.rung, run.objective) for run in listed] == [
+        ("starting", 1, 0.1), ("stopped", 1, 0.2), ("stopped", 1, 0.3),
+    ]  # fmt: skip
+
+
 async def test_two_coordinators_promote_nothing_twice(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 6)
     experiment = await create(cluster, values=6, parallel=6)
