@@ -105,18 +105,22 @@ def _trial(number: int, repeats: Sequence[RungRun], sign: int) -> RungTrial:
     waiting = [run for run in repeats if run.state is TrialState.WAITING]
     if any(run.has_failed for run in repeats):
         return RungTrial(number, Status.FAILED, waiting=tuple(run.key for run in waiting))
-    reached = min(len(run.results) for run in repeats)
-    results: list[float | None] = []
-    for rung in range(reached):
-        values = [value for run in repeats if (value := run.results[rung]) is not None]
-        results.append(sign * mean_of_repeats(values) if len(values) == len(repeats) else None)
-    waiting = [run for run in waiting if len(run.results) == reached]
+    # As far as all of them have come.
+    by_rung = zip(*(run.results for run in repeats), strict=False)
+    results = tuple(_mean(values, sign) for values in by_rung)
+    waiting = [run for run in waiting if len(run.results) == len(results)]
     status = Status.RUNNING
     if any(run.state is TrialState.STOPPED for run in repeats):
         status = Status.STOPPED
     elif len(waiting) == len(repeats):
         status = Status.WAITING
-    return RungTrial(number, status, tuple(results), tuple(run.key for run in waiting))
+    return RungTrial(number, status, results, tuple(run.key for run in waiting))
+
+
+def _mean(results: Sequence[float | None], sign: int) -> float | None:
+    """Return the mean of the repeats' results at a rung; None: one of them has no value."""
+    values = [value for value in results if value is not None]
+    return sign * mean_of_repeats(values) if len(values) == len(results) else None
 
 
 def next_promotion(

@@ -120,24 +120,34 @@ _CHANGES = ("ended", "at_rung", "taken_up", "start", "promote", "stop", "finishe
 
 def next_step(facts: ExperimentFacts) -> Step:
     """Decide the next step of an unfinished experiment; a false one if it only waits."""
-    ended = tuple(run for run in facts.started if run.has_ended)[:AT_ONCE]
-    stopping = facts.early_stopping
-    step = Step(
-        ended=ended,
-        at_rung=tuple(run for run in facts.started if _is_at_rung(run, stopping))[:AT_ONCE],
-        taken_up=tuple(run for run in facts.started if _is_taken_up(run))[:AT_ONCE],
-        commands=tuple(run for run in facts.started if _is_due(run))[:COMMANDS_AT_ONCE],
-        finishes=len(ended) == len(facts.started) and not facts.pending and not facts.undecided,
-    )
+    step = _follow_jobs(facts)
     if facts.state is not ExperimentState.RUNNING:
         return step
-    held = sum(r.state is TrialState.STARTED for r in facts.started if r not in ended)
-    free = max(0, min(facts.parallel - held, AT_ONCE))
-    learns = stopping is not None or facts.undecided > 0
+    learns = facts.early_stopping is not None or facts.undecided > 0
     if learns and (step.ended or step.at_rung or step.taken_up):
         return step  # the next one knows their results
-    if stopping is not None:
-        step = _compare(stopping, facts.undecided, free, step)
+    return _fill_places(facts, step)
+
+
+def _follow_jobs(facts: ExperimentFacts) -> Step:
+    """Return what follows from the states of its jobs alone."""
+    started = facts.started
+    ended = tuple(run for run in started if run.has_ended)[:AT_ONCE]
+    return Step(
+        ended=ended,
+        at_rung=tuple(run for run in started if _is_at_rung(run, facts.early_stopping))[:AT_ONCE],
+        taken_up=tuple(run for run in started if _is_taken_up(run))[:AT_ONCE],
+        commands=tuple(run for run in started if _is_due(run))[:COMMANDS_AT_ONCE],
+        finishes=len(ended) == len(started) and not facts.pending and not facts.undecided,
+    )
+
+
+def _fill_places(facts: ExperimentFacts, step: Step) -> Step:
+    """Give free places to promoted runs, then to pending ones, then to a trial to be chosen."""
+    held = sum(r.state is TrialState.STARTED for r in facts.started if r not in step.ended)
+    free = max(0, min(facts.parallel - held, AT_ONCE))
+    if facts.early_stopping is not None:
+        step = _compare(facts.early_stopping, facts.undecided, free, step)
     start = facts.pending[: free - len(step.promote)]
     choose = bool(facts.undecided) and len(step.promote) + len(start) < free
     return replace(step, start=start, choose=choose)

@@ -153,27 +153,29 @@ def _borders(
 
 
 def _border(dimension: Any, value: Any) -> tuple[str, str] | None:
+    """Return the end of a dimension that a value lies at, and of what it is the end."""
     if not _is_number(value):
         return None
     if isinstance(dimension, list):
         if len(dimension) < 3 or not all(map(_is_number, dimension)):
             return None
-        if value in (min(dimension), max(dimension)):
-            return "largest" if value == max(dimension) else "smallest", "of the list"
-        return None
-    is_log = "log" in dimension
-    low, high = dimension["log" if is_log else "range"]
-    step = dimension.get("step")
-    if step is not None:
+        ordered = sorted(dimension)
+        return _outside(value, ordered[1], ordered[-2], "of the list")
+    if (step := dimension.get("step")) is not None:
+        low, high = dimension["range"]
         # The last value may lie below the end of the range.
-        ends = (low + step / 2, high - step)
-        at = "smallest" if value < ends[0] else "largest" if value > ends[1] else None
-        return (at, "of its range") if at is not None and high - low > 1.5 * step else None
-    scale = math.log if is_log else float
-    place = (scale(value) - scale(low)) / (scale(high) - scale(low))
-    if place <= _NEAR or place >= 1 - _NEAR:
-        return "smallest" if place <= _NEAR else "largest", "of its range, or close to it"
-    return None
+        is_short = high - low <= 1.5 * step
+        return None if is_short else _outside(value, low + step / 2, high - step, "of its range")
+    scale = math.log if "log" in dimension else float
+    low, high = map(scale, dimension["log" if "log" in dimension else "range"])
+    near = _NEAR * (high - low)
+    return _outside(scale(value), low + near, high - near, "of its range, or close to it")
+
+
+def _outside(value: float, low: float, high: float, of: str) -> tuple[str, str] | None:
+    if low <= value <= high:
+        return None
+    return "smallest" if value < low else "largest", of
 
 
 def _is_number(value: Any) -> bool:
