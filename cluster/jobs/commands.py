@@ -13,7 +13,7 @@ from trainhall.cluster.jobs.resizing import withdraw_unapplied
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns
 from trainhall.cluster.lifecycle.jobs import lock_job, move_job, request_stop
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
-from trainhall.cluster.lifecycle.states import ACTIVE_STATES, FINAL_STATES, JobState
+from trainhall.cluster.lifecycle.states import ACTIVE_STATES, FINAL_STATES, Goal, JobState
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Job
 from trainhall.training.fencing import FencingToken
@@ -67,6 +67,8 @@ _REASONS = {
     JobState.CANCELLING: Reason.of(ReasonCode.CANCEL_REQUESTED),
     JobState.QUEUED: Reason.of(ReasonCode.RESUMED, changes=""),
 }
+_GOALS: Mapping[JobState, Goal] = {JobState.PAUSING: "pause", JobState.CANCELLING: "stop"}
+"""Goals of the attempt that runs meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -108,24 +110,10 @@ async def give_command(
     end = TRANSITIONS[command][state]
     if end is None:
         return Commanded(False, Allocation())
-    if reason is None:
-        reason = _REASONS[end]
-        if end is JobState.PAUSED and job.attempt > 0:
-            reason = Reason.of(ReasonCode.PAUSED_WHILE_WAITING)
-        if asked:
-            reason = Reason.of(ReasonCode.RESUMED, changes=f" with {_describe_changes(asked)}")
+    reason = reason or _user_reason(job, end, asked)
     attempt = await session.get(Attempt, (job_id, job.attempt))
-    if end in (JobState.PAUSING, JobState.CANCELLING) and (
-        attempt is None
-        or not await request_stop(
-            session,
-            FencingToken(job_id, attempt.number, attempt.generation),
-            "pause" if end is JobState.PAUSING else "stop",
-            reason=reason,
-            now=now,
-        )
-    ):
-        raise ConflictError
+    if end in _GOALS:
+        await _stop(session, attempt, _GOALS[end], reason, now)
     changes: dict[str, Any] = {}
     if end is JobState.CANCELLED and attempt is not None:
         changes = await withdraw_unapplied(session, job, attempt, now)
@@ -148,6 +136,29 @@ async def give_command(
     return Commanded(True, attempt.allocation if attempt is not None else Allocation())
 
 
+def _user_reason(job: Job, end: JobState, asked: Mapping[str, dict[str, Any]]) -> Reason:
+    if asked:
+        return Reason.of(ReasonCode.RESUMED, changes=f" with {_describe_changes(asked)}")
+    if end is JobState.PAUSED and job.attempt > 0:
+        return Reason.of(ReasonCode.PAUSED_WHILE_WAITING)
+    return _REASONS[end]
+
+
+async def _stop(
+    session: AsyncSession, attempt: Attempt | None, goal: Goal, reason: Reason, now: datetime
+) -> None:
+    """Let an attempt pause or stop.
+
+    Raises:
+        ConflictError: it has ended, or another generation of it has begun.
+    """
+    if attempt is None:
+        raise ConflictError
+    token = FencingToken(attempt.job_id, attempt.number, attempt.generation)
+    if not await request_stop(session, token, goal, reason=reason, now=now):
+        raise ConflictError
+
+
 def _describe_changes(asked: Mapping[str, dict[str, Any]]) -> str:
     return ", ".join(
         f"{part}.{key} {value}" for part, values in asked.items() for key, value in values.items()
@@ -157,23 +168,24 @@ def _describe_changes(asked: Mapping[str, dict[str, Any]]) -> str:
 def refusal(job: Job, command: Command) -> str | None:
     """Return why a job refuses a command, as a clause about "it"; None if it accepts it."""
     state = JobState(job.state)
-    if command is Command.RESIZE:
-        if state in FINAL_STATES or state is JobState.CANCELLING:
+    match command:
+        case Command.RESIZE if state in FINAL_STATES or state is JobState.CANCELLING:
             return (
                 f"it is {state.value}; restore one of its checkpoints with other resources instead"
             )
-        return None
-    if command is Command.RESTORE:
-        if state in ACTIVE_STATES:
+        case Command.RESTORE if state in ACTIVE_STATES:
             return f"it is {state.value}; pause or cancel it before a restore"
-        return None
-    if command is Command.CAPTURE_GRADIENTS:
-        if job.spec.get("script") is not None:
+        case Command.CAPTURE_GRADIENTS if job.spec.get("script") is not None:
             return (
                 "it runs a script, whose gradients are not recorded; a script reads them with "
                 "Trainer.watch_gradients"
             )
-        return f"it is {state.value} and takes no more steps" if state in FINAL_STATES else None
+        case Command.CAPTURE_GRADIENTS if state in FINAL_STATES:
+            return f"it is {state.value} and takes no more steps"
+    return _refused_transition(state, command) if command in TRANSITIONS else None
+
+
+def _refused_transition(state: JobState, command: Command) -> str | None:
     table = TRANSITIONS[command]
     if state in table:
         return None

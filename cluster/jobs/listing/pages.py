@@ -77,17 +77,8 @@ async def page_statement(
             raise InvalidValueError("search", asked.search, message)
         wanted.append(matching(asked.search))
     if asked.query is not None:
-        try:
-            terms = parse_query(asked.query)
-            wanted += await conditions_of(session, terms, now)
-        except QueryError as error:
-            raise InvalidValueError(
-                "query",
-                asked.query,
-                f"at character {error.position + 1}: {error}",
-                position=error.position,
-            ) from None
-        named = states_of(terms)
+        conditions, named = await _read_query(session, asked.query, now)
+        wanted += conditions
         if named is not None:
             states = states & named if states is not None else named
     if asked.cursor is not None:
@@ -104,6 +95,18 @@ async def page_statement(
         ]
         wanted = [Job.number.in_(union_all(*(select(each.c.number) for each in of_states)))]
     return _page(order, wanted, asked.limit)
+
+
+async def _read_query(
+    session: AsyncSession, query: str, now: datetime
+) -> tuple[list[ColumnElement[bool]], frozenset[str] | None]:
+    """Return the conditions of a query, and the states that it names; None: any."""
+    try:
+        terms = parse_query(query)
+        return await conditions_of(session, terms, now), states_of(terms)
+    except QueryError as error:
+        message = f"at character {error.position + 1}: {error}"
+        raise InvalidValueError("query", query, message, position=error.position) from None
 
 
 def _page(order: Order, wanted: list[ColumnElement[bool]], limit: int) -> Select[Any]:
