@@ -62,23 +62,29 @@ class Guard:
             return self._agent_refusal(origins)
         if self._open:
             return None
-        server = scope.get("server")
-        if server is not None and server[1] is not None and not is_loopback(server[0]):
+        # Without a port it is the path of a Unix socket.
+        address, port = scope.get("server") or ("", None)
+        if port is not None and not is_loopback(address):
             if scope["path"] == HEALTH and not origins:
                 return None
             return _refused(
-                f"this request arrived on {server[0]}, and the coordinator answers on loopback "
+                f"this request arrived on {address}, and the coordinator answers on loopback "
                 "only: forward a port (ssh -L) to reach it, or start it with --insecure in a "
                 "network where everyone may run code"
             )
+        return self._host_refusal(hosts, origins, port)
+
+    def _host_refusal(
+        self, hosts: list[str], origins: list[str], port: int | None
+    ) -> RefusalError | None:
         if len(hosts) != 1:
             return _refused("a request needs exactly one Host header")
         name = _host_name(hosts[0])
         if name is None or not (is_loopback(name) or name in self._allowed):
-            port = f":{server[1]}" if server is not None and server[1] is not None else ""
+            here = "http://127.0.0.1" + (f":{port}" if port is not None else "")
             return _refused(
-                f"Host {hosts[0]!r} is not an address of this coordinator: use "
-                f"http://127.0.0.1{port}, or add the name to TRAINHALL_ALLOWED_HOSTS"
+                f"Host {hosts[0]!r} is not an address of this coordinator: use {here}, or add the "
+                "name to TRAINHALL_ALLOWED_HOSTS"
             )
         if any(not _same_host(origin, hosts[0]) for origin in origins):
             return _refused(f"a page of {origins[0]!r} may not use this coordinator")
