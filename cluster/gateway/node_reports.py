@@ -142,6 +142,16 @@ def _newest_report(
     return None
 
 
+def _store_rendezvous(attempt: Attempt, report: AssignmentReport, stored: Stored) -> None:
+    """Store where the first host's ranks meet the others."""
+    if report.generation != attempt.generation or report.rendezvous is None:
+        return
+    found = report.rendezvous.model_dump()
+    if attempt.rendezvous != found:
+        attempt.rendezvous = found
+        stored.nodes_to_notify.update(attempt.allocation.node_ids[1:])
+
+
 async def _store_assignments(
     session: AsyncSession,
     node: Node,
@@ -160,13 +170,8 @@ async def _store_assignments(
         newest = _newest_report(listed, attempt, node.id)
         if newest is not None:
             after = merge_report(before, newest, now)
-            current = newest.generation == attempt.generation
-            if active and current and newest.rendezvous is not None:
-                found = newest.rendezvous.model_dump()
-                first = attempt.allocation[0].node_id == node.id
-                if first and attempt.rendezvous != found:
-                    attempt.rendezvous = found
-                    stored.nodes_to_notify.update(attempt.allocation.node_ids[1:])
+            if active and attempt.allocation[0].node_id == node.id:
+                _store_rendezvous(attempt, newest, stored)
         elif up_to_date:
             unreported = mark_unreported(
                 before, active=active, node_name=node.name, attempt=attempt.number, now=now

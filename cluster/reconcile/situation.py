@@ -147,14 +147,16 @@ class Situation:
         everywhere = all(host.outcome is Outcome.FAILED for host in attempt.hosts)
         if attempt.script and attempt.goal == "pause" and not attempt.begun and not everywhere:
             return None
-        for host in sorted(attempt.hosts, key=_ended_at):
-            if host.outcome is Outcome.FAILED:
-                return self._cause_of(host.failure)
-            if host.outcome is Outcome.PAUSED and self.job.pause_at:
-                continue
-            if host.outcome not in (None, Outcome.COMPLETED) and attempt.goal == "run":
-                message = f"its ranks on node {host.node_name} stopped without a command"
-                return Failure(message=message)
+        ended = sorted(attempt.hosts, key=_ended_at)
+        return next((found for host in ended if (found := self._failure_on(host))), None)
+
+    def _failure_on(self, host: HostFacts) -> Failure | None:
+        if host.outcome is Outcome.FAILED:
+            return self._cause_of(host.failure)
+        if host.outcome is Outcome.PAUSED and self.job.pause_at:
+            return None
+        if host.outcome not in (None, Outcome.COMPLETED) and self.attempt.goal == "run":
+            return Failure(message=f"its ranks on node {host.node_name} stopped without a command")
         return None
 
     def _cause_of(self, failure: Failure) -> Failure:
