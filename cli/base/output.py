@@ -130,9 +130,6 @@ def table(
             spared give way; what it has beyond them is cut. None: it is as long as it needs to be.
     """
     from rich.cells import cell_len
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     titles = [column.title for column in columns]
     rows = [[one_line(column.cell(item)) or BLANK for column in columns] for item in items]
@@ -143,21 +140,36 @@ def table(
         last = kept[-1]
         left = fits - sum(widths[i] + 2 for i in kept[:-1])
         widths[last] = min(widths[last], max(left, cell_len(titles[last])))
+    return _drawn(
+        [columns[i] for i in kept],
+        [widths[i] for i in kept],
+        [[row[i] for i in kept] for row in rows],
+        color=color,
+    )
+
+
+def _drawn(
+    columns: Sequence[Column], widths: Sequence[int], rows: Sequence[Sequence[str]], *, color: bool
+) -> str:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     drawn = Table(box=None, pad_edge=False, header_style="")
-    for i in kept:
+    for column, width in zip(columns, widths, strict=True):
         drawn.add_column(
-            Text(titles[i]), justify="right" if columns[i].right else "left", no_wrap=True,
-            max_width=widths[i],
+            Text(column.title), justify="right" if column.right else "left", no_wrap=True,
+            max_width=width,
         )  # fmt: skip
     for row in rows:
         drawn.add_row(
-            *(Text(row[i], STATE_COLORS.get(row[i], "") if titles[i] == "STATE" else "")
-              for i in kept)
+            *(Text(cell, STATE_COLORS.get(cell, "") if column.title == "STATE" else "")
+              for column, cell in zip(columns, row, strict=True))
         )  # fmt: skip
     console = Console(
         file=io.StringIO(), color_system="standard" if color else None, force_terminal=color,
         # A height too, else Rich measures a terminal that it takes for a dumb one.
-        width=sum(widths[i] + 2 for i in kept), height=len(rows) + 1,
+        width=sum(width + 2 for width in widths), height=len(rows) + 1,
     )  # fmt: skip
     with console.capture() as shown:
         console.print(drawn)

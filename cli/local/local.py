@@ -252,25 +252,7 @@ class LocalRun:
     def _finish(self, outcome: Outcome, status: ShimStatus | None, metrics: MetricsFile) -> int:
         """Say how it ended, and write the result of what completed."""
         if outcome is Outcome.COMPLETED and self._completed is not None:
-            result = {
-                "metrics": self._completed["metrics"],
-                "steps": self._completed["steps"],
-                "seconds": round(self._seconds + self._completed["seconds"], 6),
-                "strategy": self._spec.parallelism.strategy,
-                "world_size": self._spec.resources.workers,
-                "weights_sha256": self._completed["weights_sha256"],
-            }
-            for key in ("network", "chain"):
-                if key in self._completed:
-                    result[key] = self._completed[key]
-            write_json(self._result, result)
-            text = f"Completed {result['steps']} steps in {format_duration(result['seconds'])}"
-            accuracy = result["metrics"].get("eval_accuracy")
-            notice(
-                text + (f", validation accuracy {number(accuracy)}" if accuracy is not None else "")
-            )
-            if self._prediction is not None and self._completed.get("measured"):
-                notice(predicted_and_measured(self._prediction, self._completed["measured"]))
+            self._write_result(self._completed)
             return 0
         if outcome is Outcome.PAUSED and not self._signals:
             step = f"step {metrics.step}"
@@ -285,6 +267,23 @@ class LocalRun:
             raise CliError("the training ended without an error message", self._shim_lines())
         lines = failure.log_tail.splitlines()[-SHOWN_LINES:]
         raise CliError(failure.message, lines or None)
+
+    def _write_result(self, completed: dict[str, Any]) -> None:
+        result: dict[str, Any] = {
+            "metrics": completed["metrics"],
+            "steps": completed["steps"],
+            "seconds": round(self._seconds + completed["seconds"], 6),
+            "strategy": self._spec.parallelism.strategy,
+            "world_size": self._spec.resources.workers,
+            "weights_sha256": completed["weights_sha256"],
+            **{key: completed[key] for key in ("network", "chain") if key in completed},
+        }
+        write_json(self._result, result)
+        text = f"Completed {result['steps']} steps in {format_duration(result['seconds'])}"
+        accuracy = result["metrics"].get("eval_accuracy")
+        notice(text + (f", validation accuracy {number(accuracy)}" if accuracy is not None else ""))
+        if self._prediction is not None and completed.get("measured"):
+            notice(predicted_and_measured(self._prediction, completed["measured"]))
 
     def _shim_lines(self) -> list[str]:
         folder = AttemptFolder(self._attempts / str(self._last_attempt()))

@@ -132,18 +132,7 @@ def _options(spec: JobSpec) -> Iterator[dict[str, Any]]:
     """Vary the options of this mesh, one at a time."""
     strategy, degrees = spec.parallelism.strategy, spec.degrees
     if strategy == "ddp" and degrees.data > 1:
-        own = spec.parallelism.gradient_sync.model_dump(mode="json", exclude_unset=True)
-        yield from (
-            {"gradient_sync": {**own, "algorithm": name}}
-            for name in get_args(Algorithm)
-            if name != spec.gradient_sync.algorithm
-        )
-        others = {key: value for key, value in own.items() if key not in ("compression", "ratio")}
-        yield from (
-            {"gradient_sync": _whole({**others, "compression": name})}
-            for name in get_args(CompressionName)
-            if name != spec.gradient_sync.compression
-        )
+        yield from ({"gradient_sync": each} for each in _gradient_syncs(spec))
     if strategy == "pipeline":
         yield from (
             {"schedule": name} for name in get_args(Schedule) if name != spec.parallelism.schedule
@@ -152,6 +141,17 @@ def _options(spec: JobSpec) -> Iterator[dict[str, Any]]:
         yield {"reshard_after_forward": False}
     if degrees.tensor > 1:
         yield {"sequence_parallel": True}
+
+
+def _gradient_syncs(spec: JobSpec) -> Iterator[dict[str, Any]]:
+    own = spec.parallelism.gradient_sync.model_dump(mode="json", exclude_unset=True)
+    for algorithm in get_args(Algorithm):
+        if algorithm != spec.gradient_sync.algorithm:
+            yield {**own, "algorithm": algorithm}
+    others = {key: value for key, value in own.items() if key not in ("compression", "ratio")}
+    for compression in get_args(CompressionName):
+        if compression != spec.gradient_sync.compression:
+            yield _whole({**others, "compression": compression})
 
 
 def _candidate(
@@ -182,19 +182,21 @@ def _mesh(degrees: dict[str, int], option: dict[str, Any]) -> str:
     parts = [" × ".join(f"{k} {n}" for k, n in degrees.items() if n > 1 and k != "servers")]
     if servers:
         parts.append(f"{servers} server{'s' if servers > 1 else ''}")
-    for key, value in option.items():
-        match key:
-            case "schedule":
-                parts.append(str(value))
-            case "gradient_sync":
-                named = [value[key] for key in ("algorithm", "compression") if key in value]
-                whole = ["at ratio 1"] if value.get("ratio") == 1 else []
-                parts.append(" ".join(named + whole))
-            case "reshard_after_forward":
-                parts.append("no resharding")
-            case _:
-                parts.append(key.replace("_", " "))
+    parts += [_option_text(key, value) for key, value in option.items()]
     return ", ".join(part for part in parts if part)
+
+
+def _option_text(key: str, value: Any) -> str:
+    match key:
+        case "schedule":
+            return str(value)
+        case "gradient_sync":
+            named = [value[key] for key in ("algorithm", "compression") if key in value]
+            whole = ["at ratio 1"] if value.get("ratio") == 1 else []
+            return " ".join(named + whole)
+        case "reshard_after_forward":
+            return "no resharding"
+    return key.replace("_", " ")
 
 
 def _spec(document: dict[str, Any], workers: int, parallelism: dict[str, Any]) -> JobSpec:
