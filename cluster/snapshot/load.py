@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from sqlalchemy import func, select, union
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from trainhall.cluster.lifecycle.generations import has_stepped
 from trainhall.cluster.lifecycle.host_report import HostReport, parse_failure, reports_of
@@ -150,20 +150,24 @@ async def load_facts(
         undeliverable: attempts whose spec this version does not understand; a caller that
             decides nothing about attempts needs none.
     """
+    # Rows of columns do without the ORM, which takes as long as all the rest of a small query.
+    connection = await session.connection()
     return ClusterFacts(
-        nodes=await _nodes(session, heartbeats),
-        jobs=await _jobs(session),
+        nodes=await _nodes(connection, heartbeats),
+        jobs=await _jobs(connection),
         attempts=await _attempts(session, undeliverable or UndeliverableAttempts()),
         listening_seconds=heartbeats.listening_seconds,
-        grants=tuple(GrantFacts(*row) for row in await session.execute(_GRANTS)),
+        grants=tuple(GrantFacts(*row) for row in await connection.execute(_GRANTS)),
     )
 
 
-async def _nodes(session: AsyncSession, heartbeats: HeartbeatMonitor) -> tuple[NodeFacts, ...]:
+async def _nodes(
+    connection: AsyncConnection, heartbeats: HeartbeatMonitor
+) -> tuple[NodeFacts, ...]:
     devices: dict[str, list[DeviceFacts]] = defaultdict(list)
-    for node_id, index, kind in await session.execute(_DEVICES):
+    for node_id, index, kind in await connection.execute(_DEVICES):
         devices[node_id].append(DeviceFacts(index, kind))
-    rows = await session.execute(_NODES)
+    rows = await connection.execute(_NODES)
     return tuple(
         NodeFacts(
             **row._asdict() | {"state": NodeState(row.state)},
@@ -185,24 +189,24 @@ class _Histories:
     paces: dict[str, float]
 
 
-async def _jobs(session: AsyncSession) -> tuple[JobFacts, ...]:
-    found = await session.execute(_JOBS)
+async def _jobs(connection: AsyncConnection) -> tuple[JobFacts, ...]:
+    found = await connection.execute(_JOBS)
     rows = found.all()
-    histories = await _histories(session, rows)
+    histories = await _histories(connection, rows)
     return tuple(_job_facts(row, histories) for row in rows)
 
 
-async def _histories(session: AsyncSession, rows: Sequence[Any]) -> _Histories:
+async def _histories(connection: AsyncConnection, rows: Sequence[Any]) -> _Histories:
     # What is rarely there is asked for where it can be.
     recovering = any(row.state == JobState.RECOVERING for row in rows)
     active = [row for row in rows if row.state in ACTIVE_STATES]
     restarted = any(row.restarts for row in active)
     ran = any(row.attempt and row.state in WAITING_STATES for row in rows)
     return _Histories(
-        ended=await _ends_of_recovering(session) if recovering else {},
-        failed=await _failures_of_restarted(session) if restarted else {},
-        saved=await _saved_steps(session) if active else {},
-        paces=await _paces_of_waiting(session) if ran else {},
+        ended=await _ends_of_recovering(connection) if recovering else {},
+        failed=await _failures_of_restarted(connection) if restarted else {},
+        saved=await _saved_steps(connection) if active else {},
+        paces=await _paces_of_waiting(connection) if ran else {},
     )
 
 
@@ -230,36 +234,36 @@ def _job_facts(row: Any, histories: _Histories) -> JobFacts:
 
 
 async def _ends_of_recovering(
-    session: AsyncSession,
+    connection: AsyncConnection,
 ) -> dict[str, tuple[str, datetime | None]]:
-    rows = await session.execute(_ENDS_OF_RECOVERING)
+    rows = await connection.execute(_ENDS_OF_RECOVERING)
     return {
         job_id: (f"attempt {number}: {reason}", finished)
         for job_id, number, reason, finished in rows
     }
 
 
-async def _failures_of_restarted(session: AsyncSession) -> dict[str, Failure]:
-    rows = await session.execute(_FAILURES_OF_RESTARTED)
+async def _failures_of_restarted(connection: AsyncConnection) -> dict[str, Failure]:
+    rows = await connection.execute(_FAILURES_OF_RESTARTED)
     return {job_id: found for job_id, stored in rows if (found := parse_failure(stored))}
 
 
-async def _saved_steps(session: AsyncSession) -> dict[str, int]:
+async def _saved_steps(connection: AsyncConnection) -> dict[str, int]:
     """Return the newest saved step: a script may save without reporting.
 
     Checkpoints that an attempt neither wrote nor starts from are those of before a restore.
     """
-    rows = await session.execute(_SAVED_STEPS)
+    rows = await connection.execute(_SAVED_STEPS)
     return {
         job_id: max([saved or 0, *(name.step for name in map(parse_name, plan.resume) if name)])
         for job_id, plan, saved in rows
     }
 
 
-async def _paces_of_waiting(session: AsyncSession) -> dict[str, float]:
+async def _paces_of_waiting(connection: AsyncConnection) -> dict[str, float]:
     """Return the latest seconds per step of jobs that ran before."""
     paces = {}
-    for job_id, metrics in await session.execute(_METRICS_OF_WAITING):
+    for job_id, metrics in await connection.execute(_METRICS_OF_WAITING):
         seconds = metrics.get("step_seconds")
         # What is no number is kept as text.
         if isinstance(seconds, int | float) and seconds > 0:
