@@ -92,7 +92,7 @@ def job_of(spec: ExperimentSpec, values: Mapping[str, Any], trial: int, repeat: 
         except ValueError as error:
             raise SpecError([SpecProblem(field, f"cannot be varied: {error}")]) from None
     seed_field = _seed_field(spec)
-    if _sets_seeds(spec) and not _varies(spec, seed_field):
+    if _sets_seeds(spec) and _takes_seed(values, seed_field):
         first = spec.seed if spec.seed is not None else _own_seed(document, seed_field)
         replace_field(document, seed_field, first + repeat - 1)
     document["name"] = f"{spec.name[:_NAME_LENGTH]} {run_name(trial, repeat, spec.repeats)}"
@@ -132,6 +132,9 @@ def _pause_at_rungs(document: dict[str, Any], asha: AshaSpec, metric: str) -> No
         SpecError: the job says otherwise.
     """
     training = document["training"] = dict(document.get("training") or {})
+    for key in ("steps", "evaluate_every_steps"):
+        if training.get(key, 0) is None:
+            del training[key]  # as if it was left out
     training["pause_at"] = list(asha.rungs[:-1])
     if document.get("task") is None:
         return  # a script counts its steps itself
@@ -196,10 +199,13 @@ def _check_number(spec: ExperimentSpec) -> None:
 
 def _check_seeds(spec: ExperimentSpec) -> None:
     field = _seed_field(spec)
-    if spec.repeats > 1 and _varies(spec, field):
-        varied = field if field in spec.space else field.partition(".")[0]
+    varied = [
+        f for f, dimension in spec.space.items()
+        if not all(_takes_seed({f: value}, field) for value in dimension.samples)
+    ]  # fmt: skip
+    if spec.repeats > 1 and varied:
         message = f"repeats set {field}; leave it out of the space, or set repeats to 1"
-        raise ExperimentError([SpecProblem(f"space.{varied}", message)])
+        raise ExperimentError([SpecProblem(f"space.{varied[0]}", message)])
 
 
 def _check_length(spec: ExperimentSpec, planned: Iterable[Configuration]) -> None:
@@ -313,8 +319,11 @@ def _seed_field(spec: ExperimentSpec) -> str:
     return "training.seed" if spec.job.get("task") is not None else "parameters.seed"
 
 
-def _varies(spec: ExperimentSpec, field: str) -> bool:
-    return field in spec.space or field.partition(".")[0] in spec.space
+def _takes_seed(values: Mapping[str, Any], field: str) -> bool:
+    """Return whether a combination leaves the seed to the experiment."""
+    part, _, key = field.partition(".")
+    whole = values.get(part, {})
+    return field not in values and isinstance(whole, dict) and key not in whole
 
 
 def _own_seed(document: Mapping[str, Any], field: str) -> int:

@@ -97,6 +97,19 @@ def test_jobs_of_repeats_differ_in_their_seeds() -> None:
     assert job_of(sweep(job=SCRIPT), {}, 1, 1).parameters == {}
 
 
+def test_seed_joins_a_part_that_varies_as_a_whole() -> None:
+    space = {"training": [{"steps": 5}, {"steps": 6}]}
+    spec = sweep(space=space, repeats=2, seed=7)
+    planned = plan_configurations(spec)
+    jobs = [job_of(spec, each.values, each.number, repeat) for each in planned for repeat in (1, 2)]
+    assert [job.training.seed for job in jobs] == [7, 8, 7, 8]
+    given = sweep(space={"training": [{"seed": 3}, {"steps": 6}]}, seed=7)
+    jobs = [job_of(given, each.values, 1, 1) for each in plan_configurations(given)]
+    assert [job.training.seed for job in jobs] == [3, 7]
+    with pytest.raises(ExperimentError, match=r"space\.training"):
+        plan_configurations(sweep(space={"training": [3]}, seed=7))
+
+
 def test_space_may_replace_a_form_of_resources() -> None:
     elastic = {**JOB, "resources": {"min_workers": 1, "max_workers": 4}}
     spec = sweep(job=elastic, space={"resources.workers": [1, 2]})
@@ -122,6 +135,8 @@ def test_early_stopping_sets_the_steps_of_jobs() -> None:
     assert training.evaluate_every_steps == 10
     own = {**JOB, "training": {"steps": 90, "evaluate_every_steps": 5}}
     assert job_of(sweep(job=own, **stopping(10, 90)), {}, 1, 1).training.evaluate_every_steps == 5
+    null = {**JOB, "training": {"steps": None, "evaluate_every_steps": None}}
+    assert job_of(sweep(job=null, **stopping(10, 90)), {}, 1, 1).training == training
     script = job_of(sweep(job=SCRIPT, **stopping(10, 90)), {}, 1, 1)
     assert script.training.pause_at == (10, 30)
 
@@ -177,7 +192,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
                       "space", "1,000 runs"),
     "seed twice": ({"space": {"training.seed": [1, 2]}, "repeats": 2},
                    "space.training.seed", "repeats"),
-    "part with the seed": ({"space": {"training": [{"steps": 1}]}, "repeats": 2},
+    "part with the seed": ({"space": {"training": [{"steps": 1}, {"seed": 1}]}, "repeats": 2},
                            "space.training", "repeats"),
     "seeds beyond the last": ({"job": {**JOB, "training": {"seed": 2**63 - 1}}, "repeats": 2},
                               "job.training.seed", "less than"),
