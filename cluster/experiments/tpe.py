@@ -111,7 +111,8 @@ def _value(dimension: Dimension, param: Any) -> Any:
 
 
 def _param(dimension: Dimension, value: Any) -> Any:
-    return value if dimension.values is None else dimension.values.index(value)
+    # 1 and true are equal in Python.
+    return value if dimension.values is None else [*map(repr, dimension.values)].index(repr(value))
 
 
 def _frozen(

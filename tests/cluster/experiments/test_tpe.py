@@ -90,6 +90,17 @@ def test_no_combination_is_chosen_twice() -> None:
     assert len(set(map(repr, past.values))) == 8
 
 
+def test_results_belong_to_the_value_that_they_had() -> None:
+    """1 and true are equal in Python."""
+    job = {"name": "x", "script": {"path": "/train.py", "args": ["${a}", "${b}"]}}
+    space = {"parameters.a": [1, True], "parameters.b": {"range": [0, 1]}}
+    values = [{"parameters.a": n % 2 or True, "parameters.b": n / 40} for n in range(40)]
+    trials = [RungTrial(n + 1, Status.RUNNING, (float(n % 2),)) for n in range(40)]
+    specs = [sweep(60, space=space, job=job, seed=seed) for seed in range(4)]
+    chosen = [suggest(spec, Past(trials, values))["parameters.a"] for spec in specs]
+    assert [*map(repr, chosen)] == ["True"] * 4
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "message"),
     [
