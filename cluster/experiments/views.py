@@ -53,7 +53,7 @@ class Experiment(View):
     best: Best | None
     """Null until a trial has completed with a value."""
     steps: Steps | None
-    """Null without early stopping."""
+    """Null without early stopping, and if it was cancelled before its first trial."""
     allowed_commands: list[Command]
     """Commands that have an effect in the experiment's state."""
     created_at: Time
@@ -177,7 +177,7 @@ async def _steps_taken(session: AsyncSession, experiments: Sequence[str]) -> dic
 
 
 def _steps(experiment: tables.Experiment, counts: dict[str, int], taken: int) -> Steps | None:
-    if not _stops_early(experiment):
+    if not _stops_early(experiment) or not counts:
         return None
     max_steps = experiment.spec["early_stopping"]["asha"]["max_steps"]
     return Steps(taken=taken, in_full=sum(counts.values()) * max_steps)

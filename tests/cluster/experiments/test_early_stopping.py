@@ -11,7 +11,7 @@ from support.storage.frames import frame, table
 
 from trainhall.cluster.experiments import advance as advancing
 from trainhall.cluster.experiments import views
-from trainhall.cluster.experiments.spec import AshaSpec, validate_experiment
+from trainhall.cluster.experiments.spec import AshaSpec, ExperimentSpec, validate_experiment
 from trainhall.cluster.experiments.tpe import Past
 from trainhall.training.link.status import Outcome
 
@@ -19,8 +19,8 @@ RUNGS = (10, 30, 90)
 BUSY = ("starting", "running", "queued")
 
 
-async def create(cluster: SimulatedCluster, values: int = 9, **changes: Any) -> str:
-    spec = validate_experiment(
+def sweep(values: int = 9, **changes: Any) -> ExperimentSpec:
+    return validate_experiment(
         {
             "name": "rates",
             "kind": "sweep",
@@ -37,7 +37,10 @@ async def create(cluster: SimulatedCluster, values: int = 9, **changes: Any) -> 
             **changes,
         }
     )
-    view, _ = await cluster.coordinator.experiments.create(spec)
+
+
+async def create(cluster: SimulatedCluster, values: int = 9, **changes: Any) -> str:
+    view, _ = await cluster.coordinator.experiments.create(sweep(values, **changes))
     await cluster.settle()
     return view.id
 
@@ -347,6 +350,17 @@ async def test_cancelled_tpe_chooses_no_more(cluster: SimulatedCluster) -> None:
     view = await read(cluster, experiment)
     assert view.counts == {"cancelled": 1}
     assert view.finished_at is not None
+
+
+async def test_experiment_cancelled_before_its_first_trial_has_no_steps(
+    cluster: SimulatedCluster,
+) -> None:
+    space = {RATE: {"log": [0.0001, 1]}}
+    experiments = cluster.coordinator.experiments
+    view, _ = await experiments.create(sweep(method="tpe", space=space, trials=4))
+    assert view.steps == views.Steps(taken=0, in_full=4 * 90)
+    view = await experiments.cancel(view.id)
+    assert (view.counts, view.steps) == ({}, None)
 
 
 async def test_fault_while_choosing_costs_only_its_trial(
