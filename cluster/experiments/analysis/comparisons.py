@@ -11,7 +11,7 @@ from trainhall.cluster.experiments.analysis.intervals import (
     difference_interval,
 )
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, TrialRow, field_labels
-from trainhall.cluster.experiments.analysis.text import figure, value_text
+from trainhall.cluster.experiments.analysis.text import figure, is_number, value_text
 
 MIN_REPEATS = 3
 """Fewer repeats show no difference: two values agree by chance too often."""
@@ -64,9 +64,7 @@ def compare(experiment: ExperimentRow, ranked: Sequence[TrialRow]) -> list[Trial
 
 def is_categorical(dimension: Any) -> bool:
     """Return whether a dimension lists values of which one is not a number."""
-    return isinstance(dimension, list) and any(
-        isinstance(value, bool) or not isinstance(value, int | float) for value in dimension
-    )
+    return isinstance(dimension, list) and not all(map(is_number, dimension))
 
 
 def _rivals(space: Mapping[str, Any], ranked: Sequence[TrialRow]) -> Iterator[tuple[str, TrialRow]]:

@@ -23,6 +23,7 @@ from trainhall.cluster.experiments.analysis.rows import (
 from trainhall.cluster.experiments.analysis.text import (
     count,
     figure,
+    is_number,
     listing,
     shortened,
     value_text,
@@ -57,7 +58,7 @@ def findings(
         *(comparison.text for comparison in comparisons if comparison.field is None),
         *_importance(importance, labels),
         *_borders(experiment, ranked, importance, labels),
-        *_stopped(runs),
+        *_stopped(experiment, runs),
         *_failures(runs),
         *_failing_values(experiment.space, runs, labels),
         *_unrated(experiment, runs),
@@ -154,10 +155,10 @@ def _borders(
 
 def _border(dimension: Any, value: Any) -> tuple[str, str] | None:
     """Return the end of a dimension that a value lies at, and of what it is the end."""
-    if not _is_number(value):
+    if not is_number(value):
         return None
     if isinstance(dimension, list):
-        if len(dimension) < 3 or not all(map(_is_number, dimension)):
+        if len(dimension) < 3 or not all(map(is_number, dimension)):
             return None
         ordered = sorted(dimension)
         return _outside(value, ordered[1], ordered[-2], "of the list")
@@ -178,17 +179,18 @@ def _outside(value: float, low: float, high: float, of: str) -> tuple[str, str] 
     return "smallest" if value < low else "largest", of
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _stopped(runs: Sequence[RunRow]) -> Iterator[str]:
-    if stopped := sum(run.state == "stopped" for run in runs):
-        verb = "was" if stopped == 1 else "were"
-        yield (
-            f"{stopped:,} of {count(len(runs), 'run')} {verb} stopped early; they cannot be "
-            "the best, and for importance rank below those that went further."
-        )
+def _stopped(experiment: ExperimentRow, runs: Sequence[RunRow]) -> Iterator[str]:
+    stopped = [run for run in runs if run.state == "stopped"]
+    if not stopped:
+        return
+    verb, saved = "was" if len(stopped) == 1 else "were", ""
+    if (most := experiment.max_steps) is not None:
+        steps = sum(most - (run.figures.get("steps") or 0) for run in stopped)
+        saved = f" and saved {steps:,.0f} of the {most * len(runs):,} steps of all in full"
+    yield (
+        f"{len(stopped):,} of {count(len(runs), 'run')} {verb} stopped early{saved}; they cannot "
+        "be the best, and for importance rank below those that went further."
+    )
 
 
 def _failures(runs: Sequence[RunRow]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trainhall.cluster.experiments.analysis.intervals import Interval
 from trainhall.cluster.experiments.analysis.rows import TrialRow
-from trainhall.cluster.experiments.analysis.text import count
+from trainhall.cluster.experiments.analysis.text import count, is_number
 
 MIN_TRIALS = 10
 MAX_FIELDS = 6
@@ -170,9 +170,7 @@ def _axis(field: str, dimension: Any, trials: Sequence[TrialRow]) -> Axis | None
     values: list[Any] = [trial.values.get(field) for trial in trials]
     if len(set(map(repr, values))) < 2:
         return None
-    is_numeric = all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in values
-    )
+    is_numeric = all(map(is_number, values))
     if isinstance(dimension, dict) and "step" not in dimension and is_numeric:
         scale = Scale.LOG if "log" in dimension else Scale.LINEAR
         low, high = dimension["log" if "log" in dimension else "range"]

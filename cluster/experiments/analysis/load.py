@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -24,20 +25,15 @@ _ROWS_AT_ONCE = 64
 """Each may have 40 KB of points."""
 
 
+@dataclass(frozen=True)
 class LoadedExperiment:
-    """An experiment with its runs, at one moment.
+    """An experiment with its runs, at one moment."""
 
-    Attributes:
-        spec: its document.
-        rows: its runs, in their order.
-    """
-
-    def __init__(
-        self, experiment: ExperimentRow, spec: Mapping[str, Any], rows: list[RunRow]
-    ) -> None:
-        self.experiment = experiment
-        self.spec = spec
-        self.rows = rows
+    experiment: ExperimentRow
+    spec: Mapping[str, Any]
+    """Its document."""
+    rows: list[RunRow]
+    """Its runs, in their order."""
 
 
 def load_rows(connection: Connection, experiment_id: str, now: datetime) -> LoadedExperiment:
@@ -64,6 +60,7 @@ def load_rows(connection: Connection, experiment_id: str, now: datetime) -> Load
         _run(row, held.get(row.job_id, (None, 0.0)), medians.get(row.job_id, {}))
         for row in connection.execute(_runs(experiment_id))
     ]
+    stopping = found.spec.get("early_stopping")
     experiment = ExperimentRow(
         id=found.id,
         name=found.name,
@@ -72,6 +69,7 @@ def load_rows(connection: Connection, experiment_id: str, now: datetime) -> Load
         metric=found.metric,
         goal=MetricMode(found.goal),
         space=found.spec["space"],
+        max_steps=stopping["asha"]["max_steps"] if stopping is not None else None,
     )
     return LoadedExperiment(experiment, found.spec, rows)
 

@@ -72,6 +72,8 @@ class ExperimentRow:
     goal: MetricMode
     space: Mapping[str, Any]
     """Dimensions as they were given, by field."""
+    max_steps: int | None = None
+    """Steps of a run in full; None without early stopping."""
 
     @property
     def sign(self) -> int:

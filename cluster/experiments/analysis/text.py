@@ -1,9 +1,16 @@
 """Figures and values as an analysis and its report write them."""
 
 import json
-from typing import Any
+import sys
+from typing import Any, TypeGuard
 
 _LENGTH = 60
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Return whether a value of a field is a number that floats can hold."""
+    is_numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_numeric and abs(value) <= sys.float_info.max
 
 
 def figure(value: float) -> str:

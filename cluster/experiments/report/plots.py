@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from trainhall.cluster.experiments.analysis.text import value_text
+from trainhall.cluster.experiments.analysis.text import is_number, value_text
 from trainhall.cluster.experiments.analysis.views import AnalysisRow
 from trainhall.cluster.experiments.report.content import Report
 from trainhall.cluster.experiments.report.svg import Axis, Bar, Kind, bars, scatter
@@ -76,7 +76,7 @@ def _best(report: Report, rows: Sequence[AnalysisRow]) -> int | None:
 
 def _axis(label: str, dimension: Any, values: Sequence[Any]) -> tuple[Axis, list[float]]:
     """Return the axis of a field, and the places of its values on it."""
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+    if all(map(is_number, values)):
         low, high = min(values), max(values)
         is_log = (isinstance(dimension, dict) and "log" in dimension) or (
             low > 0 and high / low >= _WIDE

@@ -145,3 +145,14 @@ def test_runs_that_were_stopped_early_are_counted() -> None:
         "those that went further." in texts
     )
     assert not [text for text in texts if "failed" in text]
+
+
+def test_early_stopping_says_how_many_steps_it_saved() -> None:
+    rows = rates(0.5, None, None)
+    rows[1:] = [
+        RunRow(**{**vars(run), "state": "stopped", "figures": {"steps": steps}})
+        for run, steps in zip(rows[1:], (10, 30), strict=True)
+    ]
+    (text,) = (text for text in found(experiment(max_steps=900), rows) if "stopped" in text)
+    saved = "2 of 3 runs were stopped early and saved 1,760 of the 2,700 steps of all in full;"
+    assert text.startswith(saved)
