@@ -116,7 +116,7 @@ class LearningRateSchedule(SpecModel):
 
     kind: Literal["constant", "cosine", "step"] = "constant"
     warmup_steps: Annotated[int, Field(ge=0, le=10**12)] = 0
-    """Steps from zero to `learning_rate`."""
+    """Steps from zero to `learning_rate`; a job that ends before does not reach it."""
     final_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0
     """`cosine`: final fraction of `learning_rate` (Loshchilov & Hutter, arXiv:1608.03983)."""
     decay_every: Annotated[int, Field(ge=1, le=10**12)] | None = None

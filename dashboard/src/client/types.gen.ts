@@ -997,7 +997,7 @@ export type Experiment = {
      */
     best: Best | null;
     /**
-     * Null without early stopping.
+     * Null without early stopping, and if it was cancelled before its first trial.
      */
     steps: Steps | null;
     /**
@@ -1993,7 +1993,7 @@ export type LearningRateSchedule = {
     /**
      * Warmup Steps
      *
-     * Steps from zero to `learning_rate`.
+     * Steps from zero to `learning_rate`; a job that ends before does not reach it.
      */
     warmup_steps?: number;
     /**
