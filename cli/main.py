@@ -1,8 +1,9 @@
 """The `trainhall` command. Commands import what they need when they run, so that help is quick."""
 
+import io
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -95,14 +96,30 @@ def trainhall(
 def main() -> None:
     """Run a command; turn what went wrong into one line and an exit code."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except CliError as error:
         print(f"trainhall: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except typer.Abort:
+        print("trainhall: aborted", file=sys.stderr)
+        sys.exit(1)
     except BrokenPipeError:
         # The reader of our output left (`| head`); the interpreter's own flush must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except Exception as error:
+        if not isinstance(error, typer.BadParameter.__bases__):
+            raise
+        sys.exit(_print_usage_error(error))
+
+
+def _print_usage_error(error: Any) -> int:
+    """Print an error of Click as it does, but begin it as ours; return the exit code."""
+    text = io.StringIO()
+    error.show(text)
+    print(text.getvalue().replace("\nError: ", "\ntrainhall: "), end="", file=sys.stderr)
+    code: int = error.exit_code
+    return code
 
 
 if __name__ == "__main__":

@@ -81,6 +81,8 @@ def add(
         node = client.request("POST", "/cluster/nodes", json=body)
     if output is Format.TABLE:
         out.notice(f"Run this on {node['name']}:")
+    if node["replaced_token"]:
+        out.notice("Note: the token that it was given before no longer works.")
     if node["note"]:
         out.notice(f"Note: {node['note']}.")
     out.print_item(node, output, lambda: str(node["command"]))

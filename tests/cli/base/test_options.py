@@ -1,9 +1,11 @@
 """What the options of commands refuse, and in which words."""
 
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
-from trainhall.cli.main import app
+from trainhall.cli.main import app, main
 
 
 @pytest.mark.parametrize(("command", "option", "message"), [
@@ -25,3 +27,23 @@ def test_refused_value_lists_allowed_values(
     assert done.exit_code == 2
     assert option in done.output
     assert f": {message}\n" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["submit"], "\n\ntrainhall: Missing argument 'FILE'.\n"),
+        (["--foo"], "\n\ntrainhall: No such option: --foo\n"),
+    ],
+)
+def test_usage_errors_begin_as_all_others(
+    arguments: list[str],
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["trainhall", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(text)
