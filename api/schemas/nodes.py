@@ -71,6 +71,8 @@ class RegisteredNode(View):
     """Limitation of the command; null when it works on any host."""
     expires_at: Time
     """When the token ends."""
+    replaced_token: bool
+    """A token that it was given before, and that was not used, no longer works."""
 
 
 class NodeHistory(View):

@@ -110,10 +110,11 @@ class NodeService(Service):
                 )
             elif labels:
                 node.labels = labels
+            replaced = node.join_expires_at is not None and node.join_expires_at > now
             node.join_token_sha256 = _digest(token)
             node.join_expires_at = expires
             await session.flush()
-            return views.Registration(node.id, node.name, token, expires)
+            return views.Registration(node.id, node.name, token, expires, replaced)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Trade a join token for the node's own credential.

@@ -109,3 +109,5 @@ class Registration:
     name: str
     join_token: str
     expires_at: datetime
+    replaced_token: bool
+    """A token that it was given before, and that was not used, no longer works."""

@@ -3056,6 +3056,12 @@ export type RegisteredNode = {
      * When the token ends.
      */
     expires_at: string;
+    /**
+     * Replaced Token
+     *
+     * A token that it was given before, and that was not used, no longer works.
+     */
+    replaced_token: boolean;
 };
 
 /**

@@ -221,8 +221,10 @@ async def test_known_node_can_join_again_once(cluster: SimulatedCluster) -> None
     await cluster.disconnect(alpha)
     cluster.clock.advance(100)
     await cluster.settle()
-    replaced = (await nodes.register("alpha")).join_token
-    token = (await nodes.register("alpha")).join_token
+    first = await nodes.register("alpha")
+    second = await nodes.register("alpha")
+    assert (first.replaced_token, second.replaced_token) == (False, True)
+    replaced, token = first.join_token, second.join_token
     with pytest.raises(NotAllowedError, match="replaced by a later `trainhall nodes add`"):
         await nodes.join(join_request(replaced))
     await nodes.join(join_request(token))

@@ -25,7 +25,8 @@ export function AddNode() {
           <Stack gap="sm">
             <Text size="sm">
               Run this on <b>{register.data.name}</b>. Trainhall must be installed there, and the
-              host must reach this coordinator. The token works once.
+              host must reach this coordinator. The token works once
+              {register.data.replaced_token ? "; the one given before no longer works." : "."}
             </Text>
             <Code block style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>
               {register.data.command}
