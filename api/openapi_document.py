@@ -27,7 +27,7 @@ from trainhall.api.routes import (
     metrics,
     probes,
 )
-from trainhall.api.schemas.jobs import Changes, Resize
+from trainhall.api.schemas.jobs import Changes, JobEdit, Resize
 from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
 from trainhall.api.schemas.problems import Problem
 from trainhall.cluster.api_paths import API_PREFIX
@@ -108,7 +108,16 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
     _, own = models_json_schema(
         [
             (model, "validation")
-            for model in (NewNode, NodeChange, Drain, Resize, Changes, ExperimentSpec, Problem)
+            for model in (
+                NewNode,
+                NodeChange,
+                Drain,
+                Resize,
+                Changes,
+                JobEdit,
+                ExperimentSpec,
+                Problem,
+            )
         ],
         ref_template=REF,
     )

@@ -16,8 +16,8 @@ from trainhall.cli.checkpoints import commands as checkpoints
 from trainhall.cli.checkpoints import sample
 from trainhall.cli.experiments import commands as experiments
 from trainhall.cli.group import Root
+from trainhall.cli.jobs import annotations, gradients, logs
 from trainhall.cli.jobs import commands as jobs
-from trainhall.cli.jobs import gradients, logs
 from trainhall.cli.local import run
 from trainhall.cli.nodes import commands as nodes
 from trainhall.cli.nodes import doctor, quotas, top
@@ -50,6 +50,8 @@ app.command("pause", rich_help_panel=JOBS)(jobs.pause)
 app.command("resume", rich_help_panel=JOBS)(jobs.resume)
 app.command("resize", rich_help_panel=JOBS)(jobs.resize)
 app.command("cancel", rich_help_panel=JOBS)(jobs.cancel)
+app.command("tag", rich_help_panel=JOBS)(annotations.tag)
+app.command("note", rich_help_panel=JOBS)(annotations.note)
 app.command("wait", rich_help_panel=JOBS)(jobs.wait)
 app.add_typer(experiments.app, name="experiment", rich_help_panel=JOBS)
 app.add_typer(nodes.app, name="nodes", rich_help_panel=NODES)

@@ -29,6 +29,7 @@ _TRUTH: dict[str, ColumnElement[str]] = {
     "false": literal_column("'false'"),
 }
 
+JsonList = InstrumentedAttribute[list[Any] | None]
 JsonColumn = InstrumentedAttribute[dict[str, Any]] | InstrumentedAttribute[dict[str, Any] | None]
 
 
@@ -71,6 +72,16 @@ class HasKey(_JsonValue):
     type = Boolean()
     name = "has_key"
     inherit_cache = True
+
+
+class JsonItems(FunctionElement[str]):
+    """Rows of a list of texts in a JSON column, as a table with the column `value`."""
+
+    name = "json_items"
+    inherit_cache = True
+
+    def __init__(self, document: JsonList) -> None:
+        super().__init__(document)
 
 
 class SortableText(FunctionElement[str]):
@@ -126,6 +137,16 @@ def _sqlite_has(element: HasKey, compiler: SQLCompiler, **options: Any) -> str:
 def _postgres_has(element: HasKey, compiler: SQLCompiler, **options: Any) -> str:
     kind, _ = _in_postgres(element)
     return compiler.process(kind.is_not(None), **options)
+
+
+@compiles(JsonItems)
+def _sqlite_items(element: JsonItems, compiler: SQLCompiler, **options: Any) -> str:
+    return compiler.process(func.json_each(*element.clauses), **options)
+
+
+@compiles(JsonItems, "postgresql")
+def _postgres_items(element: JsonItems, compiler: SQLCompiler, **options: Any) -> str:
+    return compiler.process(func.json_array_elements_text(*element.clauses), **options)
 
 
 @compiles(SortableText)

@@ -63,6 +63,9 @@ class Job(Base):
     task: Mapped[str | None] = mapped_column(String(128))
     strategy: Mapped[str | None] = mapped_column(String(32))
     parameters: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    tags: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """These and the notes begin as those of `spec`, and are changed later."""
+    notes: Mapped[str | None] = mapped_column(Text)
     spec: Mapped[dict[str, Any]]
     code: Mapped[str | None] = mapped_column(String(64), index=True)
     """SHA-256 of the uploaded code that the spec names."""

@@ -77,6 +77,8 @@ _TEXTS = {
     "location": "checkpoints/3f2a9c51d07b/step-00000100-a1-g1",
     "path": "manifest.json",
     "sha256": SHA256,
+    "tags": "baseline",
+    "notes": "*The best* so far",
     "join_token": "kq1vA2yJ0Jm0m3V8gW3v8Yd8bq0i0p7Qb1n5oE2cW9s",
     "command": "trainhall agent --coordinator http://lab:8000 --token kq1vA2yJ0Jm0…",
     "next_cursor": "eyJzIjo3fQ",

@@ -22,7 +22,8 @@ from trainhall.api.openapi.describe import (
 from trainhall.api.params import Cursor, IdempotencyKey, JobId, Limit, Sequence
 from trainhall.api.problems import invalid
 from trainhall.api.routes.creation import created, request_key
-from trainhall.api.schemas.jobs import Changes, DryRun, Resize
+from trainhall.api.schemas.jobs import Changes, DryRun, JobEdit, Resize
+from trainhall.cluster.jobs.annotations import Annotation
 from trainhall.cluster.jobs.listing.keys import SORT_KEYS
 from trainhall.cluster.jobs.listing.query import MAX_QUERY
 from trainhall.cluster.jobs.views import AttemptPage, EventPage, Job, JobPage
@@ -31,6 +32,7 @@ from trainhall.cluster.pagination import page_of
 from trainhall.monitoring import logs
 from trainhall.monitoring.logs import LogPage
 from trainhall.training.spec import parse_spec
+from trainhall.training.spec.base import TAG_RULE
 
 router = Operations(prefix="/training/jobs", tags=["jobs"])
 
@@ -149,6 +151,25 @@ async def list_jobs(
 async def get_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
     """Includes its state with the reason, its progress, its last metrics and its spec."""
     return await coordinator.jobs.get(job_id)
+
+
+@router.operation(
+    "PATCH",
+    "/{job_id}",
+    invalid("tags", ["-a"], TAG_RULE),
+    summary="Change tags and notes",
+    answer="The job.",
+    reads=body(
+        JobEdit,
+        {"tags": {"add_tags": ["baseline"], "remove_tags": ["draft"]}, "notes": {"notes": "Best."}},
+        required=True,
+    ),
+)
+async def change_job(coordinator: CoordinatorDep, job_id: JobId, request: Request) -> Job:
+    """Possible in every state. The spec keeps the tags and notes that the job was submitted
+    with."""
+    wanted = await read_json(request, JobEdit)
+    return await coordinator.jobs.annotate(job_id, Annotation(**wanted.model_dump()))
 
 
 @router.operation(

@@ -5,6 +5,7 @@ from pydantic import StrictInt
 from trainhall.api.schemas.base import Body
 from trainhall.cluster.scheduling.views import Outlook
 from trainhall.db.views import JsonObject, View
+from trainhall.training.spec.base import Notes, Tag, Tags
 
 
 class DryRun(View):
@@ -31,6 +32,19 @@ class Resize(Body):
     """Minimum of an elastic job. If omitted, it stays; 1 for a job that had a fixed number."""
     max_workers: StrictInt | None = None
     """Maximum of an elastic job. If omitted, it stays."""
+
+
+class JobEdit(Body):
+    """Tags and notes of a job; what is left out stays."""
+
+    tags: Tags | None = None
+    """All tags it shall have, at most 32."""
+    add_tags: list[Tag] | None = None
+    """Tags to add to those it has; give these and `remove_tags`, or `tags`."""
+    remove_tags: list[str] | None = None
+    """Tags to remove, in upper or lower case; those it does not have are ignored."""
+    notes: Notes | None = None
+    """Markdown of at most 10,000 characters; empty removes the notes."""
 
 
 class Changes(Body):

@@ -1,5 +1,6 @@
 """Commands about jobs: submit, ls, show, pause, resume, resize, cancel, wait."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -143,14 +144,16 @@ def list_jobs(
     """List jobs, newest first. A terminal cuts long reasons; `show` has them in full.
 
     A query can use name, id, state, user, project, task, strategy, reason_code, experiment (name
-    or id), step, priority, world_size, duration, created_at, started_at, finished_at, parameters
-    and metrics (latest values). The list has a column for each parameter and metric in it.
+    or id), tag, notes, step, priority, world_size, duration, created_at, started_at, finished_at,
+    parameters and metrics (latest values). The list has a column for each parameter and metric in
+    it.
 
     \b
     Examples:
       trainhall ls
       trainhall ls --state running --state queued
       trainhall ls --search sweep
+      trainhall ls -q tag:baseline
       trainhall ls --query 'state:failed lr>0.01 -user:maria'
       trainhall ls -q experiment:7c0d --sort -metrics.eval_accuracy
       trainhall ls --query 'name:"my sweep" duration>2h' --sort -metrics.eval_accuracy
@@ -183,6 +186,7 @@ def list_jobs(
         *values,
         out.Column("METRIC", out.main_metric, spare=2),
         out.Column("WORKERS", lambda j: str(j["world_size"]), right=True, spare=1),
+        *([out.Column("TAGS", page.tags)] if any(page.tags(job) for job in jobs) else []),
         *([out.Column("RAN", out.ran, right=True)] if wide else []),
         out.Column("AGE", lambda j: out.age(j["created_at"]), right=True, spare=3),
         out.Column("REASON", page.warnings_and_reason),
@@ -284,7 +288,7 @@ def pause(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -
       trainhall pause 3f2a
       trainhall pause 3f2a 91bc
     """
-    _command(url, jobs, output, "PUT", "/pause")
+    command_jobs(url, jobs, output, "PUT", "/pause")
 
 
 def resume(
@@ -305,7 +309,7 @@ def resume(
       trainhall ls --state paused -o name | xargs trainhall resume
     """
     body = body_of(workers, overrides)
-    _command(url, jobs, output, "PUT", "/resume", body)
+    command_jobs(url, jobs, output, "PUT", "/resume", body)
 
 
 def resize(
@@ -358,7 +362,7 @@ def cancel(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) 
       trainhall cancel 3f2a
       trainhall cancel 3f2a 91bc
     """
-    _command(url, jobs, output, "DELETE", "")
+    command_jobs(url, jobs, output, "DELETE", "")
 
 
 def wait(jobs: JobIds, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
@@ -381,17 +385,21 @@ def wait(jobs: JobIds, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
         raise typer.Exit(following.wait_all(client, jobs, timeout))
 
 
-def _command(
+def command_jobs(
     url: str,
     references: list[str],
     output: Format,
     method: str,
     action: str,
     body: out.Json | None = None,
+    text: Callable[[out.Json], str] = out.labelled_state,
 ) -> None:
     """Command every job, also after a refusal; the first refusal decides the exit code.
 
     One job is printed as itself, several as one list.
+
+    Args:
+        text: formats a job in a table.
 
     Raises:
         CliError: of the first that refused; the others are printed.
@@ -409,7 +417,7 @@ def _command(
                     break
     if len(references) == 1 or output in (Format.TABLE, Format.NAME):
         for job in done:
-            out.print_item(job, output, partial(out.labelled_state, job))
+            out.print_item(job, output, partial(text, job))
     else:
         print(out.rendered(done, output))
     for other in refused[1:]:

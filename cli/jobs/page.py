@@ -54,6 +54,10 @@ def _value_column(key: str) -> out.Column:
     return out.Column(name, cell, right=True)
 
 
+def tags(job: out.Json) -> str:
+    return ", ".join(job.get("tags", ()))
+
+
 def parameters(job: out.Json) -> str | None:
     """Format the parameters of a job; None without any."""
     given = job["spec"].get("parameters") or {}
@@ -110,12 +114,15 @@ def job_page(
         ("priority", str(job["priority"])),
         ("created", out.moment(job["created_at"])),
         ("ran", out.ran(job)),
+        *([("tags", tags(job))] if tags(job) else []),
         *((name, text) for name, text in more.items() if text is not None),
         ("page", address),
     ]
     parts = [out.pairs(entries)]
     if job.get("plan"):
         parts.append("Plan\n" + out.indented(plan_page(job["plan"])))
+    if job.get("notes"):
+        parts.append("Notes\n" + out.indented(job["notes"]))
     if job["metrics"]:
         main = job["main_metric"] and job["main_metric"]["name"]
         names = sorted(job["metrics"], key=lambda name: (name != main, name))

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster import pagination
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
 from trainhall.cluster.jobs import views
+from trainhall.cluster.jobs.annotations import Annotation, annotate_job
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import Command, check_allowed, give_command
 from trainhall.cluster.jobs.listing import pages
@@ -204,6 +205,20 @@ class JobService(Service):
             await record_reason(session, job_id, "note", reason, now, attempt=job.attempt or None)
             view = await self._view(session, job_id)
         self._notifier.notify_job(job_id)
+        return view
+
+    async def annotate(self, job_id: str, annotation: Annotation) -> views.Job:
+        """Change a job's tags and notes, in any state.
+
+        Raises:
+            InvalidValueError: nothing is given, or the job would have too many tags.
+        """
+        async with self._db.transaction() as session:
+            await lock_job(session, job_id)
+            job, _ = await _load(session, job_id)
+            await annotate_job(session, job, annotation, self._clock.now())
+            view = await self._view(session, job_id)
+        self._notifier.notify_viewers(job_id)
         return view
 
     async def _command(

@@ -47,6 +47,8 @@ async def add_job(
         name=spec.name,
         code=spec.code,
         **spec_columns(spec),
+        tags=spec.tags or None,
+        notes=spec.notes or None,
         priority=spec.priority,
         **reason_columns(reason or Reason.of(ReasonCode.SUBMITTED)),
         attempt=0,

@@ -114,6 +114,9 @@ class Job(View):
     mesh: dict[str, int] | None
     """Sizes of the mesh of its ranks, the outermost dimension first, and the number of `servers`
     beside it; null for a script, and while no plan is made."""
+    tags: list[str]
+    notes: str
+    """Markdown."""
     experiment: ExperimentRun | None
     """Experiment that it is a run of; null for a job that a user submitted."""
 
@@ -210,6 +213,8 @@ async def job_views(
             warnings=[*warned.get(job.id, ()), *not_finite_losses(job, progress)],
             plan=plan,
             mesh=_mesh(job, plan),
+            tags=job.tags or [],
+            notes=job.notes or "",
             experiment=_experiment(job),
         )
         views.append(view)

@@ -150,6 +150,8 @@ class EventCode(StrEnum):
     GRADIENTS_RECORDED = "gradients_recorded"
     NETWORK_PROBED = "network_probed"
     RESIZE_NOT_APPLIED = "resize_not_applied"
+    TAGS_CHANGED = "tags_changed"
+    NOTES_CHANGED = "notes_changed"
     # as ranks reported it
     RANK_STARTED = "rank_started"
     RANK_PAUSED = "rank_paused"

@@ -13,7 +13,7 @@ call fails, one of the exceptions here says why; `CliError` is the base of all o
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -174,6 +174,18 @@ class Client:
 
     def cancel(self, job_id: str) -> Json:
         return self._command("DELETE", job_id, "")
+
+    def tag(self, job_id: str, *add: str, remove: Sequence[str] = ()) -> Json:
+        """Add tags to a job and remove others, in any state.
+
+        Raises:
+            UsageError: it is no tag, or the job would have too many.
+        """
+        return self._command("PATCH", job_id, "", {"add_tags": add, "remove_tags": remove})
+
+    def note(self, job_id: str, notes: str) -> Json:
+        """Replace the notes of a job; they are Markdown, and empty ones remove them."""
+        return self._command("PATCH", job_id, "", {"notes": notes})
 
     def _command(self, method: str, job_id: str, action: str, body: Any = None) -> Json:
         path = f"/training/jobs/{self._rest.job_id(job_id)}{action}"

@@ -24,6 +24,7 @@ NAMES = {
     "submitJob",
     "listJobs",
     "getJob",
+    "changeJob",
     "putCode",
     "getCode",
     "cancelJob",

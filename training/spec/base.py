@@ -1,6 +1,7 @@
 """Base models and string types of a job spec; `true` is not accepted as 1."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Annotated, Any, get_args
 
@@ -9,6 +10,15 @@ from pydantic_core import PydanticCustomError
 
 from trainhall.documented import Documented
 from trainhall.training.spec.problems import INTEGER, NUMBER, problems_at
+
+MAX_TAGS = 32
+MAX_TAG = 64
+MAX_NOTES = 10_000
+_TAG = re.compile(r"[^\W_](?:[\w .:/=@+-]*[\w.:/=@+-])?")
+TAG_RULE = (
+    f"a tag has at most {MAX_TAG} letters, digits, spaces and . _ : / = @ + -, and begins with a "
+    "letter or digit"
+)
 
 
 class StrictNumbersModel(Documented, BaseModel):
@@ -69,8 +79,32 @@ def _no_nul(value: str) -> str:
     return value
 
 
+def unique(tags: Iterable[str]) -> list[str]:
+    """Leave out repeated tags, also those that differ in case alone."""
+    found: dict[str, str] = {}
+    for tag in tags:
+        found.setdefault(tag.lower(), tag)
+    return list(found.values())
+
+
+def _check_tag(text: str) -> str:
+    if len(text) > MAX_TAG or _TAG.fullmatch(text) is None:
+        raise PydanticCustomError("tag", TAG_RULE)
+    return text
+
+
+def _check_notes(text: str) -> str:
+    text = text.replace("\r\n", "\n")
+    if not all(line.replace("\t", " ").isprintable() for line in text.split("\n")):
+        raise PydanticCustomError("notes", "may not hold control characters")
+    return text
+
+
 Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
 Text = Annotated[str, Field(max_length=4096), AfterValidator(_no_nul)]
+Tag = Annotated[str, AfterValidator(_check_tag)]
+Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS), AfterValidator(unique)]
+Notes = Annotated[str, Field(max_length=MAX_NOTES), AfterValidator(_check_notes)]
 
 
 class SpecModel(StrictNumbersModel):

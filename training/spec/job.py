@@ -26,7 +26,7 @@ from trainhall.parallelism.degrees import (
     StrategyName,
     check_schedule,
 )
-from trainhall.training.spec.base import Name, SpecModel, Text
+from trainhall.training.spec.base import Name, Notes, SpecModel, Tags, Text
 from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.parameters import Parameters, substitute
 from trainhall.training.spec.problems import problem_at
@@ -83,6 +83,10 @@ class JobSpec(SpecModel):
     """For quotas."""
     user: Name | None = None
     """Owner, for quotas. `trainhall submit` sets the login name."""
+    tags: Tags = Field(default_factory=list)
+    """At most 32 words to find jobs by; `trainhall tag` changes them later."""
+    notes: Notes = ""
+    """Markdown, shown on the job's page; `trainhall note` changes it later."""
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

@@ -29,6 +29,7 @@ from trainhall.cluster.jobs.listing.fields import (
     find_fields,
     is_time,
     number_of,
+    tagged,
     text_of,
 )
 from trainhall.cluster.jobs.listing.keys import nearest
@@ -92,6 +93,8 @@ async def _condition(session: AsyncSession, term: Term, now: datetime) -> Column
 
 
 def _comparison(field: Field, term: Term, value: Text, now: datetime) -> ColumnElement[bool]:
+    if field.name == "tag" and term.operator in _EQUAL:
+        return tagged(value.text)
     if is_time(field):
         return _at_time(TIMES[field.name], term.operator, value)
     number, text = number_of(field, now), text_of(field)
@@ -116,7 +119,7 @@ def _same_text(
         return text == _state(value)
     if field.name == "experiment":
         return text.in_(_experiments(operator, value.text))
-    if operator is Operator.HAS and field.name == "name":
+    if operator is Operator.HAS and field.name in ("name", "notes"):
         return text.icontains(value.text, autoescape=True)
     if operator is Operator.HAS and field.name == "id":
         return text.startswith(value.text.lower(), autoescape=True)

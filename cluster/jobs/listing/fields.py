@@ -5,12 +5,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Double, case, cast, func, select, type_coerce
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Double,
+    Text,
+    case,
+    cast,
+    column,
+    exists,
+    func,
+    select,
+    type_coerce,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.jobs.listing.keys import FIELDS, METRICS, PARAMETERS, TIME_FIELDS, nearest
 from trainhall.cluster.lifecycle.states import JobState
-from trainhall.db.json_values import HasKey, JsonNumber, JsonText
+from trainhall.db.json_values import HasKey, JsonItems, JsonNumber, JsonText
 from trainhall.db.models import Attempt, Job, JobProgress
 from trainhall.db.types import micros
 
@@ -31,6 +43,7 @@ TEXTS: dict[str, ColumnElement[Any]] = {
     "strategy": Job.strategy.expression,
     "reason_code": Job.reason_code.expression,
     "experiment": Job.experiment_id.expression,
+    "notes": Job.notes.expression,
 }
 INTEGERS: dict[str, ColumnElement[Any]] = {
     "step": JobProgress.step.expression,
@@ -143,6 +156,12 @@ def text_of(field: Field) -> ColumnElement[Any] | None:
     if field.parameter is not None:
         return JsonText(Job.parameters, field.parameter)
     return TEXTS.get(field.name)
+
+
+def tagged(tag: str) -> ColumnElement[bool]:
+    """Return the condition that a job has a tag, in any case."""
+    tags = JsonItems(Job.tags).table_valued(column("value", Text()))
+    return exists().where(func.lower(tags.c.value) == func.lower(tag)).correlate(Job)
 
 
 def is_time(field: Field) -> bool:

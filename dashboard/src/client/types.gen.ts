@@ -1878,9 +1878,51 @@ export type Job = {
         [key: string]: number;
     } | null;
     /**
+     * Tags
+     */
+    tags: Array<string>;
+    /**
+     * Notes
+     *
+     * Markdown.
+     */
+    notes: string;
+    /**
      * Experiment that it is a run of; null for a job that a user submitted.
      */
     experiment: ExperimentRun | null;
+};
+
+/**
+ * JobEdit
+ *
+ * Tags and notes of a job; what is left out stays.
+ */
+export type JobEdit = {
+    /**
+     * Tags
+     *
+     * All tags it shall have, at most 32.
+     */
+    tags?: Array<string> | null;
+    /**
+     * Add Tags
+     *
+     * Tags to add to those it has; give these and `remove_tags`, or `tags`.
+     */
+    add_tags?: Array<string> | null;
+    /**
+     * Remove Tags
+     *
+     * Tags to remove, in upper or lower case; those it does not have are ignored.
+     */
+    remove_tags?: Array<string> | null;
+    /**
+     * Notes
+     *
+     * Markdown of at most 10,000 characters; empty removes the notes.
+     */
+    notes?: string | null;
 };
 
 /**
@@ -1973,6 +2015,18 @@ export type JobSpec = {
      * Owner, for quotas. `trainhall submit` sets the login name.
      */
     user?: string | null;
+    /**
+     * Tags
+     *
+     * At most 32 words to find jobs by; `trainhall tag` changes them later.
+     */
+    tags?: Array<string>;
+    /**
+     * Notes
+     *
+     * Markdown, shown on the job's page; `trainhall note` changes it later.
+     */
+    notes?: string;
 };
 
 /**
@@ -3958,6 +4012,62 @@ export type GetJobResponses = {
 };
 
 export type GetJobResponse = GetJobResponses[keyof GetJobResponses];
+
+export type ChangeJobData = {
+    body: JobEdit;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}';
+};
+
+export type ChangeJobErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ChangeJobError = ChangeJobErrors[keyof ChangeJobErrors];
+
+export type ChangeJobResponses = {
+    /**
+     * The job.
+     */
+    200: Job;
+};
+
+export type ChangeJobResponse = ChangeJobResponses[keyof ChangeJobResponses];
 
 export type PauseJobData = {
     body?: never;

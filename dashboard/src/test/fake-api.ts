@@ -61,6 +61,8 @@ export function job(change: Record<string, unknown> = {}): Record<string, unknow
     refused_commands: { restore: "It is running; pause or cancel it before a restore." },
     straggler: null,
     warnings: [],
+    tags: [],
+    notes: "",
     experiment: null,
     plan: null,
     mesh: { data: 2, pipeline: 1, shard: 1, tensor: 1, servers: 0 },

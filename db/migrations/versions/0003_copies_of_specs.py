@@ -14,6 +14,8 @@ COLUMNS: dict[str, sa.types.TypeEngine[Any]] = {
     "task": sa.String(128),
     "strategy": sa.String(32),
     "parameters": sa.JSON(none_as_null=True),
+    "tags": sa.JSON(none_as_null=True),
+    "notes": sa.Text(),
 }
 JOBS = sa.table(
     "jobs",
@@ -35,6 +37,8 @@ def upgrade() -> None:
             "task": task["name"] if task else None,
             "strategy": spec["parallelism"]["strategy"] if task else None,
             "parameters": spec.get("parameters") or None,
+            "tags": spec.get("tags") or None,
+            "notes": spec.get("notes") or None,
         }
         connection.execute(sa.update(JOBS).where(JOBS.c.id == job_id).values(**copies))
 

@@ -6,14 +6,16 @@ import pytest
 from support.cluster.cluster import Cluster, running_cluster
 
 from trainhall.cli.base.errors import UsageError
+from trainhall.cli.jobs import annotations
 from trainhall.cli.jobs import commands as jobs
 
 
 @pytest.mark.processes
 def test_list_is_sorted_and_filtered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running_cluster(tmp_path, slots=1) as cluster:
+        ids: list[str] = []
         for name, rate in (("slow", 0.001), ("fast", 0.1), ("plain", None)):
-            submit(cluster, name, rate)
+            ids.append(submit(cluster, name, rate))
 
         def listed(query: str | None = None, sort: str | None = None) -> list[list[str]]:
             jobs.list_jobs(query=query, sort=sort, url=cluster.url)
@@ -30,12 +32,24 @@ def test_list_is_sorted_and_filtered(tmp_path: Path, capsys: pytest.CaptureFixtu
             listed(query="lr>")
         with pytest.raises(UsageError, match=r"did you mean parameters\.lr\?"):
             listed(sort="lr")
+        annotations.tag(ids[:2], add=["best", "v2"], url=cluster.url)
+        annotations.tag(ids[:1], remove=["V2"], url=cluster.url)
+        annotations.tag(ids[2:], url=cluster.url)
+        lines = [line.split(")  ")[1] for line in capsys.readouterr().out.splitlines()]
+        assert lines == ["best, v2", "best, v2", "best", "no tags"]
+        header, *rows = listed(query="tag:v2")
+        assert ([row[1] for row in rows], "TAGS" in header) == (["fast"], True)
+        annotations.note(ids[0], "*slow*\n", url=cluster.url)
+        annotations.note(ids[0], url=cluster.url)
+        assert capsys.readouterr().out.endswith("notes replaced\n*slow*\n")
+        with pytest.raises(UsageError, match="begins with a letter or digit"):
+            annotations.tag(ids[:1], add=["#1"], url=cluster.url)
         with pytest.raises(UsageError, match="--queue and --sort exclude each other"):
             jobs.list_jobs(queue=True, sort="name", url=cluster.url)
 
 
-def submit(cluster: Cluster, name: str, rate: float | None) -> None:
+def submit(cluster: Cluster, name: str, rate: float | None) -> str:
     spec = {"name": name, "task": {"name": "synthetic"}, "resources": {"workers": 2}}
     if rate is not None:
         spec["parameters"] = {"lr": rate}
-    cluster.submit(spec)
+    return cluster.submit(spec)

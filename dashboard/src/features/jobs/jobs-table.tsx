@@ -9,6 +9,7 @@ import { ranSeconds, useElapsed } from "@/shared/elapsed";
 import { count, duration, metric } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
 import { IdText } from "@/shared/page/id-text";
+import { Tags } from "@/shared/page/tags";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
@@ -36,7 +37,10 @@ const COLUMNS: Column<Job>[] = [
         >
           {job.name}
         </AnchorLink>
-        <IdText id={job.id.slice(0, 12)} />
+        <div className={classes.identity}>
+          <IdText id={job.id.slice(0, 12)} />
+          <Tags tags={job.tags} />
+        </div>
       </>
     ),
   },

@@ -8,6 +8,7 @@ import classes from "./jobs-page.module.css";
 const TERMS = [
   ["state:failed", "in this state"],
   ["user:maria", "submitted by this user"],
+  ["tag:baseline", "with this tag"],
   ["lr>0.01", "a parameter, or else a metric"],
   ["metrics.loss<=0.5", "the latest value of a metric"],
   ["duration>2h", "ran longer in all"],

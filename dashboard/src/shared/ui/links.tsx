@@ -3,6 +3,8 @@ import {
   type ActionIconProps,
   Anchor,
   type AnchorProps,
+  Badge,
+  type BadgeProps,
   Button,
   type ButtonProps,
 } from "@mantine/core";
@@ -18,6 +20,8 @@ export const AnchorLink = createLink((props: Own<AnchorProps>) => <Anchor {...pr
 export const ButtonLink = createLink((props: Own<ButtonProps>) => (
   <Button component="a" {...props} />
 ));
+
+export const BadgeLink = createLink((props: Own<BadgeProps>) => <Badge component="a" {...props} />);
 
 /** A link that looks like a button with nothing but an icon; it needs an `aria-label`. */
 export const IconLink = createLink((props: Own<ActionIconProps>) => (

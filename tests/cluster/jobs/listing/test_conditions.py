@@ -101,7 +101,7 @@ async def test_error_has_position_and_remedy(jobs: ListedJobs) -> None:
         ("lr>", 3, "at character 4: expected a value after >"),
         ("a lrr>1", 2, "did you mean lr?"),
         ("stat:failed", 0, "did you mean state?"),
-        ("a nope:1", 2, "fields are name, id, state,"),
+        ("a xyzzy:1", 2, "fields are name, id, state,"),
         ("state:faild", 6, "did you mean failed?"),
         ("step:many", 5, "expected a number"),
         ("step<1e999", 5, "expected a number"),

@@ -1,6 +1,7 @@
 import { Group, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { ExperimentRun, ParallelismSpec } from "@/client";
+import { Annotations } from "@/features/job/annotations/annotations";
 import { useAttempts } from "@/features/job/api/attempts";
 import { plainText } from "@/shared/ansi";
 import { useQueueEntry } from "@/shared/api/cluster";
@@ -50,6 +51,7 @@ export function Header({ job, live }: Props) {
       <Reason job={job} />
       <Warnings job={job} />
       <Facts job={job} />
+      <Annotations job={job} />
       {job.plan ? <PlanCard plan={job.plan} /> : null}
       <JobProgress job={job} live={live} />
       <LastLine job={job} live={live} />
