@@ -1,4 +1,4 @@
-import type { Experiment } from "@/shared/api/types";
+import { type Experiment, hasReason } from "@/shared/api/types";
 import { count, percent } from "@/shared/format";
 
 /** States in the order in which they are listed; what a run ends with is last. */
@@ -43,4 +43,11 @@ export function runsOf({ counts }: Pick<Experiment, "counts">): Runs {
       .map((state) => `${of(state)} ${state}`)
       .join(", "),
   };
+}
+
+/** The reason without the number of completed runs and the best trial, which stand beside it. */
+export function ownReason(experiment: Experiment): string {
+  const { best, reason, reason_code } = experiment;
+  if (reason_code !== "trials_ended") return hasReason(experiment) ? reason : "";
+  return best === null ? reason.split("; ").slice(1).join("; ") : "";
 }

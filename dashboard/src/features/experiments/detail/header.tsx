@@ -1,10 +1,10 @@
 import { Group, Text } from "@mantine/core";
-import { type Experiment, hasReason } from "@/shared/api/types";
+import type { Experiment } from "@/shared/api/types";
 import { count, metric, plural } from "@/shared/format";
 import { RunFacts, RunProgress, RunReason, RunTitle } from "@/shared/page/run-header";
 import { AnchorLink } from "@/shared/ui/links";
 import { Ago } from "@/shared/ui/time";
-import { runsOf, stepsText } from "../runs";
+import { ownReason, runsOf, stepsText } from "../runs";
 import { fieldLabels, specOf, valueText } from "../spec";
 import { ExperimentCommands } from "./commands";
 import classes from "./header.module.css";
@@ -30,7 +30,7 @@ export function Header({ experiment }: { experiment: Experiment }) {
         <span>{method}</span>
         <span>
           {objective.goal === "max" ? "highest" : "lowest"} {objective.metric}
-          {objective.at === "best" ? " at any step" : ""}
+          {objective.at === "best" ? " at any step" : " at the end"}
         </span>
         {repeats > 1 ? <span>{repeats} runs of each trial</span> : null}
         <span>{plural(parallel, "run")} at a time</span>
@@ -42,13 +42,6 @@ export function Header({ experiment }: { experiment: Experiment }) {
       <Best experiment={experiment} />
     </header>
   );
-}
-
-/** The reason without the number of completed runs and the best trial, which stand below it. */
-function ownReason(experiment: Experiment): string {
-  const { best, reason, reason_code } = experiment;
-  if (reason_code !== "trials_ended") return hasReason(experiment) ? reason : "";
-  return best === null ? reason.split("; ").slice(1).join("; ") : "";
 }
 
 function Runs({ experiment }: { experiment: Experiment }) {

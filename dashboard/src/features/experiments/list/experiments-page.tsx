@@ -1,6 +1,6 @@
 import { Code, Progress, Stack, Text } from "@mantine/core";
 import { itemsOf } from "@/shared/api/pages";
-import { type Experiment, hasReason } from "@/shared/api/types";
+import type { Experiment } from "@/shared/api/types";
 import { count, metric } from "@/shared/format";
 import { PageHeading } from "@/shared/page/heading";
 import { IdText } from "@/shared/page/id-text";
@@ -15,7 +15,7 @@ import { StateBadge } from "@/shared/ui/state-badge";
 import { type Column, Table } from "@/shared/ui/table";
 import { Ago } from "@/shared/ui/time";
 import { useExperiments } from "../api/experiments";
-import { runsOf } from "../runs";
+import { ownReason, runsOf } from "../runs";
 import { specOf } from "../spec";
 import classes from "./experiments-page.module.css";
 
@@ -77,9 +77,9 @@ const COLUMNS: Column<Experiment>[] = [
     cell: (experiment) => (
       <>
         <StateBadge state={experiment.state} />
-        {hasReason(experiment) ? (
-          <Text size="xs" c="dimmed" lineClamp={2} mt={3} title={experiment.reason}>
-            <LinkedText text={experiment.reason} />
+        {ownReason(experiment) !== "" ? (
+          <Text size="xs" c="dimmed" lineClamp={2} mt={3} title={ownReason(experiment)}>
+            <LinkedText text={ownReason(experiment)} />
           </Text>
         ) : null}
       </>
