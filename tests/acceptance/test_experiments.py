@@ -35,6 +35,9 @@ for step in range(th.checkpoint.step + 1, 28):
 """
 
 
+# One kill on each database: the statements that start and promote runs are the same here and
+# there, and are tested on both in tests/cluster/experiments.
+@pytest.mark.parametrize("killed_cluster", ["sqlite"], indirect=True)
 def test_sweep_completes_though_its_coordinator_is_killed(cluster: Cluster) -> None:
     path = f"/experiments/{cluster.post('/experiments', json=SWEEP)['id']}"
     for ended in (0, 2, 4):
@@ -56,6 +59,7 @@ def test_sweep_completes_though_its_coordinator_is_killed(cluster: Cluster) -> N
     assert sorted(own) == sorted(trial["job_id"] for trial in trials)
 
 
+@pytest.mark.parametrize("killed_cluster", ["postgres"], indirect=True)
 def test_early_stopping_survives_kills_of_the_coordinator(cluster: Cluster) -> None:
     sweep = {
         **SWEEP,
@@ -86,6 +90,7 @@ def test_early_stopping_survives_kills_of_the_coordinator(cluster: Cluster) -> N
         assert resumed == [0, 10, 30][: trial["rung"]]
 
 
+@pytest.mark.parametrize("killed_cluster", ["sqlite"], indirect=True)
 def test_scripts_are_stopped_early_and_promoted(cluster: Cluster, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
