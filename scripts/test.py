@@ -9,11 +9,11 @@ from steps import PROCESSORS, ROOT, Step, main, python_tests
 # Where no bytecode is written (PYTHONDONTWRITEBYTECODE), each of the hundreds of processes that
 # tests start would compile all that it imports: a fifth of what a coordinator's start takes.
 PACKAGES = sorted(str(path) for path in (ROOT / "src" / "trainhall").iterdir() if path.is_dir())
-TYPES = 2
+MYPY, *OTHERS = lint.STEPS
 CHECKS = [
-    *lint.STEPS[:TYPES],  # they take longest
+    MYPY,  # it takes longest
     Step("the dashboard's tests", ["npm", "test", "--silent"], "dashboard"),
-    *lint.STEPS[TYPES:],
+    *OTHERS,
     Step("bytecode", [sys.executable, "-m", "compileall", "-q", *PACKAGES]),
 ]
 

@@ -27,7 +27,8 @@ from trainhall.training.checkpoint.format.errors import (
 )
 from trainhall.training.checkpoint.format.manifest import read_files, verify_folder
 from trainhall.training.checkpoint.loading import load_model
-from trainhall.training.tasks.gpt import GPT, Shape
+from trainhall.training.spec.models import Shape
+from trainhall.training.tasks.gpt import GPT
 
 
 @pytest.fixture(scope="module")

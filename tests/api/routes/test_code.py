@@ -16,6 +16,7 @@ from support.cluster.agent_process import until
 
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.jobs import code_store
+from trainhall.cluster.wire import code_archive
 from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES
 
 URL = "/api/v1/training/code"
@@ -117,7 +118,7 @@ async def test_code_upload_inspects_two_archives_at_once(
     client: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each unpacks up to 256 MiB to look at it."""
-    look, all_are_here = code_store.inspect, threading.Event()
+    all_are_here = threading.Event()
     looking: set[Path] = set()
     most = 0
 
@@ -127,7 +128,7 @@ async def test_code_upload_inspects_two_archives_at_once(
         most = max(most, len(looking))
         assert all_are_here.wait(30)
         looking.remove(path)
-        return look(path)
+        return code_archive.inspect(path)
 
     monkeypatch.setattr(code_store, "inspect", inspect)
     archives = [archive(train=f"print({number})") for number in range(5)]

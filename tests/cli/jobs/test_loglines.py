@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from trainhall.cli.base.output import harmless
 from trainhall.cli.jobs import follow, loglines
-from trainhall.cli.jobs.loglines import LogPrinter, harmless
+from trainhall.cli.jobs.loglines import LogPrinter
 from trainhall.cli.main import app
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -174,7 +175,7 @@ def test_doctor_needs_a_coordinator_only_if_named(url: str) -> None:
 def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = tmp_path / "not" / "there"
     for free, status in ((100 * GIB, "ok"), (2 * GIB, "warn"), (1, "fail")):
-        monkeypatch.setattr(checks.shutil, "disk_usage", _usage(free))
+        monkeypatch.setattr(shutil, "disk_usage", _usage(free))
         assert checks.check_data_dir(wanted).status == status
         assert list(tmp_path.iterdir()) == []
     shared = checks.check_shared_storage(tmp_path)
@@ -184,7 +185,7 @@ def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (gone.status, gone.detail) == ("fail", f"{tmp_path / 'gone'} does not exist")
     assert list(tmp_path.iterdir()) == []
     assert seen(checks.check_shared_storage(wanted))[0] == "fail"
-    monkeypatch.setattr(checks.os, "fsync", _no_space)
+    monkeypatch.setattr(os, "fsync", _no_space)
     assert "No space left" in checks.check_shared_storage(tmp_path).detail
     assert "No space left" in checks.check_data_dir(tmp_path).detail
     assert list(tmp_path.iterdir()) == []

@@ -96,7 +96,7 @@ async def test_agent_stays_responsive_during_file_removal(
     replace_json(folder.launch, coded())
     attempts = made(tmp_path)
     attempts.observed.find()
-    monkeypatch.setattr(observed.shutil, "rmtree", slow)
+    monkeypatch.setattr(shutil, "rmtree", slow)
     attempts.desire([Assignment(launch=coded(), goal="stop")])
     attempts.reconcile()
     # A shim that is on its way finds nothing, long before the last file is gone.

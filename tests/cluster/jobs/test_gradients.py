@@ -8,6 +8,7 @@ from support.cluster.simulated import SimulatedCluster
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
 from trainhall.cluster.jobs import gradients
 from trainhall.db.models import Attempt
+from trainhall.db.models import GradientRecord as StoredGradientRecord
 from trainhall.training.link.gradient_record import MAX_GRADIENTS, GradientRecord, Histogram
 
 
@@ -169,7 +170,7 @@ async def test_record_of_a_large_model_is_small(cluster: SimulatedCluster) -> No
     job_id = await running(cluster)
     await cluster.report_event(job_id, "gradients", record(1, names=MAX_GRADIENTS))
     async with cluster.db.session() as session:
-        row = await session.get(gradients.GradientRecord, (job_id, 1, 1))
+        row = await session.get(StoredGradientRecord, (job_id, 1, 1))
         assert row is not None
         assert len(row.columns) < 32 * MAX_GRADIENTS
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.cluster.facts import NOW, attempt_facts, host_facts, job_facts
 from support.cluster.facts import node_facts as node
 
+from trainhall.cluster.lifecycle.host_report import HostReport
 from trainhall.cluster.lifecycle.reasons import ReasonCode, describe
 from trainhall.cluster.lifecycle.states import (
     ATTEMPT_EDGES,
@@ -38,7 +39,6 @@ from trainhall.cluster.snapshot.model import (
     AttemptFacts,
     ClusterFacts,
     GrantFacts,
-    HostReport,
     JobFacts,
     NodeFacts,
 )

@@ -7,6 +7,7 @@ import pytest
 from support.cluster.facts import NOW, attempt_facts, host_facts, job_facts, node_facts
 from support.cluster.simulated import SimulatedCluster
 
+from trainhall.cluster.lifecycle.host_report import HostReport
 from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.reconcile.decide import decide
@@ -15,7 +16,6 @@ from trainhall.cluster.snapshot.model import (
     AttemptFacts,
     ClusterFacts,
     HostFacts,
-    HostReport,
     NodeFacts,
 )
 from trainhall.training.link.status import Outcome

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.cluster.facts import NOW, attempt_facts, job_facts, node_facts
 
+from trainhall.cluster.lifecycle.host_report import HostReport
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
@@ -22,7 +23,6 @@ from trainhall.cluster.snapshot.model import (
     ClusterFacts,
     GrantFacts,
     HostFacts,
-    HostReport,
     JobFacts,
     NodeFacts,
 )

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from support.cluster.scheduling import cluster, job, node, running
+from support.cluster.facts import node_facts as node
+from support.cluster.scheduling import cluster, job, running
 from support.cluster.simulated import SimulatedCluster
 
 from trainhall.cluster.quotas import Quotas

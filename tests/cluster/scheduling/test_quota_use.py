@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from support.cluster.scheduling import NOW, attempt, cluster, node, running
+from support.cluster.facts import NOW
+from support.cluster.facts import node_facts as node
+from support.cluster.scheduling import attempt, cluster, running
 
 from trainhall.cluster.scheduling.quota_use import devices_held
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import pytest
-from support.cluster.scheduling import NOW, Runs, cluster, job, node, running
+from support.cluster.facts import NOW
+from support.cluster.facts import node_facts as node
+from support.cluster.scheduling import Runs, cluster, job, running
 
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.options import ClusterOptions

@@ -6,7 +6,9 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cluster.scheduling import NOW, job, node
+from support.cluster.facts import NOW
+from support.cluster.facts import node_facts as node
+from support.cluster.scheduling import job
 
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.options import ClusterOptions

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.cluster.facts import NOW
+from support.cluster.facts import node_facts as node
 from support.cluster.scheduling import (
-    NOW,
     attempt,
     busy_clusters,
     cluster,
     job,
-    node,
     running,
     step,
 )

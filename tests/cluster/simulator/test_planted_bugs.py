@@ -13,6 +13,7 @@ from trainhall.cluster.gateway.connections import Gateway
 from trainhall.cluster.gateway.rank_events import EventContext, RankEvents
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.reconcile import regroup
+from trainhall.cluster.scheduling.placement import allocation_of
 from trainhall.cluster.scheduling.quota_use import QuotaUse
 from trainhall.cluster.scheduling.reservation import Timeline
 from trainhall.cluster.scheduling.running import Running
@@ -186,7 +187,6 @@ def test_a_shim_that_forgets_who_lives(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_simulator_detects_ranks_numbered_per_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """In later generations, of which some span hosts."""
-    allocation_of = regroup.allocation_of
 
     def each_from_zero(placed, device):  # type: ignore[no-untyped-def]
         return Allocation(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +10,6 @@ import sys
 import pytest
 from support.waiting import eventually
 
-from trainhall.distributed.bench import hosts
 from trainhall.distributed.bench.hosts import NetworkNotAllowedError, check_allowed, limited_hosts
 
 
@@ -53,7 +53,7 @@ def test_killed_process_leaves_no_network() -> None:
 
 
 def test_missing_network_programs_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosts.shutil, "which", lambda program: None)
+    monkeypatch.setattr(shutil, "which", lambda program: None)
     with pytest.raises(
         NetworkNotAllowedError, match="take Linux, root, and iproute2; there is no ip and no tc"
     ):
@@ -61,8 +61,8 @@ def test_missing_network_programs_are_reported(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_limited_hosts_require_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosts.shutil, "which", lambda program: program)
-    monkeypatch.setattr(hosts.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(shutil, "which", lambda program: program)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(NetworkNotAllowedError, match="you are not root"):
         check_allowed()
 

@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from trainhall.cluster.lifecycle.host_report import HostReport
 from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
 from trainhall.cluster.snapshot.model import (
     AttemptFacts,
     DeviceFacts,
     HostFacts,
-    HostReport,
     JobFacts,
     NodeFacts,
 )

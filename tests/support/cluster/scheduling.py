@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.cluster.facts import NOW, attempt_facts, job_facts
 from support.cluster.facts import node_facts as node
 
+from trainhall.cluster.lifecycle.host_report import HostReport
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.scheduling.scheduler import QueueEntry
 from trainhall.cluster.snapshot.model import (
@@ -16,7 +17,6 @@ from trainhall.cluster.snapshot.model import (
     ClusterFacts,
     GrantFacts,
     HostFacts,
-    HostReport,
     JobFacts,
     NodeFacts,
 )

@@ -12,9 +12,10 @@ from trainhall.cli.main import main as trainhall
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.daemon import run_agent
 from trainhall.cluster.agent.launch.launcher import Launcher
-from trainhall.cluster.agent.launch.warm_client import RANK_MODULE, SHIM_MODULE, WarmParent
+from trainhall.cluster.agent.launch.warm_client import SHIM_MODULE, WarmParent
 from trainhall.cluster.agent.options import AgentError, AgentOptions
 from trainhall.cluster.agent.shim import folder_ipc
+from trainhall.cluster.agent.shim.rank_process import RANK_MODULE
 
 
 def main() -> None:

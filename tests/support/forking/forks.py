@@ -33,8 +33,9 @@ from typing import IO, Any, NoReturn
 import typer.main
 from support.holds import with_tests
 
-from trainhall.cluster.agent.launch.warm_client import RANK_MODULE, SHIM_MODULE
+from trainhall.cluster.agent.launch.warm_client import SHIM_MODULE
 from trainhall.cluster.agent.os_support import linux
+from trainhall.cluster.agent.shim.rank_process import RANK_MODULE
 from trainhall.training.process.forked import PADDING_VARIABLE, close_files, reseed
 from trainhall.training.process.warm_parent import warm_up
 from trainhall.training.spec.plan import PLANNER

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -24,7 +25,7 @@ from trainhall.training.checkpoint.format.errors import (
     Problem,
     StateMismatchError,
 )
-from trainhall.training.checkpoint.format.manifest import FileRecord
+from trainhall.training.checkpoint.format.manifest import FileRecord, verify_files
 from trainhall.training.checkpoint.format.names import scan
 from trainhall.training.common import random_state
 from trainhall.training.fencing import FencingToken
@@ -107,21 +108,18 @@ def choose_alike(folder: Path, rank: int) -> None:
 def share_the_hashing(folder: Path, rank: int) -> None:
     """Note which files this rank hashes, and what comes of loading."""
     hashed: list[str] = []
-    verify = loader.verify_files
 
     def noting(where: Path, files: list[FileRecord]) -> list[Problem]:
         hashed.extend(file.path for file in files)
-        return verify(where, files)
+        return verify_files(where, files)
 
     checkpointer = Checkpointer(folder, TOKEN, process_group.cpu_group(), lambda _: None)
-    loader.verify_files = noting  # type: ignore[assignment]
     try:
-        checkpointer.load(names(folder), {"model": {"weight": torch.zeros(4)}})
+        with mock.patch.object(loader, "verify_files", noting):
+            checkpointer.load(names(folder), {"model": {"weight": torch.zeros(4)}})
         message = None
     except NoGoodCheckpointError as error:
         message = str(error)
-    finally:
-        loader.verify_files = verify
     (folder / f"hashed{rank}.json").write_text(json.dumps([hashed, message]))
 
 

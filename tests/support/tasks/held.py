@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from trainhall.task import Task
 from trainhall.training.spec import JobSpec
+from trainhall.training.spec.tasks import DigitsParams, SyntheticParams
 from trainhall.training.tasks import digits, synthetic
 
 _FIRST_SECONDS = 0.01
@@ -65,10 +66,10 @@ def _begun(gate: Path) -> float:
 
 
 class Synthetic(_Held, synthetic.Synthetic):
-    class Params(synthetic.SyntheticParams):
+    class Params(SyntheticParams):
         hold: Hold | None = None
 
 
 class Digits(_Held, digits.Digits):
-    class Params(digits.DigitsParams):
+    class Params(DigitsParams):
         hold: Hold | None = None

@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,6 @@ from torch import nn
 from typer.testing import CliRunner
 
 from trainhall.cli.base.errors import CliError, UsageError
-from trainhall.cli.checkpoints import commands as command
 from trainhall.cli.main import app
 from trainhall.training.checkpoint import export as exporting
 from trainhall.training.checkpoint.checkpointer import Checkpointer
@@ -163,7 +163,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
             returncode=code, stdout=output.getvalue(), stderr=complaint.getvalue()
         )
 
-    monkeypatch.setattr(command.subprocess, "run", call)
+    monkeypatch.setattr(subprocess, "run", call)
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -20,7 +20,7 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.room = 1 << 30
         self._write = os.write
-        monkeypatch.setattr(spools.os, "write", self.write)
+        monkeypatch.setattr(os, "write", self.write)
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
         taken = min(self.room, len(data))
@@ -94,6 +94,6 @@ def test_spool_reports_other_disk_errors(tmp_path: Path, monkeypatch: pytest.Mon
     def broken(fd: int, data: object) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(spools.os, "write", broken)
+    monkeypatch.setattr(os, "write", broken)
     with pytest.raises(OSError, match="Input/output"):
         MetricSpool(tmp_path / "metrics.bin").append([table(1)])

@@ -2,6 +2,7 @@
 
 import math
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,7 @@ def test_terminal_shows_a_line_a_second(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(reporting.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     terminal, silent = Terminal(0), Terminal(1)
     for step in range(1, 31):
         for one in (terminal, silent):

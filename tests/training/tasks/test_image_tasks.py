@@ -1,6 +1,7 @@
 """The built-in tasks on images: what they read, what they refuse, and how they vary images."""
 
 import gzip
+import importlib.util
 import shutil
 from pathlib import Path
 from typing import Any
@@ -329,7 +330,7 @@ def test_missing_torchvision_affects_only_its_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_mnist(tmp_path)
-    monkeypatch.setattr(vision.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     missing = "not installed on this host; install it with"
     with pytest.raises(TaskUnavailableError, match=missing):
         build("image_folder", tmp_path)
@@ -346,7 +347,7 @@ def test_incompatible_torchvision_is_reported(
     def fail(name: str) -> Any:
         raise RuntimeError("operator torchvision::nms does not exist")
 
-    monkeypatch.setattr(vision.importlib, "import_module", fail)
+    monkeypatch.setattr(importlib, "import_module", fail)
     with pytest.raises(TaskUnavailableError, match=r"torchvision [0-9.]+ does not work with torch"):
         vision.torchvision("datasets")
 

@@ -12,12 +12,12 @@ import torch
 from pydantic import ValidationError
 from support.tasks.data_sets import in_memory
 
-from trainhall.training.spec.models import SIZES, shape_of
+from trainhall.training.spec.models import SIZES, Shape, shape_of
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.tasks import LanguageModelParams
 from trainhall.training.tasks import build_task, texts
 from trainhall.training.tasks.base import BadDataError, Task
-from trainhall.training.tasks.gpt import GPT, Shape
+from trainhall.training.tasks.gpt import GPT
 from trainhall.training.tasks.texts import Windows, read_texts
 
 

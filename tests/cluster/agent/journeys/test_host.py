@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import psutil
@@ -51,7 +52,7 @@ def test_slot_use_counts_its_ranks() -> None:
 def test_slot_use_covers_time_since_last_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     clock, spent = [100.0], {7: 50.0, 8: 9.0}
-    monkeypatch.setattr(devices.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(
         processes, "use", lambda pid: processes.Use(spent[pid], 1000) if pid in spent else None
     )

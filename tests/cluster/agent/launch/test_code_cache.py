@@ -158,7 +158,7 @@ async def test_code_cache_reports_failed_copy_in_one_line(
         raise OSError(28, "No space left on device", target)
 
     monkeypatch.setattr(
-        code_cache.shutil, "copytree", lambda a, b, **o: COPYTREE(a, b, copy_function=full, **o)
+        shutil, "copytree", lambda a, b, **o: COPYTREE(a, b, copy_function=full, **o)
     )
     with pytest.raises(OSError, match=r"No space left on device: '\S+train\.py'$"):
         await cache.copy(coordinator.keep("print(1)"), tmp_path / "a")

@@ -80,7 +80,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(shipping.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
     return clock
 
 
@@ -160,7 +160,7 @@ async def test_shipper_flushes_at_the_end(tmp_path: Path) -> None:
 def virtual(monkeypatch: pytest.MonkeyPatch) -> Iterator[asyncio.Runner]:
     """Runs coroutines in a time that passes at once."""
     loop = VirtualLoop()
-    monkeypatch.setattr(shipping.time, "monotonic", loop.time)
+    monkeypatch.setattr(time, "monotonic", loop.time)
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         yield runner
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from support.storage.checkpoint_writer import write
 
-from trainhall.training.checkpoint.format import removal
 from trainhall.training.checkpoint.format.draft import Draft
 from trainhall.training.checkpoint.format.errors import NotRemovedError
 from trainhall.training.checkpoint.format.names import CheckpointName, removed_name, scan
@@ -56,7 +55,7 @@ def test_interrupted_removal_leaves_no_partial_checkpoint(
         next(path.iterdir()).unlink()
         raise OSError("power cut")
 
-    monkeypatch.setattr(removal.shutil, "rmtree", cut_short)
+    monkeypatch.setattr(shutil, "rmtree", cut_short)
     with pytest.raises(OSError, match="power cut"):
         remove_checkpoint(tmp_path / "step-00000007-a1-g1")
     monkeypatch.undo()
