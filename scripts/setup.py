@@ -19,6 +19,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 OLDEST_PYTHON = (3, 11)
 NEWEST_PYTHON = (3, 14)
@@ -52,12 +53,14 @@ def main():
     extras = "train" if options.target == "run" else "train,dev"
     needs_page = options.target != "lint"
     check_programs(extras, needs_page)
-    install_python(extras)
-    install_dashboard()
-    if needs_page:
-        build_dashboard()
-    if options.target == "test":
-        install_browser()
+    # Each uses one processor, and pip takes about as long as all the rest.
+    with ThreadPoolExecutor() as pool:
+        packages = pool.submit(install_python, extras)
+        page = pool.submit(install_page, needs_page)
+        if options.target == "test":
+            install_browser()
+    packages.result()
+    page.result()
 
 
 def use_new_enough_python():
@@ -143,6 +146,12 @@ def python_digest():
 
 def python_stamp(extras, venv):
     return os.path.join(venv, ".installed-" + extras.replace(",", "-"))
+
+
+def install_page(build):
+    install_dashboard()
+    if build:
+        build_dashboard()
 
 
 def install_dashboard():
