@@ -14,6 +14,7 @@ from chaos.faults.host import (
     short_partition,
 )
 from chaos.faults.rank import ended_script, hung_rank, killed_rank, out_of_memory
+from chaos.faults.sweep import killed_coordinator_of_a_sweep
 from chaos.network import why_not_root
 from chaos.stage import Scenario
 
@@ -21,6 +22,7 @@ SCENARIOS = (
     # On a cluster with the times of production.
     Scenario("coordinator killed", killed_coordinator, 200, few=2),
     Scenario("coordinator away", absent_coordinator, 600, few=2),
+    Scenario("sweep", killed_coordinator_of_a_sweep, 20, few=2, slow=True),
     Scenario("agent killed", killed_agent, 50, slow=True),
     Scenario("rank killed", killed_rank, 200),
     Scenario("rank hung", hung_rank, 20, slow=True),
