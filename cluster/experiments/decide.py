@@ -71,11 +71,21 @@ class ExperimentFacts:
     state: ExperimentState
     parallel: int
     started: tuple[StartedRun, ...]
+    """Those from which a step may follow: not the ones that only run, or only wait at a rung."""
     pending: tuple[RunKey, ...]
     """The first runs that are not started, in their order; left out while none may start."""
     early_stopping: EarlyStopping | None = None
     undecided: int = 0
     """Trials whose values are still to be chosen, each when a place is free."""
+    running: int = 0
+    """Other runs that hold a place."""
+    waiting: int = 0
+    """Other runs that wait at a rung."""
+
+    @property
+    def held(self) -> int:
+        """Places of `parallel` that runs hold."""
+        return self.running + sum(run.holds_place for run in self.started)
 
 
 @dataclass(frozen=True)
@@ -138,14 +148,14 @@ def _follow_jobs(facts: ExperimentFacts) -> Step:
         at_rung=tuple(run for run in started if _is_at_rung(run, facts.early_stopping))[:AT_ONCE],
         taken_up=tuple(run for run in started if _is_taken_up(run))[:AT_ONCE],
         commands=tuple(run for run in started if _is_due(run))[:COMMANDS_AT_ONCE],
-        finishes=len(ended) == len(started) and not facts.pending and not facts.undecided,
+        finishes=len(ended) == len(started)
+        and not (facts.running or facts.waiting or facts.pending or facts.undecided),
     )
 
 
 def _fill_places(facts: ExperimentFacts, step: Step) -> Step:
     """Give free places to promoted runs, then to pending ones, then to a trial to be chosen."""
-    held = sum(r.state is TrialState.STARTED for r in facts.started if r not in step.ended)
-    free = max(0, min(facts.parallel - held, AT_ONCE))
+    free = max(0, min(facts.parallel - facts.held, AT_ONCE))
     if facts.early_stopping is not None:
         step = _compare(facts.early_stopping, facts.undecided, free, step)
     start = facts.pending[: free - len(step.promote)]

@@ -1,10 +1,11 @@
 """The state that an experiment's next step is decided from."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import Row, Select, and_, false, func, not_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.asha import RungRun
@@ -16,7 +17,7 @@ from trainhall.cluster.experiments.decide import (
 )
 from trainhall.cluster.experiments.spec import AshaSpec
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
-from trainhall.cluster.lifecycle.states import ExperimentState, JobState, TrialState
+from trainhall.cluster.lifecycle.states import FINAL_STATES, ExperimentState, JobState, TrialState
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job, JobProgress
 from trainhall.training.spec.recovery import MetricMode
@@ -36,6 +37,18 @@ _UNFINISHED = (
 )
 
 
+_IS_UNFINISHED = Trial.state.in_((TrialState.STARTED.value, TrialState.WAITING.value))
+_AT_REST = sorted({*FINAL_STATES, JobState.PAUSED})
+_IS_IDLE = and_(
+    Trial.command.is_(None),
+    or_(
+        and_(Trial.state == TrialState.STARTED.value, Job.state.not_in(_AT_REST)),
+        and_(Trial.state == TrialState.WAITING.value, Job.state == JobState.PAUSED.value),
+    ),
+)
+"""It only runs, or only waits at a rung: no step follows from that. There may be a thousand."""
+
+
 async def load_unfinished(session: AsyncSession) -> list[ExperimentFacts]:
     """Load every experiment that has runs left."""
     return await _load(session, _UNFINISHED)
@@ -53,17 +66,25 @@ async def _load(
     rows = (await session.execute(query)).all()
     if not rows:
         return []
-    started = await _started(session, [row.id for row in rows])
-    return [await _facts(session, row, tuple(started[row.id])) for row in rows]
+    ids = [row.id for row in rows]
+    started, idle = await _started(session, ids), await _count_idle(session, ids)
+    return [
+        await _facts(session, row, tuple(started[row.id]), idle.get(row.id, {})) for row in rows
+    ]
 
 
 async def _facts(
     session: AsyncSession,
     row: Row[str, str, int, str, Any, Any, Any],
     started: tuple[StartedRun, ...],
+    idle: Mapping[str, int],
 ) -> ExperimentFacts:
     state = ExperimentState(row.state)
-    has_place = sum(run.holds_place for run in started) < row.parallel
+    facts = ExperimentFacts(
+        row.id, state, row.parallel, started, (),
+        running=idle.get(TrialState.STARTED, 0), waiting=idle.get(TrialState.WAITING, 0),
+    )  # fmt: skip
+    has_place = facts.held < row.parallel
     stopping = None
     if row.asha is not None:
         asha = AshaSpec.model_validate(row.asha)
@@ -74,14 +95,13 @@ async def _facts(
     if row.method == "tpe" and state is not ExperimentState.CANCELLED:
         undecided = await _undecided(session, row.id, row.trials)
     pending = await _pending(session, row.id) if has_place else ()
-    return ExperimentFacts(row.id, state, row.parallel, started, pending, stopping, undecided)
+    return replace(facts, pending=pending, early_stopping=stopping, undecided=undecided)
 
 
 async def _started(
     session: AsyncSession, experiments: Sequence[str]
 ) -> dict[str, list[StartedRun]]:
     found: dict[str, list[StartedRun]] = defaultdict(list)
-    unfinished = Trial.state.in_((TrialState.STARTED.value, TrialState.WAITING.value))
     query = (
         select(
             Trial.experiment_id, Trial.number, Trial.repeat, Trial.job_id, Trial.command,
@@ -90,7 +110,12 @@ async def _started(
         )
         .outerjoin(Job, Job.id == Trial.job_id)
         .outerjoin(JobProgress, JobProgress.job_id == Trial.job_id)
-        .where(Trial.experiment_id.in_(experiments), unfinished | Trial.command.is_not(None))
+        .where(
+            Trial.experiment_id.in_(experiments),
+            _IS_UNFINISHED | Trial.command.is_not(None),
+            # Null where the job was deleted.
+            not_(func.coalesce(_IS_IDLE, false())),
+        )
         .order_by(Trial.number, Trial.repeat)
     )  # fmt: skip
     for row in await session.execute(query):
@@ -105,6 +130,22 @@ async def _started(
             rungs_reached=len(row.results),
         )
         found[row.experiment_id].append(run)
+    return found
+
+
+async def _count_idle(
+    session: AsyncSession, experiments: Sequence[str]
+) -> dict[str, dict[str, int]]:
+    """Return the number of runs from which no step follows, by experiment and state."""
+    query = (
+        select(Trial.experiment_id, Trial.state, func.count().label("runs"))
+        .join(Job, Job.id == Trial.job_id)
+        .where(Trial.experiment_id.in_(experiments), _IS_UNFINISHED, _IS_IDLE)
+        .group_by(Trial.experiment_id, Trial.state)
+    )
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in await session.execute(query):
+        found[row.experiment_id][row.state] = row.runs
     return found
 
 

@@ -1,6 +1,7 @@
 """The next step of an experiment."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from trainhall.cluster.experiments.asha import RunKey
 from trainhall.cluster.experiments.decide import (
@@ -43,3 +44,11 @@ def test_experiment_finishes_with_its_last_runs() -> None:
         "id", ExperimentState.RUNNING, 2, facts(JobState.FAILED).started[:AT_ONCE], ()
     )
     assert next_step(last).finishes
+    assert not next_step(replace(last, waiting=1)).finishes
+    assert not next_step(replace(last, running=1)).finishes
+
+
+def test_runs_that_only_run_hold_places() -> None:
+    pending = ((3, 1), (4, 1))
+    given = ExperimentFacts("id", ExperimentState.RUNNING, 3, (), pending, running=2, waiting=9)
+    assert next_step(given).start == ((3, 1),)
