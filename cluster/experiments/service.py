@@ -151,9 +151,10 @@ class ExperimentService(Service):
             number, repeat = pagination.decode("trials", cursor, int, int)
             query = query.where(tuple_(Trial.number, Trial.repeat) > tuple_(number, repeat))
         async with self._db.session() as session:
-            await load(session, Experiment, experiment_id)
+            experiment = await load(session, Experiment, experiment_id)
             rows = (await session.execute(query)).all()
-        items = [views.trial_view(trial, job, progress) for trial, job, progress in rows[:limit]]
+        rungs = views.rungs_of(experiment)
+        items = [views.trial_view(*row, rungs) for row in rows[:limit]]
         following = None
         if len(rows) > limit:
             following = pagination.encode("trials", items[-1].number, items[-1].repeat)

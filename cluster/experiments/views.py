@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.commands import allowed_commands
 from trainhall.cluster.experiments.rating import best_trials
+from trainhall.cluster.experiments.spec import AshaSpec
 from trainhall.cluster.jobs.commands import Command
 from trainhall.cluster.lifecycle.states import ExperimentState, TrialState
 from trainhall.db import experiments as tables
@@ -90,6 +91,15 @@ class ExperimentPlan(View):
     """Experiment as it was given, with its defaults."""
 
 
+class RungResult(View):
+    """Objective of a run at a rung of early stopping."""
+
+    step: int
+    """Step of the rung."""
+    value: float | None
+    """Null without a finite value there."""
+
+
 class Trial(View):
     """One run of an experiment."""
 
@@ -107,6 +117,8 @@ class Trial(View):
     """Values by the fields of the job spec that they replace."""
     rung: int | None
     """Rungs of early stopping at which its objective was measured; null: none yet."""
+    results: list[RungResult]
+    """Its objective at these rungs, the lowest rung first."""
     step: int | None
     """Finished optimizer steps; null before it is started."""
     objective: float | None
@@ -114,6 +126,8 @@ class Trial(View):
     without a finite value, and if the run failed."""
     metrics: dict[str, MetricValue]
     """Last value of every job-wide series. NaN and infinities are strings."""
+    finished_at: Time | None
+    """When its job ended; null before, and if its job was deleted."""
 
 
 class TrialPage(Page[Trial]):
@@ -183,13 +197,27 @@ def _steps(experiment: tables.Experiment, counts: dict[str, int], taken: int) ->
     return Steps(taken=taken, in_full=sum(counts.values()) * max_steps)
 
 
+def rungs_of(experiment: tables.Experiment) -> tuple[int, ...]:
+    """Return the steps of an experiment's rungs; none without early stopping."""
+    if not _stops_early(experiment):
+        return ()
+    return AshaSpec.model_validate(experiment.spec["early_stopping"]["asha"]).rungs
+
+
 def _stops_early(experiment: tables.Experiment) -> bool:
     return experiment.spec.get("early_stopping") is not None
 
 
 def trial_view(
-    trial: tables.Trial, job: models.Job | None, progress: models.JobProgress | None
+    trial: tables.Trial,
+    job: models.Job | None,
+    progress: models.JobProgress | None,
+    rungs: Sequence[int],
 ) -> Trial:
+    """
+    Args:
+        rungs: steps of the experiment's rungs; empty without early stopping.
+    """
     explains = job if job is not None and trial.state in UNFINISHED else trial
     return Trial.of(
         trial,
@@ -197,8 +225,13 @@ def trial_view(
         reason=explains.reason,
         reason_code=explains.reason_code,
         rung=len(trial.results) or None,
+        results=[
+            RungResult(step=step, value=value)
+            for step, value in zip(rungs, trial.results, strict=False)
+        ],
         step=progress.step if progress is not None else None,
         metrics=progress.metrics if progress is not None else {},
+        finished_at=job.finished_at if job is not None else None,
     )
 
 

@@ -31,6 +31,19 @@ def write_experiment(page: Page, text: str) -> None:
     page.keyboard.insert_text(text)
 
 
+def select_lowest_rate(page: Page) -> None:
+    """Draw a range along the lower half of the axis of the learning rates."""
+    axis = page.locator("[data-axis=learning_rate]")
+    axis.scroll_into_view_if_needed()
+    box = axis.bounding_box()
+    assert box
+    x = box["x"] + box["width"] / 2
+    page.mouse.move(x, box["y"] + box["height"] - 1)
+    page.mouse.down()
+    page.mouse.move(x, box["y"] + box["height"] / 2, steps=3)
+    page.mouse.up()
+
+
 def test_sweep_is_created_watched_and_its_best_trial_opened(page: Page) -> None:
     page.goto("/experiments")
     expect(page.get_by_text("No experiments yet")).to_be_visible()
@@ -54,6 +67,14 @@ def test_sweep_is_created_watched_and_its_best_trial_opened(page: Page) -> None:
     page.get_by_role("option", name="learning_rate").click()
     expect(page.locator("[data-chart='loss by learning_rate'] canvas")).to_be_visible()
     expect(page).to_have_url(re.compile(r"\?x=training\.learning_rate$"))
+    select_lowest_rate(page)
+    expect(page.get_by_text("1 of 2 trials selected")).to_be_visible()
+    expect(page).to_have_url(re.compile("brush="))
+    expect(trials.get_by_role("row")).to_have_count(2)
+    page.reload()
+    expect(trials.get_by_role("checkbox", name="Select trial 1")).to_be_checked()
+    page.get_by_role("button", name="Clear selection").click()
+    expect(trials.get_by_role("row")).to_have_count(3)
 
     page.get_by_role("tab", name="Analysis").click()
     findings = page.get_by_role("region", name="Findings")
@@ -93,3 +114,7 @@ def test_sweep_with_early_stopping_shows_rungs_and_steps(page: Page) -> None:
     trials = page.get_by_role("table", name="Trials")
     expect(trials.get_by_role("columnheader", name="rung")).to_be_visible()
     expect(trials.get_by_text("stopped early at step 2: ")).to_have_count(2)
+    rungs = page.locator("[data-chart='loss by rung']")
+    expect(rungs.locator("canvas")).to_be_visible()
+    for fate in ("promoted", "completed", "stopped"):
+        expect(rungs.get_by_text(fate, exact=True)).to_be_visible()

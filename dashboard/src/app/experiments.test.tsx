@@ -56,8 +56,10 @@ function trial(number: number, rate: number, change: Record<string, unknown> = {
     reason: "completed",
     values: { "training.learning_rate": rate, "task.params.hidden": [64, 64] },
     step: 200,
+    results: [],
     objective: rate * 10,
-    metrics: {},
+    metrics: { step_seconds: 0.5 / number },
+    finished_at: `2026-01-01T00:0${number}:00Z`,
     ...change,
   };
 }
@@ -168,7 +170,7 @@ describe("an experiment", () => {
     await open(`/experiments/${ID}`, page());
     const table = await screen.findByRole("table", { name: "Trials" });
     const rows = () => within(table).getAllByRole("row").slice(1);
-    const numbers = () => rows().map((row) => row.firstElementChild?.textContent);
+    const numbers = () => rows().map((row) => row.children[1]?.textContent);
     expect(numbers()).toEqual(["1", "2best", "3", "4"]);
     expect(rows()[0]).toHaveTextContent("0.001[64,64]0.01completed");
     expect(rows()[2]).toHaveTextContent("the loss is NaN");
@@ -216,6 +218,32 @@ describe("an experiment", () => {
     );
     expect(await screen.findByRole("img", { name: /by trial/ })).toBeInTheDocument();
     expect(router.state.location.search).toEqual({});
+  });
+
+  it("selects trials in the table or by a range of the URL, in all charts", async () => {
+    await open(`/experiments/${ID}`, page());
+    const table = await screen.findByRole("table", { name: "Trials" });
+    await userEvent.click(within(table).getByRole("checkbox", { name: "Select trial 2" }));
+    await userEvent.click(within(table).getByRole("checkbox", { name: "Select trial 1" }));
+    expect(await screen.findByText("2 of 4 trials selected")).toBeVisible();
+    expect(router.state.location.search).toEqual({ selected: "1,2" });
+    const compared = screen.getByRole("link", { name: "Compare curves" });
+    expect(compared).toHaveAttribute("href", "/compare?jobs=111111111111%2C222222222222");
+    await userEvent.click(screen.getByRole("button", { name: "Clear selection" }));
+    expect(await screen.findByText("4 trials")).toBeVisible();
+    await router.navigate({
+      to: "/experiments/$experimentId",
+      params: { experimentId: ID },
+      search: { brush: { "training.learning_rate": [0.002, 0.02] } },
+    });
+    expect(await screen.findByText("2 of 4 trials selected")).toBeVisible();
+    expect(within(table).getAllByRole("row")).toHaveLength(3);
+  });
+
+  it("is charted with any metric, over time", async () => {
+    await open(`/experiments/${ID}?x=time&y=step_seconds`, page());
+    expect(await screen.findByRole("img", { name: "step_seconds by time" })).toBeInTheDocument();
+    expect(screen.getByRole("img", { name: /^Trials over learning_rate, hidden/ })).toBeVisible();
   });
 
   it("that ended without a value says which metric is missing", async () => {

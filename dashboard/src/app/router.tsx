@@ -1,4 +1,5 @@
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
+import { type TrialSearch, trialSearch } from "@/features/experiments/detail/selection";
 import type { TrialSort } from "@/features/experiments/detail/trials";
 import { isLineId } from "@/features/job/logs/line-id";
 import { type Tab, tabOf } from "@/features/job/tabs";
@@ -113,13 +114,15 @@ const experiments = createRoute({
   component: lazyComponent(() => import("@/features/experiments/list/experiments-page")),
 });
 
-interface ExperimentSearch {
+interface ExperimentSearch extends TrialSearch {
   /** Left out: the trials. */
   tab?: "analysis" | "spec" | undefined;
   /** The order of the trials; left out: by number. */
   sort?: TrialSort | undefined;
-  /** The field on the chart's horizontal axis; left out: the trial's number. */
+  /** The field on the chart's horizontal axis, or `time`; left out: the trial's number. */
   x?: string | undefined;
+  /** The metric on its vertical axis; left out: the objective. */
+  y?: string | undefined;
 }
 
 const experiment = createRoute({
@@ -129,6 +132,8 @@ const experiment = createRoute({
     ...(raw.tab === "spec" || raw.tab === "analysis" ? { tab: raw.tab } : {}),
     ...(raw.sort ? { sort: String(raw.sort).slice(0, 256) } : {}),
     ...(raw.x ? { x: String(raw.x).slice(0, 256) } : {}),
+    ...(raw.y ? { y: String(raw.y).slice(0, 256) } : {}),
+    ...trialSearch(raw),
   }),
   component: lazyComponent(() => import("@/features/experiments/detail/experiment-page")),
 });

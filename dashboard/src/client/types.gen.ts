@@ -3234,6 +3234,26 @@ export type RetentionList = {
 };
 
 /**
+ * RungResult
+ *
+ * Objective of a run at a rung of early stopping.
+ */
+export type RungResult = {
+    /**
+     * Step
+     *
+     * Step of the rung.
+     */
+    step: number;
+    /**
+     * Value
+     *
+     * Null without a finite value there.
+     */
+    value: number | null;
+};
+
+/**
  * ScriptSpec
  *
  * A script started once per rank, with `torchrun`'s environment (docs/scripts.md).
@@ -3610,6 +3630,12 @@ export type Trial = {
      */
     rung: number | null;
     /**
+     * Results
+     *
+     * Its objective at these rungs, the lowest rung first.
+     */
+    results: Array<RungResult>;
+    /**
      * Step
      *
      * Finished optimizer steps; null before it is started.
@@ -3630,6 +3656,12 @@ export type Trial = {
     metrics: {
         [key: string]: number | string | null;
     };
+    /**
+     * Finished At
+     *
+     * When its job ended; null before, and if its job was deleted.
+     */
+    finished_at: string | null;
 };
 
 /**

@@ -88,6 +88,8 @@ async def test_best_runs_are_promoted_and_others_stopped(cluster: SimulatedClust
     assert [(run.rung, run.step, run.objective) for run in listed] == [
         (3, 90, 0.1), (2, 30, 0.2), (2, 30, 0.3), *((1, 10, n / 10) for n in range(4, 10)),
     ]  # fmt: skip
+    assert [(result.step, result.value) for result in listed[1].results] == [(10, 0.2), (30, 0.2)]
+    assert all(run.finished_at is not None for run in listed)
     assert {run.state for run in listed[1:]} == {"stopped"}
     reason = "stopped early at step 10: 8 of 9 runs were better"
     assert (listed[8].reason, listed[8].reason_code) == (reason, "stopped_early")

@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { listJobsOptions } from "@/client/@tanstack/react-query.gen";
 import { jobOptions } from "@/shared/api/jobs";
 import { ApiError } from "@/shared/api/problem";
-import type { Job } from "@/shared/api/types";
+import { type Job, MAX_COMPARED } from "@/shared/api/types";
 import { Chart } from "@/shared/curves/chart/chart";
 import { look } from "@/shared/curves/chart/palette";
 import { Swatch } from "@/shared/curves/chart/swatch";
@@ -27,7 +27,7 @@ import { StateBadge } from "@/shared/ui/state-badge";
 import classes from "./compare-page.module.css";
 import { labelOf } from "./labels";
 import { type Compared, panelsOf } from "./panels";
-import { added, formatSlots, MAX_JOBS, parseSlots, removed, type Slots } from "./slots";
+import { added, formatSlots, parseSlots, removed, type Slots } from "./slots";
 import { SpecDifferences } from "./spec-differences";
 
 const route = getRouteApi("/compare");
@@ -272,7 +272,7 @@ function AddJob({ slots, onAdd }: { slots: Slots; onAdd: (id: string) => void })
       aria-label="Add a job"
       placeholder="Add a job"
       nothingFoundMessage="No other job"
-      disabled={slots.filter((id) => id !== null).length >= MAX_JOBS}
+      disabled={slots.filter((id) => id !== null).length >= MAX_COMPARED}
       data={others.map((job) => ({ value: job.id, label: labelOf(job, all) }))}
       value={null}
       onChange={(id) => {

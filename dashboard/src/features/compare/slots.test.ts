@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { added, formatSlots, MAX_JOBS, parseSlots, removed } from "./slots";
+import { MAX_COMPARED } from "@/shared/api/types";
+import { added, formatSlots, parseSlots, removed } from "./slots";
 
 describe("slots", () => {
   it("keep their jobs when one is removed, also in the URL", () => {
@@ -14,7 +15,7 @@ describe("slots", () => {
     expect(parseSlots("a, a ,b")).toEqual(["a", null, "b"]);
     expect(parseSlots(undefined)).toEqual([]);
     const many = Array.from({ length: 30 }, (_, i) => `j${i}`);
-    expect(parseSlots(many.join(","))).toHaveLength(MAX_JOBS);
-    expect(added(parseSlots(many.join(",")), "one more")).toHaveLength(MAX_JOBS);
+    expect(parseSlots(many.join(","))).toHaveLength(MAX_COMPARED);
+    expect(added(parseSlots(many.join(",")), "one more")).toHaveLength(MAX_COMPARED);
   });
 });

@@ -1,10 +1,10 @@
+import { MAX_COMPARED } from "@/shared/api/types";
+
 /**
  * The compared jobs of a URL, `a,b,c`. A job's slot decides its colour; removing a job leaves its slot
  * empty (`a,,c`), so that the others keep theirs.
  */
 export type Slots = (string | null)[];
-
-export const MAX_JOBS = 16;
 
 export function parseSlots(text: string | undefined): Slots {
   const found = new Set<string>();
@@ -14,7 +14,7 @@ export function parseSlots(text: string | undefined): Slots {
     found.add(id);
     return id;
   });
-  return trimmed(slots.slice(0, MAX_JOBS));
+  return trimmed(slots.slice(0, MAX_COMPARED));
 }
 
 export function formatSlots(slots: Slots): string {
@@ -28,7 +28,7 @@ export function added(slots: Slots, id: string): Slots {
   if (slots.includes(id)) return slots;
   const free = slots.indexOf(null);
   if (free >= 0) return slots.with(free, id);
-  return slots.length < MAX_JOBS ? [...slots, id] : slots;
+  return slots.length < MAX_COMPARED ? [...slots, id] : slots;
 }
 
 export function removed(slots: Slots, id: string): Slots {

@@ -33,6 +33,9 @@ export type {
   Trial,
 } from "@/client";
 
+/** So many jobs have curves that can be told apart on one chart. */
+export const MAX_COMPARED = 16;
+
 /** Whether a job's reason says more than the word of its state. */
 export function hasReason({ state, reason }: { state: string; reason: string }): boolean {
   return reason !== "" && reason !== state;

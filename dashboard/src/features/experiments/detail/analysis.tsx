@@ -3,6 +3,7 @@ import type { Experiment, Analysis as Found } from "@/shared/api/types";
 import { Command } from "@/shared/ui/command";
 import { AgainIcon } from "@/shared/ui/icons";
 import { LinkedText } from "@/shared/ui/linked-text";
+import { AnchorLink } from "@/shared/ui/links";
 import { Pending, Problem } from "@/shared/ui/problem";
 import { Ago } from "@/shared/ui/time";
 import { useAnalysis } from "../api/experiments";
@@ -83,7 +84,14 @@ function Importance({ experiment, analysis }: { experiment: Experiment; analysis
         {fields.map(({ field, share, interval: [low = 0, high = 1], has_effect: hasEffect }) => (
           <div key={field} className={classes.row}>
             <Text component="dt" size="sm" title={field} className={classes.field ?? ""}>
-              {labels[field] ?? field}
+              <AnchorLink
+                to="/experiments/$experimentId"
+                params={{ experimentId: experiment.id }}
+                search={{ x: field }}
+                size="sm"
+              >
+                {labels[field] ?? field}
+              </AnchorLink>
             </Text>
             <dd className={classes.track} data-effect={hasEffect}>
               <span className={classes.bar} style={{ width: `${100 * share}%` }} />

@@ -7,12 +7,10 @@ import { useTitle } from "@/shared/title";
 import { NotFound } from "@/shared/ui/empty";
 import { ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
-import { useExperiment, useTrials } from "../api/experiments";
+import { useExperiment } from "../api/experiments";
 import { Analysis } from "./analysis";
 import { Header } from "./header";
-import { ObjectiveChart } from "./objective-chart";
-import { BY_NUMBER, type TrialSort } from "./trials";
-import { TrialsTable } from "./trials-table";
+import { TrialsTab } from "./trials-tab";
 
 const route = getRouteApi("/experiments/$experimentId");
 
@@ -58,7 +56,7 @@ function Sections({ experiment }: { experiment: Experiment }) {
         <Tabs.Tab value="spec">Spec</Tabs.Tab>
       </Tabs.List>
       <Tabs.Panel value="trials" pt="md">
-        <Trials experiment={experiment} />
+        <TrialsTab experiment={experiment} />
       </Tabs.Panel>
       <Tabs.Panel value="analysis" pt="md">
         <Analysis experiment={experiment} />
@@ -76,23 +74,5 @@ function Sections({ experiment }: { experiment: Experiment }) {
         </SpecView>
       </Tabs.Panel>
     </Tabs>
-  );
-}
-
-function Trials({ experiment }: { experiment: Experiment }) {
-  const trials = useTrials(experiment);
-  const { sort = BY_NUMBER } = route.useSearch();
-  const navigate = route.useNavigate();
-  const onSort = (next: TrialSort) =>
-    void navigate({
-      search: (old) => ({ ...old, sort: next === BY_NUMBER ? undefined : next }),
-      resetScroll: false,
-    });
-  if (trials.data === undefined) return <Pending query={trials} what="the trials" height={320} />;
-  return (
-    <Stack gap="md">
-      <ObjectiveChart experiment={experiment} trials={trials.data} />
-      <TrialsTable experiment={experiment} trials={trials.data} sort={sort} onSort={onSort} />
-    </Stack>
   );
 }

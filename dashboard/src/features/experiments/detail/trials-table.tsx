@@ -1,4 +1,4 @@
-import { Text } from "@mantine/core";
+import { Checkbox, Text } from "@mantine/core";
 import { useMemo } from "react";
 import { type Experiment, hasReason, type Trial } from "@/shared/api/types";
 import { count, metric } from "@/shared/format";
@@ -9,18 +9,20 @@ import { type Column, Table } from "@/shared/ui/table";
 import { fieldLabels, specOf, valueText } from "../spec";
 import { configurationsOf, sortedTrials, type TrialSort } from "./trials";
 import classes from "./trials-table.module.css";
+import type { TrialMarks } from "./use-selection";
 
 interface Props {
   experiment: Experiment;
   trials: readonly Trial[];
+  marks: TrialMarks;
   sort: TrialSort;
   onSort: (sort: TrialSort) => void;
 }
 
 /** Each run of each trial: its values, what it reached, and its job. */
-export function TrialsTable({ experiment, trials, sort, onSort }: Props) {
+export function TrialsTable({ experiment, trials, marks, sort, onSort }: Props) {
   const rows = useMemo(() => sortedTrials(trials, sort), [trials, sort]);
-  const columns = columnsOf(experiment, trials).map((column) => {
+  const columns = [selectColumn(marks), ...columnsOf(experiment, trials)].map((column) => {
     if (!column.sortable) return column;
     const key = column.id;
     const direction = sort === key ? "ascending" : sort === `-${key}` ? "descending" : "none";
@@ -33,7 +35,12 @@ export function TrialsTable({ experiment, trials, sort, onSort }: Props) {
       columns={columns}
       rows={rows}
       rowKey={({ number, repeat }) => `${number}/${repeat}`}
-      rowProps={({ number }) => ({ "data-best": number === experiment.best?.trial || undefined })}
+      rowProps={({ number }) => ({
+        "data-best": number === experiment.best?.trial || undefined,
+        "data-marked": marks.selected?.has(number) || number === marks.hovered || undefined,
+        onMouseEnter: () => marks.onHover(number),
+        onMouseLeave: () => marks.onHover(null),
+      })}
       className={classes.table}
       virtual
     />
@@ -41,6 +48,25 @@ export function TrialsTable({ experiment, trials, sort, onSort }: Props) {
 }
 
 type TrialColumn = Column<Trial> & { sortable?: boolean };
+
+/** Selects a trial, as a click on it in a chart does. */
+function selectColumn({ selected, onPick }: TrialMarks): TrialColumn {
+  return {
+    id: "select",
+    header: "Select",
+    hidden: true,
+    width: "36px",
+    cell: ({ number, repeat }) =>
+      repeat > 1 ? null : (
+        <Checkbox
+          size="xs"
+          aria-label={`Select trial ${number}`}
+          checked={selected?.has(number) ?? false}
+          onChange={() => onPick(number)}
+        />
+      ),
+  };
+}
 
 function columnsOf(experiment: Experiment, trials: readonly Trial[]): TrialColumn[] {
   const { early_stopping, objective, repeats = 1, space } = specOf(experiment);

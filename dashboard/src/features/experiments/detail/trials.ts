@@ -8,8 +8,13 @@ export interface Configuration {
   mean: number | null;
   /** All its runs have completed: a value at a rung of early stopping is not compared. */
   completed: boolean;
+  /** The state of its runs: `completed` only if all have it. */
+  state: string;
+  /** When its last run ended, in seconds since the epoch; null before. */
+  endedAt: number | null;
   /** The job of its first run that has one. */
   jobId: string | null;
+  runs: readonly Trial[];
 }
 
 /** The configurations of the runs, in their order. */
@@ -19,16 +24,26 @@ export function configurationsOf(trials: readonly Trial[]): Configuration[] {
     groups.set(trial.number, [...(groups.get(trial.number) ?? []), trial]);
   }
   return [...groups].map(([number, runs]) => {
-    const values = runs.flatMap(({ objective }) => objective ?? []);
-    const complete = values.length === runs.length;
+    const ends = runs.map(({ finished_at: end }) => (end === null ? null : Date.parse(end) / 1000));
+    const others = runs.find(({ state }) => state !== "completed");
     return {
       number,
+      runs,
       values: runs[0]?.values ?? {},
-      completed: runs.every(({ state }) => state === "completed"),
-      mean: complete ? values.reduce((sum, each) => sum + each, 0) / values.length : null,
+      completed: others === undefined,
+      state: (others ?? runs[0])?.state ?? "pending",
+      mean: meanOf(runs.map(({ objective }) => objective)),
+      endedAt: ends.includes(null) ? null : Math.max(...(ends as number[])),
       jobId: runs.find(({ job_id }) => job_id !== null)?.job_id ?? null,
     };
   });
+}
+
+/** The mean over runs; null unless each has a finite value. */
+export function meanOf(values: readonly (number | null | undefined)[]): number | null {
+  const known = values.filter((value) => typeof value === "number" && Number.isFinite(value));
+  if (known.length < values.length || known.length === 0) return null;
+  return (known as number[]).reduce((sum, each) => sum + each, 0) / known.length;
 }
 
 /** The best value of each configuration and those before it; null before the first value. */

@@ -212,9 +212,10 @@ export function resolved(color: string): string {
 export const STEP_TICKS = [1, 2, 5]
   .flatMap((n) => Array.from({ length: 13 }, (_, i) => n * 10 ** i))
   .sort((a, b) => a - b);
-const SECOND_TICKS = [1, 2, 5, 10, 15, 30]
+export const SECOND_TICKS = [1, 2, 5, 10, 15, 30]
   .flatMap((n) => [n, n * 60])
-  .concat([1, 2, 3, 6, 12, 24, 48, 120, 240].map((hours) => hours * 3600));
+  .concat([1, 2, 3, 6, 12, 24, 48, 120, 240].map((hours) => hours * 3600))
+  .sort((a, b) => a - b);
 
 /** The look of an axis. */
 export function axisLook(dark: boolean): uPlot.Axis {
@@ -232,7 +233,7 @@ function horizontal(dark: boolean, axis: Axis): uPlot.Axis {
     x.space = 64;
   } else if (axis === "elapsed") {
     x.values = (_, ticks) => ticks.map((tick) => positionText(tick, axis));
-    x.incrs = SECOND_TICKS.toSorted((a, b) => a - b);
+    x.incrs = SECOND_TICKS;
     x.space = 64;
   } else {
     x.values = (_, ticks, __, ___, distance) => timesOfDay(ticks, distance);
@@ -292,7 +293,7 @@ function stackRange(_: uPlot, __: number | null, high: number | null): uPlot.Ran
   return [0, high === null || high <= 0 ? 1 : high * 1.05];
 }
 
-function logRange(_: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
+export function logRange(_: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
   if (low === null || high === null || !(high > 0)) return [0.1, 1];
   return uPlot.rangeLog(low > 0 ? low : high / 1e6, high, 10, false);
 }

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { xRange } from "./scatter";
+import { xRange } from "./scatter-options";
 
 it("an axis of trials has no number below 1, nor one beside a single trial", () => {
   const axis = { kind: "whole", label: "trial" } as const;
