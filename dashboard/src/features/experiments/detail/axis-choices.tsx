@@ -1,5 +1,6 @@
 import { Group, Select } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
+import { memo } from "react";
 import type { TrialAxis } from "./axes";
 import classes from "./axis-choices.module.css";
 
@@ -14,7 +15,7 @@ interface Props {
 }
 
 /** The metric and the field that trials are drawn over. */
-export function AxisChoices({ metrics, y, horizontal, x }: Props) {
+export const AxisChoices = memo(function AxisChoices({ metrics, y, horizontal, x }: Props) {
   const navigate = route.useNavigate();
   const change = (next: { x?: string | undefined; y?: string | undefined }) =>
     void navigate({ search: (old) => ({ ...old, ...next }), replace: true, resetScroll: false });
@@ -48,4 +49,4 @@ export function AxisChoices({ metrics, y, horizontal, x }: Props) {
       />
     </Group>
   );
-}
+});

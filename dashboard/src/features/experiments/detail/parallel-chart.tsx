@@ -1,9 +1,9 @@
 import { useElementSize } from "@mantine/hooks";
-import { type MouseEvent, useMemo } from "react";
+import { type MouseEvent, memo, useMemo } from "react";
 import chart from "@/shared/curves/chart/chart.module.css";
 import type { TrialAxis } from "./axes";
 import { AxisBrush, type BrushRange } from "./axis-brush";
-import { lineAt, linesOf, pathOf, ranked, scaled } from "./parallel";
+import { lineAt, linesOf, type ParallelLine, pathOf, ranked, scaled } from "./parallel";
 import classes from "./parallel-chart.module.css";
 import type { Brush } from "./selection";
 import type { Configuration } from "./trials";
@@ -44,26 +44,6 @@ export function ParallelChart(props: Props) {
   const x = (axis: number) => SIDE + axis * gap;
   const onScale = useMemo(() => scaled(axes, configurations), [axes, configurations]);
   const lines = useMemo(() => linesOf(onScale, configurations), [onScale, configurations]);
-  const ranks = useMemo(() => ranked(configurations, goal, RANKS), [configurations, goal]);
-  const paths = useMemo(() => {
-    const shown = selected ? lines.filter(({ number }) => selected.has(number)) : lines;
-    const path = (rank: number | undefined) =>
-      pathOf(
-        shown.filter(({ number }) => ranks.get(number) === rank),
-        (axis) => SIDE + axis * gap,
-        y,
-      );
-    return {
-      others: selected ? pathOf(lines, (axis) => SIDE + axis * gap, y) : "",
-      unrated: path(undefined),
-      // The best are drawn last, on top of the others.
-      rated: Array.from({ length: RANKS }, (_, i) => RANKS - 1 - i).map((rank) => ({
-        rank,
-        path: path(rank),
-      })),
-    };
-  }, [lines, ranks, selected, gap]);
-
   const xs = axes.map((_, i) => x(i));
   const pointed = ({ currentTarget, clientX, clientY }: MouseEvent<SVGElement>) => {
     const { left, top } = currentTarget.getBoundingClientRect();
@@ -80,21 +60,13 @@ export function ParallelChart(props: Props) {
       </figcaption>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
       <div ref={ref} className={classes.frame} tabIndex={0}>
+        <Lines {...{ configurations, goal, lines, selected, gap, width }} />
         <svg
           width={width}
           height={HEIGHT}
           role="img"
           aria-label={`Trials over ${axes.map(({ scale }) => scale.label).join(", ")}`}
         >
-          <path
-            d={paths.others}
-            className={classes.other}
-            opacity={Math.min(0.1, 8 / lines.length)}
-          />
-          <path d={paths.unrated} className={classes.unrated} />
-          {paths.rated.map(({ rank, path }) => (
-            <path key={rank} d={path} className={classes.line} data-rank={rank} />
-          ))}
           {hovered === null ? null : (
             <path
               d={pathOf(
@@ -134,3 +106,31 @@ export function ParallelChart(props: Props) {
     </figure>
   );
 }
+
+interface LinesProps extends Pick<Props, "configurations" | "goal" | "selected"> {
+  lines: readonly ParallelLine[];
+  gap: number;
+  width: number;
+}
+
+/** The lines of all trials in a layer of its own, which a hovered line does not draw again. */
+const Lines = memo(function Lines(props: LinesProps) {
+  const { configurations, goal, lines, selected, gap, width } = props;
+  const ranks = ranked(configurations, goal, RANKS);
+  const shown = selected ? lines.filter(({ number }) => selected.has(number)) : lines;
+  const path = (among: readonly ParallelLine[]) => pathOf(among, (axis) => SIDE + axis * gap, y);
+  const ofRank = (rank?: number) => path(shown.filter(({ number }) => ranks.get(number) === rank));
+  // The best are drawn last, on top of the others.
+  const worstFirst = Array.from({ length: RANKS }, (_, i) => RANKS - 1 - i);
+  return (
+    <svg width={width} height={HEIGHT} className={classes.lines} aria-hidden="true">
+      {selected ? (
+        <path d={path(lines)} className={classes.other} opacity={Math.min(0.1, 8 / lines.length)} />
+      ) : null}
+      <path d={ofRank()} className={classes.unrated} />
+      {worstFirst.map((rank) => (
+        <path key={rank} d={ofRank(rank)} className={classes.line} data-rank={rank} />
+      ))}
+    </svg>
+  );
+});
