@@ -1,5 +1,5 @@
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
-import { type TrialSearch, trialSearch } from "@/features/experiments/detail/selection";
+import { type TrialSearch, trialSearch } from "@/features/experiments/detail/charts/selection";
 import type { TrialSort } from "@/features/experiments/detail/trials";
 import { isLineId } from "@/features/job/logs/line-id";
 import { type Tab, tabOf } from "@/features/job/tabs";

@@ -5,16 +5,23 @@ import type { Experiment, Trial } from "@/shared/api/types";
 import { Pending } from "@/shared/ui/problem";
 import { useTrials } from "../api/experiments";
 import { specOf } from "../spec";
-import { fieldAxes, metricAxis, metricNames, NUMBERS, type TrialAxis, timeAxis } from "./axes";
-import { AxisChoices } from "./axis-choices";
-import { ObjectiveChart } from "./objective-chart";
-import { ParallelChart } from "./parallel-chart";
-import { RungsChart } from "./rungs-chart";
+import {
+  fieldAxes,
+  metricAxis,
+  metricNames,
+  NUMBERS,
+  type TrialAxis,
+  timeAxis,
+} from "./charts/axes";
+import { AxisChoices } from "./charts/axis-choices";
+import { ObjectiveChart } from "./charts/objective-chart";
+import { ParallelChart } from "./charts/parallel-chart";
+import { RungsChart } from "./charts/rungs-chart";
+import { useSelection } from "./charts/use-selection";
 import { SelectionBar } from "./selection-bar";
 import { BY_NUMBER, configurationsOf, type TrialSort } from "./trials";
 import classes from "./trials-tab.module.css";
 import { TrialsTable } from "./trials-table";
-import { useSelection } from "./use-selection";
 
 const route = getRouteApi("/experiments/$experimentId");
 

@@ -7,9 +7,9 @@ import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { type Column, Table } from "@/shared/ui/table";
 import { fieldLabels, specOf, valueText } from "../spec";
+import type { TrialMarks } from "./charts/use-selection";
 import { configurationsOf, sortedTrials, type TrialSort } from "./trials";
 import classes from "./trials-table.module.css";
-import type { TrialMarks } from "./use-selection";
 
 interface Props {
   experiment: Experiment;

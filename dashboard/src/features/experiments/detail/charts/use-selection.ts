@@ -1,9 +1,9 @@
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
+import type { Configuration } from "../trials";
 import type { TrialAxis } from "./axes";
 import type { BrushRange } from "./axis-brush";
 import { type Brush, brushed, selectedOf, type TrialSearch, toggled } from "./selection";
-import type { Configuration } from "./trials";
 
 const route = getRouteApi("/experiments/$experimentId");
 

@@ -1,7 +1,7 @@
 import { powersOfTen, spaced } from "@/shared/curves/chart/ticks";
 import { metric } from "@/shared/format";
+import type { Configuration } from "../trials";
 import { positionOn, type TrialAxis } from "./axes";
-import type { Configuration } from "./trials";
 
 /** An axis with the range of its positions. */
 export interface ScaledAxis {

@@ -1,4 +1,4 @@
-import { type Configuration, meanOf } from "./trials";
+import { type Configuration, meanOf } from "../trials";
 
 /** What became of a trial at a rung of early stopping. */
 export type Fate = "promoted" | "paused" | "stopped" | "completed" | "failed";

@@ -2,10 +2,10 @@ import { useMemo } from "react";
 import type { Experiment } from "@/shared/api/types";
 import { Scatter } from "@/shared/curves/chart/scatter";
 import { metric } from "@/shared/format";
-import { fieldLabels, specOf, valueText } from "../spec";
+import { fieldLabels, specOf, valueText } from "../../spec";
+import { bestSoFar, type Configuration } from "../trials";
 import { positionOn, type TrialAxis } from "./axes";
 import type { BrushRange } from "./axis-brush";
-import { bestSoFar, type Configuration } from "./trials";
 import type { TrialMarks } from "./use-selection";
 
 interface Props {

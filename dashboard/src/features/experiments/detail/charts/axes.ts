@@ -1,8 +1,8 @@
 import type { Experiment } from "@/shared/api/types";
 import type { ScatterAxis } from "@/shared/curves/chart/scatter-options";
 import { toNumber } from "@/shared/format";
-import { fieldLabels, specOf, valueText } from "../spec";
-import { type Configuration, meanOf } from "./trials";
+import { fieldLabels, specOf, valueText } from "../../spec";
+import { type Configuration, meanOf } from "../trials";
 
 /** What trials are drawn over: their number, when they ended, a field of the space or a metric. */
 export interface TrialAxis {

@@ -2,8 +2,8 @@ import { useMemo } from "react";
 import { look } from "@/shared/curves/chart/palette";
 import { Scatter } from "@/shared/curves/chart/scatter";
 import { count, metric } from "@/shared/format";
+import type { Configuration } from "../trials";
 import { FATES, rungResults } from "./rungs";
-import type { Configuration } from "./trials";
 import type { TrialMarks } from "./use-selection";
 
 interface Props {

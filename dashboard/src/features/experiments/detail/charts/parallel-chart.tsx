@@ -1,12 +1,12 @@
 import { useElementSize } from "@mantine/hooks";
 import { type MouseEvent, memo, useMemo } from "react";
 import chart from "@/shared/curves/chart/chart.module.css";
+import type { Configuration } from "../trials";
 import type { TrialAxis } from "./axes";
 import { AxisBrush, type BrushRange } from "./axis-brush";
 import { lineAt, linesOf, type ParallelLine, pathOf, ranked, scaled } from "./parallel";
 import classes from "./parallel-chart.module.css";
 import type { Brush } from "./selection";
-import type { Configuration } from "./trials";
 
 interface Props {
   axes: readonly TrialAxis[];

@@ -1,5 +1,5 @@
+import type { Configuration } from "../trials";
 import { positionOn, type TrialAxis } from "./axes";
-import type { Configuration } from "./trials";
 
 /** Ranges of axes by their ids, in the units of the axis; of names, their indexes. */
 export type Brush = Readonly<Record<string, readonly [low: number, high: number]>>;

@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
 import type { Experiment, Trial } from "@/shared/api/types";
+import { configurationsOf } from "../trials";
 import { fieldAxes, metricAxis, NUMBERS, positionOn, timeAxis } from "./axes";
 import { lineAt, linesOf, pathOf, positionAt, ranked, scaled, shareOf, ticksOf } from "./parallel";
 import { rungResults } from "./rungs";
 import { brushed, selectedOf, toggled, trialSearch } from "./selection";
-import { configurationsOf } from "./trials";
 
 const RATE = "training.learning_rate";
 const experiment = {
