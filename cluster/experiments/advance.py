@@ -26,6 +26,8 @@ from trainhall.cluster.experiments.load import load_experiment, running_reason
 from trainhall.cluster.experiments.rating import best_trials, missing_objective
 from trainhall.cluster.experiments.record import (
     Measured,
+    log_committed,
+    log_trial,
     measure,
     record_end,
     record_rung,
@@ -123,18 +125,12 @@ class ExperimentAdvancer(Service):
         for key in step.promote:
             trial = await _trial(session, experiment.id, key)
             trial.state, trial.command, trial.paused = TrialState.STARTED, PROMOTE, True
-            log.info(
-                "trial_promoted", experiment=experiment.id, trial=key[0], repeat=key[1],
-                job=trial.job_id, rung=len(trial.results),
-            )  # fmt: skip
+            log_trial(session, "trial_promoted", trial, rung=len(trial.results))
         for stopped in step.stop:
             assert facts.early_stopping is not None
             for key in stopped.runs:
                 trial = await _trial(session, experiment.id, key)
-                record_stop(
-                    trial, stopped, facts.early_stopping.rungs, experiment.metric,
-                    experiment.spec.get("repeats", 1),
-                )  # fmt: skip
+                record_stop(session, experiment, trial, stopped, facts.early_stopping.rungs)
 
     async def _choose(self, experiment_id: str) -> None:
         """Choose the values of the next trial; it starts in the next step."""
@@ -195,9 +191,7 @@ class ExperimentAdvancer(Service):
             )
             trial.state, trial.job_id = TrialState.STARTED, job.id
             started.append(job.id)
-            log.info(
-                "trial_started", experiment=experiment.id, trial=key[0], repeat=key[1], job=job.id
-            )
+            log_trial(session, "trial_started", trial)
         return started
 
     async def _finish(self, session: AsyncSession, experiment: Experiment) -> None:
@@ -219,7 +213,7 @@ class ExperimentAdvancer(Service):
             stopped=f", {stopped} stopped early" if stopped else "", rated=rated,
         )  # fmt: skip
         move_experiment(experiment, end, reason)
-        log.info("experiment_ended", experiment=experiment.id, state=end.value)
+        log_committed(session, "experiment_ended", experiment=experiment.id, state=end.value)
 
     async def _command(self, experiment_id: str, run: StartedRun) -> None:
         """Give a job the command that it still has to get; after a conflict the next pass does."""

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
+from sqlalchemy.event import listen
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.asha import RunKey, Stop
@@ -80,6 +82,19 @@ async def _objective(
     )
 
 
+def log_committed(session: AsyncSession, event: str, **fields: Any) -> None:
+    """Log an event once the session's transaction has committed."""
+    listen(session.sync_session, "after_commit", lambda _: log.info(event, **fields), once=True)
+
+
+def log_trial(session: AsyncSession, event: str, trial: Trial, **fields: Any) -> None:
+    """Log an event of a run, once the session's transaction has committed."""
+    log_committed(
+        session, event, experiment=trial.experiment_id, trial=trial.number, repeat=trial.repeat,
+        job=trial.job_id, **fields,
+    )  # fmt: skip
+
+
 async def record_end(
     session: AsyncSession, experiment: Experiment, trial: Trial, run: StartedRun, end: Measured
 ) -> None:
@@ -98,10 +113,7 @@ async def record_end(
     trial.reason, trial.reason_code = job.reason, job.reason_code
     if end.objective is None and run.job_state is JobState.COMPLETED:
         await _explain_missing(session, experiment, trial)
-    log.info(
-        "trial_ended", experiment=experiment.id, trial=trial.number, repeat=trial.repeat,
-        job=job.id, state=trial.state, objective=end.objective,
-    )  # fmt: skip
+    log_trial(session, "trial_ended", trial, state=trial.state, objective=end.objective)
 
 
 async def record_rung(
@@ -116,24 +128,24 @@ async def record_rung(
         trial.objective = at_rung.results[-1]
         if trial.objective is None:
             await _explain_missing(session, experiment, trial)
-    log.info(
-        "trial_at_rung", experiment=experiment.id, trial=trial.number, repeat=trial.repeat,
-        rung=len(trial.results), objective=trial.objective,
-    )  # fmt: skip
+    rung, objective = len(trial.results), trial.objective
+    log_trial(session, "trial_at_rung", trial, rung=rung, objective=objective)
 
 
 def record_stop(
-    trial: Trial, stopped: StoppedTrial, rungs: Sequence[int], metric: str, repeats: int
+    session: AsyncSession,
+    experiment: Experiment,
+    trial: Trial,
+    stopped: StoppedTrial,
+    rungs: Sequence[int],
 ) -> None:
     """Stop a run that waits; its job is to be cancelled."""
     step = rungs[len(trial.results) - 1]
-    why = _why_stopped(stopped.why, metric, "trials" if repeats > 1 else "runs")
+    compared = "trials" if experiment.spec.get("repeats", 1) > 1 else "runs"
+    why = _why_stopped(stopped.why, experiment.metric, compared)
     trial.state, trial.command = TrialState.STOPPED, "cancel"
     set_reason(trial, Reason.of(ReasonCode.STOPPED_EARLY, step=step, why=why))
-    log.info(
-        "trial_stopped", experiment=trial.experiment_id, trial=trial.number, repeat=trial.repeat,
-        job=trial.job_id, step=step,
-    )  # fmt: skip
+    log_trial(session, "trial_stopped", trial, step=step)
 
 
 def _why_stopped(stop: Stop | None, metric: str, compared: str) -> str:

@@ -34,6 +34,7 @@ class Inline:
 
     def __init__(self, wrapped: Session | Connection) -> None:
         self._wrapped: Any = wrapped
+        self.sync_session = wrapped
 
     def add(self, instance: Base) -> None:
         self._wrapped.add(instance)

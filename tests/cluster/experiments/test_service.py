@@ -4,15 +4,18 @@ import asyncio
 import math
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from sqlalchemy import delete, update
+from structlog.testing import capture_logs
 from support.cluster.simulated import SimulatedCluster, failure
 from support.experiments import RATE, SWEEP, read, trials
 from support.storage.frames import frame, table
 
 from trainhall.cluster.errors import InvalidCursorError, NotFoundError, WrongStateError
+from trainhall.cluster.experiments.record import log_committed
 from trainhall.cluster.experiments.spec import ExperimentError, validate_experiment
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job
@@ -334,3 +337,15 @@ async def test_experiment_of_another_version_ends_with_its_jobs(cluster: Simulat
     assert (first.state, second.state) == ("completed", "failed")
     assert second.reason.startswith("could not be started: method: ")
     assert (await read(cluster, experiment)).state == "completed"
+
+
+async def test_events_are_logged_after_their_commit(cluster: SimulatedCluster) -> None:
+    with capture_logs() as entries:
+        with suppress(ZeroDivisionError):
+            async with cluster.db.transaction() as session:
+                log_committed(session, "trial_started", trial=1)
+                raise ZeroDivisionError
+        async with cluster.db.transaction() as session:
+            log_committed(session, "trial_started", trial=2)
+            assert entries == []
+    assert [entry["trial"] for entry in entries] == [2]
