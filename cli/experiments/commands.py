@@ -240,9 +240,10 @@ def report(
       trainhall experiment report 7c0d --output report.html
       trainhall experiment report 7c0d --format csv > runs.csv
     """
+    form = form or _format_of(output)
     with connect(url) as client:
         experiment_id = client.experiment(experiment)["id"]
-        text = client.experiment_report(experiment_id, (form or _format_of(output)).value)
+        text = client.experiment_report(experiment_id, form.value)
         out.notice_if_simulated(client)
     if output is None:
         print(text, end="")
@@ -308,7 +309,9 @@ def cancel(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = D
 def _format_of(file: Path | None) -> FileFormat:
     end = file.suffix.removeprefix(".").lower() if file is not None else ""
     known = [form.value for form in FileFormat]
-    return FileFormat(end) if end in known else FileFormat.MD
+    if end and end not in known:
+        raise UsageError(f"{file} is none of {', '.join(known)}; say which it shall be by --format")
+    return FileFormat(end or FileFormat.MD)
 
 
 def _list_planned(checked: "Checked", output: Format) -> None:

@@ -13,4 +13,4 @@ def render(report: Report, form: ReportFormat) -> str:
             return to_html(report)
         case ReportFormat.MD:
             return to_markdown(report)
-    return report.analysis.model_dump_json(indent=2)
+    return report.analysis.model_dump_json(indent=2) + "\n"

@@ -268,6 +268,10 @@ def test_report_is_printed_or_written(cli: Cli) -> None:
     assert file.read_text().startswith("<!doctype html>")
     assert cli("report", experiment, "--format", "csv", "-o", str(file)) == ""
     assert file.read_text().startswith("trial,repeat,job_id,state,training.learning_rate,")
+    assert cli("report", experiment, "--format", "json").endswith("}\n")
+    assert "report.pdf is none of html, md, json, csv; " in str(
+        cli.refused("report", experiment, "--output", "report.pdf")
+    )
     assert "cannot write" in str(
         cli.refused("report", experiment, "--output", str(cli.folder / "missing" / "x.md"))
     )
