@@ -23,6 +23,7 @@ import trainhall as th
 
 th.init(total_steps={steps}, join=False)
 value = th.parameters()["value"]
+th.checkpoint.load()
 for step in range(th.checkpoint.step + 1, {steps} + 1):
     with open({ledger!r}, "a") as ledger:
         ledger.write(f"{{os.environ['TRAINHALL_JOB_ID']}} {{step}}\\n")
@@ -90,6 +91,6 @@ def _check(play: Play, cluster: ChaosCluster, sweep: str, steps: dict[str, list[
     for trial in trials:
         took = steps[trial["job_id"]]
         expected = list(range(1, RUNGS[trial["rung"] - 1] + 1))
-        report.check("each run took each step up to its rung once", took == expected, trial)
+        report.check("each run took each step up to its rung once", took == expected, (took, trial))
     best = view["best"]["values"]
     report.check("the best trial won", best == {"parameters.value": TRIALS - 1}, best)
