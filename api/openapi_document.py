@@ -18,6 +18,7 @@ from trainhall.api.openapi.describe import REF
 from trainhall.api.openapi.examples import add_examples
 from trainhall.api.params import known_query
 from trainhall.api.routes import (
+    alerts,
     checkpoints,
     cluster,
     code,
@@ -27,6 +28,7 @@ from trainhall.api.routes import (
     metrics,
     probes,
 )
+from trainhall.api.schemas.alerts import AlertChange, NewAlert
 from trainhall.api.schemas.jobs import Changes, JobEdit, Resize
 from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
 from trainhall.api.schemas.problems import Problem
@@ -37,7 +39,7 @@ from trainhall.training.spec import JobSpec
 TITLE = "Trainhall"
 PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
-    experiments.router,
+    experiments.router, alerts.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.
@@ -48,6 +50,7 @@ RFC 3339 in UTC, memory is in bytes, power in watts, utilization from 0 to 100.
 
 A job's frames are streamed over a websocket, `/api/v1/metrics/stream/{job_id}?after=SEQ`, one JSON
 object `{seq, type, …}` a message; an unknown job is accepted and then closed with code 4404.
+Notifications of browsers are streamed at `/api/v1/alerts/stream?after=SEQUENCE`.
 """
 _TAGS = [
     {"name": "jobs", "description": "Jobs and their life cycle."},
@@ -55,6 +58,7 @@ _TAGS = [
         "name": "experiments",
         "description": "Jobs that differ in some values.",
     },
+    {"name": "alerts", "description": "Messages about jobs and nodes, to people and programs."},
     {"name": "cluster", "description": "Nodes, their devices, and the queue."},
     {"name": "metrics", "description": "Metric series and a summary of the cluster."},
     {"name": "checkpoints", "description": "Saved and verified states of jobs."},
@@ -116,6 +120,8 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
                 Changes,
                 JobEdit,
                 ExperimentSpec,
+                NewAlert,
+                AlertChange,
                 Problem,
             )
         ],

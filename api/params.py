@@ -66,6 +66,11 @@ ExperimentId = Annotated[
     Path(description="The experiment's id.", json_schema_extra=_SHAPE, examples=["7c0d93be12f4"]),
     AfterValidator(partial(checked_id, "experiment")),
 ]
+AlertId = Annotated[
+    str,
+    Path(description="The alert's id.", json_schema_extra=_SHAPE, examples=["c41d09be72aa"]),
+    AfterValidator(partial(checked_id, "alert")),
+]
 CheckpointId = Annotated[
     str,
     Path(description="The checkpoint's id.", json_schema_extra=_SHAPE, examples=["5e60b7d2f913"]),

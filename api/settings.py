@@ -8,6 +8,7 @@ of other commands are theirs.
 import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
 from pydantic_settings import (
@@ -21,7 +22,7 @@ from pydantic_settings import (
 from trainhall.api.host.config_file import SettingsError, read_file, user_data_dir
 from trainhall.cluster.api_paths import is_base_url
 from trainhall.cluster.durations import parse_duration
-from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.options import AlertOptions, ClusterOptions
 from trainhall.cluster.quotas import Quotas
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
@@ -79,6 +80,12 @@ class Settings(BaseSettings):
     """A job that regroups in place keeps its size so long before it takes free devices."""
     grow_by_restart_after: Annotated[Duration, Field(gt=0, le=10**9)] = 600.0
     """Any other elastic job runs so long before it saves and restarts to take them."""
+    alerts_private_targets: bool = False
+    """Let alerts be sent to loopback, link-local and private addresses, too."""
+    smtp_url: str | None = None
+    """Mail server of alerts: `smtp://user:password@host:587`, or `smtps://…`."""
+    mail_from: str | None = None
+    """Sender of the mails of alerts."""
     access_log: bool = False
     """Log every request; without it only those that failed."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -108,6 +115,14 @@ class Settings(BaseSettings):
             raise ValueError("must be a URL that agents can reach, such as http://lab:8000")
         return value
 
+    @field_validator("smtp_url")
+    @classmethod
+    def _is_mail_server(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "smtp://-")
+        if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
+            raise ValueError("must be the URL of a mail server, such as smtp://mail.lab:587")
+        return value
+
     @field_validator("data_dir")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
@@ -116,6 +131,8 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         _ = self.cluster_options  # checks what holds between several of them
+        if self.smtp_url is not None and self.mail_from is None:
+            raise ValueError("smtp-url needs mail-from, the sender of the mails")
         return self
 
     @property
@@ -129,6 +146,12 @@ class Settings(BaseSettings):
             priority_ageing_seconds=self.priority_ageing,
             grow_after_seconds=self.grow_after,
             grow_by_restart_after_seconds=self.grow_by_restart_after,
+            alerts=AlertOptions(
+                private_targets=self.alerts_private_targets,
+                smtp_url=self.smtp_url,
+                mail_from=self.mail_from,
+                dashboard_url=self.public_url,
+            ),
         )
 
     @property

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from trainhall.cli import schema
+from trainhall.cli.alerts import commands as alerts
 from trainhall.cli.base import config
 from trainhall.cli.base.complete import CommandWithSigns
 from trainhall.cli.base.errors import CliError
@@ -56,6 +57,7 @@ app.command("wait", rich_help_panel=JOBS)(jobs.wait)
 app.add_typer(experiments.app, name="experiment", rich_help_panel=JOBS)
 app.add_typer(nodes.app, name="nodes", rich_help_panel=NODES)
 app.command("quotas", rich_help_panel=NODES)(quotas.quotas)
+app.add_typer(alerts.app, name="alerts", rich_help_panel=NODES)
 app.command("top", rich_help_panel=NODES)(top.top)
 app.add_typer(checkpoints.app, name="ckpt", rich_help_panel=CHECKPOINTS)
 app.command("sample", rich_help_panel=CHECKPOINTS)(sample.sample)

@@ -7,6 +7,10 @@ from pathlib import Path
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from trainhall.cluster.alerts.dispatcher import Dispatcher
+from trainhall.cluster.alerts.feed import BrowserFeed
+from trainhall.cluster.alerts.monitor import AlertMonitor
+from trainhall.cluster.alerts.service import AlertService
 from trainhall.cluster.background_tasks import BackgroundTasks, end_process
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.checkpoints.store import CheckpointStore
@@ -71,7 +75,14 @@ class Coordinator:
         self.gateway = Gateway(context, self.heartbeats, undeliverable)
         self.reconciler = Reconciler(context, self.heartbeats, undeliverable)
         self.hub = Hub(db)
-        self.ingest = Ingest(db, self.clock.now, self.hub.wake)
+        self.alert_feed = BrowserFeed(db)
+        self.alert_dispatcher = Dispatcher(context, self.alert_feed)
+        # The disk of a host that only simulates others is no news of theirs.
+        watched = None if self.options.alerts.simulated else data_dir
+        self.alert_monitor = AlertMonitor(context, watched)
+        self.alerts = AlertService(context, self.alert_dispatcher, self.alert_monitor)
+        losses = self.alert_monitor.losses
+        self.ingest = Ingest(db, self.clock.now, self.hub.wake, losses.record)
         self.packer = Packer(db, self.clock.now, self.hub.wake)
         notifier.notify_reconciler = self.reconciler.wake
         notifier.notify_node = self.gateway.wake
@@ -88,6 +99,8 @@ class Coordinator:
         self._tasks.start("readings", self.gateway.keep_flushing())
         self._tasks.start("packer", self._keep_packing())
         self._tasks.start("housekeeping", self._keep_house())
+        self._tasks.start("alerts", self.alert_monitor.run())
+        self._tasks.start("alert deliveries", self.alert_dispatcher.run())
 
     async def stop(self) -> None:
         """End the connections, then the background work. What runs on the nodes runs on."""
@@ -120,5 +133,6 @@ class Coordinator:
         async with self.db.transaction() as session:
             await devices.forget(session, self.clock.now())
         await self.packer.trim_ended()
+        await self.alerts.housekeep()
         await self.db.reclaim()
         self.gateway.wake_all()

@@ -6,6 +6,26 @@ from trainhall.cluster.quotas import Quotas
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlertOptions:
+    """Settings of the messages of alerts."""
+
+    private_targets: bool = False
+    """Send to loopback, link-local and private addresses, too."""
+    smtp_url: str | None = None
+    """`smtp://user:password@host:587` or `smtps://…`; None: no mail is sent."""
+    mail_from: str | None = None
+    """Sender of mails."""
+    dashboard_url: str | None = None
+    """Beginning of links to the dashboard; None: messages have no links."""
+    simulated: bool = False
+    """Send nothing, and say so in the deliveries."""
+    poll_seconds: float = 1.0
+    """Interval between looks for messages that are due, as long as there are alerts."""
+    check_seconds: float = 15.0
+    """Interval between checks of what lasts: waiting jobs, full disks, quotas."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
     heartbeat_seconds: float = 2.0
     """Interval between an agent's reports when nothing changes."""
@@ -56,6 +76,7 @@ class ClusterOptions:
     """Interval between packings of raw metrics."""
     resume_candidates: int = 8
     """Number of checkpoints that an attempt may try, best first."""
+    alerts: AlertOptions = field(default_factory=AlertOptions)
 
     def __post_init__(self) -> None:
         for item in fields(self):

@@ -15,6 +15,8 @@ from trainhall.monitoring.lineage import UNKNOWN, Origin
 from trainhall.monitoring.prometheus import LOG_BYTES, POINTS
 from trainhall.monitoring.store import Item, Metrics, Output, Stored, record_first_step, store
 
+NoteLosses = Callable[[str, int, list[int], list[float]], None]
+"""Called with a job's id, the attempt, steps and losses."""
 BATCH_BYTES = 16 * 1024 * 1024
 """About the most that one transaction stores."""
 LARGE_BYTES = 256 * 1024
@@ -31,14 +33,20 @@ class Ingest:
     Args:
         now: the time of day.
         wake: called with a job's id after each commit that added to its stream.
+        note_losses: called after each commit with losses of a job.
     """
 
     def __init__(
-        self, database: Database, now: Callable[[], datetime], wake: Callable[[str], None]
+        self,
+        database: Database,
+        now: Callable[[], datetime],
+        wake: Callable[[str], None],
+        note_losses: NoteLosses | None = None,
     ) -> None:
         self._database = database
         self._now = now
         self._wake = wake
+        self._note_losses = note_losses
         self._batcher = Batcher(self._store_batch, max_bytes=BATCH_BYTES)
 
     async def metrics(
@@ -128,7 +136,21 @@ class Ingest:
             LOG_BYTES.inc(log_bytes)
             if points + log_bytes:
                 self._wake(job_id)
+            if self._note_losses is not None:
+                self._pass_on_losses(self._note_losses, job_id, items[job_id], of_job)
         return answers
+
+    def _pass_on_losses(
+        self,
+        note: NoteLosses,
+        job_id: str,
+        items: Sequence[Item],
+        of_job: Sequence[Stored | UnknownAttemptError],
+    ) -> None:
+        for item, answer in zip(items, of_job, strict=True):
+            if isinstance(answer, Stored):
+                for steps, losses in answer.losses:
+                    note(job_id, item.attempt, steps, losses)
 
     async def _record_first_steps(
         self,

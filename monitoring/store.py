@@ -36,6 +36,7 @@ from trainhall.training.link.frames import Frame, encode_frame, encode_tables
 
 CHUNK_BYTES = 256 * 1024
 """About the most bytes of output that one chunk holds."""
+LOSS = "loss"
 MAX_LAST_VALUES = 1000
 """So many series show their last value with the job."""
 _ZLIB_LEVEL = 3
@@ -86,6 +87,8 @@ class Stored:
     log_bytes: int = 0
     first_step: int | None = None
     """The attempt's first step, if not reported yet."""
+    losses: tuple[tuple[list[int], list[float]], ...] = ()
+    """Steps and values of the job's loss in it, if they are those of its newest attempt."""
 
 
 @dataclass
@@ -322,14 +325,20 @@ def _add_metrics(
     parts = _divided(item, skip, whole, first_superseded)
     rows += [_frame_row(job, item.attempt, *part) for part in parts]
     tables = [table for _, part, superseded in parts if not superseded for table in part]
+    losses: tuple[tuple[list[int], list[float]], ...] = ()
     if item.attempt == job.newest_attempt and tables and not attempt.revoked:
         # Ranks continue from their current step when they regroup in place. Rows that lost ranks
         # ship later still count, but are not the newest. Otherwise rank 0 alone reports the
         # job's step, in order, and it may be below that of an earlier attempt.
         continues = attempt.in_place and attempt.generations is not None
         _note_last_values(job, tables, continues=continues)
+        losses = tuple(
+            (table.steps.tolist(), table.columns[LOSS].tolist())
+            for table in tables
+            if table.rank is None and LOSS in table.columns
+        )
     points = sum(len(t.steps) * len(t.columns) for _, part, _ in parts for t in part)
-    return Stored(writers[key], points=points, first_step=first_step)
+    return Stored(writers[key], points=points, first_step=first_step, losses=losses)
 
 
 def _first_step(item: Metrics, first_superseded: int | None) -> int | None:

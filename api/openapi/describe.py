@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from trainhall.api.bodies import FORMATS
-from trainhall.api.params import CheckpointId, ExperimentId, JobId, Limit, NodeId
+from trainhall.api.params import AlertId, CheckpointId, ExperimentId, JobId, Limit, NodeId
 from trainhall.api.problems import MEDIA_TYPE, RefusalError, invalid, invalid_fields
 from trainhall.api.schemas.problems import FieldProblem
 
@@ -28,6 +28,7 @@ UNKNOWN_PARAMETER = invalid("limt", None, "unknown parameter; did you mean 'limi
 NO_JOB = RefusalError(404, "not-found", "there is no job '3f2a9c51d07b'")
 NO_NODE = RefusalError(404, "not-found", "there is no node '9b1d44e0c2aa'")
 NO_EXPERIMENT = RefusalError(404, "not-found", "there is no experiment '7c0d93be12f4'")
+NO_ALERT = RefusalError(404, "not-found", "there is no alert 'c41d09be72aa'")
 NO_CHECKPOINT = RefusalError(404, "not-found", "there is no checkpoint '5e60b7d2f913'")
 BAD_LIMIT = invalid("limit", 0, "must be at least 1")
 BAD_SPEC = RefusalError(
@@ -68,6 +69,7 @@ IMPLIED: Sequence[tuple[object, RefusalError]] = (
     (NodeId, NO_NODE),
     (CheckpointId, NO_CHECKPOINT),
     (ExperimentId, NO_EXPERIMENT),
+    (AlertId, NO_ALERT),
 )
 """Refusals of every operation that has such a parameter."""
 

@@ -81,6 +81,10 @@ _TEXTS = {
     "notes": "*The best* so far",
     "join_token": "kq1vA2yJ0Jm0m3V8gW3v8Yd8bq0i0p7Qb1n5oE2cW9s",
     "command": "trainhall agent --coordinator http://lab:8000 --token kq1vA2yJ0Jm0…",
+    "condition": "job.failed",
+    "alert_name": "failed jobs of vision",
+    "url": "https://example.org/hook",
+    "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
     "next_cursor": "eyJzIjo3fQ",
 }
 _NUMBERS = {

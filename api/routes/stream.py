@@ -1,6 +1,7 @@
-"""/metrics/stream/{jobId}: a job's frames as they come, over a websocket.
+"""Live streams over websockets: /metrics/stream/{jobId}, a job's frames as they come, and
+/alerts/stream, the notifications of browsers.
 
-Each message is one frame, a JSON object. Close codes:
+Each message is a JSON object. Close codes:
 
     4404  there is no such job
     4400  `after` is no sequence
@@ -11,8 +12,8 @@ Each message is one frame, a JSON object. Close codes:
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
-from typing import cast
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from typing import Any, cast
 
 import structlog
 from fastapi import APIRouter, WebSocket
@@ -20,13 +21,14 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.params import MAX_SEQUENCE, checked_id, parse_digits
+from trainhall.cluster.alerts.feed import BrowserFeed
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.gateway.channel import close_reason
 from trainhall.cluster.waiting import end_tasks
 from trainhall.monitoring.live import Frame, Hub, ViewerTooSlowError
 
 log = structlog.get_logger(__name__)
-router = APIRouter(prefix="/metrics")
+router = APIRouter()
 
 UNKNOWN_JOB = 4404
 BAD_REQUEST = 4400
@@ -37,7 +39,7 @@ SEND_SECONDS = 30.0
 CLOSE_SECONDS = 2.0
 
 
-@router.websocket("/stream/{job_id}")
+@router.websocket("/metrics/stream/{job_id}")
 async def stream(websocket: WebSocket, job_id: str, coordinator: CoordinatorDep) -> None:
     """Frames behind `?after=SEQ`, until the viewer leaves."""
     await websocket.accept()
@@ -50,7 +52,24 @@ async def stream(websocket: WebSocket, job_id: str, coordinator: CoordinatorDep)
     except NotFoundError as error:
         await websocket.close(UNKNOWN_JOB, close_reason(error.message))
         return
-    sender = asyncio.create_task(_send(websocket, coordinator.hub, job_id, after), name="viewer")
+    await _until_either_ends(websocket, _send(websocket, coordinator.hub, job_id, after))
+
+
+@router.websocket("/alerts/stream")
+async def stream_notifications(websocket: WebSocket, coordinator: CoordinatorDep) -> None:
+    """Notifications behind `?after=SEQUENCE`, by default those from now on. The first message has
+    the sequence to begin with."""
+    await websocket.accept()
+    text = websocket.query_params.get("after", str(MAX_SEQUENCE))
+    after = parse_digits(text)
+    if after is None or after > MAX_SEQUENCE:
+        await websocket.close(BAD_REQUEST, "after must be the sequence of a notification")
+        return
+    await _until_either_ends(websocket, _notify(websocket, coordinator.alert_feed, after))
+
+
+async def _until_either_ends(websocket: WebSocket, sending: Coroutine[Any, Any, None]) -> None:
+    sender = asyncio.create_task(sending, name="viewer")
     reader = asyncio.create_task(_until_gone(websocket), name="viewer's end")
     try:
         await asyncio.wait((sender, reader), return_when=asyncio.FIRST_COMPLETED)
@@ -64,15 +83,36 @@ async def _until_gone(websocket: WebSocket) -> None:
         pass
 
 
+async def _notify(websocket: WebSocket, feed: BrowserFeed, after: int) -> None:
+    async with _closing(websocket):
+        # Beyond the newest one, where the database is another one now.
+        after = min(after, await feed.newest())
+        await _send_text(websocket, f'{{"type":"ready","sequence":{after}}}')
+        async with contextlib.aclosing(feed.follow(after)) as notifications:
+            async for notification in notifications:
+                await _send_text(websocket, notification.model_dump_json())
+
+
 async def _send(websocket: WebSocket, hub: Hub, job_id: str, after: int) -> None:
-    try:
+    async with _closing(websocket):
         # Closed with the viewer, so that the hub forgets it at once.
         frames_of = cast(AsyncGenerator[list[Frame], None], hub.follow(job_id, after))
         async with contextlib.aclosing(frames_of) as pages:
             async for frames in pages:
                 for frame in frames:
-                    async with asyncio.timeout(SEND_SECONDS):
-                        await websocket.send_text(frame.text)
+                    await _send_text(websocket, frame.text)
+
+
+async def _send_text(websocket: WebSocket, text: str) -> None:
+    async with asyncio.timeout(SEND_SECONDS):
+        await websocket.send_text(text)
+
+
+@contextlib.asynccontextmanager
+async def _closing(websocket: WebSocket) -> AsyncIterator[None]:
+    """Close the socket of a stream that fails, with the reason."""
+    try:
+        yield
     except ViewerTooSlowError as error:
         await _close(websocket, TOO_SLOW, str(error))
     except TimeoutError:
@@ -84,7 +124,7 @@ async def _send(websocket: WebSocket, hub: Hub, job_id: str, after: int) -> None
     except Exception as error:
         if websocket.client_state is not WebSocketState.CONNECTED:
             return  # it left while a frame was under way
-        log.error("live_stream_failed", job=job_id, exc_info=error)
+        log.error("live_stream_failed", path=websocket.url.path, exc_info=error)
         await _close(websocket, FAILED, "the stream failed; connect again")
 
 

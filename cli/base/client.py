@@ -286,6 +286,13 @@ class Client:
         found = exact or [n for n in nodes if n["id"].startswith(reference)]
         return only(found, "node", reference)
 
+    def alert(self, reference: str) -> Any:
+        """Return an alert by its name or any unique prefix of its id."""
+        alerts = list(self.items("/alerts"))
+        exact = [a for a in alerts if reference in (a["id"], a["name"])]
+        found = exact or [a for a in alerts if a["id"].startswith(reference)]
+        return only(found, "alert", reference)
+
     def checkpoint(self, reference: str) -> Any:
         """Return a checkpoint by any unique prefix of its id."""
         try:

@@ -67,6 +67,12 @@ def experiments(context: typer.Context, incomplete: str) -> Completions:
     return _beginning(incomplete, ((e["id"], f"{e['name']}, {e['state']}") for e in items))
 
 
+def alerts(context: typer.Context, incomplete: str) -> Completions:
+    """Return ids of alerts."""
+    items = _Coordinator(context).items(f"/alerts?limit={NEWEST_JOBS}")
+    return _beginning(incomplete, ((a["id"], a["name"]) for a in items))
+
+
 def nodes(context: typer.Context, incomplete: str) -> Completions:
     """Return names of nodes."""
     items = _Coordinator(context).items("/cluster/nodes")

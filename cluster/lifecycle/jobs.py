@@ -38,6 +38,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, CursorResult, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.lifecycle.alerts import Condition, report_job
 from trainhall.cluster.lifecycle.reasons import Reason
 from trainhall.cluster.lifecycle.states import (
     ACTIVE_ATTEMPT_STATES,
@@ -52,6 +53,11 @@ from trainhall.db.events import record_event
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Attempt, Job, JobProgress, Node
 from trainhall.training.fencing import FencingToken
+
+_REPORTED = {
+    JobState.COMPLETED: Condition.JOB_COMPLETED,
+    JobState.FAILED: Condition.JOB_FAILED,
+}
 
 
 class IllegalTransitionError(Exception):
@@ -157,6 +163,8 @@ async def move_job(
     current = values.get("attempt", attempt)
     data = {"state": end.value}
     await record_reason(session, job_id, "state", reason, now, attempt=current or None, data=data)
+    if condition := _REPORTED.get(end):
+        await report_job(session, job_id, condition, reason.text, now)
     return True
 
 

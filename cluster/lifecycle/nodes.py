@@ -24,6 +24,7 @@ from datetime import datetime
 from sqlalchemy import CursorResult, bindparam, delete, exists, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.lifecycle.alerts import report_node_down
 from trainhall.cluster.lifecycle.jobs import IllegalTransitionError, reason_columns, set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import NodeState
@@ -123,6 +124,8 @@ async def move_node(
     if moved.rowcount != 1:
         return False
     await record_node_event(session, node_id, end, reason, now)
+    if end is NodeState.LOST:
+        await report_node_down(session, node_id, reason.text, now)
     return True
 
 

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.errors import ConflictError
 from trainhall.cluster.jobs import auto_plans
 from trainhall.cluster.jobs.resizing import withdraw_unapplied
+from trainhall.cluster.lifecycle.alerts import report_if_stuck
 from trainhall.cluster.lifecycle.generations import holds
 from trainhall.cluster.lifecycle.host_report import dump_failure
 from trainhall.cluster.lifecycle.jobs import (
@@ -268,6 +269,7 @@ class Applier(Service):
             attempt=token.attempt,
             data={"state": decision.attempt_end.value, "failure": failure},
         )  # fmt: skip
+        await report_if_stuck(session, token.job_id, decision.failure, now)
         if decision.attempt_end is not AttemptState.LOST:
             # Every host reported that its last process is gone.
             # A host that a regrouping left out releases its devices on its own.

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints.lineage import restart_candidates
 from trainhall.cluster.errors import ConflictError
+from trainhall.cluster.lifecycle.alerts import report_if_stuck
 from trainhall.cluster.lifecycle.host_report import dump_failure, reports_of
 from trainhall.cluster.lifecycle.jobs import lock_job, record_reason, set_reason
 from trainhall.cluster.lifecycle.nodes import hold_ready
@@ -75,6 +76,7 @@ async def regroup(
         attempt=attempt.number,
         data={**to_jsonable_python(record), "before": size_before, **event_data(reason)},
     )  # fmt: skip
+    await report_if_stuck(session, job.id, decision.failure, now)
     return attempt, before
 
 

@@ -1,4 +1,4 @@
 """Alembic migrations, run at the start of every coordinator; imports the tables."""
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest revision: a database that has it needs no migration."""

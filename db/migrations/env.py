@@ -5,8 +5,12 @@ from typing import Any, Literal
 from alembic import context
 from alembic.autogenerate.api import AutogenContext
 
+from trainhall.db.alerts import Alert
 from trainhall.db.idempotency import IdempotencyKey
 from trainhall.db.types import UtcTime
+
+# Together they import the modules of all tables.
+TABLES = (Alert, IdempotencyKey)
 
 
 def render(kind: str, item: Any, _context: AutogenContext) -> str | Literal[False]:
@@ -16,7 +20,7 @@ def render(kind: str, item: Any, _context: AutogenContext) -> str | Literal[Fals
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=IdempotencyKey.metadata,  # of all tables: it imports the others
+    target_metadata=TABLES[0].metadata,
     render_as_batch=True,
     compare_type=True,
     render_item=render,

@@ -346,6 +346,48 @@ class Client:
         """Yield the jobs that wait, the next one first, each with what it waits for."""
         return self._rest.items("/cluster/queue")
 
+    # -- alerts ----------------------------------------------------------------------------------
+
+    def alerts(self) -> Iterator[Json]:
+        return self._rest.items("/alerts")
+
+    def alert(self, alert_id: str) -> Json:
+        """Return an alert by its name or id."""
+        found: Json = self._rest.alert(alert_id)
+        return found
+
+    def add_alert(
+        self, name: str, on: Sequence[str], target: Mapping[str, str], **more: Any
+    ) -> Json:
+        """Add an alert; the `secret` of a webhook is returned only now.
+
+        Args:
+            on: conditions, such as `job.failed`.
+            target: its `kind` (webhook, slack, mail or browser) and `url`.
+            more: `scope`, `waiting_seconds`, `disk_percent`.
+        """
+        body = {"name": name, "on": list(on), "target": dict(target), **more}
+        made: Json = self._rest.request("POST", "/alerts", json=body)
+        return made
+
+    def change_alert(self, alert_id: str, **changes: Any) -> Json:
+        """Change parts of an alert, such as `on`, `target` or `enabled`."""
+        path = f"/alerts/{self.alert(alert_id)['id']}"
+        changed: Json = self._rest.request("PATCH", path, json=changes)
+        return changed
+
+    def remove_alert(self, alert_id: str) -> None:
+        self._rest.request("DELETE", f"/alerts/{self.alert(alert_id)['id']}")
+
+    def test_alert(self, alert_id: str) -> Json:
+        """Send a test message, and return it; `deliveries` shows what became of it."""
+        sent: Json = self._rest.request("POST", f"/alerts/{self.alert(alert_id)['id']}/test")
+        return sent
+
+    def deliveries(self, alert_id: str) -> Iterator[Json]:
+        """Yield the messages of an alert, the newest first."""
+        return self._rest.items(f"/alerts/{self.alert(alert_id)['id']}/deliveries")
+
 
 @contextmanager
 def _timing_out(deadline: float, what: str) -> Iterator[None]:

@@ -64,7 +64,7 @@ class Mock:
         self.folder = folder
         self._db = db
         self._ids = SeededIds(seed)
-        self._options = options or ClusterOptions()
+        self._options = _without_sending(options or ClusterOptions())
         self._seed = seed
         self._on_fatal = on_fatal
         fates: dict[str, dict[int, Fate]] = {}
@@ -177,6 +177,10 @@ class Mock:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         self.scenario.forget(old)
         self.cluster.forget(old)
+
+
+def _without_sending(options: ClusterOptions) -> ClusterOptions:
+    return replace(options, alerts=replace(options.alerts, simulated=True))
 
 
 def _slowed(options: ClusterOptions) -> ClusterOptions:

@@ -2,7 +2,7 @@
 
 import type { Client, Options as Options2, TDataShape } from './client';
 import { client } from './client.gen';
-import type { AnalyzeExperimentData, AnalyzeExperimentErrors, AnalyzeExperimentResponses, CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeJobData, ChangeJobErrors, ChangeJobResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadReportData, ReadReportErrors, ReadReportResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
+import type { AnalyzeExperimentData, AnalyzeExperimentErrors, AnalyzeExperimentResponses, CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeAlertData, ChangeAlertErrors, ChangeAlertResponses, ChangeJobData, ChangeJobErrors, ChangeJobResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateAlertData, CreateAlertErrors, CreateAlertResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, DeleteAlertData, DeleteAlertErrors, DeleteAlertResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, GetAlertData, GetAlertErrors, GetAlertResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAlertsData, ListAlertsErrors, ListAlertsResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadReportData, ReadReportErrors, ReadReportResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, TestAlertData, TestAlertErrors, TestAlertResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -664,5 +664,92 @@ export const analyzeExperiment = <ThrowOnError extends boolean = true>(options: 
 export const readReport = <ThrowOnError extends boolean = true>(options: Options<ReadReportData, ThrowOnError>) => (options.client ?? client).get<ReadReportResponses, ReadReportErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
     url: '/api/v1/experiments/{experiment_id}/report',
+    ...options
+});
+
+/**
+ * List alerts
+ *
+ * The oldest first.
+ */
+export const listAlerts = <ThrowOnError extends boolean = true>(options?: Options<ListAlertsData, ThrowOnError>) => (options?.client ?? client).get<ListAlertsResponses, ListAlertsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/alerts',
+    ...options
+});
+
+/**
+ * Create an alert
+ *
+ * Reports what happens from now on. Of a waiting job, a full disk or a reached quota it reports
+ * what holds already, too.
+ */
+export const createAlert = <ThrowOnError extends boolean = true>(options: Options<CreateAlertData, ThrowOnError>) => (options.client ?? client).post<CreateAlertResponses, CreateAlertErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/alerts',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Delete an alert
+ *
+ * Deletes its deliveries, too: messages that were not delivered are not sent any more.
+ */
+export const deleteAlert = <ThrowOnError extends boolean = true>(options: Options<DeleteAlertData, ThrowOnError>) => (options.client ?? client).delete<DeleteAlertResponses, DeleteAlertErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/alerts/{alert_id}',
+    ...options
+});
+
+/**
+ * Read an alert
+ *
+ * The key of its signatures is not shown again.
+ */
+export const getAlert = <ThrowOnError extends boolean = true>(options: Options<GetAlertData, ThrowOnError>) => (options.client ?? client).get<GetAlertResponses, GetAlertErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/alerts/{alert_id}',
+    ...options
+});
+
+/**
+ * Change an alert
+ *
+ * Fields that are left out stay. To enable an alert that was disabled because its target
+ * failed, set `enabled` to true.
+ */
+export const changeAlert = <ThrowOnError extends boolean = true>(options: Options<ChangeAlertData, ThrowOnError>) => (options.client ?? client).patch<ChangeAlertResponses, ChangeAlertErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/alerts/{alert_id}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Test an alert
+ *
+ * Sends a message of the type `alert.test` to the alert's target, even if it is disabled.
+ */
+export const testAlert = <ThrowOnError extends boolean = true>(options: Options<TestAlertData, ThrowOnError>) => (options.client ?? client).post<TestAlertResponses, TestAlertErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/alerts/{alert_id}/test',
+    ...options
+});
+
+/**
+ * List an alert's deliveries
+ *
+ * The newest first. A message is tried for three days; finished ones are kept for 30 days.
+ */
+export const listDeliveries = <ThrowOnError extends boolean = true>(options: Options<ListDeliveriesData, ThrowOnError>) => (options.client ?? client).get<ListDeliveriesResponses, ListDeliveriesErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/alerts/{alert_id}/deliveries',
     ...options
 });

@@ -5,6 +5,185 @@ export type ClientOptions = {
 };
 
 /**
+ * Alert
+ *
+ * Alert: conditions to report, their scope, and the target of the messages.
+ */
+export type Alert = {
+    /**
+     * Id
+     */
+    id: string;
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * On
+     */
+    on: Array<Condition>;
+    scope: AlertScope;
+    /**
+     * Waiting Seconds
+     *
+     * `job.waiting` is reported of jobs that wait longer.
+     */
+    waiting_seconds: number;
+    /**
+     * Disk Percent
+     *
+     * `disk.filling` is reported of disks that are fuller.
+     */
+    disk_percent: number;
+    target: AlertTarget;
+    /**
+     * Enabled
+     */
+    enabled: boolean;
+    /**
+     * Reason
+     *
+     * Reason why it is disabled; empty while it is enabled.
+     */
+    reason: string;
+    /**
+     * Failing Since
+     *
+     * When its target began to fail; null if the last message was delivered.
+     */
+    failing_since: string | null;
+    /**
+     * Created At
+     */
+    created_at: string;
+};
+
+/**
+ * AlertChange
+ *
+ * Changes to an alert; what is left out or null stays.
+ */
+export type AlertChange = {
+    /**
+     * Name
+     */
+    name?: string | null;
+    /**
+     * On
+     */
+    on?: Array<Condition> | null;
+    scope?: NewScope | null;
+    /**
+     * Waiting Seconds
+     */
+    waiting_seconds?: number | null;
+    /**
+     * Disk Percent
+     */
+    disk_percent?: number | null;
+    target?: NewTarget | null;
+    /**
+     * Enabled
+     *
+     * False: it reports nothing. True: it reports again, as if its target had never failed.
+     */
+    enabled?: boolean | null;
+};
+
+/**
+ * AlertScope
+ *
+ * Jobs that an alert is about.
+ */
+export type AlertScope = {
+    /**
+     * Kind
+     */
+    kind: 'cluster' | 'job' | 'project' | 'user';
+    /**
+     * Value
+     *
+     * Id of the job, or name of the project or the user; null for the whole cluster.
+     */
+    value: string | null;
+};
+
+/**
+ * AlertTarget
+ *
+ * Receiver of an alert's messages.
+ */
+export type AlertTarget = {
+    kind: TargetKind;
+    /**
+     * Url
+     *
+     * URL of the receiver; of Slack only its host, null for browsers.
+     */
+    url: string | null;
+};
+
+/**
+ * AlertWithSecret
+ *
+ * Alert, with the key of its signatures if that is new.
+ */
+export type AlertWithSecret = {
+    /**
+     * Id
+     */
+    id: string;
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * On
+     */
+    on: Array<Condition>;
+    scope: AlertScope;
+    /**
+     * Waiting Seconds
+     *
+     * `job.waiting` is reported of jobs that wait longer.
+     */
+    waiting_seconds: number;
+    /**
+     * Disk Percent
+     *
+     * `disk.filling` is reported of disks that are fuller.
+     */
+    disk_percent: number;
+    target: AlertTarget;
+    /**
+     * Enabled
+     */
+    enabled: boolean;
+    /**
+     * Reason
+     *
+     * Reason why it is disabled; empty while it is enabled.
+     */
+    reason: string;
+    /**
+     * Failing Since
+     *
+     * When its target began to fail; null if the last message was delivered.
+     */
+    failing_since: string | null;
+    /**
+     * Created At
+     */
+    created_at: string;
+    /**
+     * Secret
+     *
+     * Key of a webhook's signatures, shown only once; null if there is no new one.
+     */
+    secret: string | null;
+};
+
+/**
  * Analysis
  *
  * Findings about an experiment, from the runs that have ended so far.
@@ -661,6 +840,13 @@ export type Comparison = {
 };
 
 /**
+ * Condition
+ *
+ * Condition or event that an alert reports.
+ */
+export type Condition = 'job.completed' | 'job.failed' | 'job.stuck' | 'job.waiting' | 'loss.not_finite' | 'loss.spike' | 'node.down' | 'disk.filling' | 'quota.reached';
+
+/**
  * Configuration
  *
  * One combination of values that an experiment would run.
@@ -680,6 +866,76 @@ export type Configuration = {
     values: {
         [key: string]: unknown;
     };
+};
+
+/**
+ * Delivery
+ *
+ * Message of an alert, and what became of it.
+ */
+export type Delivery = {
+    /**
+     * Id
+     *
+     * Id of the message, which a webhook gets as `webhook-id`.
+     */
+    id: string;
+    /**
+     * Condition
+     *
+     * A condition of the alert, `alert.test` or `alert.disabled`.
+     */
+    condition: string;
+    /**
+     * Text
+     */
+    text: string;
+    /**
+     * Subjects
+     *
+     * The first 20 of those that it is about.
+     */
+    subjects: Array<Subject>;
+    /**
+     * Subject Count
+     */
+    subject_count: number;
+    /**
+     * State
+     *
+     * `simulated`: mock mode sends nothing.
+     */
+    state: 'pending' | 'delivered' | 'failed' | 'simulated';
+    /**
+     * Tries
+     */
+    tries: number;
+    /**
+     * Status
+     *
+     * HTTP status of the last answer.
+     */
+    status: number | null;
+    /**
+     * Error
+     *
+     * Why the last try failed; null if none did.
+     */
+    error: string | null;
+    /**
+     * Created At
+     */
+    created_at: string;
+    /**
+     * Next Try At
+     *
+     * Null if it is not tried again.
+     */
+    next_try_at: string | null;
+    /**
+     * Finished At
+     */
+    finished_at: string | null;
 };
 
 /**
@@ -2220,6 +2476,38 @@ export type Needs = {
 };
 
 /**
+ * NewAlert
+ *
+ * Alert to create.
+ */
+export type NewAlert = {
+    /**
+     * Name
+     *
+     * For people.
+     */
+    name: string;
+    /**
+     * On
+     */
+    on: Array<Condition>;
+    scope?: NewScope;
+    /**
+     * Waiting Seconds
+     *
+     * `job.waiting` is reported of jobs that wait longer.
+     */
+    waiting_seconds?: number;
+    /**
+     * Disk Percent
+     *
+     * `disk.filling` is reported of disks that are fuller.
+     */
+    disk_percent?: number;
+    target: NewTarget;
+};
+
+/**
  * NewNode
  *
  * A host that shall join.
@@ -2239,6 +2527,39 @@ export type NewNode = {
     labels?: {
         [key: string]: string;
     };
+};
+
+/**
+ * NewScope
+ *
+ * Jobs that an alert is to be about.
+ */
+export type NewScope = {
+    /**
+     * Kind
+     */
+    kind: 'cluster' | 'job' | 'project' | 'user';
+    /**
+     * Value
+     *
+     * Id of the job, or name of the project or the user; left out for the cluster.
+     */
+    value?: string | null;
+};
+
+/**
+ * NewTarget
+ *
+ * Receiver of an alert's messages.
+ */
+export type NewTarget = {
+    kind: TargetKind;
+    /**
+     * Url
+     *
+     * `http(s)://…` of a webhook or of Slack, `mailto:…` of mail; left out for browsers.
+     */
+    url?: string | null;
 };
 
 /**
@@ -2488,6 +2809,38 @@ export type Outlook = {
      * Expected place, or the cause of the wait.
      */
     reason: string;
+};
+
+/**
+ * Page[Alert]
+ */
+export type PageAlert = {
+    /**
+     * Items
+     */
+    items: Array<Alert>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+};
+
+/**
+ * Page[Delivery]
+ */
+export type PageDelivery = {
+    /**
+     * Items
+     */
+    items: Array<Delivery>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
 };
 
 /**
@@ -3376,6 +3729,28 @@ export type Straggler = {
 };
 
 /**
+ * Subject
+ *
+ * Job, node or quota that a message is about.
+ */
+export type Subject = {
+    /**
+     * Kind
+     *
+     * `job`, `node`, `coordinator`, `project` or `user`.
+     */
+    kind: string;
+    /**
+     * Id
+     */
+    id: string;
+    /**
+     * Name
+     */
+    name: string;
+};
+
+/**
  * Summary
  *
  * The cluster at a glance.
@@ -3426,6 +3801,11 @@ export type Summary = {
      */
     power: number | null;
 };
+
+/**
+ * TargetKind
+ */
+export type TargetKind = 'webhook' | 'slack' | 'mail' | 'browser';
 
 /**
  * TaskSpec
@@ -6552,3 +6932,359 @@ export type ReadReportResponses = {
 };
 
 export type ReadReportResponse = ReadReportResponses[keyof ReadReportResponses];
+
+export type ListAlertsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/alerts';
+};
+
+export type ListAlertsErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListAlertsError = ListAlertsErrors[keyof ListAlertsErrors];
+
+export type ListAlertsResponses = {
+    /**
+     * A page of alerts.
+     */
+    200: PageAlert;
+};
+
+export type ListAlertsResponse = ListAlertsResponses[keyof ListAlertsResponses];
+
+export type CreateAlertData = {
+    body: NewAlert;
+    path?: never;
+    query?: never;
+    url: '/api/v1/alerts';
+};
+
+export type CreateAlertErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type CreateAlertError = CreateAlertErrors[keyof CreateAlertErrors];
+
+export type CreateAlertResponses = {
+    /**
+     * The alert, with the key of a webhook's signatures, which is shown only once.
+     */
+    201: AlertWithSecret;
+};
+
+export type CreateAlertResponse = CreateAlertResponses[keyof CreateAlertResponses];
+
+export type DeleteAlertData = {
+    body?: never;
+    path: {
+        /**
+         * Alert Id
+         *
+         * The alert's id.
+         */
+        alert_id: string;
+    };
+    query?: never;
+    url: '/api/v1/alerts/{alert_id}';
+};
+
+export type DeleteAlertErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DeleteAlertError = DeleteAlertErrors[keyof DeleteAlertErrors];
+
+export type DeleteAlertResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type DeleteAlertResponse = DeleteAlertResponses[keyof DeleteAlertResponses];
+
+export type GetAlertData = {
+    body?: never;
+    path: {
+        /**
+         * Alert Id
+         *
+         * The alert's id.
+         */
+        alert_id: string;
+    };
+    query?: never;
+    url: '/api/v1/alerts/{alert_id}';
+};
+
+export type GetAlertErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type GetAlertError = GetAlertErrors[keyof GetAlertErrors];
+
+export type GetAlertResponses = {
+    /**
+     * The alert.
+     */
+    200: Alert;
+};
+
+export type GetAlertResponse = GetAlertResponses[keyof GetAlertResponses];
+
+export type ChangeAlertData = {
+    body: AlertChange;
+    path: {
+        /**
+         * Alert Id
+         *
+         * The alert's id.
+         */
+        alert_id: string;
+    };
+    query?: never;
+    url: '/api/v1/alerts/{alert_id}';
+};
+
+export type ChangeAlertErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ChangeAlertError = ChangeAlertErrors[keyof ChangeAlertErrors];
+
+export type ChangeAlertResponses = {
+    /**
+     * The alert, with the key of its signatures if there was none before.
+     */
+    200: AlertWithSecret;
+};
+
+export type ChangeAlertResponse = ChangeAlertResponses[keyof ChangeAlertResponses];
+
+export type TestAlertData = {
+    body?: never;
+    path: {
+        /**
+         * Alert Id
+         *
+         * The alert's id.
+         */
+        alert_id: string;
+    };
+    query?: never;
+    url: '/api/v1/alerts/{alert_id}/test';
+};
+
+export type TestAlertErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type TestAlertError = TestAlertErrors[keyof TestAlertErrors];
+
+export type TestAlertResponses = {
+    /**
+     * The message; read the alert's deliveries to see what became of it.
+     */
+    202: Delivery;
+};
+
+export type TestAlertResponse = TestAlertResponses[keyof TestAlertResponses];
+
+export type ListDeliveriesData = {
+    body?: never;
+    path: {
+        /**
+         * Alert Id
+         *
+         * The alert's id.
+         */
+        alert_id: string;
+    };
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/alerts/{alert_id}/deliveries';
+};
+
+export type ListDeliveriesErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListDeliveriesError = ListDeliveriesErrors[keyof ListDeliveriesErrors];
+
+export type ListDeliveriesResponses = {
+    /**
+     * A page of messages.
+     */
+    200: PageDelivery;
+};
+
+export type ListDeliveriesResponse = ListDeliveriesResponses[keyof ListDeliveriesResponses];

@@ -6,12 +6,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, event, insert
 from support.cluster.simulated import SimulatedCluster, failure
 from support.storage.finished_jobs import add_finished_jobs
 from support.storage.frames import frame, table
 
+from trainhall.cluster.alerts.service import Definition
+from trainhall.cluster.alerts.targets import Target, TargetKind
+from trainhall.cluster.lifecycle.alerts import Condition
 from trainhall.cluster.nodes.quarantine import quarantine_failing_nodes
+from trainhall.db.alerts import AlertDelivery
 from trainhall.db.database import Database
 from trainhall.monitoring.live import read_frames
 from trainhall.monitoring.logs import read_logs
@@ -68,8 +72,26 @@ async def busy(cluster: SimulatedCluster) -> dict[str, str]:
     jobs["waiting"] = await cluster.submit(4)
     jobs["paused"] = await cluster.submit(4)
     await cluster.coordinator.jobs.pause(jobs["paused"])
+    jobs["alert"] = await _add_alert(cluster)
     await add_finished_jobs(cluster.db, FINISHED)
     return jobs
+
+
+async def _add_alert(cluster: SimulatedCluster) -> str:
+    """Add an alert on everything, with many messages that were delivered; return its id."""
+    target = Target(TargetKind.BROWSER)
+    wanted = Definition(name="all", on=tuple(Condition), target=target, waiting_seconds=0.0)
+    alert = await cluster.coordinator.alerts.create(wanted)
+    now = cluster.clock.now()
+    delivery = {
+        "alert_id": alert.id, "condition": "job.failed", "text": "x", "subjects": [],
+        "subject_count": 0, "state": "delivered", "tries": 1, "created_at": now,
+        "finished_at": now,
+    }  # fmt: skip
+    rows = [{**delivery, "sequence": number} for number in range(1, FINISHED)]
+    async with cluster.db.transaction() as session:
+        await session.execute(insert(AlertDelivery), rows)
+    return alert.id
 
 
 async def recurring(cluster: SimulatedCluster, jobs: dict[str, str]) -> None:
@@ -97,7 +119,16 @@ async def recurring(cluster: SimulatedCluster, jobs: dict[str, str]) -> None:
     async with cluster.db.transaction() as session:
         await quarantine_failing_nodes(session, cluster.nodes, cluster.clock.now())
     await cluster.submit(4)
+    await coordinator.alert_monitor.check()
+    await coordinator.alert_dispatcher.deliver_due()
+    await coordinator.alerts.housekeep()
 
+    await coordinator.alerts.list()
+    await coordinator.alerts.deliveries(jobs["alert"], limit=20)
+    newest = await coordinator.alert_feed.newest()
+    follow = coordinator.alert_feed.follow(newest - 1)
+    assert (await anext(follow)).condition == "job.waiting"
+    await follow.aclose()
     page = await coordinator.jobs.list(limit=20)
     await coordinator.jobs.list(limit=20, cursor=page.next_cursor)
     for states in (["running"], ["completed"], ["completed", "failed"]):

@@ -3,8 +3,8 @@
 import { type InfiniteData, infiniteQueryOptions, queryOptions, type UseMutationOptions } from '@tanstack/react-query';
 
 import { client } from '../client.gen';
-import { analyzeExperiment, cancelExperiment, cancelJob, captureGradients, changeJob, changeNode, collectCheckpoints, createExperiment, deleteCheckpoint, drainNode, getCheckpoint, getCode, getExperiment, getJob, getNode, listAttempts, listCheckpointFiles, listCheckpoints, listDevices, listEvents, listExperiments, listJobs, listNodeEvents, listNodes, listTrials, type Options, pauseExperiment, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLogs, readMetrics, readNodeHistory, readPrometheus, readQueue, readQuotas, readReadiness, readReport, readSummary, registerNode, removeNode, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, submitJob, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
-import type { AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeJobData, ChangeJobError, ChangeJobResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
+import { analyzeExperiment, cancelExperiment, cancelJob, captureGradients, changeAlert, changeJob, changeNode, collectCheckpoints, createAlert, createExperiment, deleteAlert, deleteCheckpoint, drainNode, getAlert, getCheckpoint, getCode, getExperiment, getJob, getNode, listAlerts, listAttempts, listCheckpointFiles, listCheckpoints, listDeliveries, listDevices, listEvents, listExperiments, listJobs, listNodeEvents, listNodes, listTrials, type Options, pauseExperiment, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLogs, readMetrics, readNodeHistory, readPrometheus, readQueue, readQuotas, readReadiness, readReport, readSummary, registerNode, removeNode, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, submitJob, testAlert, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
+import type { AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeAlertData, ChangeAlertError, ChangeAlertResponse, ChangeJobData, ChangeJobError, ChangeJobResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateAlertData, CreateAlertError, CreateAlertResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, DeleteAlertData, DeleteAlertError, DeleteAlertResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, GetAlertData, GetAlertError, GetAlertResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, ListAlertsData, ListAlertsError, ListAlertsResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDeliveriesData, ListDeliveriesError, ListDeliveriesResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, TestAlertData, TestAlertError, TestAlertResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
 
 export type QueryKey<TOptions extends Options> = [
     Pick<TOptions, 'baseUrl' | 'body' | 'headers' | 'path' | 'query'> & {
@@ -1274,4 +1274,177 @@ export const readReportOptions = (options: Options<ReadReportData>) => queryOpti
         throwOnError: true
     }),
     queryKey: readReportQueryKey(options)
+});
+
+export const listAlertsQueryKey = (options?: Options<ListAlertsData>) => createQueryKey('listAlerts', options);
+
+/**
+ * List alerts
+ *
+ * The oldest first.
+ */
+export const listAlertsOptions = (options?: Options<ListAlertsData>) => queryOptions<ListAlertsResponse, ListAlertsError, ListAlertsResponse, ReturnType<typeof listAlertsQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listAlerts({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listAlertsQueryKey(options)
+});
+
+export const listAlertsInfiniteQueryKey = (options?: Options<ListAlertsData>): QueryKey<Options<ListAlertsData>> => createQueryKey('listAlerts', options, true);
+
+/**
+ * List alerts
+ *
+ * The oldest first.
+ */
+export const listAlertsInfiniteOptions = (options?: Options<ListAlertsData>) => infiniteQueryOptions<ListAlertsResponse, ListAlertsError, InfiniteData<ListAlertsResponse>, QueryKey<Options<ListAlertsData>>, string | null | Pick<QueryKey<Options<ListAlertsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ListAlertsData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await listAlerts({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: listAlertsInfiniteQueryKey(options)
+});
+
+/**
+ * Create an alert
+ *
+ * Reports what happens from now on. Of a waiting job, a full disk or a reached quota it reports
+ * what holds already, too.
+ */
+export const createAlertMutation = (options?: Partial<Options<CreateAlertData>>): UseMutationOptions<CreateAlertResponse, CreateAlertError, Options<CreateAlertData>> => {
+    const mutationOptions: UseMutationOptions<CreateAlertResponse, CreateAlertError, Options<CreateAlertData>> = {
+        mutationFn: async (fnOptions) => await createAlert({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Delete an alert
+ *
+ * Deletes its deliveries, too: messages that were not delivered are not sent any more.
+ */
+export const deleteAlertMutation = (options?: Partial<Options<DeleteAlertData>>): UseMutationOptions<DeleteAlertResponse, DeleteAlertError, Options<DeleteAlertData>> => {
+    const mutationOptions: UseMutationOptions<DeleteAlertResponse, DeleteAlertError, Options<DeleteAlertData>> = {
+        mutationFn: async (fnOptions) => await deleteAlert({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const getAlertQueryKey = (options: Options<GetAlertData>) => createQueryKey('getAlert', options);
+
+/**
+ * Read an alert
+ *
+ * The key of its signatures is not shown again.
+ */
+export const getAlertOptions = (options: Options<GetAlertData>) => queryOptions<GetAlertResponse, GetAlertError, GetAlertResponse, ReturnType<typeof getAlertQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await getAlert({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: getAlertQueryKey(options)
+});
+
+/**
+ * Change an alert
+ *
+ * Fields that are left out stay. To enable an alert that was disabled because its target
+ * failed, set `enabled` to true.
+ */
+export const changeAlertMutation = (options?: Partial<Options<ChangeAlertData>>): UseMutationOptions<ChangeAlertResponse, ChangeAlertError, Options<ChangeAlertData>> => {
+    const mutationOptions: UseMutationOptions<ChangeAlertResponse, ChangeAlertError, Options<ChangeAlertData>> = {
+        mutationFn: async (fnOptions) => await changeAlert({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Test an alert
+ *
+ * Sends a message of the type `alert.test` to the alert's target, even if it is disabled.
+ */
+export const testAlertMutation = (options?: Partial<Options<TestAlertData>>): UseMutationOptions<TestAlertResponse, TestAlertError, Options<TestAlertData>> => {
+    const mutationOptions: UseMutationOptions<TestAlertResponse, TestAlertError, Options<TestAlertData>> = {
+        mutationFn: async (fnOptions) => await testAlert({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const listDeliveriesQueryKey = (options: Options<ListDeliveriesData>) => createQueryKey('listDeliveries', options);
+
+/**
+ * List an alert's deliveries
+ *
+ * The newest first. A message is tried for three days; finished ones are kept for 30 days.
+ */
+export const listDeliveriesOptions = (options: Options<ListDeliveriesData>) => queryOptions<ListDeliveriesResponse, ListDeliveriesError, ListDeliveriesResponse, ReturnType<typeof listDeliveriesQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listDeliveries({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listDeliveriesQueryKey(options)
+});
+
+export const listDeliveriesInfiniteQueryKey = (options: Options<ListDeliveriesData>): QueryKey<Options<ListDeliveriesData>> => createQueryKey('listDeliveries', options, true);
+
+/**
+ * List an alert's deliveries
+ *
+ * The newest first. A message is tried for three days; finished ones are kept for 30 days.
+ */
+export const listDeliveriesInfiniteOptions = (options: Options<ListDeliveriesData>) => infiniteQueryOptions<ListDeliveriesResponse, ListDeliveriesError, InfiniteData<ListDeliveriesResponse>, QueryKey<Options<ListDeliveriesData>>, string | null | Pick<QueryKey<Options<ListDeliveriesData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ListDeliveriesData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await listDeliveries({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: listDeliveriesInfiniteQueryKey(options)
 });

@@ -1,0 +1,1 @@
+"""Commands about alerts and their deliveries; imports `base`."""

@@ -1,0 +1,1 @@
+"""Alerts: lasting conditions, losses, and the delivery of stored messages; imports `lifecycle`."""

@@ -1,0 +1,99 @@
+"""The losses of jobs as they come in: values that are not finite, and spikes."""
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from trainhall.cluster.lifecycle.alerts import Condition
+
+WARM_UP = 20
+"""Steps of an attempt before the first spike: its mean has to settle."""
+MEMORY = 50
+"""Steps, about, that the running mean goes back."""
+SPREADS, RATIO = 8.0, 1.5
+"""A spike lies so many mean deviations, and by this factor, above the running mean."""
+
+
+@dataclass(frozen=True)
+class LossFinding:
+    job_id: str
+    attempt: int
+    condition: Condition
+    step: int
+    loss: float
+    mean: float
+
+
+@dataclass
+class _Curve:
+    attempt: int
+    steps: int = 0
+    mean: float = 0.0
+    deviation: float = 0.0
+    reported: Condition | None = None
+    """Condition that is reported already, and continues."""
+
+
+class LossWatch:
+    """Compares each loss with the running mean of its attempt.
+
+    It costs nothing as long as no alert asks for it, and keeps what it found until it is taken.
+
+    Args:
+        found: called when there is something to take.
+    """
+
+    def __init__(self, found: Callable[[], None]) -> None:
+        self.wanted = False
+        """An alert reports losses."""
+        self._notify = found
+        self._curves: dict[str, _Curve] = {}
+        self._found: list[LossFinding] = []
+
+    def record(
+        self, job_id: str, attempt: int, steps: Sequence[int], losses: Sequence[float]
+    ) -> None:
+        """Look at the newest losses of a job."""
+        if not self.wanted:
+            return
+        curve = self._curves.get(job_id)
+        if curve is None or curve.attempt != attempt:
+            curve = self._curves[job_id] = _Curve(attempt)
+        before = len(self._found)
+        for step, loss in zip(steps, losses, strict=True):
+            condition = _classify(curve, loss)
+            if condition is not None and condition is not curve.reported:
+                finding = LossFinding(job_id, attempt, condition, int(step), loss, curve.mean)
+                self._found.append(finding)
+            curve.reported = condition
+            if math.isfinite(loss):
+                _follow(curve, loss)
+        if len(self._found) > before:
+            self._notify()
+
+    def take(self) -> list[LossFinding]:
+        """Return what was found since the last call."""
+        found, self._found = self._found, []
+        return found
+
+    def forget_all_but(self, job_ids: Collection[str]) -> None:
+        """Forget the curves of jobs that do not run."""
+        for job_id in self._curves.keys() - set(job_ids):
+            del self._curves[job_id]
+
+
+def _classify(curve: _Curve, loss: float) -> Condition | None:
+    if not math.isfinite(loss):
+        return Condition.LOSS_NOT_FINITE
+    above = loss - curve.mean
+    if curve.steps < WARM_UP or above <= SPREADS * curve.deviation:
+        return None
+    return Condition.LOSS_SPIKE if above > (RATIO - 1.0) * abs(curve.mean) else None
+
+
+def _follow(curve: _Curve, loss: float) -> None:
+    """Update the running mean, as a plain mean at first."""
+    curve.steps += 1
+    weight = 1.0 / min(curve.steps, MEMORY)
+    curve.deviation += weight * (abs(loss - curve.mean) - curve.deviation) * (curve.steps > 1)
+    curve.mean += weight * (loss - curve.mean)

@@ -1,0 +1,146 @@
+"""The look-out for what no event reports: lasting conditions, and the losses of jobs."""
+
+import asyncio
+import functools
+import shutil
+from pathlib import Path
+
+import structlog
+from sqlalchemy import delete, select
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from trainhall.cluster.alerts.lasting import Change, DiskUse, find_changes
+from trainhall.cluster.alerts.loss_watch import LossFinding, LossWatch
+from trainhall.cluster.lifecycle.alerts import Condition, new_delivery, report_job
+from trainhall.cluster.lifecycle.reasons import EventCode
+from trainhall.cluster.lifecycle.states import ACTIVE_STATES
+from trainhall.cluster.service import Service, ServiceContext
+from trainhall.cluster.waiting import run_to_end, wait_until_set
+from trainhall.db.alerts import Alert, AlertFiring
+from trainhall.db.events import record_event
+from trainhall.db.models import Job
+
+log = structlog.get_logger(__name__)
+
+_OF_LOSSES = {Condition.LOSS_NOT_FINITE, Condition.LOSS_SPIKE}
+_CODES = {
+    Condition.LOSS_NOT_FINITE: EventCode.LOSS_NOT_FINITE,
+    Condition.LOSS_SPIKE: EventCode.LOSS_SPIKE,
+}
+
+
+class AlertMonitor(Service):
+    """Checks now and then, and at once after a change to the alerts.
+
+    Args:
+        data_dir: folder whose disk is watched; None: no disk of this host is.
+    """
+
+    def __init__(self, context: ServiceContext, data_dir: Path | None) -> None:
+        super().__init__(context)
+        self._data_dir = data_dir
+        self._wanted = asyncio.Event()
+        self.losses = LossWatch(self.wake)
+
+    def wake(self) -> None:
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Run until cancelled; without alerts there is nothing to check until `wake`."""
+        while True:
+            self._wanted.clear()
+            any_alerts = True
+            try:
+                any_alerts = await run_to_end(self.check())
+            except DBAPIError as error:
+                log.error("alerts_not_checked", error=str(error.orig))
+            pause = self._options.alerts.check_seconds if any_alerts else None
+            await wait_until_set(self._wanted, pause)
+
+    async def check(self) -> bool:
+        """Store messages about what began since the last check; return whether there are alerts."""
+        async with self._db.session() as session:
+            asked = (await session.scalars(select(Alert.on).where(Alert.enabled.is_(True)))).all()
+        conditions = {condition for on in asked for condition in on}
+        self.losses.wanted = bool(conditions & _OF_LOSSES)
+        for finding in self.losses.take():
+            await self._report_loss(finding)
+        if not conditions:
+            return False
+        if self.losses.wanted:
+            await self._forget_ended()
+        disk = None
+        if self._data_dir is not None and Condition.DISK_FILLING in conditions:
+            disk = await asyncio.to_thread(_disk_use, self._data_dir)
+        find = functools.partial(
+            find_changes, now=self._clock.now(), quotas=self._options.quotas, own_disk=disk
+        )
+        for change in await self._db.read(find):
+            await self._store(change)
+        return True
+
+    async def _store(self, change: Change) -> None:
+        now = self._clock.now()
+        try:
+            async with self._db.transaction() as session:
+                of_alert = (
+                    AlertFiring.alert_id == change.alert_id,
+                    AlertFiring.condition == change.condition.value,
+                )
+                for key in change.ended:
+                    await session.execute(
+                        delete(AlertFiring).where(*of_alert, AlertFiring.subject == key)
+                    )
+                for holding in change.begun:
+                    session.add(
+                        AlertFiring(
+                            alert_id=change.alert_id, condition=change.condition.value,
+                            subject=holding.key, since=now,
+                        )
+                    )  # fmt: skip
+                if change.begun:
+                    subjects = [holding.subject for holding in change.begun]
+                    session.add(
+                        new_delivery(change.alert_id, change.condition, change.text, subjects, now)
+                    )
+        except IntegrityError:
+            log.info("alert_deleted_meanwhile", alert_id=change.alert_id)
+
+    async def _report_loss(self, finding: LossFinding) -> None:
+        """Record the event in the job's timeline, with the messages about it."""
+        now, text = self._clock.now(), _loss_text(finding)
+        try:
+            async with self._db.transaction() as session:
+                await record_event(
+                    session, finding.job_id, time=now, kind="note",
+                    code=_CODES[finding.condition], reason=text, attempt=finding.attempt,
+                    data={"step": finding.step, "loss": finding.loss, "mean": finding.mean},
+                )  # fmt: skip
+                await report_job(session, finding.job_id, finding.condition, text, now)
+        except LookupError:
+            return  # the job was deleted
+        self._notifier.notify_viewers(finding.job_id)
+
+    async def _forget_ended(self) -> None:
+        active = [state.value for state in ACTIVE_STATES]
+        async with self._db.session() as session:
+            jobs = await session.scalars(select(Job.id).where(Job.state.in_(active)))
+        self.losses.forget_all_but(jobs.all())
+
+
+def _loss_text(finding: LossFinding) -> str:
+    if finding.condition is Condition.LOSS_NOT_FINITE:
+        return f"the loss is {finding.loss} at step {finding.step:,}"
+    return (
+        f"the loss rose to {finding.loss:.4g} at step {finding.step:,}; "
+        f"its running mean is {finding.mean:.4g}"
+    )
+
+
+def _disk_use(folder: Path) -> DiskUse | None:
+    try:
+        use = shutil.disk_usage(folder)
+    except OSError:
+        return None
+    # As `df` counts: what is kept for root is not free.
+    return DiskUse(use.used, use.used + use.free)

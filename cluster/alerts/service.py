@@ -1,0 +1,235 @@
+"""Alerts as users see them: create, read, change, delete, test, and the log of their deliveries."""
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster import pagination
+from trainhall.cluster.alerts import views
+from trainhall.cluster.alerts.dispatcher import Dispatcher
+from trainhall.cluster.alerts.monitor import AlertMonitor
+from trainhall.cluster.alerts.targets import Target, TargetKind, check_target, new_secret
+from trainhall.cluster.errors import ConflictError, InvalidValueError
+from trainhall.cluster.lifecycle.alerts import TEST, Condition, new_delivery
+from trainhall.cluster.service import Service, ServiceContext, load
+from trainhall.db.alerts import Alert, AlertDelivery, AlertFiring
+from trainhall.db.models import Job
+
+MAX_ALERTS = 1000
+KEPT = timedelta(days=30)
+"""Finished deliveries are kept for so long."""
+_OF_NODES = (Condition.NODE_DOWN, Condition.DISK_FILLING)
+
+
+@dataclass(frozen=True)
+class Scope:
+    kind: views.ScopeKind = "cluster"
+    value: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """All of an alert that users choose."""
+
+    name: str
+    on: tuple[Condition, ...]
+    target: Target
+    scope: Scope = field(default_factory=Scope)
+    waiting_seconds: float = 3600.0
+    disk_percent: float = 90.0
+    enabled: bool = True
+
+
+class AlertService(Service):
+    def __init__(
+        self, context: ServiceContext, dispatcher: Dispatcher, monitor: AlertMonitor
+    ) -> None:
+        super().__init__(context)
+        self._settings = context.options.alerts
+        self._dispatcher = dispatcher
+        self._monitor = monitor
+
+    async def create(self, wanted: Definition) -> views.AlertWithSecret:
+        """Create an alert. It reports what happens from now on, and what holds already.
+
+        Raises:
+            ConflictError: there are too many.
+            InvalidValueError: a part of it does not fit the others, or this coordinator.
+        """
+        check_target(wanted.target, self._settings)
+        async with self._db.transaction() as session:
+            await _check_scope(session, wanted)
+            if (await session.scalar(select(func.count()).select_from(Alert)) or 0) >= MAX_ALERTS:
+                raise ConflictError(f"there are {MAX_ALERTS} alerts already; delete some first")
+            newest = await session.scalar(select(func.max(Alert.number)))
+            alert = Alert(
+                id=self._ids.new(),
+                number=(newest or 0) + 1,
+                reason="",
+                created_at=self._clock.now(),
+                **_columns(wanted),
+            )
+            if wanted.target.kind is TargetKind.WEBHOOK:
+                alert.secret = new_secret(self._ids)
+            session.add(alert)
+            await session.flush()
+            view = views.alert_with_secret(alert, alert.secret)
+        self._wake()
+        return view
+
+    async def get(self, alert_id: str) -> views.Alert:
+        async with self._db.session() as session:
+            return views.alert_view(await load(session, Alert, alert_id))
+
+    async def list(self, *, limit: int = 50, cursor: str | None = None) -> views.AlertPage:
+        """List alerts, the oldest first."""
+        pagination.check_limit(limit)
+        query = select(Alert).order_by(Alert.number).limit(limit + 1)
+        if cursor is not None:
+            query = query.where(Alert.number > pagination.decode_number("alerts", cursor))
+        async with self._db.session() as session:
+            rows = (await session.scalars(query)).all()
+        following = pagination.encode("alerts", rows[limit - 1].number) if rows[limit:] else None
+        items = [views.alert_view(row) for row in rows[:limit]]
+        return views.AlertPage(items=items, next_cursor=following)
+
+    async def change(self, alert_id: str, changes: dict[str, Any]) -> views.AlertWithSecret:
+        """Change parts of an alert; one that is enabled starts as if its target had never failed.
+
+        Args:
+            changes: fields of `Definition` to replace.
+
+        Raises:
+            InvalidValueError: a part of it does not fit the others, or this coordinator.
+        """
+        async with self._db.transaction() as session:
+            alert = await load(session, Alert, alert_id, locked=True)
+            wanted = replace(_definition(alert), **changes)
+            if "target" in changes:
+                check_target(wanted.target, self._settings)
+            await _check_scope(session, wanted)
+            secret = None
+            if wanted.target.kind is TargetKind.WEBHOOK and alert.secret is None:
+                secret = alert.secret = new_secret(self._ids)
+            for name, value in _columns(wanted).items():
+                setattr(alert, name, value)
+            if wanted.enabled:
+                alert.reason, alert.failing_since = "", None
+            elif not alert.reason:
+                alert.reason = "disabled by a user"
+            await self._forget_withdrawn(session, alert)
+            await session.flush()
+            view = views.alert_with_secret(alert, secret)
+        self._wake()
+        return view
+
+    async def _forget_withdrawn(self, session: AsyncSession, alert: Alert) -> None:
+        """Forget what was reported of conditions that the alert does not report any more."""
+        still = alert.on if alert.enabled else []
+        await session.execute(
+            delete(AlertFiring).where(
+                AlertFiring.alert_id == alert.id, AlertFiring.condition.not_in(still)
+            )
+        )
+
+    async def delete(self, alert_id: str) -> None:
+        """Delete an alert with its deliveries; what was not sent is not sent any more."""
+        async with self._db.transaction() as session:
+            await session.delete(await load(session, Alert, alert_id, locked=True))
+
+    async def test(self, alert_id: str) -> views.Delivery:
+        """Send a message that says that it is a test, also of a disabled alert."""
+        async with self._db.transaction() as session:
+            alert = await load(session, Alert, alert_id)
+            text = f"this is a test of the alert “{alert.name}”"
+            delivery = new_delivery(alert_id, TEST, text, [], self._clock.now())
+            session.add(delivery)
+            await session.flush()
+            view = views.delivery_view(delivery)
+        self._dispatcher.wake()
+        return view
+
+    async def deliveries(
+        self, alert_id: str, *, limit: int = 50, cursor: str | None = None
+    ) -> views.DeliveryPage:
+        """List an alert's messages, the newest first."""
+        pagination.check_limit(limit)
+        query = (
+            select(AlertDelivery)
+            .where(AlertDelivery.alert_id == alert_id)
+            .order_by(AlertDelivery.id.desc())
+            .limit(limit + 1)
+        )
+        if cursor is not None:
+            query = query.where(AlertDelivery.id < pagination.decode_number("deliveries", cursor))
+        async with self._db.session() as session:
+            await load(session, Alert, alert_id)
+            rows = (await session.scalars(query)).all()
+        following = pagination.encode("deliveries", rows[limit - 1].id) if rows[limit:] else None
+        items = [views.delivery_view(row) for row in rows[:limit]]
+        return views.DeliveryPage(items=items, next_cursor=following)
+
+    async def housekeep(self) -> None:
+        """Delete what was finished long ago."""
+        before = self._clock.now() - KEPT
+        async with self._db.transaction() as session:
+            await session.execute(delete(AlertDelivery).where(AlertDelivery.finished_at < before))
+
+    def _wake(self) -> None:
+        self._monitor.wake()
+        self._dispatcher.wake()
+
+
+async def _check_scope(session: AsyncSession, wanted: Definition) -> None:
+    scope = wanted.scope
+    if scope.kind == "cluster":
+        if scope.value is not None:
+            raise InvalidValueError(
+                "scope.value", scope.value, "must be left out: the scope is the whole cluster"
+            )
+        return
+    if not scope.value:
+        what = "id" if scope.kind == "job" else "name"
+        raise InvalidValueError(
+            "scope.value", scope.value, f"is required: the {what} of the {scope.kind}"
+        )
+    if scope.kind == "job" and await session.get(Job, scope.value) is None:
+        raise InvalidValueError("scope.value", scope.value, "there is no such job; give its id")
+    unfit = [each.value for each in wanted.on if each in _OF_NODES]
+    if scope.kind == "job" and Condition.QUOTA_REACHED in wanted.on:
+        unfit.append(Condition.QUOTA_REACHED.value)
+    if unfit:
+        raise InvalidValueError(
+            "scope.kind", scope.kind, f"does not fit {', '.join(unfit)}, which no {scope.kind} "
+            "has; leave out the scope, or make an alert of its own",
+        )  # fmt: skip
+
+
+def _definition(alert: Alert) -> Definition:
+    scope = views.AlertScope.model_validate({"kind": alert.scope_kind, "value": alert.scope_value})
+    return Definition(
+        name=alert.name,
+        on=tuple(map(Condition, alert.on)),
+        target=Target(TargetKind(alert.target_kind), alert.target_url),
+        scope=Scope(scope.kind, scope.value),
+        waiting_seconds=alert.waiting_seconds,
+        disk_percent=alert.disk_percent,
+        enabled=alert.enabled,
+    )
+
+
+def _columns(wanted: Definition) -> dict[str, Any]:
+    return {
+        "name": wanted.name,
+        "on": list(dict.fromkeys(each.value for each in wanted.on)),
+        "scope_kind": wanted.scope.kind,
+        "scope_value": wanted.scope.value,
+        "waiting_seconds": wanted.waiting_seconds,
+        "disk_percent": wanted.disk_percent,
+        "target_kind": wanted.target.kind.value,
+        "target_url": wanted.target.url,
+        "enabled": wanted.enabled,
+    }

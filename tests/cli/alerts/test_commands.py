@@ -1,0 +1,101 @@
+"""`trainhall alerts …` and the Python client's alerts against a real coordinator."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from structlog.testing import capture_logs
+from support.cluster.web import served
+from typer.main import get_command
+
+from trainhall.api.app import create_app
+from trainhall.api.settings import Settings
+from trainhall.cli.base.errors import NotFoundError, UsageError
+from trainhall.cli.main import app
+from trainhall.client import Client
+
+HOOK = "https://example.org/hook"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("data")
+    settings = Settings(data_dir=folder, database_url=f"sqlite:///{folder}/trainhall.db")
+    with capture_logs(), served(create_app(settings)) as address:
+        yield address
+
+
+class Cli:
+    def __init__(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.url, self._capsys = url, capsys
+
+    def __call__(self, *arguments: str) -> str:
+        """Return what it prints."""
+        self._capsys.readouterr()
+        command = ["alerts", *arguments, "--url", self.url]
+        get_command(app).main(command, prog_name="trainhall", standalone_mode=False)
+        return self._capsys.readouterr().out
+
+
+@pytest.fixture
+def cli(url: str, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(url, capsys)
+
+
+def test_alert_is_added_listed_changed_and_removed(cli: Cli) -> None:
+    on = ("--on", "job.failed,job.stuck", "--on", "job.waiting")
+    added = cli("add", "nightly", *on, "--webhook", HOOK, "--waiting", "2h", "--user", "maria")
+    assert "whsec_" in added
+    assert "2h00m" in added
+    listed = cli("ls")
+    assert "user maria" in listed
+    assert f"webhook {HOOK}" in listed
+    assert "whsec_" not in cli("show", "nightly")
+    changed = json.loads(cli("change", "nightly", "--name", "daily", "--on", "job.failed",
+                             "-o", "json"))  # fmt: skip
+    assert (changed["name"], changed["on"]) == ("daily", ["job.failed"])
+    assert changed["target"]["url"] == HOOK
+    assert "disabled: disabled by a user" in cli("disable", changed["id"][:6])
+    assert "enabled" in cli("enable", "daily")
+    cli("remove", "daily")
+    assert cli("ls") == ""
+
+
+def test_test_message_is_in_the_log(cli: Cli) -> None:
+    cli("add", "me", "--on", "node.down", "--browser")
+    sent = cli("test", "me", "-o", "name").strip()
+    assert json.loads(cli("log", "me", "-o", "json"))[0]["id"] == sent
+    assert "this is a test of the alert “me”" in cli("log", "me")
+    cli("remove", "me")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--browser",), "--on is required"),
+        (("--on", "job.failed"), "give a target"),
+        (("--on", "job.failed", "--browser", "--mail", "a@b"), "one target"),
+        (("--on", "job.failed", "--browser", "--user", "a", "--project", "b"), "give one of"),
+        (("--on", "job.done", "--browser"), "on.0: must be one of job.completed"),
+    ],
+)
+def test_wrong_arguments_are_explained(cli: Cli, arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        cli("add", "x", *arguments)
+
+
+def test_unknown_alert_is_not_found(cli: Cli) -> None:
+    with pytest.raises(NotFoundError, match="there is no alert 'none'"):
+        cli("show", "none")
+
+
+def test_python_client_manages_alerts(url: str) -> None:
+    with Client(url) as hall:
+        made = hall.add_alert("py", ["job.failed"], {"kind": "webhook", "url": HOOK})
+        assert made["secret"].startswith("whsec_")
+        assert hall.change_alert("py", enabled=False)["enabled"] is False
+        sent = hall.test_alert(made["id"])
+        assert [each["id"] for each in hall.deliveries("py")] == [sent["id"]]
+        assert [each["name"] for each in hall.alerts()] == ["py"]
+        hall.remove_alert("py")
+        assert list(hall.alerts()) == []
