@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -85,6 +86,8 @@ class Session:
         self._start: dict[str, Any] = {"total_steps": None}
         """The report of this attempt's start; without `checkpoint.load()` its step is unknown."""
         self._reported_start: dict[str, Any] | None = None
+        self._begun_at = 0.0
+        self._first_step: int | None = None
         self._asks_to_stop = False
         """The script asks after every step whether to stop."""
         self._command = Command.RUN
@@ -127,6 +130,8 @@ class Session:
         if self.is_mine:
             self._begin()
             self.reporter.report(values, step)
+            if self._first_step is None and self.reporter.step > self.loaded_step:
+                self._report_first_step()
 
     def should_stop(self) -> bool:
         if not self._asks_to_stop:
@@ -271,8 +276,15 @@ class Session:
     def _begin(self) -> None:
         """Report where this attempt starts, before anything else; again if more is known."""
         if self._reported_start != self._start:
-            self._reported_start = dict(self._start)
+            self._reported_start, self._begun_at = dict(self._start), time.time()
             self._append_event("started", self._reported_start)
+
+    def _report_first_step(self) -> None:
+        """Report this attempt's first step: an incident may end with that."""
+        self._first_step = self.reporter.step
+        generation = self._launch.generation if self._launch is not None else 1
+        data = {"generation": generation, "step": self._first_step, "loaded": self._begun_at}
+        self._append_event("stepped", data)
 
     def _append_event(self, kind: str, data: dict[str, Any]) -> None:
         """Append an event of the whole job, as rank 0."""

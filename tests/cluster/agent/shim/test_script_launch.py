@@ -239,6 +239,7 @@ def test_script_pauses_at_one_step_and_resumes(run_warm: Any, tmp_path: Path, wo
     again = run_warm(script(tmp_path, SDK, str(step + 3)), checkpoint=plan, attempt=2)
     assert again.wait().outcome is Outcome.COMPLETED
     assert events(again)["started"]["resumed_from"] == step
+    assert events(again)["stepped"]["step"] == step + 1
     output = again.folder.stdout(0).read_text()
     assert f"loaded {step} {[float(step)] * 4}" in output
     assert "{1: [None, True, (2, 'x')], 'half': 0.5}" in output
@@ -261,6 +262,9 @@ def test_script_with_own_checkpoints_reports_no_start_step(run: Any, tmp_path: P
     one = run(script(tmp_path, text))
     assert one.wait().outcome is Outcome.COMPLETED
     assert events(one)["started"] == {"total_steps": 9}
+    stepped = events(one)["stepped"]
+    assert (stepped["generation"], stepped["step"]) == (1, 7)
+    assert stepped["loaded"] > 0
 
 
 def test_script_reports_start_step_when_loading_late(run_warm: Any, tmp_path: Path) -> None:
