@@ -103,6 +103,15 @@ def test_zoom_loads_its_steps_and_updates_url(page: Page, jobs: list[str]) -> No
     # What the job does not report has no chart.
     expect(chart(page, "Accuracy")).to_have_count(0)
 
+    pin = page.get_by_role("button", name="Pin Gradient norm")
+    pin.click()
+    expect(pin).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("figure[data-chart]").first).to_contain_text("Gradient norm")
+    page.get_by_role("textbox", name="Filter charts").fill("rate$|^loss")
+    expect(chart(page, "Learning rate")).to_be_visible()
+    expect(chart(page, "Gradient norm")).to_have_count(0)
+    expect(page).to_have_url(re.compile("charts="))
+
 
 def test_legend_shows_the_points_at_the_cursor(page: Page, jobs: list[str]) -> None:
     page.goto(f"/jobs/{jobs[0]}")

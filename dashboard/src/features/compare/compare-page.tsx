@@ -10,7 +10,8 @@ import { type Job, MAX_COMPARED } from "@/shared/api/types";
 import { Chart } from "@/shared/curves/chart/chart";
 import { look } from "@/shared/curves/chart/palette";
 import { Swatch } from "@/shared/curves/chart/swatch";
-import { CurveControls } from "@/shared/curves/controls/controls";
+import { useArrangement } from "@/shared/curves/controls/arrange";
+import { CurveControls, NoMatch } from "@/shared/curves/controls/controls";
 import controls from "@/shared/curves/controls/controls.module.css";
 import { type CurveView, rangeOf } from "@/shared/curves/controls/view";
 import type { Axis, Range } from "@/shared/curves/data/axis";
@@ -131,15 +132,19 @@ function Plots({ jobs, slots, view, onView }: PlotsProps) {
     ];
   });
   const panels = panelsOf(compared);
+  const isSettled = [...lives.values()].every(({ status }) => status.value.phase !== "connecting");
+  const { shown, pinOf } = useArrangement(panels, view.charts ?? "", lives.size > 0 && isSettled);
   return (
     <Stack gap="md">
       <CurveControls view={view} onChange={onView} onSmoothing={setDragged} />
       {panels.length === 0 ? <NoPoints lives={lives} /> : null}
+      {panels.length > 0 && shown.length === 0 ? <NoMatch /> : null}
       <div className={controls.grid}>
-        {panels.map((panel) => (
+        {shown.map((panel) => (
           <Chart
             key={panel.name}
             {...panel}
+            pin={pinOf(panel.title)}
             logarithmic={log && spansMagnitudes(panel.name)}
             axis={x}
             smoothing={dragged ?? smooth}

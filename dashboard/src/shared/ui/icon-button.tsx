@@ -6,6 +6,7 @@ interface Props extends ActionIconProps {
   /** Its name for screen readers, where the tooltip is not enough. */
   name?: string;
   onClick: () => void;
+  "aria-pressed"?: boolean;
   children: React.ReactNode;
 }
 

@@ -4,7 +4,8 @@ import { useEffect, useMemo, useState } from "react";
 import { endedWithoutStep } from "@/features/job/tabs";
 import type { Job } from "@/shared/api/types";
 import { Chart } from "@/shared/curves/chart/chart";
-import { CurveControls } from "@/shared/curves/controls/controls";
+import { useArrangement } from "@/shared/curves/controls/arrange";
+import { CurveControls, NoMatch } from "@/shared/curves/controls/controls";
 import controls from "@/shared/curves/controls/controls.module.css";
 import { rangeOf } from "@/shared/curves/controls/view";
 import type { Range } from "@/shared/curves/data/axis";
@@ -39,6 +40,8 @@ export default function CurvesTab({ job, live }: Props) {
     () => panelsOf(live.curves, store, { origin, ranks, seriesKey, mainMetric }),
     [live, store, origin, ranks, seriesKey, mainMetric],
   );
+  const { phase } = useSignal(live.status);
+  const { shown, pinOf } = useArrangement(panels, view.charts ?? "", phase !== "connecting");
   const change = (next: Partial<typeof view>) =>
     void navigate({
       search: (old) => ({ ...old, ...next }),
@@ -73,11 +76,13 @@ export default function CurvesTab({ job, live }: Props) {
       >
         <SaveMetrics job={job} />
       </CurveControls>
+      {shown.length === 0 ? <NoMatch /> : null}
       <div className={controls.grid}>
-        {panels.map((panel) => (
+        {shown.map((panel) => (
           <Chart
             key={panel.title}
             {...panel}
+            pin={pinOf(panel.title)}
             logarithmic={
               log && !panel.stacked && panel.curves.every((c) => spansMagnitudes(c.name))
             }

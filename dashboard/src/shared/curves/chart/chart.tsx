@@ -10,6 +10,7 @@ import { DownIcon } from "@/shared/ui/icons";
 import classes from "./chart.module.css";
 import { legendText, positionText } from "./legend";
 import { scheduleWork, useLingering, useOnScreen } from "./on-screen";
+import { type Pin, PinButtons } from "./pin-buttons";
 import { Plot } from "./plot";
 import { Swatch } from "./swatch";
 
@@ -32,6 +33,8 @@ interface Props {
   /** The part of the axis that is shown; null: all of it. */
   range?: Range | null;
   onRange?: (range: Range | null) => void;
+  /** Left out: it cannot be pinned. */
+  pin?: Pin;
   /** Minimum time between two redraws, in milliseconds. */
   redrawMs?: number;
 }
@@ -142,14 +145,17 @@ export function Chart(props: Props) {
       <figcaption className={classes.caption}>
         <span className={classes.title}>{title}</span>
         <span className={classes.cursor} ref={cursorLabel} />
-        <IconButton
-          label="Download as CSV"
-          name={`Download ${title} as CSV`}
-          size="xs"
-          onClick={() => saveText(`${syncKey}-${slug(title)}.csv`, csv(curves))}
-        >
-          <DownIcon />
-        </IconButton>
+        <span className={classes.commands}>
+          {props.pin ? <PinButtons title={title} pin={props.pin} /> : null}
+          <IconButton
+            label="Download as CSV"
+            name={`Download ${title} as CSV`}
+            size="xs"
+            onClick={() => saveText(`${syncKey}-${slug(title)}.csv`, csv(curves))}
+          >
+            <DownIcon />
+          </IconButton>
+        </span>
         {/* Many keys scroll, which must be possible by keyboard, too. */}
         <span className={classes.keys} {...(curves.length > FEW_KEYS ? { tabIndex: 0 } : {})}>
           {curves.map((curve, i) => (

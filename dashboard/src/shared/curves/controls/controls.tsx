@@ -3,6 +3,8 @@ import { useState } from "react";
 import { positionText } from "@/shared/curves/chart/legend";
 import type { Axis, Range } from "@/shared/curves/data/axis";
 import { count } from "@/shared/format";
+import { SearchField } from "@/shared/ui/search-field";
+import { isPattern } from "./arrange";
 import classes from "./controls.module.css";
 import { type CurveView, MAX_SMOOTHING, rangeOf } from "./view";
 
@@ -89,6 +91,14 @@ export function CurveControls(props: Props) {
           onChange={(event) => onChange({ ranks: event.currentTarget.checked || undefined })}
         />
       ) : null}
+      <SearchField
+        w={190}
+        aria-label="Filter charts"
+        placeholder="Filter: loss|^val"
+        value={view.charts ?? ""}
+        error={isPattern(view.charts ?? "") ? null : "Not a regular expression"}
+        onSearch={(text) => onChange({ charts: text || undefined })}
+      />
       <Zoom key={`${view.from}-${view.to}`} view={view} onChange={onChange} />
       {props.children}
     </div>
@@ -182,4 +192,13 @@ function StepsForm({ range, onChange, onClose }: StepsProps) {
 function rangeText({ from, to }: Range, axis: Axis): string {
   if (axis === "step") return `steps ${count(from)} to ${count(to)}`;
   return `${positionText(from, axis)} to ${positionText(to, axis)}`;
+}
+
+/** The text in place of charts, of which the filter leaves none. */
+export function NoMatch() {
+  return (
+    <Text size="sm" c="dimmed">
+      No chart matches the filter.
+    </Text>
+  );
 }

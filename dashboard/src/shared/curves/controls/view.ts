@@ -13,6 +13,8 @@ export interface CurveView {
   to?: number | undefined;
   /** Draw the series of single ranks as well. */
   ranks?: boolean | undefined;
+  /** Only the charts that match this regular expression. */
+  charts?: string | undefined;
 }
 
 export const MAX_SMOOTHING = 0.999;
@@ -27,6 +29,7 @@ export function curveView(raw: Record<string, unknown>): CurveView {
     ...(raw.log === true ? { log: true } : {}),
     ...(zoomed ? { from, to } : {}),
     ...(raw.ranks === true ? { ranks: true } : {}),
+    ...(raw.charts ? { charts: String(raw.charts).slice(0, 256) } : {}),
   };
 }
 
