@@ -63,6 +63,10 @@ class Allocation(tuple[NodeAllocation, ...]):
         return next((rank.device_kind for host in self for rank in host.ranks), "cpu")
 
     @property
+    def gpus(self) -> int:
+        return len(self.devices) if self.device_kind == "cuda" else 0
+
+    @property
     def devices(self) -> frozenset[tuple[str, int]]:
         """Return the devices, each by node id and index."""
         return frozenset((host.node_id, rank.device_index) for host in self for rank in host.ranks)

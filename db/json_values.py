@@ -7,6 +7,7 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Double,
+    Integer,
     Text,
     case,
     cast,
@@ -42,12 +43,14 @@ class _JsonValue(FunctionElement[Any]):
 
     inherit_cache = True
 
-    def __init__(self, document: JsonColumn, key: str) -> None:
+    def __init__(self, document: JsonColumn, key: str, item: int | None = None) -> None:
+        """Of a list under the key, `item` is the index of the value."""
         if '"' in key:
             raise ValueError("a key with a quotation mark cannot be read")
         # SQLite compares keys as they are written in the document, which is ASCII.
         written = json.dumps(key)[1:-1]
-        super().__init__(document, literal(key, Text()), literal(written, Text()))
+        items = [] if item is None else [literal_column(str(item), Integer())]
+        super().__init__(document, literal(key, Text()), literal(written, Text()), *items)
 
 
 class JsonNumber(_JsonValue):
@@ -162,11 +165,14 @@ def _postgres_order(element: SortableText, compiler: SQLCompiler, **options: Any
 
 def _in_sqlite(element: _JsonValue) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
     """Return the type of the value, and the value."""
-    document, _, written = element.clauses
-    path = _OPEN.concat(written).concat(_CLOSE)
+    document, _, written, *items = element.clauses
+    close = _CLOSE if not items else literal_column(f"'\"[{items[0]}]'", Text())
+    path = _OPEN.concat(written).concat(close)
     return func.json_type(document, path), func.json_extract(document, path)
 
 
 def _in_postgres(element: _JsonValue) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    document, key, _ = element.clauses
+    document, key, _, *items = element.clauses
+    if items:
+        document, key = document.op("->")(key), items[0]
     return func.json_typeof(document.op("->")(key)), document.op("->>")(key)

@@ -127,6 +127,8 @@ class JobProgress(Base):
     total_steps: Mapped[int | None] = mapped_column(BigInt)
     metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Last value of every job-wide series. NaN and infinities are kept as text."""
+    ranges: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """Smallest and largest finite value of every job-wide series."""
 
 
 class Attempt(Base):
@@ -173,6 +175,12 @@ class Attempt(Base):
     stopping_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     failure: Mapped[dict[str, Any] | None]
+    gpus: Mapped[int] = mapped_column(default=0)
+    """GPUs of its newest generation."""
+    gpus_since: Mapped[datetime | None]
+    """Start of its newest generation."""
+    gpu_seconds: Mapped[float] = mapped_column(default=0.0)
+    """Of the generations before the newest."""
     began: Mapped[dict[int, GenerationStart]] = mapped_column(
         Document(dict[int, GenerationStart]), default=dict
     )

@@ -39,6 +39,8 @@ CHUNK_BYTES = 256 * 1024
 LOSS = "loss"
 MAX_LAST_VALUES = 1000
 """So many series show their last value with the job."""
+Ranges = dict[str, list[float]]
+"""Smallest and largest finite value by series."""
 _ZLIB_LEVEL = 3
 
 
@@ -100,6 +102,7 @@ class _Job:
     seq: int
     step: int
     metrics: dict[str, Any]
+    ranges: Ranges
     newest_attempt: int
     changed: bool = False
 
@@ -259,7 +262,13 @@ def _sequences(
 
 
 _LOCKED_PROGRESS = (
-    select(JobProgress.stream_seq, JobProgress.step, JobProgress.metrics, Job.attempt)
+    select(
+        JobProgress.stream_seq,
+        JobProgress.step,
+        JobProgress.metrics,
+        JobProgress.ranges,
+        Job.attempt,
+    )
     .join(Job, Job.id == JobProgress.job_id)
     .where(JobProgress.job_id == bindparam("at_job"))
     .with_for_update(of=JobProgress)
@@ -270,7 +279,7 @@ def _locked_progress(connection: Connection, job_id: str, now: datetime) -> _Job
     row = connection.execute(_LOCKED_PROGRESS, {"at_job": job_id}).one_or_none()
     if row is None:
         return None
-    return _Job(job_id, now, row.stream_seq, row.step, row.metrics, row.attempt)
+    return _Job(job_id, now, row.stream_seq, row.step, row.metrics, row.ranges, row.attempt)
 
 
 _FILES = select(LogStream.__table__).where(
@@ -425,6 +434,28 @@ def _note_last_values(job: _Job, tables: list[Table], *, continues: bool) -> Non
         else:
             job.step = step
         job.metrics = dict(list(merged.items())[:MAX_LAST_VALUES])
+        job.ranges = widened(job.ranges, tables)
+
+
+def widened(ranges: Ranges, tables: Iterable[Table]) -> Ranges:
+    """Return ranges that the job-wide values of tables are in, too."""
+    found = dict(ranges)
+    for table in tables:
+        if table.rank is not None or not len(table.steps):
+            continue
+        for name, values in table.columns.items():
+            low, high = float(values.min()), float(values.max())
+            if not (np.isfinite(low) and np.isfinite(high)):
+                finite = values[np.isfinite(values)]
+                if not len(finite):
+                    continue
+                low, high = float(finite.min()), float(finite.max())
+            if name in found:
+                low, high = min(low, found[name][0]), max(high, found[name][1])
+            elif name in DIGESTS or len(found) >= MAX_LAST_VALUES:
+                continue
+            found[name] = [low, high]
+    return found
 
 
 def _add_output(
@@ -501,14 +532,25 @@ def _write(
         connection.execute(upsert(connection, LogStream, keys), list(files.values()))
     connection.execute(
         _PROGRESS_UPDATE,
-        {"of_job": job.job_id, "seq": job.seq, "at_step": job.step, "values": job.metrics},
+        {
+            "of_job": job.job_id,
+            "seq": job.seq,
+            "at_step": job.step,
+            "values": job.metrics,
+            "ranges_of": job.ranges,
+        },
     )
 
 
 _PROGRESS_UPDATE = (
     update(JobProgress)
     .where(JobProgress.job_id == bindparam("of_job"))
-    .values(stream_seq=bindparam("seq"), step=bindparam("at_step"), metrics=bindparam("values"))
+    .values(
+        stream_seq=bindparam("seq"),
+        step=bindparam("at_step"),
+        metrics=bindparam("values"),
+        ranges=bindparam("ranges_of"),
+    )
 )
 _WRITER_UPDATE = (
     update(Writer)

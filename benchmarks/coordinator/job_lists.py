@@ -40,6 +40,10 @@ PAGES: dict[str, dict[str, Any]] = {
     "by step": {"sort": "step"},
     "by a parameter": {"sort": "parameters.lr"},
     "by a metric": {"sort": "-metrics.loss"},
+    "by the minimum of a metric": {"sort": "metrics.loss.min"},
+    "by GPU-hours": {"sort": "-gpu_hours"},
+    "by user": {"sort": "user"},
+    "of a tag": {"query": "tag:t7"},
     "of a state": {"query": "state:failed"},
     "of a state, by a metric": {"query": "state:failed lr>0.01", "sort": "-metrics.loss"},
     "with a parameter": {"query": "lr>0.05 -name:99"},
@@ -49,11 +53,11 @@ PAGES: dict[str, dict[str, Any]] = {
 """Arguments of `JobService.list` by the name of the page."""
 _POSTGRES = """
     UPDATE jobs SET parameters = json_build_object('lr', (number % 997) / 1000.0, 'layers', 12,
-        'optimizer', 'adamw', 'dropout', 0.1);
+        'optimizer', 'adamw', 'dropout', 0.1), tags = json_build_array('t' || (number % 50));
     UPDATE job_progress SET metrics = json_build_object('loss', 1.0 / (1 + length(job_id)),
         'eval_loss', 0.5, 'accuracy', 0.9, 'learning_rate', 0.001, 'step_seconds', 0.1)
 """
-_SQLITE = _POSTGRES.replace("json_build_object", "json_object")
+_SQLITE = _POSTGRES.replace("json_build_", "json_")
 
 
 async def filled(url: str, folder: Path, jobs: int) -> SimulatedCluster:

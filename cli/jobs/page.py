@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from trainhall.cli.base import output as out
-from trainhall.cluster.jobs.listing.keys import FIELDS, METRICS, PARAMETERS
+from trainhall.cluster.jobs.listing.keys import AGGREGATES, FIELDS, METRICS, PARAMETERS
 from trainhall.cluster.jobs.listing.query import parse_query
 from trainhall.training.common.units import brief
 
@@ -49,9 +49,18 @@ def _value_column(key: str) -> out.Column:
 
     def cell(job: out.Json) -> str:
         values = job["spec"].get("parameters") if key.startswith(PARAMETERS) else job["metrics"]
-        return out.number((values or {}).get(name))
+        return out.number((values or {}).get(name, _of_range(job, name)))
 
     return out.Column(name, cell, right=True)
+
+
+def _of_range(job: out.Json, name: str) -> float | None:
+    """Return the minimum or maximum of a metric from NAME.min or NAME.max; None: neither."""
+    metric, _, aggregate = name.rpartition(".")
+    if aggregate not in AGGREGATES:
+        return None
+    ends: list[float | None] = job.get("metric_ranges", {}).get(metric, [None, None])
+    return ends[AGGREGATES.index(aggregate)]
 
 
 def tags(job: out.Json) -> str:

@@ -100,18 +100,24 @@ class RunTime:
 
     seconds: float = 0.0
     since: datetime | None = None
+    gpu_seconds: float = 0.0
 
 
-async def run_times(session: AsyncSession, job_ids: Iterable[str]) -> dict[str, RunTime]:
+async def run_times(
+    session: AsyncSession, job_ids: Iterable[str], now: datetime
+) -> dict[str, RunTime]:
     """Return run times by job id; that of a job without an attempt is zero."""
     times = {job_id: RunTime() for job_id in job_ids}
     found = await session.execute(
-        select(Attempt.job_id, Attempt.started_at, Attempt.finished_at).where(
-            Attempt.job_id.in_(times)
-        )
-    )
-    for job_id, started_at, finished_at in found:
-        time = times[job_id]
+        select(
+            Attempt.job_id, Attempt.started_at, Attempt.finished_at, Attempt.gpus,
+            Attempt.gpus_since, Attempt.gpu_seconds,
+        ).where(Attempt.job_id.in_(times))
+    )  # fmt: skip
+    for job_id, started_at, finished_at, gpus, gpus_since, gpu_seconds in found:
+        held = ((finished_at or now) - (gpus_since or started_at)).total_seconds()
+        used = times[job_id].gpu_seconds + gpu_seconds + gpus * max(0.0, held)
+        time = replace(times[job_id], gpu_seconds=used)
         if finished_at is None:
             times[job_id] = replace(time, since=started_at)
         else:

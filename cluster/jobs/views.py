@@ -97,6 +97,11 @@ class Job(View):
     """Job spec as submitted, with its defaults."""
     metrics: dict[str, MetricValue]
     """Last value of every job-wide series. NaN and infinities are strings."""
+    metric_ranges: dict[str, tuple[float, float]]
+    """Smallest and largest finite value of every job-wide series, of steps that were repeated after
+    a restart too."""
+    gpu_hours: float
+    """GPUs times hours of its attempts so far; 0 on CPUs."""
     main_metric: MainMetric | None
     """The `metric` of the spec, else a validation metric (`eval_…`, `val…`) that the job reports,
     else a loss; null for a job that reports none of them."""
@@ -193,7 +198,7 @@ async def job_views(
     session: AsyncSession, rows: Sequence[tuple[models.Job, models.JobProgress]], now: datetime
 ) -> list[Job]:
     jobs = [job for job, _ in rows]
-    ran = await run_times(session, [job.id for job in jobs])
+    ran = await run_times(session, [job.id for job in jobs], now)
     slow = await stragglers(session, rows)
     warned = await job_warnings(session, jobs, now)
     views = []
@@ -206,6 +211,8 @@ async def job_views(
             ran_seconds=ran[job.id].seconds,
             running_since=ran[job.id].since,
             metrics=progress.metrics,
+            metric_ranges=progress.ranges,
+            gpu_hours=ran[job.id].gpu_seconds / 3600,
             main_metric=main_metric(job.spec, progress.metrics),
             allowed_commands=[command for command in Command if command not in refused],
             refused_commands=refused,

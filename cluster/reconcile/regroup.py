@@ -105,6 +105,10 @@ async def _lock_running(session: AsyncSession, token: FencingToken) -> tuple[Att
 
 def _begin_generation(attempt: Attempt, record: GenerationRecord) -> None:
     joining = set(record.allocation.node_ids) - set(attempt.allocation.node_ids)
+    since = attempt.gpus_since or attempt.started_at
+    # The time of day may have been set back meanwhile.
+    attempt.gpu_seconds += attempt.gpus * max(0.0, (record.time - since).total_seconds())
+    attempt.gpus, attempt.gpus_since = record.allocation.gpus, record.time
     attempt.generation = record.generation
     attempt.allocation = record.allocation
     attempt.world_size = record.world_size

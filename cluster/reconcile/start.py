@@ -114,6 +114,9 @@ def _new_attempt(
         ),
         node_outcomes={},
         started_at=now,
+        gpus=allocation.gpus,
+        gpus_since=now,
+        gpu_seconds=0.0,
     )
 
 

@@ -133,7 +133,7 @@ def test_legend_shows_the_points_at_the_cursor(page: Page, jobs: list[str]) -> N
 def test_compare_shows_curves_and_spec_differences(page: Page, jobs: list[str]) -> None:
     page.goto("/jobs")
     for name in ("slow-learner", "fast-learner"):
-        page.get_by_role("checkbox", name=f"Compare {name}").check()
+        page.get_by_role("checkbox", name=f"Select {name}").check()
     page.get_by_role("link", name="Compare 2").click()
     expect(page).to_have_url(re.compile("/compare"))
     loss = chart(page, "Loss")

@@ -20,7 +20,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.jobs.listing.keys import FIELDS, METRICS, PARAMETERS, TIME_FIELDS, nearest
+from trainhall.cluster.jobs.listing.keys import (
+    AGGREGATES,
+    FIELDS,
+    METRICS,
+    PARAMETERS,
+    TIME_FIELDS,
+    nearest,
+)
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.db.json_values import HasKey, JsonItems, JsonNumber, JsonText
 from trainhall.db.models import Attempt, Job, JobProgress
@@ -29,7 +36,6 @@ from trainhall.db.types import micros
 _MICROS = 1_000_000.0
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 _MAX_METRIC = 128
-_AGGREGATE = re.compile(r"\.(min|max)$")
 _NEWEST = 200
 """Jobs whose parameters and metrics are suggested in place of an unknown name."""
 
@@ -69,6 +75,8 @@ class Field:
     name: str
     parameter: str | None = None
     metric: str | None = None
+    aggregate: str | None = None
+    """min or max of the metric; None: its latest value."""
 
 
 def parse_field(name: str) -> Field | None:
@@ -101,14 +109,15 @@ async def find_fields(session: AsyncSession, name: str) -> Field:
     """
     field = parse_field(name)
     if field is not None:
-        await check_aggregate(session, field)
-        return field
+        return await with_aggregate(session, field)
     if _PARAMETER.fullmatch(name):
         found = select(Job.number).where(HasKey(Job.parameters, name)).limit(1)
         if await session.scalar(found) is not None:
             return Field(name, parameter=name)
-    if len(name) <= _MAX_METRIC and '"' not in name and await _is_metric(session, name):
-        return Field(name, metric=name)
+    if len(name) <= _MAX_METRIC and '"' not in name:
+        metric = await with_aggregate(session, Field(name, metric=name))
+        if metric.aggregate is not None or await _is_metric(session, name):
+            return metric
     known = [*FIELDS, *await _names_of_newest(session)]
     short = [each.partition(".")[2] for each in known if "." in each]
     fields = f"; fields are {', '.join(FIELDS)}, parameters.NAME, metrics.NAME"
@@ -116,19 +125,15 @@ async def find_fields(session: AsyncSession, name: str) -> Field:
     raise FieldError(f"is no field, parameter or metric{near or fields}")
 
 
-async def check_aggregate(session: AsyncSession, field: Field) -> None:
-    """Refuse the minimum or maximum of a metric, which is not stored.
-
-    Raises:
-        FieldError: the field means one.
-    """
-    found = _AGGREGATE.search(field.metric or "")
-    if found is None or await _is_metric(session, field.metric or ""):
-        return
-    metric = (field.metric or "")[: found.start()]
-    raise FieldError(
-        f"is not available: of a metric the latest value is stored; use {METRICS}{metric}"
-    )
+async def with_aggregate(session: AsyncSession, field: Field) -> Field:
+    """Return the field of a metric's minimum or maximum, if its name means one: a metric may itself
+    be called `top.max`."""
+    metric, _, aggregate = (field.metric or "").rpartition(".")
+    if not metric or aggregate not in AGGREGATES or await _is_metric(session, field.metric or ""):
+        return field
+    if not await _is_metric(session, metric):
+        return field
+    return Field(field.name, metric=metric, aggregate=aggregate)
 
 
 async def suggestion(session: AsyncSession, name: str, known: list[str]) -> str:
@@ -144,10 +149,15 @@ def number_of(field: Field, now: datetime) -> ColumnElement[Any] | None:
     """Return the number of a field as SQL; None if it has none."""
     if field.parameter is not None:
         return JsonNumber(Job.parameters, field.parameter)
+    if field.aggregate is not None and field.metric is not None:
+        item = AGGREGATES.index(field.aggregate)
+        return JsonNumber(JobProgress.ranges, field.metric, item)
     if field.metric is not None:
         return JsonNumber(JobProgress.metrics, field.metric)
     if field.name == "duration":
         return _duration(now)
+    if field.name == "gpu_hours":
+        return _gpu_hours(now)
     return INTEGERS.get(field.name)
 
 
@@ -180,6 +190,16 @@ def _duration(now: datetime) -> ColumnElement[Any]:
         .correlate(Job)
         .scalar_subquery()
     )
+
+
+def _gpu_hours(now: datetime) -> ColumnElement[Any]:
+    """GPUs times hours of all attempts; NULL before the first."""
+    since = type_coerce(func.coalesce(Attempt.gpus_since, Attempt.started_at), BigInteger)
+    finished = func.coalesce(type_coerce(Attempt.finished_at, BigInteger), micros(now))
+    held = case((finished > since, finished - since), else_=0)
+    micro_hours = _MICROS * 3600.0
+    used = Attempt.gpu_seconds / 3600.0 + Attempt.gpus * cast(held, Double) / micro_hours
+    return select(func.sum(used)).where(Attempt.job_id == Job.id).correlate(Job).scalar_subquery()
 
 
 async def _is_metric(session: AsyncSession, name: str) -> bool:

@@ -5,8 +5,8 @@ from difflib import get_close_matches
 PARAMETERS, METRICS = "parameters.", "metrics."
 
 SORT_KEYS = (
-    "name", "state", "created_at", "started_at", "finished_at", "duration", "step", "priority",
-    "world_size",
+    "name", "state", "user", "project", "task", "strategy", "created_at", "started_at",
+    "finished_at", "duration", "gpu_hours", "step", "priority", "world_size",
 )  # fmt: skip
 TEXT_FIELDS = (
     "name", "id", "state", "user", "project", "task", "strategy", "reason_code", "experiment",
@@ -14,7 +14,9 @@ TEXT_FIELDS = (
 )  # fmt: skip
 NUMBER_FIELDS = ("step", "priority", "world_size")
 TIME_FIELDS = ("created_at", "started_at", "finished_at")
-FIELDS = (*TEXT_FIELDS, *NUMBER_FIELDS, "duration", *TIME_FIELDS)
+FIELDS = (*TEXT_FIELDS, *NUMBER_FIELDS, "duration", "gpu_hours", *TIME_FIELDS)
+AGGREGATES = ("min", "max")
+"""Of metrics, after `metrics.NAME.`; without one, the latest value."""
 
 
 def nearest(given: str, known: list[str]) -> str:

@@ -23,14 +23,15 @@ from trainhall.cluster.errors import InvalidCursorError, InvalidValueError
 from trainhall.cluster.jobs.listing.fields import (
     INTEGERS,
     STATE_ORDER,
+    TEXTS,
     TIMES,
     Field,
     FieldError,
-    check_aggregate,
     number_of,
     parse_field,
     suggestion,
     text_of,
+    with_aggregate,
 )
 from trainhall.cluster.jobs.listing.keys import METRICS, PARAMETERS, SORT_KEYS
 from trainhall.db.json_values import SortableText
@@ -171,8 +172,7 @@ async def _keys(session: AsyncSession, name: str, sort: str, now: datetime) -> t
     try:
         field = parse_field(name) if name.startswith((PARAMETERS, METRICS)) else None
         if field is not None and name.isprintable():
-            await check_aggregate(session, field)
-            return _json_keys(field, now)
+            return _json_keys(await with_aggregate(session, field), now)
         near = await suggestion(session, name, list(SORT_KEYS))
         message = f"must be one of {', '.join(SORT_KEYS)}, parameters.NAME, metrics.NAME{near}"
     except FieldError as error:
@@ -185,13 +185,15 @@ def _own_key(name: str, now: datetime) -> Key:
         return Key(SortableText(Job.name.expression), "text")
     if name == "state":
         return Key(STATE_ORDER, "integer")
+    if name in TEXTS:
+        return Key(SortableText(TEXTS[name]), "text", nullable=True)
     if name in INTEGERS:
         return Key(INTEGERS[name], "integer")
     if name in TIMES:
         return Key(TIMES[name], "integer", nullable=True)
-    duration = number_of(Field(name), now)
-    assert duration is not None
-    return Key(duration, "number", nullable=True)
+    computed = number_of(Field(name), now)
+    assert computed is not None
+    return Key(computed, "number", nullable=True)
 
 
 def _json_keys(field: Field, now: datetime) -> tuple[Key, ...]:

@@ -228,16 +228,16 @@ describe("the jobs", () => {
   it("stay selected after a reload", async () => {
     const answers = { "GET /training/jobs": list(job(), paused) };
     await open("/jobs", answers);
-    await userEvent.click(await screen.findByRole("checkbox", { name: "Compare tiny" }));
-    await userEvent.click(screen.getByRole("checkbox", { name: "Compare digits" }));
+    await userEvent.click(await screen.findByRole("checkbox", { name: "Select tiny" }));
+    await userEvent.click(screen.getByRole("checkbox", { name: "Select digits" }));
     const { href } = router.state.location;
     cleanup();
     await open(href, answers);
-    expect(await screen.findByRole("checkbox", { name: "Compare tiny" })).toBeChecked();
+    expect(await screen.findByRole("checkbox", { name: "Select tiny" })).toBeChecked();
     const link = await screen.findByRole("link", { name: "Compare 2" });
     expect(link).toHaveAttribute("href", expect.stringContaining("b2%2C3f2a9c51d07b"));
     await userEvent.click(screen.getByRole("button", { name: "Clear" }));
-    expect(screen.getByRole("checkbox", { name: "Compare tiny" })).not.toBeChecked();
+    expect(screen.getByRole("checkbox", { name: "Select tiny" })).not.toBeChecked();
   });
 
   it("named in a reason are links", async () => {

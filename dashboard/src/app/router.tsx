@@ -4,7 +4,8 @@ import type { TrialSort } from "@/features/experiments/detail/trials";
 import { isLineId } from "@/features/job/logs/line-id";
 import { type Tab, tabOf } from "@/features/job/tabs";
 import { type Filter, isFilter } from "@/features/jobs/filters";
-import type { Sort } from "@/features/jobs/sort";
+import { type ColumnsSearch, columnsOf } from "@/features/jobs/table/columns";
+import type { Sort } from "@/features/jobs/table/sort";
 import { type CurveView, curveView } from "@/shared/curves/controls/view";
 import { lazyComponent } from "@/shared/page/lazy-component";
 import { Missing } from "./missing";
@@ -21,7 +22,7 @@ const home = createRoute({
   },
 });
 
-interface JobsSearch {
+interface JobsSearch extends ColumnsSearch {
   show?: Filter | undefined;
   search?: string | undefined;
   /** As the coordinator parses it: `state:failed lr>0.01`. */
@@ -41,6 +42,7 @@ const jobs = createRoute({
     ...(raw.query ? { query: String(raw.query).slice(0, 1000) } : {}),
     ...(raw.sort ? { sort: String(raw.sort).slice(0, 256) } : {}),
     ...(raw.selected ? { selected: String(raw.selected) } : {}),
+    ...columnsOf(raw),
   }),
   component: lazyComponent(() => import("@/features/jobs/jobs-page")),
 });

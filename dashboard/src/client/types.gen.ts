@@ -2091,6 +2091,24 @@ export type Job = {
         [key: string]: number | string | null;
     };
     /**
+     * Metric Ranges
+     *
+     * Smallest and largest finite value of every job-wide series, of steps that were repeated after
+     * a restart too.
+     */
+    metric_ranges: {
+        [key: string]: [
+            number,
+            number
+        ];
+    };
+    /**
+     * Gpu Hours
+     *
+     * GPUs times hours of its attempts so far; 0 on CPUs.
+     */
+    gpu_hours: number;
+    /**
      * The `metric` of the spec, else a validation metric (`eval_…`, `val…`) that the job reports,
      * else a loss; null for a job that reports none of them.
      */
@@ -4217,7 +4235,7 @@ export type ListJobsData = {
         /**
          * Sort
          *
-         * Sort by name, state, created_at, started_at, finished_at, duration, step, priority, world_size, parameters.NAME or metrics.NAME (latest value); `-` before it: in descending order. Jobs without a value are last.
+         * Sort by name, state, user, project, task, strategy, created_at, started_at, finished_at, duration, gpu_hours, step, priority, world_size, parameters.NAME or metrics.NAME (latest value); `-` before it: in descending order. Jobs without a value are last.
          */
         sort?: string | null;
     };

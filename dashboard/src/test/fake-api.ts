@@ -62,6 +62,8 @@ export function job(change: Record<string, unknown> = {}): Record<string, unknow
     straggler: null,
     warnings: [],
     tags: [],
+    metric_ranges: {},
+    gpu_hours: 0,
     notes: "",
     experiment: null,
     plan: null,

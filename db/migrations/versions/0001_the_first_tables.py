@@ -110,6 +110,9 @@ def upgrade() -> None:
         sa.Column("stopping_at", TIME),
         sa.Column("finished_at", TIME),
         sa.Column("failure", sa.JSON),
+        sa.Column("gpus", sa.Integer, nullable=False),
+        sa.Column("gpus_since", TIME),
+        sa.Column("gpu_seconds", sa.Double, nullable=False),
         sa.Column("began", sa.JSON, nullable=False),
     )
     op.create_index("ix_attempts_state_finished_at", "attempts", ["state", "finished_at"])
@@ -170,6 +173,7 @@ def upgrade() -> None:
         sa.Column("step", BIGINT, nullable=False),
         sa.Column("total_steps", BIGINT),
         sa.Column("metrics", sa.JSON, nullable=False),
+        sa.Column("ranges", sa.JSON, nullable=False),
     )
     op.create_table(
         "log_chunks",

@@ -40,7 +40,7 @@ _ROWS: dict[str, tuple[int, dict[str, str]]] = {
     }),
     "job_progress": (1, {
         "job_id": _JOB, "stream_seq": "6", "stream_trimmed": "0", "step": "100",
-        "total_steps": "100", "metrics": ":metrics",
+        "total_steps": "100", "metrics": ":metrics", "ranges": ":ranges",
     }),
     "attempts": (1, {
         "job_id": _JOB, "number": "1", "generation": "1", "state": _STATE,
@@ -50,7 +50,7 @@ _ROWS: dict[str, tuple[int, dict[str, str]]] = {
         "generations": ":empty_list", "planning": ":no", "node_outcomes": ":empty",
         "first_step": "1", "started_at": _FINISHED, "running_at": _FINISHED,
         "finished_at": _FINISHED, "failure": "CASE WHEN i % 20 = 0 THEN {failure} END",
-        "began": ":empty",
+        "began": ":empty", "gpus": "2", "gpus_since": _FINISHED, "gpu_seconds": "3600",
     }),
     "events": (6, {
         "job_id": _JOB, "seq": "k", "time": _FINISHED, "kind": "'state'", "code": "'completed'",
@@ -103,6 +103,7 @@ async def add_finished_jobs(database: Database, count: int) -> None:
     given = {
         "spec": spec.model_dump(mode="json"),
         "metrics": {"loss": 0.5},
+        "ranges": {"loss": [0.25, 2.5]},
         "allocation": _ALLOCATION,
         "plan": {"folder": "/shared", "upload": False, "resume": []},
         "failure": _FAILURE,

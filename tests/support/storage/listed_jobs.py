@@ -26,6 +26,9 @@ class ListedJobs:
         metrics: dict[str, Any] | None = None,
         step: int = 0,
         ran: float | None = None,
+        ranges: dict[str, list[float]] | None = None,
+        gpus: int = 0,
+        gpu_seconds: float = 0.0,
         **columns: Any,
     ) -> None:
         """Add jobs, an hour after each other."""
@@ -45,12 +48,17 @@ class ListedJobs:
                 )  # fmt: skip
                 session.add(job)
                 await session.flush()
-                session.add(JobProgress(job_id=job.id, step=step, metrics=metrics or {}))
+                session.add(
+                    JobProgress(
+                        job_id=job.id, step=step, metrics=metrics or {}, ranges=ranges or {}
+                    )
+                )
                 if ran is not None:
                     session.add(
                         Attempt(
                             job_id=job.id, number=1, state="completed", reason="", world_size=1,
-                            allocation=(), started_at=START,
+                            allocation=(), started_at=START, gpus=gpus,
+                            gpu_seconds=gpu_seconds,
                             finished_at=START + timedelta(seconds=ran),
                         )
                     )  # fmt: skip

@@ -14,15 +14,19 @@ import { SearchField } from "@/shared/ui/search-field";
 import { type PageRange, useJobList } from "./api/job-list";
 import { counted, FILTERS, type Filter } from "./filters";
 import classes from "./jobs-page.module.css";
-import { JobsTable } from "./jobs-table";
 import { QueryInput, queryProblem } from "./query-input";
-import { NEWEST_FIRST, type Sort } from "./sort";
+import { ColumnChooser } from "./table/column-chooser";
+import { shownColumns, toSearch } from "./table/columns";
+import { JobsTable } from "./table/jobs-table";
+import { NEWEST_FIRST, type Sort } from "./table/sort";
 
 const route = getRouteApi("/jobs");
 
 export default function JobsPage() {
   useTitle("Jobs");
-  const { show = "all", search = "", query = "", sort, selected: ids } = route.useSearch();
+  const { show = "all", search = "", query = "", sort, selected: ids, ...more } = route.useSearch();
+  const { columns: given, pinned } = more;
+  const columns = useMemo(() => shownColumns({ columns: given, pinned }), [given, pinned]);
   const navigate = route.useNavigate();
   const [onScreen, setOnScreen] = useState<PageRange>([0, 0]);
   const order = sort ?? NEWEST_FIRST;
@@ -73,6 +77,17 @@ export default function JobsPage() {
               </ButtonLink>
             </>
           ) : null}
+          <ColumnChooser
+            columns={columns}
+            jobs={rows.map(({ job }) => job)}
+            onChange={(next) =>
+              void navigate({
+                search: (old) => ({ ...old, ...toSearch(next) }),
+                replace: true,
+                resetScroll: false,
+              })
+            }
+          />
           <ButtonLink to="/new" size="xs" leftSection={<PlusIcon />}>
             New job
           </ButtonLink>
@@ -114,6 +129,7 @@ export default function JobsPage() {
       {rows.length > 0 ? (
         <JobsTable
           jobs={rows.map(({ job }) => job)}
+          columns={columns}
           selected={selected}
           onSelect={select}
           sort={order}

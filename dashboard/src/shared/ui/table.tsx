@@ -22,6 +22,8 @@ export interface Column<Row> {
   /** The cells name their rows. */
   rowHeader?: boolean;
   width?: string;
+  /** It stays so many pixels from the left while the others scroll. */
+  left?: number;
   className?: string | undefined;
   /** The order of the rows by this column, which a press of its header changes. */
   sort?: { direction: "ascending" | "descending" | "none"; onPress: () => void };
@@ -37,6 +39,8 @@ interface Props<Row> {
   /** Content that replaces the cells of a row; null: the cells. */
   whole?: (row: Row) => ReactNode;
   className?: string | undefined;
+  /** In pixels; a narrower frame scrolls. */
+  minWidth?: number;
   /** Without a frame, inside a card. */
   bare?: boolean;
   /** Show rows as cards in a narrow window. */
@@ -49,12 +53,15 @@ interface Props<Row> {
 
 /** A table in a frame that scrolls sideways where it must. */
 export function Table<Row>(props: Props<Row>) {
-  const { label, columns, rows, className = "", bare, cards = false, virtual } = props;
+  const { label, columns, rows, className = "", bare, cards = false, virtual, minWidth } = props;
   return (
     <div className={`${classes.frame} ${bare ? "" : "app-card"}`}>
       <table
         className={`${classes.table} ${cards ? classes.cards : ""} ${className}`}
         aria-label={label}
+        style={
+          { "--min-width": minWidth === undefined ? undefined : `${minWidth}px` } as CSSProperties
+        }
         data-sortable={columns.some(({ sort }) => sort) || undefined}
         {...(virtual ? { "aria-rowcount": rows.length + 1 } : {})}
       >
@@ -80,12 +87,13 @@ export function Table<Row>(props: Props<Row>) {
 }
 
 function Header<Row>({ column }: { column: Column<Row> }) {
-  const { header, hidden, right, width, className, sort } = column;
+  const { header, hidden, right, width, left, className, sort } = column;
   return (
     <th
       scope="col"
       className={className}
-      style={{ width }}
+      style={{ width, left }}
+      data-pinned={left !== undefined || undefined}
       data-right={right || undefined}
       aria-sort={sort?.direction}
     >
@@ -182,13 +190,14 @@ function PlainRow<Row>(props: RowProps<Row>) {
 const TableRow = memo(PlainRow) as typeof PlainRow;
 
 function Cell<Row>({ column, row }: { column: Column<Row>; row: Row }) {
-  const { id, header, right, rowHeader, className, cell } = column;
+  const { id, header, right, rowHeader, left, className, cell } = column;
   const attributes = {
     className,
     "data-cell": id,
     "data-right": right || undefined,
     "data-label": typeof header === "string" ? header : undefined,
-    style: { "--area": id } as CSSProperties,
+    "data-pinned": left !== undefined || undefined,
+    style: { "--area": id, left } as CSSProperties,
   };
   if (!rowHeader) return <td {...attributes}>{cell(row)}</td>;
   return (

@@ -63,6 +63,33 @@ async def test_sorts_by_parameters_and_metrics(jobs: ListedJobs) -> None:
     assert {sort: await jobs.names(sort=sort) for sort in orders} == orders
 
 
+async def test_sorts_and_filters_by_ranges_of_metrics(jobs: ListedJobs) -> None:
+    last = {"val/f1": 0.5}
+    await jobs.add("none")
+    await jobs.add("a", metrics=last, ranges={"val/f1": [0.25, 0.75]})
+    await jobs.add("b", metrics=last, ranges={"val/f1": [-1e-9, 0.5]})
+    await jobs.add("c", metrics={**last, "val/f1.max": 7}, ranges={"val/f1": [0.5, 2]})
+    await jobs.add("d", metrics=last)
+    assert await jobs.names(sort="metrics.val/f1.min") == "b a c d none"
+    assert await jobs.names("val/f1.min<0.5", sort="-metrics.val/f1.min") == "a b"
+    assert await jobs.names("metrics.val/f1.min>=0.5") == "c"
+    # A metric of that very name comes first.
+    assert await jobs.names(sort="metrics.val/f1.max") == "c d b a none"
+
+
+async def test_sorts_by_gpu_hours_and_texts(jobs: ListedJobs) -> None:
+    await jobs.add("none")
+    await jobs.add("a", user="Zoe", ran=3600.0, gpus=4)
+    await jobs.add("b", user="adam", ran=7200.0, gpus=1, gpu_seconds=1800.0)
+    await jobs.add("c", user="maria", project="vision", ran=9.0)
+    assert await jobs.names(sort="-gpu_hours") == "a b c none"
+    assert await jobs.names("gpu_hours>0", sort="gpu_hours") == "b a"
+    hours = {job.name: job.gpu_hours for job in (await jobs.service.list()).items}
+    assert hours == {"none": 0, "a": 4, "b": 2.5, "c": 0}
+    assert await jobs.names(sort="user") == "b c a none"
+    assert await jobs.names(sort="-project") == "c b a none"
+
+
 async def test_unknown_key_names_the_nearest(jobs: ListedJobs) -> None:
     await jobs.add("a", parameters={"lr": 0.1}, metrics={"eval_loss": 0.5, "top.max": 2})
     for sort, expected in {
@@ -70,7 +97,7 @@ async def test_unknown_key_names_the_nearest(jobs: ListedJobs) -> None:
         "lr": "did you mean parameters.lr?", "metric.eval_loss": "did you mean metrics.eval_loss?",
         "-": "must be one of name, state,", "parameters.": "use parameters.NAME",
         "parameters.a b": "use parameters.NAME", 'metrics."': "use metrics.NAME",
-        "metrics.a\0": "must be one of", "metrics.eval_loss.min": "use metrics.eval_loss",
+        "metrics.a\0": "must be one of",
         "number": "parameters.NAME, metrics.NAME",
     }.items():  # fmt: skip
         with pytest.raises(InvalidValueError, match="sort: ") as caught:

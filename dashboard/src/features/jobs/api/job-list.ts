@@ -10,7 +10,7 @@ import { listJobsInfiniteOptions } from "@/client/@tanstack/react-query.gen";
 import { JOBS_ON_SCREEN } from "@/shared/api/jobs";
 import { BY_CURSOR } from "@/shared/api/pages";
 import { isActive, type Job } from "@/shared/api/types";
-import { NEWEST_FIRST, type Sort } from "../sort";
+import { NEWEST_FIRST, type Sort } from "../table/sort";
 
 const PAGE = 100;
 const BUSY_MS = 1500;

@@ -10,12 +10,23 @@ const FIRST: Record<string, Sort> = {
   name: "name",
   state: "state",
   step: "-step",
-  workers: "-world_size",
-  submitted: NEWEST_FIRST,
+  world_size: "-world_size",
+  created_at: NEWEST_FIRST,
+  started_at: "-started_at",
+  finished_at: "-finished_at",
+  duration: "-duration",
+  gpu_hours: "-gpu_hours",
+  user: "user",
+  project: "project",
+  task: "task",
+  strategy: "strategy",
+  priority: "-priority",
 };
 
 /** The order that a column gives first; undefined: the list cannot be sorted by it. */
 export function firstSort(column: string, jobs: readonly Job[], sort: Sort): Sort | undefined {
+  if (column.startsWith("parameters.")) return column;
+  if (column.startsWith("metrics.")) return `-${column}`;
   if (column !== "metric") return FIRST[column];
   if (keyOf(sort).startsWith("metrics.")) return `-${keyOf(sort)}`;
   // Jobs with different main metrics have no order.

@@ -6,7 +6,7 @@ import { lastLineOptions } from "@/shared/api/jobs";
 import { hasReason, isActive, type Job } from "@/shared/api/types";
 import { Sparkline } from "@/shared/curves/chart/sparkline";
 import { ranSeconds, useElapsed } from "@/shared/elapsed";
-import { count, duration, metric } from "@/shared/format";
+import { count, duration, metric, NOTHING } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
 import { IdText } from "@/shared/page/id-text";
 import { Tags } from "@/shared/page/tags";
@@ -15,39 +15,16 @@ import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { type Column, Table } from "@/shared/ui/table";
 import { Ago } from "@/shared/ui/time";
-import { recentMetricOptions } from "./api/recent-metric";
+import { recentMetricOptions } from "../api/recent-metric";
+import { type ColumnId, type Columns, DEFAULT_COLUMNS, titleOf, valueIn } from "./columns";
 import classes from "./jobs-table.module.css";
 import { direction, firstSort, nextSort, type Sort } from "./sort";
 
-const COLUMNS: Column<Job>[] = [
-  {
-    id: "name",
-    header: "Job",
-    width: "20%",
-    cell: (job) => (
-      <>
-        <AnchorLink
-          to="/jobs/$jobId"
-          params={{ jobId: job.id }}
-          size="sm"
-          fw={600}
-          display="block"
-          truncate
-          title={job.name}
-        >
-          {job.name}
-        </AnchorLink>
-        <div className={classes.identity}>
-          <IdText id={job.id.slice(0, 12)} />
-          <Tags tags={job.tags} />
-        </div>
-      </>
-    ),
-  },
-  {
-    id: "state",
-    header: "State",
-    width: "24%",
+/** Width in pixels, and the cell, of the columns that have more than a value. */
+const OWN: Record<ColumnId, Pick<Column<Job>, "right" | "cell"> & { px: number }> = {
+  name: { px: 220, cell: (job) => <JobName job={job} /> },
+  state: {
+    px: 250,
     cell: (job) => (
       <>
         <StateBadge state={job.state} />
@@ -55,56 +32,94 @@ const COLUMNS: Column<Job>[] = [
       </>
     ),
   },
-  { id: "step", header: "Progress", width: "18%", cell: (job) => <JobProgress job={job} /> },
-  { id: "metric", header: "Metric", width: "17%", cell: (job) => <MetricOrLastLine job={job} /> },
-  {
-    id: "workers",
-    header: "Workers",
-    width: "7%",
-    right: true,
-    cell: (job) => count(job.world_size),
-  },
-  {
-    id: "submitted",
-    header: "Submitted",
-    width: "8%",
-    right: true,
-    cell: (job) => <Ago value={job.created_at} />,
-  },
-  {
-    id: "commands",
-    header: "Commands",
-    hidden: true,
-    width: "6%",
-    cell: (job) => <JobCommands job={job} compact />,
-  },
-];
+  step: { px: 190, cell: (job) => <JobProgress job={job} /> },
+  metric: { px: 190, cell: (job) => <MetricOrLastLine job={job} /> },
+  world_size: { px: 80, right: true, cell: (job) => count(job.world_size) },
+  created_at: { px: 110, right: true, cell: (job) => <Ago value={job.created_at} /> },
+  started_at: { px: 110, right: true, cell: (job) => <When value={job.started_at} /> },
+  finished_at: { px: 110, right: true, cell: (job) => <When value={job.finished_at} /> },
+  duration: { px: 150, right: true, cell: (job) => <Elapsed job={job} /> },
+  gpu_hours: { px: 100, right: true, cell: (job) => metric(job.gpu_hours) },
+  user: { px: 120, cell: (job) => ofSpec(job, "user") },
+  project: { px: 120, cell: (job) => ofSpec(job, "project") },
+  tags: { px: 160, cell: (job) => <Tags tags={job.tags} /> },
+  task: { px: 130, cell: (job) => (job.spec.task as { name?: string } | null)?.name ?? "script" },
+  strategy: { px: 120, cell: strategyOf },
+  priority: { px: 90, right: true, cell: (job) => count(job.priority) },
+};
+const VALUE_PX = 120;
+const SELECT_PX = 40;
+const COMMANDS_PX = 80;
+
+const COMMANDS: Column<Job> = {
+  id: "commands",
+  header: "Commands",
+  hidden: true,
+  width: `${COMMANDS_PX}px`,
+  cell: (job) => <JobCommands job={job} compact />,
+};
+
+function columnOf(id: ColumnId): Column<Job> {
+  const { px, ...own } = OWN[id] ?? { px: VALUE_PX, right: true, cell: valueCell(id) };
+  const extra = DEFAULT_COLUMNS.includes(id) ? {} : { className: classes.extra };
+  return { id, header: titleOf(id), width: `${px}px`, ...own, ...extra };
+}
+
+/** The value of a parameter or a metric. */
+function valueCell(id: ColumnId): (job: Job) => React.ReactNode {
+  const value = valueIn(id);
+  if (value?.kind === "parameter") {
+    return (job) => {
+      const given = ((job.spec.parameters ?? {}) as Record<string, unknown>)[value.name];
+      return typeof given === "number" ? metric(given) : given === undefined ? NOTHING : `${given}`;
+    };
+  }
+  return (job) => {
+    const { name = "", aggregate = null } = value ?? {};
+    if (aggregate === null) return metric(job.metrics[name]);
+    return metric(job.metric_ranges[name]?.[aggregate === "min" ? 0 : 1]);
+  };
+}
+
+function ofSpec(job: Job, key: string): string {
+  return (job.spec[key] as string | null | undefined) ?? NOTHING;
+}
+
+function strategyOf(job: Job): string {
+  return (job.spec.parallelism as { strategy?: string } | undefined)?.strategy ?? NOTHING;
+}
+
+function widthOf(column: Column<Job>): number {
+  return Number.parseInt(column.width ?? "0", 10);
+}
 
 interface Props {
   jobs: Job[];
+  columns: Columns;
   /** Ids of the selected jobs, in the order of their selection. */
   selected: string[];
   onSelect: (selected: string[]) => void;
   sort: Sort;
   onSort: (sort: Sort) => void;
-  onScreen: (first: number, last: number) => void;
+  onScreen?: (first: number, last: number) => void;
 }
 
 const rowKey = (job: Job) => job.id;
 const rowProps = (job: Job) => ({ "data-job": job.id });
 
-export function JobsTable({ jobs, selected, onSelect, sort, onSort, onScreen }: Props) {
+export function JobsTable({ jobs, columns, selected, onSelect, sort, onSort, onScreen }: Props) {
   const byMetric = firstSort("metric", jobs, sort);
-  const columns = useMemo((): Column<Job>[] => {
+  const { ids, pinned } = columns;
+  const shown = useMemo((): Column<Job>[] => {
     const select: Column<Job> = {
       id: "select",
-      header: "Compare",
+      header: "Select",
       hidden: true,
-      width: "36px",
+      width: `${SELECT_PX}px`,
       cell: ({ id, name }) => (
         <Checkbox
           size="xs"
-          aria-label={`Compare ${name}`}
+          aria-label={`Select ${name}`}
           checked={selected.includes(id)}
           onChange={({ currentTarget: { checked } }) =>
             onSelect(checked ? [...selected, id] : selected.filter((each) => each !== id))
@@ -112,27 +127,61 @@ export function JobsTable({ jobs, selected, onSelect, sort, onSort, onScreen }: 
         />
       ),
     };
-    const sortable = COLUMNS.map((column) => {
+    const sortable = ids.map(columnOf).map((column) => {
       const first = column.id === "metric" ? byMetric : firstSort(column.id, [], sort);
       if (first === undefined) return column;
       const onPress = () => onSort(nextSort(first, sort));
       return { ...column, sort: { direction: direction(first, sort), onPress } };
     });
-    return [select, ...sortable];
-  }, [selected, onSelect, sort, onSort, byMetric]);
+    let left = 0;
+    const all = [select, ...sortable].map((column, i) => {
+      if (pinned === 0 || i > pinned) return column;
+      const placed = { ...column, left };
+      left += widthOf(column);
+      return placed;
+    });
+    return [...all, COMMANDS];
+  }, [ids, pinned, selected, onSelect, sort, onSort, byMetric]);
   return (
     <Table
       label="Jobs"
-      columns={columns}
+      columns={shown}
       rows={jobs}
       rowKey={rowKey}
       rowProps={rowProps}
       className={classes.table}
+      minWidth={shown.reduce((sum, column) => sum + widthOf(column), 0)}
       cards
       virtual
-      onScreen={onScreen}
+      {...(onScreen ? { onScreen } : {})}
     />
   );
+}
+
+function JobName({ job }: { job: Job }) {
+  return (
+    <>
+      <AnchorLink
+        to="/jobs/$jobId"
+        params={{ jobId: job.id }}
+        size="sm"
+        fw={600}
+        display="block"
+        truncate
+        title={job.name}
+      >
+        {job.name}
+      </AnchorLink>
+      <div className={classes.identity}>
+        <IdText id={job.id.slice(0, 12)} />
+        <Tags tags={job.tags} />
+      </div>
+    </>
+  );
+}
+
+function When({ value }: { value: string | null }) {
+  return value === null ? NOTHING : <Ago value={value} />;
 }
 
 function JobProgress({ job }: { job: Job }) {
