@@ -44,7 +44,7 @@ class _JsonValue(FunctionElement[Any]):
     inherit_cache = True
 
     def __init__(self, document: JsonColumn, key: str, item: int | None = None) -> None:
-        """Of a list under the key, `item` is the index of the value."""
+        """Read the value under a key, or one `item` of the list there."""
         if '"' in key:
             raise ValueError("a key with a quotation mark cannot be read")
         # SQLite compares keys as they are written in the document, which is ASCII.

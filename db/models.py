@@ -180,7 +180,7 @@ class Attempt(Base):
     gpus_since: Mapped[datetime | None]
     """Start of its newest generation."""
     gpu_seconds: Mapped[float] = mapped_column(default=0.0)
-    """Of the generations before the newest."""
+    """GPU seconds of the generations before the newest."""
     began: Mapped[dict[int, GenerationStart]] = mapped_column(
         Document(dict[int, GenerationStart]), default=dict
     )

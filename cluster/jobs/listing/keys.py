@@ -16,7 +16,7 @@ NUMBER_FIELDS = ("step", "priority", "world_size")
 TIME_FIELDS = ("created_at", "started_at", "finished_at")
 FIELDS = (*TEXT_FIELDS, *NUMBER_FIELDS, "duration", "gpu_hours", *TIME_FIELDS)
 AGGREGATES = ("min", "max")
-"""Of metrics, after `metrics.NAME.`; without one, the latest value."""
+"""Ends of `metrics.NAME.min` and `.max`; without one, the latest value is meant."""
 
 
 def nearest(given: str, known: list[str]) -> str:

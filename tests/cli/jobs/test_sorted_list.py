@@ -32,7 +32,7 @@ def test_list_is_sorted_and_filtered(tmp_path: Path, capsys: pytest.CaptureFixtu
             listed(query="lr>")
         with pytest.raises(UsageError, match=r"did you mean parameters\.lr\?"):
             listed(sort="lr")
-        header, *rows = listed(query="-loss.min<0")
+        header, *rows = listed(query="-metrics.loss.min<0")
         assert {row[header.index("loss.min")] for row in rows} == {"-"}
         annotations.tag(ids[:2], add=["best", "v2"], url=cluster.url)
         annotations.tag(ids[:1], remove=["V2"], url=cluster.url)

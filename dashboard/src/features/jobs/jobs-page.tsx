@@ -1,4 +1,4 @@
-import { Button, Code, Group, Stack } from "@mantine/core";
+import { Code, Group, Stack } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useCallback, useMemo, useRef, useState } from "react";
 import { useSummary } from "@/shared/api/cluster";
@@ -12,6 +12,7 @@ import { ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
 import { SearchField } from "@/shared/ui/search-field";
 import { type PageRange, useJobList } from "./api/job-list";
+import { BulkActions } from "./bulk/bulk-actions";
 import { counted, FILTERS, type Filter } from "./filters";
 import classes from "./jobs-page.module.css";
 import { QueryInput, queryProblem } from "./query-input";
@@ -67,16 +68,6 @@ export default function JobsPage() {
     <Stack gap="md">
       <PageHeading title="Jobs">
         <Group gap="xs">
-          {selected.length > 0 ? (
-            <>
-              <Button size="xs" variant="subtle" color="gray" onClick={() => select([])}>
-                Clear
-              </Button>
-              <ButtonLink to="/compare" search={{ jobs: ids }} size="xs" variant="default">
-                Compare {count(selected.length)}
-              </ButtonLink>
-            </>
-          ) : null}
           <ColumnChooser
             columns={columns}
             jobs={rows.map(({ job }) => job)}
@@ -125,6 +116,13 @@ export default function JobsPage() {
           />
         </Group>
       </Group>
+      {selected.length > 0 ? (
+        <BulkActions
+          selected={selected}
+          jobs={rows.map(({ job }) => job)}
+          onClear={() => select([])}
+        />
+      ) : null}
       {problem ? null : <Pending query={jobs} what="the jobs" height={240} />}
       {rows.length > 0 ? (
         <JobsTable

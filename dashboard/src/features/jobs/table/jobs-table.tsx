@@ -1,12 +1,12 @@
 import { Checkbox, Progress, Text, Tooltip } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useMemo } from "react";
+import { createContext, useContext, useMemo } from "react";
 import { plainText } from "@/shared/ansi";
 import { lastLineOptions } from "@/shared/api/jobs";
 import { hasReason, isActive, type Job } from "@/shared/api/types";
 import { Sparkline } from "@/shared/curves/chart/sparkline";
 import { ranSeconds, useElapsed } from "@/shared/elapsed";
-import { count, duration, metric, NOTHING } from "@/shared/format";
+import { count, duration, metric, NOTHING, plural } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
 import { IdText } from "@/shared/page/id-text";
 import { Tags } from "@/shared/page/tags";
@@ -113,8 +113,7 @@ export function JobsTable({ jobs, columns, selected, onSelect, sort, onSort, onS
   const shown = useMemo((): Column<Job>[] => {
     const select: Column<Job> = {
       id: "select",
-      header: "Select",
-      hidden: true,
+      header: <SelectAll selected={selected} onSelect={onSelect} />,
       width: `${SELECT_PX}px`,
       cell: ({ id, name }) => (
         <Checkbox
@@ -143,17 +142,40 @@ export function JobsTable({ jobs, columns, selected, onSelect, sort, onSort, onS
     return [...all, COMMANDS];
   }, [ids, pinned, selected, onSelect, sort, onSort, byMetric]);
   return (
-    <Table
-      label="Jobs"
-      columns={shown}
-      rows={jobs}
-      rowKey={rowKey}
-      rowProps={rowProps}
-      className={classes.table}
-      minWidth={shown.reduce((sum, column) => sum + widthOf(column), 0)}
-      cards
-      virtual
-      {...(onScreen ? { onScreen } : {})}
+    <Listed value={jobs}>
+      <Table
+        label="Jobs"
+        columns={shown}
+        rows={jobs}
+        rowKey={rowKey}
+        rowProps={rowProps}
+        className={classes.table}
+        minWidth={shown.reduce((sum, column) => sum + widthOf(column), 0)}
+        cards
+        virtual
+        {...(onScreen ? { onScreen } : {})}
+      />
+    </Listed>
+  );
+}
+
+/** More would make the URL too long. */
+const MAX_SELECTED = 500;
+
+/** A property would draw all rows again with every poll. */
+const Listed = createContext<readonly Job[]>([]);
+
+function SelectAll({ selected, onSelect }: Pick<Props, "selected" | "onSelect">) {
+  const jobs = useContext(Listed);
+  const first = jobs.slice(0, MAX_SELECTED).map(({ id }) => id);
+  const all = first.length > 0 && first.every((id) => selected.includes(id));
+  return (
+    <Checkbox
+      size="xs"
+      aria-label={`Select the ${plural(first.length, "listed job")}`}
+      checked={all}
+      indeterminate={!all && selected.length > 0}
+      onChange={() => onSelect(all ? [] : first)}
     />
   );
 }
