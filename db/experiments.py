@@ -34,7 +34,7 @@ class Experiment(Base):
     goal: Mapped[str] = mapped_column(String(8))
     """min or max."""
     objective_at: Mapped[str] = mapped_column(String(8))
-    """last or best: the value of the metric that rates a run."""
+    """last, best or median: the value of the metric that rates a run."""
     parallel: Mapped[int]
     """Most runs that are unfinished at a time."""
     created_at: Mapped[datetime]
@@ -63,6 +63,8 @@ class Trial(Base):
     """Number of the configuration, from 1."""
     repeat: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     """Number of the repeat, from 1."""
+    position: Mapped[int]
+    """Place in the order in which the runs start, from 1."""
     values: Mapped[dict[str, Any]]
     """The configuration: values by the fields of the job spec that they replace."""
     state: Mapped[str] = mapped_column(String(16))

@@ -4,6 +4,7 @@ import textwrap
 from typing import Any
 
 from trainhall.cli.base import output as out
+from trainhall.cli.experiments.benchmark import benchmark_table
 
 _WIDTH = 100
 
@@ -11,12 +12,18 @@ _WIDTH = 100
 def page(analysis: out.Json) -> str:
     """Format findings, comparisons and the importance of fields."""
     parts = [f"{out.one_line(analysis['name'])} ({analysis['experiment_id']})"]
+    if is_benchmark(analysis):
+        parts.append(benchmark_table(analysis["table"], analysis["metric"]))
     parts.append("\n".join(map(_item, analysis["findings"])))
     if compared := [each for each in analysis["comparisons"] if each["field"] is not None]:
         parts.append("Comparisons\n" + "\n".join(_item(each["text"]) for each in compared))
     if fields := analysis["importance"]["fields"]:
         parts.append("Importance\n" + out.table(fields, _COLUMNS))
     return "\n\n".join(parts)
+
+
+def is_benchmark(analysis: out.Json) -> bool:
+    return any("is_baseline" in row for row in analysis.get("table", ()))
 
 
 def _item(text: str) -> str:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from trainhall.cli.experiments.document import Checked
 
 app = typer.Typer(
-    help="Create, analyze, pause, resume and cancel experiments: sweeps over values of a job.",
+    help="Create, analyze, pause, resume and cancel experiments: sweeps over values of a job, and "
+    "benchmarks.",
     no_args_is_help=True,
 )
 ExperimentId = Annotated[str, id_argument("experiment", complete.experiments)]
@@ -131,7 +132,7 @@ def list_experiments(
 
 @app.command("show")
 def show(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Show an experiment: state, number of runs, best trial.
+    """Show an experiment: state, number of runs, best trial, the table of a benchmark.
 
     \b
     Examples:
@@ -140,8 +141,10 @@ def show(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = DEF
     """
     with connect(url) as client:
         found = client.experiment(experiment)
+        shows_table = found["kind"] == "benchmark" and output is Format.TABLE
+        analysis = client.analyze_experiment(found["id"]) if shows_table else None
         out.notice_if_simulated(client)
-    out.print_item(found, output, lambda: _page(found))
+    out.print_item(found, output, lambda: _page(found, analysis))
 
 
 @app.command("trials")
@@ -316,10 +319,15 @@ def _format_of(file: Path | None) -> FileFormat:
 
 def _list_planned(checked: "Checked", output: Format) -> None:
     spec = checked.spec
-    items = [{"number": each.number, "values": each.values} for each in checked.configurations]
+    items = [
+        {"number": each.number, "values": each.values, "problem": each.problem}
+        for each in checked.configurations
+    ]
+    problems = [out.Column("PROBLEM", lambda t: t["problem"])]
     columns = [
         out.Column("TRIAL", lambda t: str(t["number"]), right=True),
         *_value_columns(list(spec.space)),
+        *(problems if any(item["problem"] for item in items) else []),
     ]
     if output is Format.NAME:
         items = []  # nothing has an id yet
@@ -349,7 +357,7 @@ def _command(url: str, reference: str, output: Format, method: str, action: str)
     out.print_item(done, output, lambda: out.labelled_state(done))
 
 
-def _page(experiment: out.Json) -> str:
+def _page(experiment: out.Json, analysis: out.Json | None) -> str:
     spec, best = experiment["spec"], experiment["best"]
     objective = spec["objective"]
     entries = [
@@ -368,7 +376,13 @@ def _page(experiment: out.Json) -> str:
     ]
     if experiment["finished_at"] is not None:
         entries.append(("finished", out.moment(experiment["finished_at"])))
-    return out.pairs(entries)
+    if spec["baseline"] is not None:
+        entries.append(("baseline", _values(spec["baseline"])))
+    if analysis is None:
+        return out.pairs(entries)
+    from trainhall.cli.experiments.benchmark import benchmark_table
+
+    return f"{out.pairs(entries)}\n\n{benchmark_table(analysis['table'], analysis['metric'])}"
 
 
 def _ended(experiment: out.Json) -> str:

@@ -88,6 +88,8 @@ def never_starting(checked: Checked, client: "Client") -> str | None:
     reasons: dict[str, str | None] = {}
     trials: list[int] = []
     for each in checked.configurations:
+        if each.problem:
+            continue
         job = job_of(checked.spec, each.values, each.number, 1)
         resources = job.resources.model_dump_json()
         if resources not in reasons:

@@ -156,9 +156,11 @@ class ExperimentAdvancer(Service):
                 return
             if await session.get(Trial, (experiment_id, number, 1)) is not None:
                 return
-            for repeat in range(1, experiment.spec.get("repeats", 1) + 1):
+            repeats = experiment.spec.get("repeats", 1)
+            for repeat in range(1, repeats + 1):
                 trial = Trial(
-                    experiment_id=experiment_id, number=number, repeat=repeat, values=values,
+                    experiment_id=experiment_id, number=number, repeat=repeat,
+                    position=(number - 1) * repeats + repeat, values=values,
                     state=(TrialState.FAILED if refused else TrialState.PENDING).value,
                 )  # fmt: skip
                 if refused is not None:

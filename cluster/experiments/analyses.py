@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainhall.cluster.experiments.analysis.analyze import analyze
+from trainhall.cluster.experiments.analysis.figures import BENCHMARK_FIGURES
 from trainhall.cluster.experiments.analysis.importance import Axis
 from trainhall.cluster.experiments.analysis.load import LoadedExperiment, load_rows
+from trainhall.cluster.experiments.analysis.rows import FIGURES
 from trainhall.cluster.experiments.analysis.views import Analysis
+from trainhall.cluster.experiments.benchmark.analyze import analyze_benchmark
 from trainhall.cluster.experiments.report.content import Report
 from trainhall.cluster.experiments.report.formats import ReportFormat
 from trainhall.cluster.experiments.report.render import render
@@ -40,7 +43,8 @@ class AnalysisService(Service):
         """
         loaded, now = await self._load(experiment_id)
         if form is ReportFormat.CSV:
-            return await asyncio.to_thread(to_csv, loaded.spec["space"], loaded.rows)
+            figures = BENCHMARK_FIGURES if loaded.experiment.kind == "benchmark" else FIGURES
+            return await asyncio.to_thread(to_csv, loaded.spec["space"], loaded.rows, figures)
         report = Report(await self._compute(loaded, now), loaded.spec)
         return await asyncio.to_thread(render, report, form)
 
@@ -50,6 +54,8 @@ class AnalysisService(Service):
         return loaded, now
 
     async def _compute(self, loaded: LoadedExperiment, now: datetime) -> Analysis:
+        if loaded.experiment.kind == "benchmark":
+            return analyze_benchmark(loaded.experiment, loaded.spec, loaded.rows, now)
         async with self._turn:
             return await asyncio.to_thread(analyze, loaded.experiment, loaded.rows, now, _ped_anova)
 

@@ -164,7 +164,7 @@ async def _pending(session: AsyncSession, experiment_id: str) -> tuple[tuple[int
     rows = await session.execute(
         select(Trial.number, Trial.repeat)
         .where(Trial.experiment_id == experiment_id, Trial.state == TrialState.PENDING.value)
-        .order_by(Trial.number, Trial.repeat)
+        .order_by(Trial.position)
         .limit(AT_ONCE)
     )
     return tuple((row.number, row.repeat) for row in rows)

@@ -10,11 +10,12 @@ import numpy as np
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.experiments.analysis.figures import after_warmup
 from trainhall.cluster.experiments.means import mean_of_repeats
 from trainhall.cluster.lifecycle.states import TrialState
 from trainhall.db.database import Database
 from trainhall.db.experiments import Experiment, Trial
-from trainhall.db.models import JobProgress
+from trainhall.db.models import Attempt, JobProgress
 from trainhall.monitoring.chunks import Run
 from trainhall.monitoring.metrics import read_metrics
 from trainhall.training.spec.recovery import MetricMode
@@ -22,6 +23,23 @@ from trainhall.training.spec.recovery import MetricMode
 _LISTED = 12
 """Most metrics that a reason lists."""
 _EVERY_POINT = 2**62
+_SAMPLED_POINTS = 4096
+"""Most points that a median is of; a longer series has every n-th."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The value that rates a run."""
+
+    metric: str
+    goal: str
+    at: str
+    warmup_steps: int = 0
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> "Objective":
+        warmup_steps = experiment.spec.get("warmup_steps", 0)
+        return cls(experiment.metric, experiment.goal, experiment.objective_at, warmup_steps)
 
 
 @dataclass(frozen=True)
@@ -34,11 +52,14 @@ class BestTrial:
 
 
 async def read_objective(
-    database: Database, job_id: str, metric: str, goal: str, at: str, to_step: int | None = None
+    database: Database, job_id: str, objective: Objective, to_step: int | None = None
 ) -> float | None:
     """Return the value that rates a job, at its end or at a step; None: it has no finite one."""
-    if at == "best":
+    metric, goal = objective.metric, objective.goal
+    if objective.at == "best":
         return await _best_value(database, job_id, metric, goal, to_step)
+    if objective.at == "median":
+        return await _median_value(database, job_id, objective, to_step)
     if to_step is not None:
         return await _value_at(database, job_id, metric, to_step)
     async with database.session() as session:
@@ -61,6 +82,18 @@ async def _best_value(
         if len(values):
             return float(values.min() if goal == MetricMode.MIN else values.max())
     return None
+
+
+async def _median_value(
+    database: Database, job_id: str, objective: Objective, to_step: int | None
+) -> float | None:
+    """Return the median of the values after the warm-up of each attempt."""
+    run = await _job_wide(database, job_id, objective.metric, to_step, _SAMPLED_POINTS)
+    async with database.session() as session:
+        starts = await session.scalars(select(Attempt.first_step).where(Attempt.job_id == job_id))
+    values = run.last[after_warmup(run.steps, starts, objective.warmup_steps)]
+    values = values[np.isfinite(values)]
+    return float(np.median(values)) if len(values) else None
 
 
 async def _value_at(database: Database, job_id: str, metric: str, step: int) -> float | None:

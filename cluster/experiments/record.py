@@ -15,7 +15,7 @@ from trainhall.cluster.experiments.decide import (
     Step,
     StoppedTrial,
 )
-from trainhall.cluster.experiments.rating import missing_objective, read_objective
+from trainhall.cluster.experiments.rating import Objective, missing_objective, read_objective
 from trainhall.cluster.experiments.runs import run_name
 from trainhall.cluster.lifecycle.jobs import set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
@@ -77,9 +77,7 @@ async def _objective(
     database: Database, experiment: Experiment, run: StartedRun, step: int | None = None
 ) -> float | None:
     assert run.job_id is not None
-    return await read_objective(
-        database, run.job_id, experiment.metric, experiment.goal, experiment.objective_at, step
-    )
+    return await read_objective(database, run.job_id, Objective.of(experiment), step)
 
 
 def log_committed(session: AsyncSession, event: str, **fields: Any) -> None:

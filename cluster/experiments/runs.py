@@ -7,7 +7,7 @@ import json
 import math
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainhall.cluster.experiments.space import replace_field
@@ -39,16 +39,19 @@ class Configuration:
     """From 1."""
     values: dict[str, Any]
     """By the field of the job spec."""
+    problem: str = ""
+    """Reason why it cannot run; only those of a benchmark have one."""
 
 
 def plan_configurations(spec: ExperimentSpec) -> list[Configuration]:
     """Decide all configurations, and check the job of each.
 
     Those of method `tpe` are chosen later: the ends of its ranges and each value of its lists are
-    checked.
+    checked. Those of a benchmark that cannot run have a problem.
 
     Raises:
-        ExperimentError: there are too many or too long ones, or one of them is not a valid job.
+        ExperimentError: there are too many or too long ones, or one of them is not a valid job; of
+            a benchmark all of them, or the baseline.
     """
     _check_parameters(spec, _check_job(spec))
     _check_number(spec)
@@ -63,9 +66,28 @@ def plan_configurations(spec: ExperimentSpec) -> list[Configuration]:
         for number, values in enumerate(itertools.islice(points, spec.trials), 1)
     ]
     _check_length(spec, planned)
+    if spec.kind == "benchmark":
+        return _with_problems(spec, planned)
     for configuration in planned:
         _check_configuration(spec, configuration)
     return planned
+
+
+def start_order(spec: ExperimentSpec, planned: Iterable[Configuration]) -> list[tuple[int, int]]:
+    """Return the runs, each the number of its configuration and of its repeat, as they start.
+
+    Those of a benchmark are in random order, so that a host that slows down is no difference
+    between configurations: all of them once, then all once more.
+    """
+    numbers = [each.number for each in planned]
+    repeats = range(1, spec.repeats + 1)
+    if spec.kind != "benchmark":
+        return list(itertools.product(numbers, repeats))
+    order: list[tuple[int, int]] = []
+    for repeat in repeats:
+        chance = random.Random(f"{spec.seed or 0}/order/{repeat}")
+        order += [(number, repeat) for number in chance.sample(numbers, len(numbers))]
+    return order
 
 
 def num_runs(spec: ExperimentSpec, planned: Sequence[Configuration]) -> int:
@@ -82,7 +104,22 @@ def job_of(spec: ExperimentSpec, values: Mapping[str, Any], trial: int, repeat: 
     Raises:
         SpecError: it is not valid.
     """
-    document = copy.deepcopy(spec.job)
+    document = document_of(spec.job, values)
+    seed_field = _seed_field(spec)
+    if _sets_seeds(spec) and _takes_seed(values, seed_field):
+        first = spec.seed if spec.seed is not None else _own_seed(document, seed_field)
+        replace_field(document, seed_field, first + repeat - 1)
+    document["name"] = f"{spec.name[:_NAME_LENGTH]} {run_name(trial, repeat, spec.repeats)}"
+    return _valid_job(spec, document)
+
+
+def document_of(job: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a job with other values by their fields.
+
+    Raises:
+        SpecError: a part of a field is no object.
+    """
+    document = copy.deepcopy(dict(job))
     if isinstance(resources := document.get("resources"), dict):
         fields = [field.removeprefix("resources.") for field in values]
         document["resources"] = without_replaced(resources, fields)
@@ -91,12 +128,7 @@ def job_of(spec: ExperimentSpec, values: Mapping[str, Any], trial: int, repeat: 
             replace_field(document, field, copy.deepcopy(value))
         except ValueError as error:
             raise SpecError([SpecProblem(field, f"cannot be varied: {error}")]) from None
-    seed_field = _seed_field(spec)
-    if _sets_seeds(spec) and _takes_seed(values, seed_field):
-        first = spec.seed if spec.seed is not None else _own_seed(document, seed_field)
-        replace_field(document, seed_field, first + repeat - 1)
-    document["name"] = f"{spec.name[:_NAME_LENGTH]} {run_name(trial, repeat, spec.repeats)}"
-    return _valid_job(spec, document)
+    return document
 
 
 def of_job(error: SpecError) -> ExperimentError:
@@ -221,12 +253,47 @@ def _check_length(spec: ExperimentSpec, planned: Iterable[Configuration]) -> Non
 
 
 def _check_configuration(spec: ExperimentSpec, configuration: Configuration) -> None:
-    values = configuration.values
     try:
-        refuse_undefined(job_of(spec, values, configuration.number, spec.repeats))  # seeds count up
+        _check_job_of(spec, configuration)
     except SpecError as error:
-        problems = [_of_space(problem, values) for problem in error.problems]
+        problems = [_of_space(problem, configuration.values) for problem in error.problems]
         raise ExperimentError(problems) from None
+
+
+def _check_job_of(spec: ExperimentSpec, configuration: Configuration) -> None:
+    number, values = configuration.number, configuration.values
+    refuse_undefined(job_of(spec, values, number, spec.repeats))  # seeds count up
+
+
+def _with_problems(spec: ExperimentSpec, planned: Sequence[Configuration]) -> list[Configuration]:
+    """Note the problem of each configuration that cannot run.
+
+    Raises:
+        ExperimentError: none can run, or the baseline cannot.
+    """
+    checked = [replace(each, problem=_problem(spec, each)) for each in planned]
+    for configuration in checked:
+        if configuration.problem and is_baseline(spec.baseline, configuration.values):
+            message = f"cannot run, so nothing can be compared with it: {configuration.problem}"
+            raise ExperimentError([SpecProblem("baseline", message)])
+    if all(configuration.problem for configuration in checked):
+        _check_configuration(spec, planned[0])
+    return checked
+
+
+def _problem(spec: ExperimentSpec, configuration: Configuration) -> str:
+    try:
+        _check_job_of(spec, configuration)
+    except SpecError as error:
+        return str(error)
+    return ""
+
+
+def is_baseline(baseline: Mapping[str, Any] | None, values: Mapping[str, Any]) -> bool:
+    """Return whether these are the values of the baseline."""
+    return baseline is not None and all(
+        repr(values.get(field)) == repr(value) for field, value in baseline.items()
+    )
 
 
 def _of_space(problem: SpecProblem, values: Mapping[str, Any]) -> SpecProblem:

@@ -15,13 +15,14 @@ from trainhall.cluster.experiments.runs import (
     num_runs,
     of_job,
     plan_configurations,
+    start_order,
 )
 from trainhall.cluster.experiments.spec import ExperimentSpec
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import Command
 from trainhall.cluster.lifecycle.creation import Creation, RequestKey
 from trainhall.cluster.lifecycle.experiments import create_experiment, move_experiment
-from trainhall.cluster.lifecycle.jobs import reason_columns
+from trainhall.cluster.lifecycle.jobs import reason_columns, set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label
 from trainhall.cluster.lifecycle.states import ExperimentState, TrialState
 from trainhall.cluster.service import Service, ServiceContext, load
@@ -52,7 +53,10 @@ class ExperimentService(Service):
             runs=num_runs(spec, planned),
             code_missing=code_missing,
             configurations=[
-                views.Configuration(number=each.number, values=each.values) for each in planned
+                views.Configuration(
+                    number=each.number, values=each.values, problem=each.problem or None
+                )
+                for each in planned
             ],
             spec=spec.document(),
         )
@@ -103,16 +107,10 @@ class ExperimentService(Service):
         create_experiment(experiment, Reason.of(ReasonCode.TRIALS_RUN, parallel=spec.parallel))
         session.add(experiment)
         await session.flush()
+        by_number = {each.number: each for each in planned}
         session.add_all(
-            Trial(
-                experiment_id=experiment.id,
-                number=each.number,
-                repeat=repeat,
-                values=each.values,
-                state=TrialState.PENDING.value,
-            )
-            for each in planned
-            for repeat in range(1, spec.repeats + 1)
+            _trial(experiment.id, by_number[number], repeat, position)
+            for position, (number, repeat) in enumerate(start_order(spec, planned), 1)
         )
         await session.flush()
         return experiment.id
@@ -192,6 +190,21 @@ class ExperimentService(Service):
             view = await _view(session, experiment_id)
         self._notifier.notify_reconciler()
         return view
+
+
+def _trial(experiment_id: str, planned: Configuration, repeat: int, position: int) -> Trial:
+    trial = Trial(
+        experiment_id=experiment_id,
+        number=planned.number,
+        repeat=repeat,
+        position=position,
+        values=planned.values,
+        state=TrialState.PENDING.value,
+    )
+    if planned.problem:
+        trial.state = TrialState.FAILED.value
+        set_reason(trial, Reason.of(ReasonCode.CANNOT_RUN, why=planned.problem))
+    return trial
 
 
 async def _reason(session: AsyncSession, experiment: Experiment, command: Command) -> Reason:

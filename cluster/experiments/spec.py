@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from trainhall.cluster.experiments.space import GivenDimension, overlapping
 from trainhall.training.spec import SpecError, SpecProblem
@@ -17,10 +17,14 @@ from trainhall.training.spec.training import PositiveStep
 MAX_RUNS = 1000
 MAX_FIELDS = 64
 SEED_LIMIT = 2**62
-_LATER = {
-    ("kind", "benchmark"): "benchmark is not offered yet; use sweep",
-    ("kind", "scaling"): "scaling is not offered yet; use sweep",
+_LATER = {("kind", "scaling"): "scaling is not offered yet; use sweep or benchmark"}
+_OF_BENCHMARK = {
+    "method": "grid",
+    "objective": {"metric": "samples_per_second", "goal": "max", "at": "median"},
+    "parallel": 1,
+    "warmup_steps": 10,
 }
+"""Defaults of a benchmark that differ from a sweep's, or are required there."""
 
 
 class ExperimentError(SpecError):
@@ -35,8 +39,9 @@ class ObjectiveSpec(SpecModel):
     goal: MetricMode | None = None
     """`min`: lower is better; `max`: higher. Default: `min` for names that end in `loss`, `max` for
     `accuracy`; required for others."""
-    at: Literal["last", "best"] = "last"
-    """The value that counts: the last one of the run, or the best one."""
+    at: Literal["last", "best", "median"] = "last"
+    """The value that counts: the last one of the run, the best one, or the median of all after
+    `warmup_steps`."""
 
     @model_validator(mode="after")
     def _imply_goal(self) -> Self:
@@ -84,12 +89,20 @@ class EarlyStoppingSpec(SpecModel):
     asha: AshaSpec
 
 
+def _without_required(schema: dict[str, Any]) -> None:
+    """Take out of a schema what a benchmark has defaults for."""
+    schema["required"] = [name for name in schema["required"] if name not in _OF_BENCHMARK]
+
+
 class ExperimentSpec(SpecModel):
     """Jobs that differ in some values, and how they are compared."""
 
+    model_config = ConfigDict(json_schema_extra=_without_required)
+
     name: Name
     """Need not be unique."""
-    kind: Literal["sweep"]
+    kind: Literal["sweep", "benchmark"]
+    """`sweep`: which values are best? `benchmark`: how fast is each combination?"""
     job: dict[str, Any]
     """The job spec that every run starts from."""
     space: Annotated[dict[str, GivenDimension], Field(min_length=1, max_length=MAX_FIELDS)]
@@ -98,12 +111,13 @@ class ExperimentSpec(SpecModel):
     method: Literal["grid", "random", "tpe"]
     """`grid`: every combination, the last field varying fastest. `random`: combinations drawn with
     the seed. `tpe`: each combination is chosen from the results so far, by Optuna's
-    tree-structured Parzen estimator."""
+    tree-structured Parzen estimator. Required for a sweep; a benchmark is a `grid`."""
     objective: ObjectiveSpec
+    """Required for a sweep. Default for a benchmark: the median of `samples_per_second`."""
     trials: Annotated[int, Field(ge=1, le=MAX_RUNS)] | None = None
     """Number of combinations; required for `random` and `tpe`. Default for `grid`: all of them."""
     parallel: Annotated[int, Field(ge=1, le=MAX_RUNS)] = 4
-    """Most runs that are unfinished at a time."""
+    """Most runs that are unfinished at a time. Default for a benchmark: 1."""
     repeats: Annotated[int, Field(ge=1, le=100)] = 1
     """Runs of each combination, with seeds that count up."""
     seed: Annotated[int, Field(ge=0, lt=SEED_LIMIT)] | None = None
@@ -111,6 +125,10 @@ class ExperimentSpec(SpecModel):
     the job's own."""
     early_stopping: EarlyStoppingSpec | None = None
     """Default: all runs take all steps."""
+    warmup_steps: Annotated[int, Field(ge=0, le=10**6)] = 0
+    """First steps of each attempt of a job that medians leave out. Default for a benchmark: 10."""
+    baseline: dict[str, Any] | None = None
+    """Benchmark: values of the combination that the others are compared with."""
 
     @model_validator(mode="before")
     @classmethod
@@ -120,7 +138,49 @@ class ExperimentSpec(SpecModel):
         for (field, value), message in _LATER.items():
             if data.get(field) == value:
                 raise problem_at(field, value, message)
-        return data
+        return _OF_BENCHMARK | data if data.get("kind") == "benchmark" else data
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        if self.kind == "benchmark":
+            self._check_benchmark()
+        elif self.baseline is not None:
+            raise problem_at("baseline", None, "is for kind benchmark; leave it out")
+        return self
+
+    def _check_benchmark(self) -> None:
+        if self.method != "grid":
+            raise problem_at("method", self.method,
+                "a benchmark runs every combination: leave it out, or use kind sweep",
+            )  # fmt: skip
+        for field in ("trials", "early_stopping"):
+            if getattr(self, field) is not None:
+                raise problem_at(field, None,
+                    "a benchmark runs every combination to its end: leave it out",
+                )  # fmt: skip
+        for field, value in (self.baseline or {}).items():
+            if field not in self.space:
+                raise problem_at(("baseline", field), None,
+                    f"is not in the space; its fields are {', '.join(self.space)}",
+                )  # fmt: skip
+            values = self.space[field].values or ()
+            if repr(value) not in map(repr, values):
+                raise problem_at(("baseline", field), json.dumps(value)[:80],
+                    f"is not among its values in the space, {json.dumps(values)[:200]}",
+                )  # fmt: skip
+        if self.baseline is not None and (missing := self._missing_in_baseline()):
+            raise problem_at("baseline", None,
+                f"must name one combination: give {' and '.join(missing)} as well",
+            )  # fmt: skip
+
+    def _missing_in_baseline(self) -> list[str]:
+        """Return the fields that several combinations of the baseline's values differ in."""
+        given = self.baseline or {}
+        return [
+            field
+            for field, dimension in self.space.items()
+            if field not in given and len(dimension.values or ()) != 1
+        ]
 
     @model_validator(mode="after")
     def _check_space(self) -> Self:

@@ -44,7 +44,7 @@ class Experiment(View):
     id: str
     name: str
     kind: str
-    """`sweep`."""
+    """`sweep` or `benchmark`."""
     state: ExperimentState
     reason: str
     """Reason for the state, as a sentence."""
@@ -75,6 +75,8 @@ class Configuration(View):
     """From 1."""
     values: JsonObject
     """Values by the fields of the job spec that they replace."""
+    problem: str | None
+    """Reason why it cannot run; null: it can. Only those of a benchmark have one."""
 
 
 class ExperimentPlan(View):
@@ -106,6 +108,8 @@ class Trial(View):
     number: int
     """Number of its configuration."""
     repeat: int
+    position: int
+    """Place in the order in which the runs start, from 1; that of a benchmark is random."""
     job_id: str | None
     """Null before it is started, and if its job was deleted."""
     state: str

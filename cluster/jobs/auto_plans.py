@@ -59,7 +59,7 @@ def is_auto(job: Job) -> bool:
 
 def plan_of(job: Job) -> JobPlan | None:
     """Return the job's plan; None: it has none, or one of an unknown version."""
-    return _known(job.plan)
+    return known_plan(job.plan)
 
 
 def parse_plan(stored: dict[str, Any]) -> JobPlan:
@@ -71,7 +71,8 @@ def parse_plan(stored: dict[str, Any]) -> JobPlan:
     return JobPlan.model_validate(stored)
 
 
-def _known(stored: dict[str, Any] | None) -> JobPlan | None:
+def known_plan(stored: dict[str, Any] | None) -> JobPlan | None:
+    """Read `Job.plan`; None: there is none, or one of an unknown version."""
     try:
         return parse_plan(stored) if stored is not None else None
     except ValidationError:
@@ -145,7 +146,7 @@ async def calibration(session: AsyncSession, device: str) -> PlanCalibration:
         .limit(CALIBRATED_FROM)
     )
     times, memories = [], []
-    for plan in map(_known, rows):
+    for plan in map(known_plan, rows):
         if plan is None or plan.measured is None:
             continue
         predicted, factors = plan.prediction, plan.calibration

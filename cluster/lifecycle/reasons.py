@@ -51,6 +51,7 @@ class ReasonCode(StrEnum):
     TRIALS_ENDED = ("trials_ended", "{completed} of {total} runs completed{stopped}{rated}")
     TRIAL_NOT_RATED = ("trial_not_rated", "{run} has no objective: {why}")
     NO_OBJECTIVE = ("no_objective", "completed without an objective: {why}")
+    CANNOT_RUN = ("cannot_run", "cannot run: {why}")
     TRIAL_NOT_STARTED = ("trial_not_started", "could not be started: {why}")
     JOB_DELETED = ("job_deleted", "its job was deleted")
     # of jobs in the queue

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from trainhall.cluster.experiments.analysis import views
 from trainhall.cluster.experiments.analysis.comparisons import TrialComparison, compare
@@ -34,37 +35,51 @@ def analyze(
         experiment.space, ranked_by_progress(trials, experiment.sign), evaluate
     )
     return views.Analysis(
-        experiment_id=experiment.id,
-        name=experiment.name,
-        state=experiment.state,
-        is_final=experiment.is_finished,
-        runs=len(runs),
-        ended=sum(run.state in ENDED for run in runs),
-        metric=experiment.metric,
-        goal=experiment.goal.value,
+        **common_fields(experiment, runs, ranked, now),
         findings=findings(experiment, trials, ranked, compared, importance),
-        best=_best(ranked[0], experiment.sign) if ranked else None,
         comparisons=[_comparison(each) for each in compared],
         importance=_importance(importance),
-        scaling=None,
-        device_hours=sum(run.device_seconds for run in runs) / 3600,
-        table=[_row(trial) for trial in trials],
-        generated_at=now,
+        table=[views.AnalysisRow(**row_fields(trial)) for trial in trials],
     )
 
 
-def _row(trial: TrialRow) -> views.AnalysisRow:
-    return views.AnalysisRow(
-        trial=trial.trial,
-        values=dict(trial.values),
-        state=trial.state,
-        reason=trial.reason,
-        runs=len(trial.runs),
-        completed=sum(run.state == "completed" for run in trial.runs),
-        objective=trial.objective,
+def common_fields(
+    experiment: ExperimentRow, runs: Sequence[RunRow], ranked: Sequence[TrialRow], now: datetime
+) -> dict[str, Any]:
+    """Return the fields of an analysis that those of all kinds of experiments share.
+
+    Args:
+        ranked: trials that have an objective, the best first.
+    """
+    return {
+        "experiment_id": experiment.id,
+        "name": experiment.name,
+        "state": experiment.state,
+        "is_final": experiment.is_finished,
+        "runs": len(runs),
+        "ended": sum(run.state in ENDED for run in runs),
+        "metric": experiment.metric,
+        "goal": experiment.goal.value,
+        "best": _best(ranked[0], experiment.sign) if ranked else None,
+        "scaling": None,
+        "device_hours": sum(run.device_seconds for run in runs) / 3600,
+        "generated_at": now,
+    }
+
+
+def row_fields(trial: TrialRow) -> dict[str, Any]:
+    """Return the fields of a row that those of all kinds of experiments share."""
+    return {
+        "trial": trial.trial,
+        "values": dict(trial.values),
+        "state": trial.state,
+        "reason": trial.reason,
+        "runs": len(trial.runs),
+        "completed": sum(run.state == "completed" for run in trial.runs),
+        "objective": trial.objective,
         **trial.figures,
-        spread={name: list(ends) for name, ends in trial.spread.items()},
-    )
+        "spread": {name: list(ends) for name, ends in trial.spread.items()},
+    }
 
 
 def _best(trial: TrialRow, sign: int) -> views.AnalysisBest:

@@ -20,9 +20,10 @@ _MOST = 40
 
 
 class Verdict(StrEnum):
-    """Result of a comparison: is the best trial shown to be better?"""
+    """Result of a comparison: is a trial shown to be better?"""
 
     BETTER = "better"
+    WORSE = "worse"
     NO_DIFFERENCE = "no_difference"
     TOO_FEW_RUNS = "too_few_runs"
 

@@ -53,20 +53,20 @@ def findings(
     runs = [run for trial in trials for run in trial.runs]
     labels = field_labels(experiment.space)
     return [
-        *_progress(experiment, runs),
+        *progress(experiment, runs),
         *_best(experiment, trials, ranked, labels),
         *(comparison.text for comparison in comparisons if comparison.field is None),
         *_importance(importance, labels),
         *_borders(experiment, ranked, importance, labels),
         *_stopped(experiment, runs),
-        *_failures(runs),
+        *failures(runs),
         *_failing_values(experiment.space, runs, labels),
         *_unrated(experiment, runs),
-        *_cost(runs),
+        *cost(runs),
     ]
 
 
-def _progress(experiment: ExperimentRow, runs: Sequence[RunRow]) -> Iterator[str]:
+def progress(experiment: ExperimentRow, runs: Sequence[RunRow]) -> Iterator[str]:
     if not experiment.is_finished:
         ended = sum(run.state in ENDED for run in runs)
         yield (
@@ -94,11 +94,11 @@ def _best(
     goal = "highest" if experiment.sign < 0 else "lowest"
     yield (
         f"Trial {best.trial} has the {goal} {experiment.metric}, "
-        f"{figure(best.objective)}{_precision(best.objectives)}, with {values}."
+        f"{figure(best.objective)}{precision(best.objectives)}, with {values}."
     )
 
 
-def _precision(objectives: Sequence[float]) -> str:
+def precision(objectives: Sequence[float]) -> str:
     interval = mean_interval(objectives)
     if interval is None:
         return ""
@@ -193,7 +193,7 @@ def _stopped(experiment: ExperimentRow, runs: Sequence[RunRow]) -> Iterator[str]
     )
 
 
-def _failures(runs: Sequence[RunRow]) -> Iterator[str]:
+def failures(runs: Sequence[RunRow]) -> Iterator[str]:
     failed = [run for run in runs if run.state == "failed"]
     if not failed:
         return
@@ -243,7 +243,7 @@ def _unrated(experiment: ExperimentRow, runs: Sequence[RunRow]) -> Iterator[str]
         )
 
 
-def _cost(runs: Sequence[RunRow]) -> Iterator[str]:
+def cost(runs: Sequence[RunRow]) -> Iterator[str]:
     total = sum(run.device_seconds for run in runs)
     if total <= 0:
         return

@@ -25,6 +25,7 @@ _STUDENT = (
 )  # fmt: skip
 """Student's quantile 0.975, by degrees of freedom from 1."""
 _LARGEST = sys.float_info.max
+_MOST_LOG = math.log(_LARGEST) - 1
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
@@ -50,6 +51,21 @@ def difference_interval(left: Sequence[float], right: Sequence[float]) -> Interv
     center = float(samples[0].mean() - samples[1].mean())
     widening = _widening(min(len(left), len(right)))
     return _interval(center, means[0] - means[1] - center, widening, scale)
+
+
+def ratio_interval(left: Sequence[float], right: Sequence[float]) -> Interval | None:
+    """Return an interval of the ratio of the means, left over right; None where one of them is a
+    single value, or a value is not positive."""
+    if min(len(left), len(right)) < 2 or min(*left, *right) <= 0:
+        return None
+    scale = _scale([*left, *right])
+    random = np.random.default_rng(_SEED)
+    samples = [np.sort(np.asarray(values) / scale) for values in (left, right)]
+    means = [np.log(_resampled_means(sample, random)) for sample in samples]
+    center = math.log(samples[0].mean() / samples[1].mean())
+    widening = _widening(min(len(left), len(right)))
+    low, high = _interval(center, means[0] - means[1] - center, widening, 1.0)
+    return math.exp(min(low, _MOST_LOG)), math.exp(min(high, _MOST_LOG))
 
 
 def _resampled_means(

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,15 +11,23 @@ import numpy as np
 from sqlalchemy import Connection, Select, and_, case, select
 
 from trainhall.cluster.errors import NotFoundError
+from trainhall.cluster.experiments.analysis.figures import (
+    SERIES,
+    SPEEDS,
+    Distribution,
+    after_warmup,
+    speed_figures,
+)
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, RunRow
+from trainhall.cluster.experiments.analysis.surroundings import with_surroundings
 from trainhall.cluster.experiments.views import UNFINISHED, shown_state
+from trainhall.cluster.lifecycle.reasons import ReasonCode
 from trainhall.cluster.lifecycle.states import TrialState
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Attempt, Job, JobProgress, MetricChunk, Series
 from trainhall.monitoring.chunks import CHUNK, LEVELS, Run
 from trainhall.training.spec.recovery import MetricMode
 
-_MEDIANS = ("samples_per_second", "step_seconds")
 _MEMORY = "peak_memory_bytes"
 _ROWS_AT_ONCE = 64
 """Each may have 40 KB of points."""
@@ -39,8 +47,8 @@ class LoadedExperiment:
 def load_rows(connection: Connection, experiment_id: str, now: datetime) -> LoadedExperiment:
     """Load an experiment and its runs.
 
-    `step_seconds` and `samples_per_second` are medians over the points that are packed, which those
-    of a run are a few seconds after its end.
+    Figures of speed are from the points that are packed, which those of a run are a few seconds
+    after its end.
 
     Raises:
         NotFoundError: there is no such experiment.
@@ -48,22 +56,26 @@ def load_rows(connection: Connection, experiment_id: str, now: datetime) -> Load
     columns = Experiment.__table__.c
     found = connection.execute(
         select(
-            columns.id, columns.name, columns.state, columns.spec, columns.metric, columns.goal,
-            columns.finished_at,
+            columns.id, columns.name, columns.kind, columns.state, columns.spec, columns.metric,
+            columns.goal, columns.finished_at,
         ).where(columns.id == experiment_id)
     ).one_or_none()  # fmt: skip
     if found is None:
         raise NotFoundError("experiment", experiment_id)
     held = _held_seconds(connection, experiment_id, now)
-    medians = _medians(connection, experiment_id)
+    names = SERIES if found.kind == "benchmark" else SPEEDS
+    speeds = _distributions(connection, experiment_id, names, found.spec.get("warmup_steps", 0))
     rows = [
-        _run(row, held.get(row.job_id, (None, 0.0)), medians.get(row.job_id, {}))
+        _run(row, held.get(row.job_id, (None, 0.0)), speed_figures(speeds.get(row.job_id, {})))
         for row in connection.execute(_runs(experiment_id))
     ]
+    if found.kind == "benchmark":
+        rows = with_surroundings(connection, experiment_id, rows, now)
     stopping = found.spec.get("early_stopping")
     experiment = ExperimentRow(
         id=found.id,
         name=found.name,
+        kind=found.kind,
         state=found.state,
         is_finished=found.finished_at is not None,
         metric=found.metric,
@@ -82,6 +94,7 @@ def _runs(experiment_id: str) -> Select[Any]:
             Trial.values,
             Trial.state,
             Trial.reason,
+            Trial.reason_code,
             Trial.job_id,
             Trial.objective,
             Trial.results,
@@ -90,6 +103,7 @@ def _runs(experiment_id: str) -> Select[Any]:
             JobProgress.step,
             # Not the whole document, which may have a thousand metrics.
             JobProgress.metrics[_MEMORY].as_string().label("memory"),
+            JobProgress.metrics["loss"].as_string().label("loss"),
         )
         .outerjoin(Job, Job.id == Trial.job_id)
         .outerjoin(JobProgress, JobProgress.job_id == Trial.job_id)
@@ -98,7 +112,7 @@ def _runs(experiment_id: str) -> Select[Any]:
     )
 
 
-def _run(row: Any, held: tuple[float | None, float], medians: Mapping[str, float]) -> RunRow:
+def _run(row: Any, held: tuple[float | None, float], speeds: Mapping[str, float]) -> RunRow:
     duration, device_seconds = held
     is_under_way = row.state in UNFINISHED and row.job_state is not None
     return RunRow(
@@ -111,9 +125,11 @@ def _run(row: Any, held: tuple[float | None, float], medians: Mapping[str, float
         # Before its end it has the objective of its last rung of early stopping.
         objective=row.objective if row.state == TrialState.COMPLETED else None,
         results=tuple(row.results),
+        can_run=row.reason_code != ReasonCode.CANNOT_RUN,
         figures={
-            **medians,
+            **speeds,
             _MEMORY: _finite(row.memory),
+            "final_loss": _finite(row.loss),
             "steps": row.step or None,
             "duration_seconds": duration,
         },
@@ -143,8 +159,10 @@ def _held_seconds(
     return found
 
 
-def _medians(connection: Connection, experiment_id: str) -> dict[str, dict[str, float]]:
-    """Return medians over the steps of each job, by its id and the name of the metric.
+def _distributions(
+    connection: Connection, experiment_id: str, names: Sequence[str], warmup: int
+) -> dict[str, dict[str, Distribution]]:
+    """Return the values of each job's steps after its warm-up, by its id and the metric's name.
 
     Of a long series one chunk is read: of the lowest level at which one holds all of it, with every
     16th point, or every 256th, and so on.
@@ -159,7 +177,9 @@ def _medians(connection: Connection, experiment_id: str) -> dict[str, dict[str, 
             MetricChunk.level,
             MetricChunk.count.label("entries"),
             MetricChunk.data,
+            Attempt.first_step,
         )
+        .join(Attempt, and_(Attempt.job_id == Series.job_id, Attempt.number == Series.attempt))
         .join(
             MetricChunk,
             and_(
@@ -171,21 +191,20 @@ def _medians(connection: Connection, experiment_id: str) -> dict[str, dict[str, 
         .where(
             Series.job_id.in_(_of_experiment(experiment_id)),
             Series.rank == -1,
-            Series.name.in_(_MEDIANS),
+            Series.name.in_(names),
             Series.superseded.is_(False),
         )
         .order_by(Series.job_id, Series.name, Series.attempt)
     )
-    found: dict[str, dict[str, float]] = defaultdict(dict)
+    found: dict[str, dict[str, Distribution]] = defaultdict(dict)
     rows = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
-    for job_id, name, values in _by_series(rows):
-        finite = values[np.isfinite(values)]
-        if len(finite):
-            found[job_id][name] = float(np.median(finite))
+    for job_id, name, values in _by_series(rows, warmup):
+        if (distribution := Distribution.of(values)) is not None:
+            found[job_id][name] = distribution
     return found
 
 
-def _by_series(rows: Iterable[Any]) -> Iterator[tuple[str, str, Any]]:
+def _by_series(rows: Iterable[Any], warmup: int) -> Iterator[tuple[str, str, Any]]:
     """Yield the points of each job and metric, over all attempts; a few are in memory at a time."""
     key: tuple[str, str] | None = None
     parts: list[Any] = []
@@ -194,7 +213,8 @@ def _by_series(rows: Iterable[Any]) -> Iterator[tuple[str, str, Any]]:
             if key is not None:
                 yield *key, np.concatenate(parts)
             key, parts = (row.job_id, row.name), []
-        parts.append(Run.unpack(row.level, row.entries, row.data).last)
+        run = Run.unpack(row.level, row.entries, row.data)
+        parts.append(run.last[after_warmup(run.steps, [row.first_step], warmup)])
     if key is not None:
         yield *key, np.concatenate(parts)
 

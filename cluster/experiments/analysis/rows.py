@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from trainhall.cluster.experiments.means import mean_of_repeats
+from trainhall.cluster.jobs.auto_plans import JobPlan
 from trainhall.training.spec.recovery import MetricMode
 
 FIGURES = (
@@ -39,6 +40,12 @@ class RunRow:
     figures: Mapping[str, float | None] = field(default_factory=dict)
     """By the names in `FIGURES`; None: not measured."""
     device_seconds: float = 0.0
+    can_run: bool = True
+    """False: of a combination that a benchmark cannot run."""
+    shared_with: tuple[str, ...] = ()
+    """Other jobs that ran on its hosts meanwhile; only known of a benchmark."""
+    plan: JobPlan | None = None
+    """Plan that its job ran with; only known of a benchmark."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class TrialRow:
     reason: str
     runs: tuple[RunRow, ...]
     objectives: tuple[float, ...]
-    """Ascending."""
+    """Ascending; those of runs that have one."""
     objective: float | None
     """Mean over the repeats; None until every repeat has a value."""
     figures: Mapping[str, float | None]
@@ -74,6 +81,7 @@ class ExperimentRow:
     """Dimensions as they were given, by field."""
     max_steps: int | None = None
     """Steps of a run in full; None without early stopping."""
+    kind: str = "sweep"
 
     @property
     def sign(self) -> int:
@@ -81,10 +89,15 @@ class ExperimentRow:
         return 1 if self.goal is MetricMode.MIN else -1
 
 
-def trial_rows(runs: Iterable[RunRow]) -> list[TrialRow]:
-    """Return the trials of runs, in the order of their numbers."""
+def trial_rows(runs: Iterable[RunRow], figures: Sequence[str] = FIGURES) -> list[TrialRow]:
+    """Return the trials of runs, in the order of their numbers.
+
+    Args:
+        figures: names of those to sum up.
+    """
     ordered = sorted(runs, key=lambda run: (run.trial, run.repeat))
-    return [_trial(tuple(group)) for _, group in groupby(ordered, key=lambda run: run.trial)]
+    groups = groupby(ordered, key=lambda run: run.trial)
+    return [_trial(tuple(group), figures) for _, group in groups]
 
 
 def rated(trials: Iterable[TrialRow], sign: int) -> list[TrialRow]:
@@ -122,11 +135,11 @@ def field_labels(fields: Iterable[str]) -> dict[str, str]:
     return {name: end if ends[end := name.rpartition(".")[2]] == 1 else name for name in names}
 
 
-def _trial(runs: tuple[RunRow, ...]) -> TrialRow:
+def _trial(runs: tuple[RunRow, ...], figures: Sequence[str]) -> TrialRow:
     objectives = sorted(run.objective for run in runs if run.objective is not None)
     state = _state(runs)
     explains = next((run for run in runs if run.state == state), runs[0])
-    known = {name: _known(runs, _figure(name)) for name in FIGURES}
+    known = {name: _known(runs, _figure(name)) for name in figures}
     spread = {
         name: (min(values), max(values))
         for name, values in {"objective": objectives, **known}.items()

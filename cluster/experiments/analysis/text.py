@@ -5,6 +5,8 @@ import sys
 from typing import Any, TypeGuard
 
 _LENGTH = 60
+_LARGE = 1e9
+"""From here on numbers are written as powers of ten."""
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
@@ -17,6 +19,8 @@ def figure(value: float) -> str:
     """Return a measured number in four digits."""
     if isinstance(value, int) and abs(value) < 10**6:
         return str(value)
+    if 1e4 <= abs(value) < _LARGE:
+        return f"{float(f'{value:.4g}'):,.0f}"
     return f"{value:.4g}"
 
 

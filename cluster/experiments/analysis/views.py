@@ -32,6 +32,55 @@ class AnalysisRow(View):
     """Lowest and highest value of two or more runs, by the name of a column."""
 
 
+class Predicted(View):
+    """Prediction of the plan that a job ran with; those of jobs with strategy `auto` have one."""
+
+    plan: str
+    """Short form, such as `fsdp (shard 4)`."""
+    peak_memory_bytes: float
+    measured_memory_bytes: float | None
+    """Memory that the job took, counted as the plan does: on a CPU without that of the process
+    before the job."""
+    step_seconds: float
+    communication_bytes: float
+    """Bytes that a rank sends per step."""
+
+
+class BenchmarkRow(AnalysisRow):
+    """One cell of a benchmark, over all its repeats. Speeds leave out the warm-up."""
+
+    strategy: str | None
+    """Null for a script, as `precision`, `batch_size` and `compression`."""
+    workers: int | None
+    precision: str | None
+    batch_size: int | None
+    """Samples per optimizer step over all ranks."""
+    compression: str | None
+    tokens_per_second: float | None
+    """Null for a task without tokens."""
+    step_seconds_p95: float | None
+    """95th percentile over the steps of a run; `step_seconds` is the median."""
+    communication_share: float | None
+    """Part of the steps' time in which ranks wait for each other, from 0 to 1."""
+    model_flops_utilization: float | None
+    """In percent; null on a CPU."""
+    energy_per_sample: float | None
+    """Joules of all GPUs; null where their power is not measured, or a run is shorter than about
+    a minute."""
+    final_loss: float | None
+    predicted: Predicted | None
+    shared_with: list[str]
+    """Other jobs that ran on its hosts meanwhile: it may be faster alone."""
+    is_baseline: bool
+    ratio: float | None
+    """Objective over that of the baseline; null without one."""
+    ratio_interval: list[float] | None
+    """95 % bootstrap interval of the ratio over the repeats; null with one run each."""
+    verdict: Verdict | None
+    """Against the baseline: `no_difference` if the interval has 1 in it; `too_few_runs` below 3
+    repeats."""
+
+
 class AnalysisBest(View):
     """The best trial. It was chosen by this value, which another run may not reach."""
 
@@ -116,6 +165,6 @@ class Analysis(View):
     """Reserved for scaling experiments; null."""
     device_hours: float
     """Devices times the hours that the runs held them."""
-    table: list[AnalysisRow]
-    """A row per trial, in their order."""
+    table: list[BenchmarkRow] | list[AnalysisRow]
+    """A row per trial, in their order: of a benchmark, one per cell."""
     generated_at: Time

@@ -12,6 +12,7 @@ from trainhall.cluster.durations import format_duration
 from trainhall.cluster.experiments.analysis.rows import field_labels
 from trainhall.cluster.experiments.analysis.text import count, figure, value_text
 from trainhall.cluster.experiments.analysis.views import Analysis, AnalysisRow
+from trainhall.cluster.experiments.benchmark.table import Column, benchmark_columns
 from trainhall.db.views import rfc3339
 from trainhall.training.common.units import brief, size_text
 
@@ -21,6 +22,10 @@ class Report:
     analysis: Analysis
     spec: Mapping[str, Any]
     """Document of the experiment, with its defaults."""
+
+    @property
+    def is_benchmark(self) -> bool:
+        return bool(self.spec["kind"] == "benchmark")
 
     @property
     def labels(self) -> dict[str, str]:
@@ -50,13 +55,18 @@ def summary(report: Report) -> list[tuple[str, str]]:
 
 def columns(report: Report) -> list[str]:
     """Return the titles of the table of trials."""
+    if report.is_benchmark:
+        return [column.title for column in _benchmark_columns(report)]
     measured = [title for name, title, _ in _FIGURES if _is_measured(report, name)]
     metric = report.analysis.metric
     return ["trial", *report.labels.values(), "state", "runs", metric, *measured]
 
 
 def cells(report: Report, row: AnalysisRow) -> list[str]:
-    """Return the texts of a row of the table of trials; empty where nothing was measured."""
+    """Return the texts of a row of the table of trials; empty where nothing was measured, or of a
+    benchmark a dash."""
+    if report.is_benchmark:
+        return [column.cell(row.model_dump()) for column in _benchmark_columns(report)]
     values = [
         value_text(row.values[field]) if field in row.values else "" for field in report.labels
     ]
@@ -67,6 +77,11 @@ def cells(report: Report, row: AnalysisRow) -> list[str]:
     ]
     runs = str(row.runs) if row.completed == row.runs else f"{row.completed} of {row.runs}"
     return [str(row.trial), *values, row.state, runs, _objective(row), *measured]
+
+
+def _benchmark_columns(report: Report) -> list[Column]:
+    rows = [row.model_dump() for row in report.analysis.table]
+    return benchmark_columns(rows, report.labels, report.analysis.metric)
 
 
 def environment() -> list[tuple[str, str]]:

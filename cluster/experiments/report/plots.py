@@ -17,6 +17,8 @@ _WIDE = 100
 
 def plots(report: Report) -> list[tuple[str, str]]:
     """Return the charts, each with its title."""
+    if report.is_benchmark:
+        return list(_over_fields(report))
     return [*_over_trials(report), *_importance(report), *_over_fields(report)]
 
 

@@ -264,9 +264,9 @@ export type Analysis = {
     /**
      * Table
      *
-     * A row per trial, in their order.
+     * A row per trial, in their order: of a benchmark, one per cell.
      */
-    table: Array<AnalysisRow>;
+    table: Array<BenchmarkRow> | Array<AnalysisRow>;
     /**
      * Generated At
      */
@@ -498,6 +498,173 @@ export type AttemptPage = {
  * AttemptState
  */
 export type AttemptState = 'starting' | 'running' | 'stopping' | 'completed' | 'paused' | 'cancelled' | 'failed' | 'lost';
+
+/**
+ * BenchmarkRow
+ *
+ * One cell of a benchmark, over all its repeats. Speeds leave out the warm-up.
+ */
+export type BenchmarkRow = {
+    /**
+     * Trial
+     */
+    trial: number;
+    /**
+     * Values
+     *
+     * Values by the fields of the job spec that they replace.
+     */
+    values: {
+        [key: string]: unknown;
+    };
+    /**
+     * State
+     *
+     * State of a run that has not ended; else `completed`, or the state of a run that did not.
+     */
+    state: string;
+    /**
+     * Reason
+     *
+     * Reason for the state, as a sentence; empty if all of its runs completed.
+     */
+    reason: string;
+    /**
+     * Runs
+     */
+    runs: number;
+    /**
+     * Completed
+     *
+     * Runs that have completed.
+     */
+    completed: number;
+    /**
+     * Objective
+     *
+     * Mean over the repeats; null until every repeat has a value.
+     */
+    objective: number | null;
+    /**
+     * Samples Per Second
+     *
+     * Median over the steps of a run, as `step_seconds`; of several runs the mean.
+     */
+    samples_per_second: number | null;
+    /**
+     * Step Seconds
+     */
+    step_seconds: number | null;
+    /**
+     * Peak Memory Bytes
+     */
+    peak_memory_bytes: number | null;
+    /**
+     * Steps
+     */
+    steps: number | null;
+    /**
+     * Duration Seconds
+     *
+     * Time of its attempts.
+     */
+    duration_seconds: number | null;
+    /**
+     * Spread
+     *
+     * Lowest and highest value of two or more runs, by the name of a column.
+     */
+    spread: {
+        [key: string]: Array<number>;
+    };
+    /**
+     * Strategy
+     *
+     * Null for a script, as `precision`, `batch_size` and `compression`.
+     */
+    strategy: string | null;
+    /**
+     * Workers
+     */
+    workers: number | null;
+    /**
+     * Precision
+     */
+    precision: string | null;
+    /**
+     * Batch Size
+     *
+     * Samples per optimizer step over all ranks.
+     */
+    batch_size: number | null;
+    /**
+     * Compression
+     */
+    compression: string | null;
+    /**
+     * Tokens Per Second
+     *
+     * Null for a task without tokens.
+     */
+    tokens_per_second: number | null;
+    /**
+     * Step Seconds P95
+     *
+     * 95th percentile over the steps of a run; `step_seconds` is the median.
+     */
+    step_seconds_p95: number | null;
+    /**
+     * Communication Share
+     *
+     * Part of the steps' time in which ranks wait for each other, from 0 to 1.
+     */
+    communication_share: number | null;
+    /**
+     * Model Flops Utilization
+     *
+     * In percent; null on a CPU.
+     */
+    model_flops_utilization: number | null;
+    /**
+     * Energy Per Sample
+     *
+     * Joules of all GPUs; null where their power is not measured, or a run is shorter than about
+     * a minute.
+     */
+    energy_per_sample: number | null;
+    /**
+     * Final Loss
+     */
+    final_loss: number | null;
+    predicted: Predicted | null;
+    /**
+     * Shared With
+     *
+     * Other jobs that ran on its hosts meanwhile: it may be faster alone.
+     */
+    shared_with: Array<string>;
+    /**
+     * Is Baseline
+     */
+    is_baseline: boolean;
+    /**
+     * Ratio
+     *
+     * Objective over that of the baseline; null without one.
+     */
+    ratio: number | null;
+    /**
+     * Ratio Interval
+     *
+     * 95 % bootstrap interval of the ratio over the repeats; null with one run each.
+     */
+    ratio_interval: Array<number> | null;
+    /**
+     * Against the baseline: `no_difference` if the interval has 1 in it; `too_few_runs` below 3
+     * repeats.
+     */
+    verdict: Verdict | null;
+};
 
 /**
  * Best
@@ -866,6 +1033,12 @@ export type Configuration = {
     values: {
         [key: string]: unknown;
     };
+    /**
+     * Problem
+     *
+     * Reason why it cannot run; null: it can. Only those of a benchmark have one.
+     */
+    problem: string | null;
 };
 
 /**
@@ -1226,7 +1399,7 @@ export type Experiment = {
     /**
      * Kind
      *
-     * `sweep`.
+     * `sweep` or `benchmark`.
      */
     kind: string;
     state: ExperimentState;
@@ -1376,8 +1549,10 @@ export type ExperimentSpec = {
     name: string;
     /**
      * Kind
+     *
+     * `sweep`: which values are best? `benchmark`: how fast is each combination?
      */
-    kind: 'sweep';
+    kind: 'sweep' | 'benchmark';
     /**
      * Job
      *
@@ -1404,10 +1579,13 @@ export type ExperimentSpec = {
      *
      * `grid`: every combination, the last field varying fastest. `random`: combinations drawn with
      * the seed. `tpe`: each combination is chosen from the results so far, by Optuna's
-     * tree-structured Parzen estimator.
+     * tree-structured Parzen estimator. Required for a sweep; a benchmark is a `grid`.
      */
-    method: 'grid' | 'random' | 'tpe';
-    objective: ObjectiveSpec;
+    method?: 'grid' | 'random' | 'tpe';
+    /**
+     * Required for a sweep. Default for a benchmark: the median of `samples_per_second`.
+     */
+    objective?: ObjectiveSpec;
     /**
      * Trials
      *
@@ -1417,7 +1595,7 @@ export type ExperimentSpec = {
     /**
      * Parallel
      *
-     * Most runs that are unfinished at a time.
+     * Most runs that are unfinished at a time. Default for a benchmark: 1.
      */
     parallel?: number;
     /**
@@ -1437,6 +1615,20 @@ export type ExperimentSpec = {
      * Default: all runs take all steps.
      */
     early_stopping?: EarlyStoppingSpec | null;
+    /**
+     * Warmup Steps
+     *
+     * First steps of each attempt of a job that medians leave out. Default for a benchmark: 10.
+     */
+    warmup_steps?: number;
+    /**
+     * Baseline
+     *
+     * Benchmark: values of the combination that the others are compared with.
+     */
+    baseline?: {
+        [key: string]: unknown;
+    } | null;
 };
 
 /**
@@ -2792,9 +2984,10 @@ export type ObjectiveSpec = {
     /**
      * At
      *
-     * The value that counts: the last one of the run, or the best one.
+     * The value that counts: the last one of the run, the best one, or the median of all after
+     * `warmup_steps`.
      */
-    at?: 'last' | 'best';
+    at?: 'last' | 'best' | 'median';
 };
 
 /**
@@ -3168,6 +3361,41 @@ export type Point = {
  * Precision
  */
 export type Precision = 'fp32' | 'bf16' | 'fp16';
+
+/**
+ * Predicted
+ *
+ * Prediction of the plan that a job ran with; those of jobs with strategy `auto` have one.
+ */
+export type Predicted = {
+    /**
+     * Plan
+     *
+     * Short form, such as `fsdp (shard 4)`.
+     */
+    plan: string;
+    /**
+     * Peak Memory Bytes
+     */
+    peak_memory_bytes: number;
+    /**
+     * Measured Memory Bytes
+     *
+     * Memory that the job took, counted as the plan does: on a CPU without that of the process
+     * before the job.
+     */
+    measured_memory_bytes: number | null;
+    /**
+     * Step Seconds
+     */
+    step_seconds: number;
+    /**
+     * Communication Bytes
+     *
+     * Bytes that a rank sends per step.
+     */
+    communication_bytes: number;
+};
 
 /**
  * Problem
@@ -3992,6 +4220,12 @@ export type Trial = {
      */
     repeat: number;
     /**
+     * Position
+     *
+     * Place in the order in which the runs start, from 1; that of a benchmark is random.
+     */
+    position: number;
+    /**
      * Job Id
      *
      * Null before it is started, and if its job was deleted.
@@ -4083,9 +4317,9 @@ export type TrialPage = {
 /**
  * Verdict
  *
- * Result of a comparison: is the best trial shown to be better?
+ * Result of a comparison: is a trial shown to be better?
  */
-export type Verdict = 'better' | 'no_difference' | 'too_few_runs';
+export type Verdict = 'better' | 'worse' | 'no_difference' | 'too_few_runs';
 
 /**
  * Verification

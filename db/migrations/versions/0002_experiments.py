@@ -53,6 +53,7 @@ def upgrade() -> None:
         ),
         sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("position", sa.Integer, nullable=False),
         sa.Column("values", sa.JSON, nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("reason", sa.Text, nullable=False),

@@ -58,8 +58,8 @@ async def test_dry_run_lists_the_trials_and_creates_nothing(client: httpx.AsyncC
     plan = reply.json()
     assert (plan["name"], plan["runs"], plan["code_missing"]) == ("rates", 6, False)
     assert plan["configurations"] == [
-        {"number": 1, "values": {"training.learning_rate": 0.5}},
-        {"number": 2, "values": {"training.learning_rate": 0.25}},
+        {"number": 1, "values": {"training.learning_rate": 0.5}, "problem": None},
+        {"number": 2, "values": {"training.learning_rate": 0.25}, "problem": None},
     ]
     assert plan["spec"]["parallel"] == 4
     refused = await client.post(EXPERIMENTS, json=SWEEP | {"space": {}}, params=asked)

@@ -75,6 +75,28 @@ def cli(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterato
                 client.request("DELETE", f"/experiments/{each['id']}")
 
 
+def test_benchmark_is_listed_shown_and_analyzed(cli: Cli) -> None:
+    space = {"resources.workers": [1, 3]}
+    benchmark = {
+        **{key: SWEEP[key] for key in ("name", "job")},
+        "kind": "benchmark", "space": space, "baseline": {"resources.workers": 1},
+    }  # fmt: skip
+    planned = cli("create", cli.file(benchmark), "--dry-run")
+    assert "PROBLEM" in planned
+    assert "training.global_batch_size: " in planned
+    experiment = cli.create(benchmark)
+    shown, analyzed = cli("show", experiment), cli("analyze", experiment)
+    for text in (shown, analyzed):
+        assert "STRATEGY  WORKERS" in text
+        assert "baseline" in text
+        assert "cannot run: training.global_batch_size" in text
+    assert "benchmark, grid" in shown
+    assert "No combination has a value of samples_per_second" in analyzed
+    (_, impossible) = json.loads(cli("analyze", experiment, "-o", "json"))["table"]
+    assert (impossible["workers"], impossible["state"]) == (3, "failed")
+    assert impossible["samples_per_second"] is None
+
+
 def test_experiment_is_created_listed_and_shown(cli: Cli) -> None:
     made = json.loads(cli("create", cli.file(SWEEP), "-o", "json"))
     assert made["state"] == "running"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainhall.cluster.experiments.runs import job_of, plan_configurations
+from trainhall.cluster.experiments.runs import job_of, plan_configurations, start_order
 from trainhall.cluster.experiments.spec import (
     ExperimentError,
     ExperimentSpec,
@@ -207,7 +207,21 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "misspelt objective": ({"objective": {"metric": "loss", "gaol": "min"}},
                            "objective.gaol", "'goal'"),
     "tpe without end": ({"method": "tpe"}, "trials", "is required"),
-    "benchmark": ({"kind": "benchmark"}, "kind", "not offered yet"),
+    "baseline of a sweep": ({"baseline": {RATE: 0.1}}, "baseline", "is for kind benchmark"),
+    "random benchmark": ({"kind": "benchmark", "method": "random", "trials": 2},
+                         "method", "runs every combination"),
+    "benchmark with trials": ({"kind": "benchmark", "trials": 1}, "trials", "leave it out"),
+    "unknown field of the baseline": ({"kind": "benchmark", "baseline": {STEPS: 1}},
+                                      f"baseline.{STEPS}", f"its fields are {RATE}"),
+    "unknown value of the baseline": ({"kind": "benchmark", "baseline": {RATE: 1}},
+                                      f"baseline.{RATE}", "is not among its values in the space"),
+    "vague baseline": ({"kind": "benchmark", "space": {RATE: [0.1, 0.2], STEPS: [1, 2]},
+                        "baseline": {STEPS: 1}}, "baseline", f"give {RATE} as well"),
+    "baseline that cannot run": ({"kind": "benchmark", "space": {"resources.workers": [1, 3]},
+                                  "baseline": {"resources.workers": 3}},
+                                 "baseline", "nothing can be compared with it: training.global_"),
+    "benchmark of a misspelt field": ({"kind": "benchmark", "space": {"training.stepz": [1, 2]}},
+                                      "space.training.stepz", "'steps'"),
     "scaling": ({"kind": "scaling"}, "kind", "not offered yet"),
     "falling rungs": (stopping(9, 9), "early_stopping.asha.min_steps", "below max_steps (9)"),
     "misspelt stopping": ({"early_stopping": {"asha": {"min_steps": 1, "max_steps": 9, "eta": 3}}},
@@ -235,6 +249,46 @@ def test_bad_experiment_is_refused_by_field(
     (problem,) = refused.value.problems
     assert problem.field == field
     assert message in problem.message
+
+
+def test_benchmark_has_defaults_of_its_own() -> None:
+    spec = parse_experiment(
+        "{name: a, kind: benchmark, job: {name: b, task: {name: digits}},"
+        " space: {parallelism.strategy: [ddp, fsdp]}}",
+        "yaml",
+    )
+    assert (spec.method, spec.parallel, spec.warmup_steps) == ("grid", 1, 10)
+    assert spec.objective.model_dump() == {
+        "metric": "samples_per_second", "goal": "max", "at": "median",
+    }  # fmt: skip
+    assert validate_experiment(spec.document()) == spec
+    schema = ExperimentSpec.model_json_schema()
+    assert schema["required"] == ["name", "kind", "job", "space"]
+
+
+def test_cell_that_cannot_run_has_its_reason() -> None:
+    space = {"resources.workers": [1, 2, 3], "parallelism.reshard_after_forward": [True, False]}
+    planned = plan_configurations(sweep(kind="benchmark", space=space))
+    assert [bool(each.problem) for each in planned] == [False, True, False, True, True, True]
+    assert "fsdp" in planned[1].problem
+    assert planned[4].problem.startswith("training.global_batch_size: ")
+    assert "3" in planned[4].problem
+
+
+def test_runs_of_a_benchmark_start_in_random_order() -> None:
+    changes = {"kind": "benchmark", "space": {STEPS: list(range(1, 9))}, "repeats": 3}
+    orders = []
+    for seed in (0, 1, 1):
+        spec = sweep(**changes, seed=seed)
+        order = start_order(spec, plan_configurations(spec))
+        assert [repeat for _, repeat in order] == [1] * 8 + [2] * 8 + [3] * 8
+        blocks = [[number for number, _ in order[i : i + 8]] for i in (0, 8, 16)]
+        assert all(sorted(block) == list(range(1, 9)) for block in blocks)
+        assert blocks[0] != blocks[1] != blocks[2]
+        orders.append(order)
+    assert orders[0] != orders[1] == orders[2]
+    spec = sweep(space={STEPS: [1, 2]}, repeats=2)
+    assert start_order(spec, plan_configurations(spec)) == [(1, 1), (1, 2), (2, 1), (2, 2)]
 
 
 def test_experiment_is_read_from_yaml_and_json() -> None:

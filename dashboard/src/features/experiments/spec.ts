@@ -5,9 +5,12 @@ import { metric, plural } from "@/shared/format";
 /** Most trials that the check of an experiment names. */
 const SHOWN_TRIALS = 12;
 
+/** A spec with what a benchmark need not give. */
+type StoredSpec = ExperimentSpec & Required<Pick<ExperimentSpec, "method" | "objective">>;
+
 /** The spec of an experiment, which the coordinator returns with its defaults. */
-export function specOf({ spec }: Pick<Experiment, "spec">): ExperimentSpec {
-  return spec as unknown as ExperimentSpec;
+export function specOf({ spec }: Pick<Experiment, "spec">): StoredSpec {
+  return spec as unknown as StoredSpec;
 }
 
 /** Short names of the fields of a space: the last part of each, where no two are the same. */

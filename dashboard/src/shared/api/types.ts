@@ -4,6 +4,7 @@ import type { Job } from "@/client";
 export type {
   Analysis,
   Attempt,
+  BenchmarkRow,
   Checkpoint,
   Device,
   DeviceHistory,

@@ -16,6 +16,8 @@ import { notifyProblem } from "@/shared/ui/notify";
 const PAGE = 50;
 const TRIALS_PAGE = 500;
 const POLL_MS = 3000;
+const BENCHMARK_POLL_MS = 10_000;
+const SETTLED_MS = 20_000;
 
 /** The experiments, the newest first, page by page. */
 export function useExperiments() {
@@ -48,8 +50,9 @@ export function useTrials({ id, finished_at }: Experiment) {
   });
 }
 
-/** The analysis as it was when it was asked for: it takes the coordinator seconds. */
-export function useAnalysis({ id, finished_at }: Experiment) {
+/** The analysis as it was when it was asked for: it takes the coordinator seconds. That of a
+ * benchmark, which takes little, is kept up to date. */
+export function useAnalysis({ id, kind, finished_at }: Experiment) {
   return useQuery({
     // Asked for once more when the experiment has ended.
     queryKey: [{ _id: "analysis", path: { experiment_id: id }, ended: finished_at !== null }],
@@ -57,7 +60,15 @@ export function useAnalysis({ id, finished_at }: Experiment) {
       analyzeExperiment({ path: { experiment_id: id }, signal }),
     placeholderData: (before) => before,
     staleTime: Number.POSITIVE_INFINITY,
+    refetchInterval: ({ state: { data } }) =>
+      kind === "benchmark" && !isSettled(data, finished_at) ? BENCHMARK_POLL_MS : false,
   });
+}
+
+/** Whether the figures of the last run are known: they are stored a moment after its end. */
+function isSettled(analysis: Analysis | undefined, finishedAt: string | null): boolean {
+  if (analysis === undefined || finishedAt === null) return false;
+  return Date.parse(analysis.generated_at) > Date.parse(finishedAt) + SETTLED_MS;
 }
 
 export function useExperimentCommands({ id }: Experiment) {

@@ -57,6 +57,27 @@ seed: 1
 `,
   },
   {
+    label: "Benchmark",
+    text: `# How fast is each combination? Each runs three times, alone, in random order.
+name: digits speed
+kind: benchmark
+job:
+  name: digits
+  task:
+    name: digits
+  training:
+    steps: 60
+    global_batch_size: 64
+space:
+  parallelism.strategy: [ddp, fsdp]
+  resources.workers: [1, 2]
+baseline:
+  parallelism.strategy: ddp
+  resources.workers: 1
+repeats: 3
+`,
+  },
+  {
     label: "Your own script",
     text: `# The script gets each value as an argument, and reports the metric with trainhall.report().
 name: my-script learning rate

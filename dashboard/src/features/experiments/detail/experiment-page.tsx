@@ -9,6 +9,7 @@ import { ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
 import { useExperiment } from "../api/experiments";
 import { Analysis } from "./analysis";
+import { Benchmark } from "./benchmark";
 import { Header } from "./header";
 import { TrialsTab } from "./trials-tab";
 
@@ -28,6 +29,7 @@ export default function ExperimentPage() {
   return (
     <Stack gap="lg">
       <Header experiment={experiment} />
+      {experiment.kind === "benchmark" ? <Benchmark experiment={experiment} /> : null}
       <Sections experiment={experiment} />
     </Stack>
   );

@@ -1,0 +1,84 @@
+"""Figures of one run, from the series of its job.
+
+The first steps of each attempt are its warm-up: kernels are chosen and compiled in them, and memory
+is taken from the system. Figures leave them out.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+SPEEDS = ("samples_per_second", "step_seconds")
+SERIES = (*SPEEDS, "communication_seconds", "model_flops_utilization", "tokens_per_second")
+"""Job-wide series that the figures of a benchmark are from."""
+BENCHMARK_FIGURES = (
+    "samples_per_second",
+    "tokens_per_second",
+    "step_seconds",
+    "step_seconds_p95",
+    "communication_share",
+    "peak_memory_bytes",
+    "model_flops_utilization",
+    "energy_per_sample",
+    "final_loss",
+    "steps",
+    "duration_seconds",
+)
+"""Measured in each run of a benchmark."""
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The values of a series after the warm-up."""
+
+    median: float
+    p95: float
+    mean: float
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> "Distribution | None":
+        """Return the distribution of the finite values; None: there are none."""
+        finite = values[np.isfinite(values)]
+        if not len(finite):
+            return None
+        median, p95 = np.quantile(finite, (0.5, 0.95))
+        return cls(float(median), float(p95), float(finite.mean()))
+
+
+def after_warmup(
+    steps: NDArray[np.int64], starts: Iterable[int | None], warmup: int
+) -> NDArray[np.bool_]:
+    """Return which steps are after the warm-up.
+
+    Args:
+        steps: ascending, at least within an attempt.
+        starts: first step of each attempt; None: not known, as of a script.
+    """
+    kept = np.ones(len(steps), bool)
+    known = {start for start in starts if start is not None} or set(steps[:1].tolist())
+    for start in known:
+        kept &= (steps < start) | (steps >= start + warmup)
+    return kept
+
+
+def speed_figures(
+    found: Mapping[str, Distribution], tokens_per_sample: int | None = None
+) -> dict[str, float]:
+    """Return the figures that series show; what was not measured is left out.
+
+    Args:
+        found: by the names in `SERIES`.
+    """
+    medians = ("samples_per_second", "step_seconds", "model_flops_utilization", "tokens_per_second")
+    figures = {name: found[name].median for name in medians if name in found}
+    step, communication = found.get("step_seconds"), found.get("communication_seconds")
+    if step is not None:
+        figures["step_seconds_p95"] = step.p95
+        if communication is not None and step.mean > 0:
+            figures["communication_share"] = communication.mean / step.mean
+    if tokens_per_sample is not None and "samples_per_second" in figures:
+        rate = figures["samples_per_second"] * tokens_per_sample
+        figures.setdefault("tokens_per_second", rate)
+    return figures

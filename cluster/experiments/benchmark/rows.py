@@ -1,0 +1,120 @@
+"""Rows of a benchmark: one for each cell, with its figures and its ratio to the baseline."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from trainhall.cluster.experiments.analysis.analyze import row_fields
+from trainhall.cluster.experiments.analysis.comparisons import MIN_REPEATS, Verdict
+from trainhall.cluster.experiments.analysis.figures import BENCHMARK_FIGURES
+from trainhall.cluster.experiments.analysis.intervals import Interval, ratio_interval
+from trainhall.cluster.experiments.analysis.rows import RunRow, TrialRow, trial_rows
+from trainhall.cluster.experiments.analysis.views import BenchmarkRow, Predicted
+from trainhall.cluster.experiments.benchmark.cell import Cell, cell_of
+from trainhall.cluster.experiments.runs import document_of, is_baseline
+from trainhall.training.spec import SpecError
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A cell against the baseline."""
+
+    ratio: float
+    interval: Interval | None
+    verdict: Verdict
+
+
+def cell_trials(job: Mapping[str, Any], runs: Iterable[RunRow]) -> list[TrialRow]:
+    """Return the cells of runs, in the order of their numbers.
+
+    Args:
+        job: the job spec that every run starts from.
+    """
+    return trial_rows((_with_tokens(job, run) for run in runs), BENCHMARK_FIGURES)
+
+
+def benchmark_rows(
+    spec: Mapping[str, Any], trials: Sequence[TrialRow], sign: int
+) -> list[BenchmarkRow]:
+    """Return the rows of cells.
+
+    Args:
+        spec: document of the experiment.
+        sign: factor that makes lower values of the objective the better ones.
+    """
+    baseline = next((t for t in trials if is_baseline(spec.get("baseline"), t.values)), None)
+    return [_row(spec["job"], trial, baseline, sign) for trial in trials]
+
+
+def _row(
+    job: Mapping[str, Any], trial: TrialRow, baseline: TrialRow | None, sign: int
+) -> BenchmarkRow:
+    compared = compare(trial, baseline, sign)
+    cell = asdict(_cell(job, trial.values))
+    del cell["tokens_per_sample"]
+    shared = dict.fromkeys(name for run in trial.runs for name in run.shared_with)
+    return BenchmarkRow(
+        **row_fields(trial),
+        **cell,
+        predicted=_predicted(trial),
+        shared_with=list(shared),
+        is_baseline=trial is baseline,
+        ratio=compared.ratio if compared is not None else None,
+        ratio_interval=_ends(compared),
+        verdict=compared.verdict if compared is not None else None,
+    )
+
+
+def compare(trial: TrialRow, baseline: TrialRow | None, sign: int) -> Compared | None:
+    """Compare a cell with the baseline; None: one of them has no objective, or it is itself."""
+    if baseline is None or trial is baseline:
+        return None
+    if trial.objective is None or not baseline.objective:
+        return None
+    interval = ratio_interval(trial.objectives, baseline.objectives)
+    repeats = min(len(trial.objectives), len(baseline.objectives))
+    ratio = trial.objective / baseline.objective
+    return Compared(ratio, interval, _verdict(interval, repeats, sign))
+
+
+def _verdict(interval: Interval | None, repeats: int, sign: int) -> Verdict:
+    if interval is None or repeats < MIN_REPEATS:
+        return Verdict.TOO_FEW_RUNS
+    low, high = interval
+    if low <= 1 <= high:
+        return Verdict.NO_DIFFERENCE
+    return Verdict.BETTER if sign * (low - 1) < 0 else Verdict.WORSE
+
+
+def _ends(compared: Compared | None) -> list[float] | None:
+    if compared is None or compared.interval is None:
+        return None
+    return list(compared.interval)
+
+
+def _predicted(trial: TrialRow) -> Predicted | None:
+    plan = next((run.plan for run in trial.runs if run.plan is not None), None)
+    if plan is None:
+        return None
+    return Predicted(
+        plan=plan.summary,
+        peak_memory_bytes=plan.prediction.peak_memory_bytes,
+        measured_memory_bytes=plan.measured.peak_memory_bytes if plan.measured else None,
+        step_seconds=plan.prediction.step_seconds,
+        communication_bytes=plan.prediction.communication_bytes,
+    )
+
+
+def _cell(job: Mapping[str, Any], values: Mapping[str, Any]) -> Cell:
+    try:
+        return cell_of(document_of(job, values))
+    except SpecError:
+        return Cell()
+
+
+def _with_tokens(job: Mapping[str, Any], run: RunRow) -> RunRow:
+    tokens = _cell(job, run.values).tokens_per_sample
+    rate = run.figures.get("samples_per_second")
+    if tokens is None or rate is None:
+        return run
+    return replace(run, figures={"tokens_per_second": rate * tokens, **run.figures})

@@ -1,0 +1,126 @@
+"""The table of a benchmark as texts, for reports and commands; `—` where nothing was measured."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainhall.cluster.experiments.analysis.text import figure, value_text
+from trainhall.training.common.units import brief, size_text
+
+Row = Mapping[str, Any]
+"""Data of a `BenchmarkRow` as JSON has it."""
+
+DASH = "—"
+_CELL = {
+    "strategy": ("parallelism.strategy", "strategy"),
+    "workers": ("resources.workers", "workers"),
+    "precision": ("training.precision", "precision"),
+    "batch_size": ("training.global_batch_size", "batch"),
+    "compression": ("parallelism.gradient_sync.compression", "compression"),
+}
+"""Field of the job spec and title, by the key of a row."""
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    cell: Callable[[Row], str]
+    right: bool = True
+
+
+def benchmark_columns(rows: Sequence[Row], labels: Mapping[str, str], metric: str) -> list[Column]:
+    """Return the columns of a table of rows.
+
+    Args:
+        labels: short names of the fields that vary.
+        metric: the objective.
+    """
+    fields = {field for field, _ in _CELL.values()}
+    others = [_value(field, label) for field, label in labels.items() if field not in fields]
+    cell = [_text(name, title) for name, (_, title) in _CELL.items() if _is_known(rows, name)]
+    objective = (
+        [] if metric == "samples_per_second" else [_with_spread("objective", metric, figure)]
+    )
+    ratio = [Column("vs baseline", _ratio)] if any(row["is_baseline"] for row in rows) else []
+    optional = [column for name, column in _OPTIONAL.items() if _is_known(rows, name)]
+    return [
+        *cell, *others, *objective, _with_spread("samples_per_second", "samples/s", figure), *ratio,
+        *optional, *_FIGURES, *([_PREDICTED] if _is_known(rows, "predicted") else []),
+        Column("runs", _runs), _text("state", "state"), Column("reason", _reason, right=False),
+    ]  # fmt: skip
+
+
+def _is_known(rows: Sequence[Row], name: str) -> bool:
+    return any(row[name] is not None for row in rows)
+
+
+def _value(field: str, label: str) -> Column:
+    return Column(label, lambda row: value_text(row["values"].get(field)), right=False)
+
+
+def _text(name: str, title: str) -> Column:
+    return Column(title, lambda row: DASH if row[name] is None else str(row[name]), right=False)
+
+
+def _figure(name: str, title: str, text: Callable[[float], str]) -> Column:
+    return Column(title, lambda row: DASH if row[name] is None else text(row[name]))
+
+
+def _with_spread(name: str, title: str, text: Callable[[float], str]) -> Column:
+    def cell(row: Row) -> str:
+        if row[name] is None:
+            return DASH
+        if (ends := row["spread"].get(name)) is None:
+            return text(row[name])
+        low, high = map(text, ends)
+        return f"{text(row[name])} ({low} to {high})"
+
+    return Column(title, cell)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _ratio(row: Row) -> str:
+    if row["is_baseline"]:
+        return "baseline"
+    if row["ratio"] is None:
+        return DASH
+    text = f"{row['ratio']:.3g} ×"
+    if row["ratio_interval"] is not None:
+        low, high = row["ratio_interval"]
+        text += f" ({low:.3g} to {high:.3g})"
+    return f"{text}, no difference shown" if row["verdict"] == "no_difference" else text
+
+
+def _predicted_memory(row: Row) -> str:
+    plan = row["predicted"]
+    return DASH if plan is None else size_text(int(plan["peak_memory_bytes"]))
+
+
+def _runs(row: Row) -> str:
+    same = row["completed"] == row["runs"]
+    return str(row["runs"]) if same else f"{row['completed']} of {row['runs']}"
+
+
+def _reason(row: Row) -> str:
+    if row["shared_with"] and not row["reason"]:
+        return f"shared hosts with {', '.join(row['shared_with'])}"
+    return str(row["reason"])
+
+
+_FIGURES = (
+    _figure("step_seconds", "step", brief),
+    _figure("step_seconds_p95", "p95", brief),
+    _figure("communication_share", "communication", _percent),
+    _figure("peak_memory_bytes", "memory", lambda value: size_text(int(value))),
+    _figure("model_flops_utilization", "MFU", lambda value: f"{value:.1f} %"),
+    _figure("final_loss", "loss", figure),
+)
+_OPTIONAL = {
+    "tokens_per_second": _figure("tokens_per_second", "tokens/s", figure),
+    "energy_per_sample": _figure("energy_per_sample", "J/sample", figure),
+}
+"""Figures that most benchmarks do not have."""
+_PREDICTED = Column("predicted memory", _predicted_memory)

@@ -1,0 +1,87 @@
+import { describe, expect, it } from "vitest";
+import type { BenchmarkRow } from "@/shared/api/types";
+import { columnsOf, sortedRows } from "./benchmark-rows";
+
+const ROW: BenchmarkRow = {
+  trial: 1,
+  values: { "parallelism.strategy": "ddp", "training.seed": 3 },
+  state: "completed",
+  reason: "",
+  runs: 3,
+  completed: 3,
+  objective: 100,
+  samples_per_second: 100,
+  step_seconds: 0.5,
+  peak_memory_bytes: 1024,
+  steps: 10,
+  duration_seconds: 5,
+  spread: { samples_per_second: [90, 110] },
+  strategy: "ddp",
+  workers: 2,
+  precision: "fp32",
+  batch_size: 64,
+  compression: "none",
+  tokens_per_second: null,
+  step_seconds_p95: 0.75,
+  communication_share: 0.25,
+  model_flops_utilization: null,
+  energy_per_sample: null,
+  final_loss: 0.1,
+  predicted: null,
+  shared_with: [],
+  is_baseline: true,
+  ratio: null,
+  ratio_interval: null,
+  verdict: null,
+};
+const OTHER: BenchmarkRow = {
+  ...ROW,
+  trial: 2,
+  strategy: "fsdp",
+  samples_per_second: 200,
+  is_baseline: false,
+  ratio: 2,
+  ratio_interval: [0.9, 3],
+  verdict: "no_difference",
+};
+const FAILED: BenchmarkRow = { ...OTHER, trial: 3, samples_per_second: null, ratio: null };
+
+function texts(row: BenchmarkRow): Record<string, string> {
+  const columns = columnsOf([ROW, OTHER, FAILED], "samples_per_second");
+  return Object.fromEntries(columns.map(({ title, text }) => [title, text(row)]));
+}
+
+describe("columnsOf", () => {
+  it("shows the cell, other fields and a dash where nothing was measured", () => {
+    const shown = texts(ROW);
+    expect(shown).toMatchObject({ strategy: "ddp", workers: "2", seed: "3", "samples/s": "100" });
+    expect(shown).toMatchObject({ "vs baseline": "baseline", "comm.": "25 %", MFU: "–" });
+    expect(shown).not.toHaveProperty("tokens/s");
+    expect(texts(FAILED)).toMatchObject({ "samples/s": "–", "vs baseline": "–" });
+  });
+
+  it("says where no difference is shown", () => {
+    const ratio = columnsOf([ROW], "samples_per_second").find(({ id }) => id === "ratio");
+    expect(ratio?.text(OTHER)).toBe("2 ×");
+    expect(ratio?.note?.(OTHER)).toBe("no difference shown (0.9 to 3)");
+  });
+
+  it("leaves out the comparison without a baseline", () => {
+    const columns = columnsOf([OTHER], "loss");
+    expect(columns.map(({ id }) => id)).not.toContain("ratio");
+    expect(columns.map(({ title }) => title)).toContain("loss");
+  });
+});
+
+describe("sortedRows", () => {
+  const columns = columnsOf([ROW, OTHER, FAILED], "samples_per_second");
+  const order = (sort: string) =>
+    sortedRows([FAILED, OTHER, ROW], columns, sort).map(({ trial }) => trial);
+
+  it("sorts by a column, rows without a value last", () => {
+    expect(order("samples_per_second")).toEqual([1, 2, 3]);
+    expect(order("-samples_per_second")).toEqual([2, 1, 3]);
+    expect(order("strategy")).toEqual([1, 3, 2]);
+    expect(order("trial")).toEqual([3, 2, 1]);
+  });
+});

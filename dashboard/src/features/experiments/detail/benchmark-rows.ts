@@ -1,0 +1,145 @@
+import type { BenchmarkRow } from "@/shared/api/types";
+import { bytes, duration, metric, NOTHING } from "@/shared/format";
+import { fieldLabels, valueText } from "../spec";
+
+/** A column of the table of a benchmark: how a row is written, and what it is sorted by. */
+export interface BenchmarkColumn {
+  id: string;
+  title: string;
+  /** Explanation of the title. */
+  hint?: string;
+  text: (row: BenchmarkRow) => string;
+  /** A second line. */
+  note?: (row: BenchmarkRow) => string;
+  sortValue: (row: BenchmarkRow) => number | string | null;
+}
+
+/** `trial` or a column; `-` before it: in descending order. */
+export type BenchmarkSort = string;
+
+const CELL = [
+  ["strategy", "parallelism.strategy", "strategy"],
+  ["workers", "resources.workers", "workers"],
+  ["precision", "training.precision", "precision"],
+  ["batch_size", "training.global_batch_size", "batch"],
+  ["compression", "parallelism.gradient_sync.compression", "compression"],
+] as const;
+
+const SPEED = figure("samples_per_second", "samples/s", metric, {
+  note: ({ spread }) => interval(spread.samples_per_second, metric),
+});
+const FIGURES: BenchmarkColumn[] = [
+  figure("step_seconds", "step", duration, {
+    hint: "Median and 95th percentile of the time of a step",
+    note: ({ step_seconds_p95: p95 }) => (p95 === null ? "" : `p95 ${duration(p95)}`),
+  }),
+  figure("communication_share", "comm.", share, {
+    hint: "Part of the time of a step in which ranks wait for each other",
+  }),
+  figure("peak_memory_bytes", "memory", bytes, {
+    hint: "Peak memory of the rank that needs most",
+    note: ({ predicted }) =>
+      predicted === null ? "" : `predicted ${bytes(predicted.peak_memory_bytes)}`,
+  }),
+  figure("model_flops_utilization", "MFU", (value) => share(value === null ? null : value / 100), {
+    hint: "Model FLOP utilization; not measured on a CPU",
+  }),
+  figure("final_loss", "loss", metric),
+];
+const OPTIONAL: BenchmarkColumn[] = [
+  figure("tokens_per_second", "tokens/s", metric),
+  figure("energy_per_sample", "J/sample", metric),
+];
+const RATIO: BenchmarkColumn = {
+  id: "ratio",
+  title: "vs baseline",
+  hint: "Objective over that of the baseline, with a 95 % interval over the repeats",
+  text: ({ is_baseline, ratio }) =>
+    is_baseline ? "baseline" : ratio === null ? NOTHING : `${metric(ratio)} ×`,
+  note: ({ ratio_interval: ends, verdict }) =>
+    verdict === "no_difference"
+      ? `no difference shown (${interval(ends, metric)})`
+      : interval(ends, metric),
+  sortValue: ({ is_baseline, ratio }) => (is_baseline ? 1 : ratio),
+};
+
+/** The columns of some rows; a figure that most benchmarks lack only where it was measured. */
+export function columnsOf(rows: readonly BenchmarkRow[], objective: string): BenchmarkColumn[] {
+  const known = ({ sortValue }: BenchmarkColumn) => rows.some((row) => sortValue(row) !== null);
+  const labels = fieldLabels(Object.keys(rows[0]?.values ?? {}));
+  const own = new Set<string>(CELL.map(([, field]) => field));
+  return [
+    ...CELL.map(([key, , title]) => plain(key, title, (row) => row[key])).filter(known),
+    ...Object.entries(labels)
+      .filter(([field]) => !own.has(field))
+      .map(([field, label]) => plain(field, label, (row) => row.values[field])),
+    ...(objective === "samples_per_second" ? [] : [figure("objective", objective, metric)]),
+    SPEED,
+    ...(rows.some((row) => row.is_baseline) ? [RATIO] : []),
+    ...OPTIONAL.filter(known),
+    ...FIGURES,
+  ];
+}
+
+/** Rows in an order; those without a value are last either way. */
+export function sortedRows(
+  rows: readonly BenchmarkRow[],
+  columns: readonly BenchmarkColumn[],
+  sort: BenchmarkSort,
+): BenchmarkRow[] {
+  const sign = sort.startsWith("-") ? -1 : 1;
+  const column = columns.find(({ id }) => id === sort.replace(/^-/, ""));
+  if (column === undefined) return [...rows];
+  return rows.toSorted((a, b) => {
+    const [left, right] = [column.sortValue(a), column.sortValue(b)];
+    if (left === null || right === null) return Number(left === null) - Number(right === null);
+    if (typeof left === "number" && typeof right === "number") return sign * (left - right);
+    return sign * String(left).localeCompare(String(right), "en", { numeric: true });
+  });
+}
+
+function figure(
+  id: FigureName,
+  title: string,
+  text: (value: number | null) => string,
+  more: Pick<BenchmarkColumn, "hint" | "note"> = {},
+): BenchmarkColumn {
+  return { id, title, text: (row) => text(row[id]), sortValue: (row) => row[id], ...more };
+}
+
+type FigureName =
+  | "communication_share"
+  | "energy_per_sample"
+  | "final_loss"
+  | "model_flops_utilization"
+  | "objective"
+  | "peak_memory_bytes"
+  | "samples_per_second"
+  | "step_seconds"
+  | "tokens_per_second";
+
+function plain(id: string, title: string, value: (row: BenchmarkRow) => unknown): BenchmarkColumn {
+  const sortValue = (row: BenchmarkRow) => {
+    const found = value(row);
+    if (found === null || found === undefined) return null;
+    return typeof found === "number" ? found : valueText(found);
+  };
+  return {
+    id,
+    title,
+    text: (row) => {
+      const found = value(row);
+      return found === null || found === undefined ? NOTHING : valueText(found);
+    },
+    sortValue,
+  };
+}
+
+function interval(ends: number[] | null | undefined, text: (end: number) => string): string {
+  const [low, high] = ends ?? [];
+  return low === undefined || high === undefined ? "" : `${text(low)} to ${text(high)}`;
+}
+
+function share(value: number | null): string {
+  return value === null ? NOTHING : `${Math.round(100 * value)} %`;
+}

@@ -1,0 +1,99 @@
+import { Badge, Group, Stack, Text, Title } from "@mantine/core";
+import { useMemo, useState } from "react";
+import { type BenchmarkRow, type Experiment, hasReason } from "@/shared/api/types";
+import { LinkedText } from "@/shared/ui/linked-text";
+import { Pending } from "@/shared/ui/problem";
+import { StateBadge } from "@/shared/ui/state-badge";
+import { type Column, Table } from "@/shared/ui/table";
+import { useAnalysis } from "../api/experiments";
+import classes from "./benchmark.module.css";
+import { type BenchmarkSort, columnsOf, sortedRows } from "./benchmark-rows";
+
+/** The table of a benchmark: the figures of each combination beside those of the baseline. */
+export function Benchmark({ experiment }: { experiment: Experiment }) {
+  const query = useAnalysis(experiment);
+  const [sort, setSort] = useState<BenchmarkSort>("trial");
+  const { data: analysis } = query;
+  const shown = useMemo(() => {
+    const rows = (analysis?.table ?? []) as BenchmarkRow[];
+    const columns = columnsOf(rows, analysis?.metric ?? "");
+    return { columns, rows: sortedRows(rows, columns, sort) };
+  }, [analysis, sort]);
+  if (analysis === undefined) return <Pending query={query} what="the benchmark" height={240} />;
+  const columns: Column<BenchmarkRow>[] = shown.columns.map((column) => ({
+    id: column.id,
+    header: <span title={column.hint}>{column.title}</span>,
+    right: true,
+    className: classes.figure,
+    sort: {
+      direction:
+        sort === column.id ? "ascending" : sort === `-${column.id}` ? "descending" : "none",
+      onPress: () => setSort(sort === column.id ? `-${column.id}` : column.id),
+    },
+    cell: (row) => (
+      <>
+        {column.id === "ratio" && row.is_baseline ? (
+          <Badge size="sm" variant="light">
+            {column.text(row)}
+          </Badge>
+        ) : (
+          column.text(row)
+        )}
+        <Note text={column.note?.(row) ?? ""} />
+      </>
+    ),
+  }));
+  return (
+    <Stack component="section" gap="xs" aria-label="Benchmark">
+      <Group justify="space-between">
+        <Title order={2} size="h5">
+          Benchmark
+        </Title>
+        <Text size="xs" c="dimmed">
+          medians over the steps after the warm-up; with repeats, means and ranges over the runs
+        </Text>
+      </Group>
+      <Table
+        label="Benchmark"
+        columns={[...columns, STATE]}
+        rows={shown.rows}
+        rowKey={({ trial }) => trial}
+        rowProps={({ is_baseline: isBaseline, trial }) => ({
+          "data-baseline": isBaseline || undefined,
+          "data-best": trial === analysis.best?.trial || undefined,
+        })}
+        className={classes.table}
+      />
+    </Stack>
+  );
+}
+
+const STATE: Column<BenchmarkRow> = {
+  id: "state",
+  header: "State",
+  className: classes.state,
+  cell: (row) => (
+    <>
+      <StateBadge state={row.state} />
+      {row.completed < row.runs ? <Note text={`${row.completed} of ${row.runs} runs`} /> : null}
+      {hasReason(row) ? (
+        <Text size="xs" c="dimmed" title={row.reason}>
+          <LinkedText text={row.reason} />
+        </Text>
+      ) : null}
+      {row.shared_with.length > 0 ? (
+        <Text size="xs" c="dimmed">
+          <LinkedText text={`shared hosts with ${row.shared_with.join(", ")}`} />
+        </Text>
+      ) : null}
+    </>
+  ),
+};
+
+function Note({ text }: { text: string }) {
+  return text === "" ? null : (
+    <Text size="xs" c="dimmed" className="numbers">
+      {text}
+    </Text>
+  );
+}

@@ -1,0 +1,109 @@
+"""Rows of a benchmark: cells, figures after the warm-up, and ratios to the baseline."""
+
+from typing import Any
+
+import numpy as np
+from support.experiments import runs
+
+from trainhall.cluster.experiments.analysis.figures import (
+    Distribution,
+    after_warmup,
+    speed_figures,
+)
+from trainhall.cluster.experiments.analysis.rows import RunRow
+from trainhall.cluster.experiments.benchmark.cell import Cell, cell_of
+from trainhall.cluster.experiments.benchmark.rows import benchmark_rows, cell_trials
+from trainhall.cluster.experiments.benchmark.table import benchmark_columns
+
+WORKERS = "resources.workers"
+JOB: dict[str, Any] = {"name": "digits", "task": {"name": "digits"}}
+
+
+def rows(
+    *speeds: tuple[float | None, ...], sign: int = -1, job: dict[str, Any] | None = None
+) -> list[Any]:
+    found: list[RunRow] = []
+    for number, given in enumerate(speeds, 1):
+        for run in runs(number, {WORKERS: number}, *given):
+            figures = {"samples_per_second": run.objective}
+            found.append(RunRow(**{**vars(run), "figures": figures}))
+    spec = {"job": job or JOB, "baseline": {WORKERS: 1}}
+    return benchmark_rows(spec, cell_trials(spec["job"], found), sign)
+
+
+def test_warmup_of_each_attempt_is_left_out() -> None:
+    steps = np.arange(1, 21)
+    assert steps[after_warmup(steps, [1, 11], 3)].tolist() == [*range(4, 11), *range(14, 21)]
+    assert steps[after_warmup(steps, [None], 18)].tolist() == [19, 20]
+    assert steps[after_warmup(steps, [1], 0)].tolist() == steps.tolist()
+    assert not len(after_warmup(steps[:0], [None], 3))
+
+
+def test_figures_are_of_what_was_measured() -> None:
+    assert speed_figures({}) == {}
+    step = Distribution.of(np.array([*range(21), np.nan]))
+    assert step == Distribution(median=10.0, p95=19.0, mean=10.0)
+    sent = Distribution.of(np.array([2.5]))
+    assert step is not None
+    assert sent is not None
+    found = speed_figures({"step_seconds": step, "communication_seconds": sent})
+    assert found == {
+        "step_seconds": 10.0, "step_seconds_p95": 19.0, "communication_share": 0.25,
+    }  # fmt: skip
+    assert Distribution.of(np.array([np.inf])) is None
+
+
+def test_cell_is_read_from_any_document() -> None:
+    assert cell_of(JOB) == Cell("ddp", 1, "fp32", 64, "none")
+    job = {
+        "task": {"name": "language_model", "params": {"size": "tiny"}},
+        "resources": {"min_workers": 1, "max_workers": 4},
+        "parallelism": {"strategy": "fsdp", "gradient_sync": {"compression": "fp16"}},
+        "training": {"precision": "bf16", "global_batch_size": 10},
+    }
+    assert cell_of(job) == Cell("fsdp", 4, "bf16", 10, "fp16", tokens_per_sample=64)
+    assert cell_of({"script": {"path": "/a.py"}}) == Cell(workers=1)
+    assert cell_of({"task": {"name": "digits"}, "parallelism": 3}).strategy == "ddp"
+
+
+def test_ratio_says_no_more_than_the_repeats_show() -> None:
+    base, faster, same, slower, failed = rows(
+        (100.0, 101.0, 99.0), (200.0, 202.0, 198.0), (98.0, 103.0, 100.0), (50.0, 51.0, 50.0),
+        (None, 1.0, 1.0),
+    )  # fmt: skip
+    assert (base.is_baseline, base.ratio, base.verdict) == (True, None, None)
+    assert (faster.ratio, faster.verdict) == (2.0, "better")
+    assert faster.ratio_interval[0] < 2 < faster.ratio_interval[1]
+    assert same.verdict == "no_difference"
+    assert same.ratio_interval[0] < 1 < same.ratio_interval[1]
+    assert slower.verdict == "worse"
+    assert (failed.ratio, failed.verdict, failed.state) == (None, None, "failed")
+    assert rows((1.0, 1.0, 1.0), (2.0, 2.0, 2.0), sign=1)[1].verdict == "worse"
+
+
+def test_single_runs_show_no_difference() -> None:
+    _, other = rows((1.0,), (2.0,))
+    assert (other.ratio, other.ratio_interval, other.verdict) == (2.0, None, "too_few_runs")
+    _, other = rows((1.0, 1.1), (2.0, 2.1))
+    assert other.verdict == "too_few_runs"
+    assert other.ratio_interval is not None
+    _, other = rows((0.0, 0.0, 0.0), (2.0, 2.0, 2.0))
+    assert other.ratio is None
+
+
+def test_tokens_are_counted_where_the_task_has_them() -> None:
+    job = {"task": {"name": "language_model", "params": {"context": 32}}}
+    assert [row.tokens_per_second for row in rows((10.0,), (None,), job=job)] == [320.0, None]
+    assert rows((10.0,))[0].tokens_per_second is None
+
+
+def test_table_has_a_dash_where_nothing_was_measured() -> None:
+    found = [row.model_dump(mode="json") for row in rows((1.0, 1.2, 1.1), (None,))]
+    columns = benchmark_columns(found, {WORKERS: "workers"}, "samples_per_second")
+    first, second = ({column.title: column.cell(row) for column in columns} for row in found)
+    assert first["samples/s"] == "1.1 (1 to 1.2)"
+    assert (first["vs baseline"], second["vs baseline"]) == ("baseline", "—")
+    assert (second["samples/s"], second["MFU"], second["memory"]) == ("—", "—", "—")
+    assert (first["strategy"], second["workers"], second["runs"]) == ("ddp", "2", "0 of 1")
+    assert (second["state"], second["reason"]) == ("failed", "rank 0 was killed")
+    assert "tokens/s" not in first

@@ -1,0 +1,190 @@
+"""Benchmarks whose jobs run on a simulated cluster, on both databases."""
+
+import csv
+import io
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from support.cluster.simulated import SimulatedCluster
+from support.experiments import read, trials
+from support.storage.frames import frame, table
+
+from trainhall.cluster.experiments.analysis.views import BenchmarkRow
+from trainhall.cluster.experiments.report.formats import ReportFormat
+from trainhall.cluster.experiments.spec import ExperimentError, validate_experiment
+from trainhall.db.documents import NodeAllocation, RankPlacement
+from trainhall.db.models import Attempt, DeviceReading
+
+STRATEGY, WORKERS = "parallelism.strategy", "resources.workers"
+BENCHMARK: dict[str, Any] = {
+    "name": "strategies",
+    "kind": "benchmark",
+    "job": {
+        "name": "speed",
+        "task": {"name": "synthetic"},
+        "training": {"steps": 100, "global_batch_size": 64},
+        "recovery": {"max_restarts": 0},
+    },
+    "space": {WORKERS: [1, 2, 3]},
+    "baseline": {WORKERS: 1},
+    "warmup_steps": 2,
+}
+
+
+async def create(cluster: SimulatedCluster, **changes: Any) -> str:
+    spec = validate_experiment({**BENCHMARK, **changes})
+    view, _ = await cluster.coordinator.experiments.create(spec)
+    await cluster.settle()
+    return view.id
+
+
+async def run(cluster: SimulatedCluster, job_id: str, seconds: list[float]) -> None:
+    """The job's ranks take a step in each of these times, half of it to communicate."""
+    await cluster.run_until(job_id, "running")
+    cluster.clock.advance(120)
+    points = table(
+        range(1, len(seconds) + 1),
+        step_seconds=seconds,
+        samples_per_second=[64 / each for each in seconds],
+        communication_seconds=[each / 2 for each in seconds],
+        peak_memory_bytes=[2.0**30] * len(seconds),
+        loss=[0.5] * len(seconds),
+    )
+    await cluster.coordinator.ingest.metrics(job_id, 1, "0-aaaaaaaa", frame(1, points))
+    await cluster.finish(job_id)
+
+
+async def running(cluster: SimulatedCluster, experiment: str) -> Any:
+    """The one run that has a job which has not ended."""
+    (found,) = [
+        trial
+        for trial in await trials(cluster, experiment)
+        if trial.job_id and trial.state not in ("completed", "failed")
+    ]
+    return found
+
+
+async def run_all(
+    cluster: SimulatedCluster, experiment: str, speeds: dict[int, float]
+) -> list[tuple[int, int]]:
+    """Run all to the end, one after the other; return them in this order."""
+    order = []
+    while (await read(cluster, experiment)).finished_at is None:
+        trial = await running(cluster, experiment)
+        order.append((trial.number, trial.repeat))
+        seconds = speeds[trial.number] * (1 + trial.repeat / 100)
+        # The first steps are far slower: they are not counted.
+        await run(cluster, trial.job_id, [50.0, 50.0, seconds, seconds, 2 * seconds])
+        await cluster.settle()
+    await cluster.coordinator.packer.pack_once()
+    return order
+
+
+async def rows(cluster: SimulatedCluster, experiment: str) -> list[BenchmarkRow]:
+    found = (await cluster.coordinator.analyses.analyze(experiment)).table
+    return [row for row in found if isinstance(row, BenchmarkRow)]
+
+
+async def test_cells_run_in_random_order_and_are_compared(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 4)
+    experiment = await create(cluster, repeats=3, seed=3)
+    listed = await trials(cluster, experiment)
+    # Three workers do not divide the batch: rows with their reason, from the start on.
+    impossible = [trial for trial in listed if trial.number == 3]
+    assert [trial.state for trial in impossible] == ["failed"] * 3
+    assert impossible[0].reason_code == "cannot_run"
+    assert impossible[0].reason.startswith("cannot run: training.global_batch_size: ")
+    order = {trial.position: (trial.number, trial.repeat) for trial in listed}
+    assert sorted(order) == list(range(1, 10))
+    expected = [key for _, key in sorted(order.items()) if key[0] != 3]
+    assert await run_all(cluster, experiment, {1: 1.0, 2: 0.5}) == expected
+    view = await read(cluster, experiment)
+    assert (view.kind, view.state) == ("benchmark", "completed")
+    assert view.counts == {"completed": 6, "failed": 3}
+
+    analysis = await cluster.coordinator.analyses.analyze(experiment)
+    one, two, three = await rows(cluster, experiment)
+    assert [(row.strategy, row.workers, row.batch_size) for row in (one, two, three)] == [
+        ("ddp", 1, 64), ("ddp", 2, 64), ("ddp", 3, 64),
+    ]  # fmt: skip
+    assert one.is_baseline
+    assert one.step_seconds == pytest.approx(1.02)
+    assert one.step_seconds_p95 == pytest.approx(1.9 * 1.02)
+    assert one.samples_per_second == pytest.approx(64 / 1.02, rel=1e-3)
+    assert one.communication_share == pytest.approx(0.5)
+    assert (one.peak_memory_bytes, one.final_loss, one.shared_with) == (2.0**30, 0.5, [])
+    assert (one.model_flops_utilization, one.energy_per_sample, one.predicted) == (None,) * 3
+    assert two.ratio == pytest.approx(2)
+    assert two.verdict == "better"
+    assert (three.state, three.samples_per_second, three.ratio) == ("failed", None, None)
+    assert one.objective == one.samples_per_second
+    assert analysis.best is not None
+    assert analysis.best.trial == 2
+    text = " ".join(analysis.findings)
+    assert "The highest samples_per_second, 125.5 (mean of 3 runs, 95 % interval" in text
+    assert "workers 2: 2 × the baseline (95 % interval" in text
+    assert "1 combination of 3 cannot run. workers 3 cannot run: training.global_batch_size" in text
+    assert "Not measured: model FLOP utilization and energy." in text
+
+    for form in ReportFormat:
+        content = await cluster.coordinator.analyses.report(experiment, form)
+        assert "cannot run" in content
+    text = await cluster.coordinator.analyses.report(experiment, ReportFormat.CSV)
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert len(lines) == 9
+    assert float(lines[0]["communication_share"]) == 0.5
+    html = await cluster.coordinator.analyses.report(experiment, ReportFormat.HTML)
+    assert "<td>baseline</td>" in html
+    assert "<td>—</td>" in html
+
+
+async def test_row_names_the_jobs_beside_it(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 4)
+    other = await cluster.submit(name="neighbour", resources={"workers": 1})
+    await cluster.run_until(other, "running")
+    experiment = await create(cluster, space={WORKERS: [1]})
+    await run(cluster, (await running(cluster, experiment)).job_id, [1.0] * 5)
+    await cluster.finish(other)
+    await cluster.settle()
+    (row,) = await rows(cluster, experiment)
+    assert row.shared_with == [f"neighbour ({other})"]
+    findings = (await cluster.coordinator.analyses.analyze(experiment)).findings
+    assert any("shared hosts with other jobs" in text and "neighbour" in text for text in findings)
+
+
+async def test_energy_is_the_power_of_its_gpus(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 4)
+    experiment = await create(cluster, space={WORKERS: [2]}, baseline=None)
+    job_id = (await running(cluster, experiment)).job_id
+    await run(cluster, job_id, [1.0] * 5)
+    await cluster.settle()
+    await cluster.coordinator.packer.pack_once()
+    gpus = tuple(RankPlacement(rank, rank, "cuda", rank) for rank in range(2))
+    async with cluster.db.transaction() as session:
+        attempt = await session.get_one(Attempt, (job_id, 1))
+        assert attempt.running_at is not None
+        node = attempt.allocation[0].node_id
+        started = attempt.running_at
+        await session.execute(
+            update(Attempt)
+            .where(Attempt.job_id == job_id)
+            .values(allocation=(NodeAllocation(node, "alpha", 0, gpus),))
+        )
+        for seconds, watts in ((1, 1.0), (60, 300.0), (90, 340.0), (900, 1.0)):
+            devices = [[0, 99.0, 1, 50.0, watts], [1, 99.0, 1, 50.0, watts], [2, 0, 0, 0, 9.0]]
+            time = started + timedelta(seconds=seconds)
+            session.add(DeviceReading(node_id=node, time=time, devices=devices))
+    (row,) = await rows(cluster, experiment)
+    assert row.energy_per_sample == pytest.approx(640 / 64)
+
+
+async def test_benchmark_of_which_nothing_can_run_is_refused(cluster: SimulatedCluster) -> None:
+    spec = validate_experiment({**BENCHMARK, "space": {WORKERS: [3, 5]}, "baseline": None})
+    with pytest.raises(ExperimentError, match="workers"):
+        await cluster.coordinator.experiments.create(spec)
+    spec = validate_experiment({**BENCHMARK, "space": {WORKERS: [1, 3]}})
+    plan = await cluster.coordinator.experiments.plan(spec)
+    assert plan.configurations[0].problem is None
+    assert "global_batch_size" in str(plan.configurations[1].problem)
