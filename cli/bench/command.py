@@ -1,4 +1,4 @@
-"""`trainhall bench`: what collectives cost, and how they go."""
+"""`trainhall bench`: how fast a job trains, what collectives cost, and how they go."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,8 @@ from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.extra import check_installed
 from trainhall.cli.base.options import Report, ReportFormat
 from trainhall.cli.base.plots import check_plot
+from trainhall.cli.bench import job
+from trainhall.cli.bench.job import BenchGroup
 from trainhall.training.common.units import brief
 
 if TYPE_CHECKING:
@@ -27,7 +29,13 @@ MEASURED = "4KiB,64KiB,256KiB,1MiB,4MiB,16MiB"
 MOST_DRAWN = 16
 """Ranks of a drawing that a person can still read."""
 
-app = typer.Typer(help="Benchmark collectives, and show their schedules.", no_args_is_help=True)
+app = typer.Typer(
+    cls=BenchGroup,
+    help="Benchmark a job or collectives on this host, and show the schedules of collectives.",
+    epilog="A first argument that is no command is the FILE of `job`.",
+    no_args_is_help=True,
+)
+app.command("job")(job.job)
 
 Servers = Annotated[
     int | None,

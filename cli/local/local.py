@@ -168,6 +168,8 @@ class LocalRun:
             if shim.poll() is None:
                 shim.kill()
             shim.wait()
+            if shim.stdin is not None:
+                shim.stdin.close()
             for number_, handler in handlers.items():
                 signal.signal(number_, handler)
         status = read_status(folder)

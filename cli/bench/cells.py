@@ -1,0 +1,129 @@
+"""The runs of a benchmark on this host, one after the other."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainhall.cli.base.errors import CliError, UsageError
+from trainhall.cli.base.output import Json, notice
+from trainhall.cli.local.local import STOPPED, LocalRun
+from trainhall.cli.local.local_plan import choose
+from trainhall.cluster.experiments.analysis.figures import (
+    SERIES,
+    Distribution,
+    after_warmup,
+    speed_figures,
+)
+from trainhall.cluster.experiments.analysis.rows import RunRow, field_labels
+from trainhall.cluster.experiments.analysis.text import value_text
+from trainhall.cluster.experiments.benchmark.rows import benchmark_rows, cell_trials
+from trainhall.cluster.experiments.runs import job_of, plan_configurations, start_order
+from trainhall.cluster.experiments.spec import ExperimentSpec
+from trainhall.training.spec import SpecError
+
+_COMPLETED = 0
+_HIGHER_IS_BETTER = -1
+
+
+class CellRuns:
+    """Runs each combination as often as it is to be repeated.
+
+    Attributes:
+        was_interrupted: the user stopped it; what had not run is pending.
+    """
+
+    def __init__(self, spec: ExperimentSpec) -> None:
+        """Plan the runs.
+
+        Raises:
+            UsageError: no combination can run.
+        """
+        self._spec = spec
+        try:
+            self._planned = {each.number: each for each in plan_configurations(spec)}
+        except SpecError as error:
+            raise UsageError(str(error)) from None
+        self._order = start_order(spec, self._planned.values())
+        self._found: dict[tuple[int, int], RunRow] = {}
+        self.was_interrupted = False
+
+    def run(self) -> None:
+        """Run all, or as many as there are before Ctrl-C."""
+        possible = [key for key in self._order if not self._planned[key[0]].problem]
+        for i, key in enumerate(possible, 1):
+            notice(f"Run {i} of {len(possible)}: {self._describe(*key)}")
+            try:
+                with tempfile.TemporaryDirectory(prefix="trainhall-bench-") as folder:
+                    self._found[key] = self._run(*key, Path(folder))
+            except KeyboardInterrupt:
+                self.was_interrupted = True
+            if self.was_interrupted:
+                return
+
+    def rows(self) -> list[Json]:
+        """Return the rows, one for each combination, as the analysis of an experiment has them."""
+        runs = [self._found.get(key) or self._not_run(*key) for key in self._order]
+        baseline = next(each for each in self._planned.values() if not each.problem)
+        spec = {"job": self._spec.job, "baseline": baseline.values}
+        trials = cell_trials(self._spec.job, runs)
+        found = benchmark_rows(spec, trials, _HIGHER_IS_BETTER)
+        return [row.model_dump(mode="json") for row in found]
+
+    def _describe(self, number: int, repeat: int) -> str:
+        values = self._planned[number].values
+        labels = field_labels(values)
+        text = ", ".join(f"{labels[field]} {value_text(value)}" for field, value in values.items())
+        repeats = self._spec.repeats
+        return f"{text} (repeat {repeat} of {repeats})" if repeats > 1 else text
+
+    def _run(self, number: int, repeat: int, folder: Path) -> RunRow:
+        values = self._planned[number].values
+        try:
+            spec, prediction = job_of(self._spec, values, number, repeat), None
+            if spec.is_auto:
+                spec, prediction = choose(spec, folder)
+            ended = LocalRun(spec, folder, resume=False, prediction=prediction).run()
+        except CliError as error:
+            return RunRow(number, repeat, values, "failed", reason=str(error))
+        if ended != _COMPLETED:
+            self.was_interrupted = ended == STOPPED
+            return RunRow(number, repeat, values, "cancelled", reason="it was stopped")
+        figures = self._figures(folder)
+        return RunRow(
+            number, repeat, values, "completed",
+            objective=figures.get("samples_per_second"), figures=figures,
+        )  # fmt: skip
+
+    def _not_run(self, number: int, repeat: int) -> RunRow:
+        planned = self._planned[number]
+        if not planned.problem:
+            return RunRow(number, repeat, planned.values, "pending")
+        reason = f"cannot run: {planned.problem}"
+        return RunRow(number, repeat, planned.values, "failed", reason=reason, can_run=False)
+
+    def _figures(self, folder: Path) -> dict[str, float | None]:
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        steps: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        numbers = np.array([step["step"] for step in steps], np.int64)
+        kept = after_warmup(numbers, [None], self._spec.warmup_steps)
+        found = {}
+        for name in SERIES:
+            values = np.array([_number(step.get(name)) for step in steps])
+            if (distribution := Distribution.of(values[kept])) is not None:
+                found[name] = distribution
+        last = steps[-1] if steps else {}
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        return {
+            **speed_figures(found),
+            "peak_memory_bytes": last.get("peak_memory_bytes"),
+            "final_loss": last.get("loss"),
+            "steps": result["steps"],
+            "duration_seconds": result["seconds"],
+        }
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else float(value)

@@ -1,0 +1,144 @@
+"""`trainhall bench FILE`: the rows of its combinations, in each format and after Ctrl-C."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from trainhall.cli.base.errors import CliError, UsageError
+from trainhall.cli.bench import cells
+from trainhall.cli.main import app
+from trainhall.training.spec import JobSpec
+
+SPEC = {
+    "name": "speed",
+    "task": {"name": "synthetic", "params": {"features": 8, "hidden": [8]}},
+    "resources": {"device": "cpu"},
+    "training": {"steps": 20, "global_batch_size": 64},
+}
+Bench = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Bench:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(SPEC))
+
+    def run(*arguments: str) -> tuple[int, str]:
+        capsys.readouterr()
+        command = ["bench", str(file), *arguments]
+        code = get_command(app).main(command, prog_name="trainhall", standalone_mode=False)
+        return code or 0, capsys.readouterr().out
+
+    return run
+
+
+class Training:
+    """Stands in for the processes of a run: one with two workers is twice as fast."""
+
+    stopped_after = 1000
+    begun: list[JobSpec]
+
+    def __init__(self, spec: JobSpec, output: Path, **_: Any) -> None:
+        self._spec, self._output = spec, output
+
+    def run(self) -> int:
+        Training.begun.append(self._spec)
+        if len(Training.begun) > Training.stopped_after:
+            return 130
+        workers = self._spec.resources.workers
+        if workers == 4:
+            raise CliError("rank 3 was killed")
+        seconds = 0.5 / workers * (1 + len(Training.begun) / 1000)
+        lines = [
+            {
+                "step": step,
+                "step_seconds": 9.0 if step <= 10 else seconds,
+                "samples_per_second": 64 / (9.0 if step <= 10 else seconds),
+                "communication_seconds": seconds / 4,
+                "peak_memory_bytes": 1024.0,
+                "loss": None if step == 20 else 0.5,
+            }
+            for step in range(1, 21)
+        ]
+        text = "".join(f"{json.dumps(line)}\n" for line in lines)
+        (self._output / "metrics.jsonl").write_text(text)
+        (self._output / "result.json").write_text(json.dumps({"steps": 20, "seconds": 6.5}))
+        return 0
+
+
+@pytest.fixture(autouse=True)
+def _training(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    Training.stopped_after, Training.begun = 1000, []
+    if "acceptance" not in request.keywords:
+        monkeypatch.setattr(cells, "LocalRun", Training)
+
+
+def test_rows_have_figures_ratios_and_reasons(bench: Bench) -> None:
+    code, printed = bench("--workers", "1,2,3,4", "-o", "json")
+    one, two, three, four = json.loads(printed)["rows"]
+    assert code == 0
+    assert len(Training.begun) == 9  # three workers cannot share the batch
+    assert {job.training.seed for job in Training.begun} == {0, 1, 2}
+    assert one["is_baseline"]
+    # The first ten steps are the warm-up.
+    assert one["step_seconds"] == pytest.approx(0.5, rel=0.02)
+    assert one["communication_share"] == pytest.approx(0.25)
+    assert (one["strategy"], one["precision"], one["compression"]) == ("ddp", "fp32", "none")
+    assert (one["final_loss"], one["steps"], one["runs"]) == (None, 20, 3)
+    assert one["spread"]["samples_per_second"][0] < one["samples_per_second"]
+    assert (two["ratio"], two["verdict"]) == (pytest.approx(2, rel=0.02), "better")
+    assert three["state"] == "failed"
+    assert three["reason"].startswith("cannot run: training.global_batch_size: ")
+    assert (four["state"], four["reason"]) == ("failed", "rank 3 was killed")
+
+
+def test_rows_are_printed_as_table_and_csv(bench: Bench) -> None:
+    _, printed = bench("--workers", "2", "--batch-sizes", "64,128", "--repeats", "1")
+    assert printed.splitlines()[0].startswith("STRATEGY  WORKERS  PRECISION  BATCH")
+    assert len(printed.splitlines()) == 3
+    _, printed = bench("--precisions", "fp32,bf16", "--repeats", "2", "-o", "csv")
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert [row["precision"] for row in rows] == ["fp32", "bf16"]
+    assert float(rows[0]["samples_per_second_low"]) < float(rows[0]["samples_per_second_high"])
+    assert (rows[0]["energy_per_sample"], rows[0]["state"]) == ("", "completed")
+
+
+def test_interrupted_benchmark_prints_what_there_is(bench: Bench) -> None:
+    Training.stopped_after = 1
+    code, printed = bench("--workers", "1,2", "--repeats", "1", "--seed", "1", "-o", "json")
+    rows = json.loads(printed)["rows"]
+    assert code == 130
+    assert sorted(row["state"] for row in rows) == ["cancelled", "completed"]
+    Training.stopped_after, Training.begun = 0, []
+    code, printed = bench("--workers", "1,2", "--repeats", "1", "-o", "json")
+    states = sorted(row["state"] for row in json.loads(printed)["rows"])
+    assert (code, states) == (130, ["cancelled", "pending"])
+
+
+def test_benchmark_without_a_completed_run_fails(bench: Bench) -> None:
+    code, printed = bench("--workers", "4", "--repeats", "1")
+    assert code == 1
+    assert "rank 3 was killed" in printed
+    with pytest.raises(UsageError, match="global_batch_size"):
+        bench("--workers", "3")
+    with pytest.raises(UsageError, match="--workers"):
+        bench("--workers", "two")
+    with pytest.raises(UsageError, match="given twice"):
+        bench("--strategies", "ddp,ddp")
+
+
+@pytest.mark.acceptance
+def test_benchmark_trains_in_processes(bench: Bench) -> None:
+    code, printed = bench("--repeats", "1", "--warmup-steps", "2", "-o", "json")
+    (row,) = json.loads(printed)["rows"]
+    assert (code, row["state"], row["steps"]) == (0, "completed", 20)
+    assert row["samples_per_second"] > 0
+    assert row["step_seconds"] <= row["step_seconds_p95"]
+    assert 0 <= row["communication_share"] <= 1
