@@ -71,7 +71,7 @@ class ExperimentFacts:
     state: ExperimentState
     parallel: int
     started: tuple[StartedRun, ...]
-    """Those from which a step may follow: not the ones that only run, or only wait at a rung."""
+    """Runs from which a step may follow: not the ones that only run, or only wait at a rung."""
     pending: tuple[RunKey, ...]
     """The first runs that are not started, in their order; left out while none may start."""
     early_stopping: EarlyStopping | None = None
