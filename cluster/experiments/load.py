@@ -46,7 +46,7 @@ _IS_IDLE = and_(
         and_(Trial.state == TrialState.WAITING.value, Job.state == JobState.PAUSED.value),
     ),
 )
-"""Runs that only run, or only wait at a rung: no step follows from that. There may be a thousand."""
+"""Runs that only run, or only wait at a rung: no step follows. There may be a thousand."""
 
 
 async def load_unfinished(session: AsyncSession) -> list[ExperimentFacts]:
