@@ -1,13 +1,13 @@
 """The objective of a run, and the best configuration of an experiment."""
 
 import difflib
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
-from sqlalchemy import select, tuple_
+from sqlalchemy import Select, and_, case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.analysis.figures import after_warmup
@@ -23,6 +23,10 @@ from trainhall.training.spec.recovery import MetricMode
 _LISTED = 12
 """Most metrics that a reason lists."""
 _EVERY_POINT = 2**62
+_CANDIDATES = 3
+"""Configurations of an experiment whose means are computed: sums of a database are less exact."""
+_LARGEST = 1e300
+"""Values beyond it, of which a sum might overflow, are summed as this."""
 _SAMPLED_POINTS = 4096
 """Most points that a median is of; a longer series has every n-th."""
 
@@ -129,45 +133,44 @@ async def best_trials(
 ) -> dict[str, BestTrial]:
     """Return the best configuration of each experiment by its id. One that has a repeat without a
     value does not count."""
-    by_id = {experiment.id: experiment for experiment in experiments}
-    best: dict[str, tuple[float, tuple[str, int, int]]] = {}
-    for (experiment_id, number), values in (await _rated_runs(session, by_id)).items():
-        experiment = by_id[experiment_id]
-        if len(values) < experiment.spec.get("repeats", 1):
-            continue
-        sign = 1 if experiment.goal == MetricMode.MIN else -1
-        mean = mean_of_repeats(values.values())
-        if experiment_id not in best or sign * mean < sign * best[experiment_id][0]:
-            _, repeat = min((sign * value, repeat) for repeat, value in values.items())
-            best[experiment_id] = mean, (experiment_id, number, repeat)
-    if not best:
-        return {}
-    place = tuple_(Trial.experiment_id, Trial.number, Trial.repeat)
-    trials = await session.scalars(select(Trial).where(place.in_([at for _, at in best.values()])))
-    return {
-        trial.experiment_id: BestTrial(
-            trial.number, trial.job_id, trial.values, best[trial.experiment_id][0]
-        )
-        for trial in trials
-    }
-
-
-async def _rated_runs(
-    session: AsyncSession, experiments: Collection[str]
-) -> dict[tuple[str, int], dict[int, float]]:
-    """Return the objectives of each configuration, in its order, by repeat."""
-    # Not averaged in SQL: for its variance Postgres squares the values, and refuses 1e200.
-    rows = await session.execute(
-        select(Trial.experiment_id, Trial.number, Trial.repeat, Trial.objective)
-        .where(
-            Trial.experiment_id.in_(experiments),
-            Trial.state == TrialState.COMPLETED.value,
-            Trial.objective.is_not(None),
-        )
-        .order_by(Trial.number, Trial.repeat)
-    )
-    found: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
-    for experiment_id, number, repeat, objective in rows:
-        assert objective is not None
-        found[experiment_id, number][repeat] = objective
+    signs = {each.id: 1.0 if each.goal == MetricMode.MIN else -1.0 for each in experiments}
+    runs = await session.execute(_candidates(experiments, signs))
+    found: dict[str, BestTrial] = {}
+    for (experiment_id, number), repeats in groupby(runs, key=lambda run: (run[0], run[1])):
+        sign, rated = signs[experiment_id], list(repeats)
+        mean = mean_of_repeats(run.objective for run in rated)
+        if experiment_id not in found or sign * mean < sign * found[experiment_id].value:
+            best = min(rated, key=lambda run: sign * run.objective)
+            found[experiment_id] = BestTrial(number, best.job_id, best.values, mean)
     return found
+
+
+def _candidates(
+    experiments: Sequence[Experiment], signs: Mapping[str, float]
+) -> Select[str, int, str | None, float | None, dict[str, Any]]:
+    """Select the runs of the first configurations of each experiment, which may have thousands."""
+    repeats = {each.id: each.spec.get("repeats", 1) for each in experiments}
+    is_rated = (
+        Trial.experiment_id.in_(signs),
+        Trial.state == TrialState.COMPLETED.value,
+        Trial.objective.is_not(None),
+    )
+    value, limit = Trial.objective, case((Trial.objective > 0, _LARGEST), else_=-_LARGEST)
+    # No average: for its variance Postgres squares the values, and refuses 1e200.
+    total = func.sum(case((func.abs(value) < _LARGEST, value), else_=limit))
+    loss = case(signs, value=Trial.experiment_id) * total
+    place = func.row_number().over(partition_by=Trial.experiment_id, order_by=[loss, Trial.number])
+    first = (
+        select(Trial.experiment_id, Trial.number, place.label("place"))
+        .where(*is_rated)
+        .group_by(Trial.experiment_id, Trial.number)
+        .having(func.count() >= case(repeats, value=Trial.experiment_id))
+        .subquery()
+    )
+    of_trial = (first.c.experiment_id == Trial.experiment_id, first.c.number == Trial.number)
+    return (
+        select(Trial.experiment_id, Trial.number, Trial.job_id, Trial.objective, Trial.values)
+        .join(first, and_(*of_trial))
+        .where(first.c.place <= _CANDIDATES)
+        .order_by(Trial.experiment_id, Trial.number, Trial.repeat)
+    )

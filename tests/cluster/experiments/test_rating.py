@@ -1,8 +1,14 @@
 """The value that rates a run, and the reason for a missing one."""
 
+import random
+from datetime import UTC, datetime
+
 import pytest
 
-from trainhall.cluster.experiments.rating import missing_objective
+from trainhall.cluster.experiments.means import mean_of_repeats
+from trainhall.cluster.experiments.rating import best_trials, missing_objective
+from trainhall.db.database import Database
+from trainhall.db.experiments import Experiment, Trial
 
 
 @pytest.mark.parametrize(
@@ -21,3 +27,41 @@ def test_missing_objective_lists_what_is_reported(
     metric: str, reported: dict[str, object], expected: str
 ) -> None:
     assert missing_objective(metric, reported) == expected
+
+
+@pytest.mark.parametrize("goal", ["min", "max"])
+@pytest.mark.parametrize("repeats", [1, 3])
+async def test_best_trial_has_the_best_mean(database: Database, goal: str, repeats: int) -> None:
+    chance = random.Random(repeats)
+    # Few different values, whose sums differ in their last digit by the order.
+    objectives = {
+        (number, repeat): None if chance.random() < 0.1 else chance.choice([0.1, 0.2, 0.3, 0.7])
+        for number in range(1, 61)
+        for repeat in range(1, repeats + 1)
+    }
+    experiment = Experiment(
+        id="e", number=1, name="x", kind="sweep", spec={"repeats": repeats}, state="running",
+        reason="", reason_code="", metric="loss", goal=goal, objective_at="last", parallel=1,
+        created_at=datetime.now(UTC),
+    )  # fmt: skip
+    rows = [
+        Trial(
+            experiment_id="e", number=number, repeat=repeat, values={"a": number},
+            state="completed", objective=objective,
+        )
+        for (number, repeat), objective in objectives.items()
+    ]  # fmt: skip
+    async with database.transaction() as session:
+        session.add(experiment)
+        await session.flush()
+        session.add_all(rows)
+    means = {}
+    for number in range(1, 61):
+        values = [objectives[number, repeat] for repeat in range(1, repeats + 1)]
+        known = [value for value in values if value is not None]
+        if len(known) == repeats:
+            means[number] = mean_of_repeats(known)
+    best = (min if goal == "min" else max)(means, key=lambda number: means[number])
+    async with database.session() as session:
+        found = (await best_trials(session, [experiment]))["e"]
+    assert (found.trial, found.value, found.values) == (best, means[best], {"a": best})
