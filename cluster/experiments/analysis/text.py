@@ -1,7 +1,6 @@
 """Figures and values as an analysis and its report write them."""
 
 import json
-import sys
 from typing import Any, TypeGuard
 
 _LENGTH = 60
@@ -10,9 +9,7 @@ _LARGE = 1e9
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
-    """Return whether a value of a field is a number that floats can hold."""
-    is_numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_numeric and abs(value) <= sys.float_info.max
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def figure(value: float) -> str:

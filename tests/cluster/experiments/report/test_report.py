@@ -22,7 +22,6 @@ from trainhall.cluster.experiments.analysis.analyze import analyze
 from trainhall.cluster.experiments.analysis.rows import RunRow
 from trainhall.cluster.experiments.report.content import Report
 from trainhall.cluster.experiments.report.formats import ReportFormat
-from trainhall.cluster.experiments.report.plots import plots
 from trainhall.cluster.experiments.report.render import render
 from trainhall.cluster.experiments.report.svg import Axis, Kind, scatter
 from trainhall.cluster.experiments.report.tables import to_csv
@@ -146,15 +145,6 @@ def test_experiment_without_a_finished_run_has_a_report() -> None:
         text = render(Report(analyzed, spec), form)
         assert "No run has completed" in text
         assert "<svg" not in text
-
-
-def test_numbers_beyond_those_of_floats_are_names() -> None:
-    values = [10**400, *range(1, 12)]
-    rows = [run for n, value in enumerate(values, 1) for run in runs(n, {RATE: value}, n / 10)]
-    given = experiment(space={RATE: values})
-    analyzed = analyze(given, rows, NOW, lambda axes, *_: np.ones(len(axes)))
-    drawn = plots(Report(analyzed, {**report().spec, "space": given.space}))
-    assert [title for title, _ in drawn][-1] == "eval_accuracy over learning_rate"
 
 
 @given(
