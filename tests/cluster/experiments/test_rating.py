@@ -47,7 +47,7 @@ async def test_best_trial_has_the_best_mean(database: Database, goal: str, repea
     rows = [
         Trial(
             experiment_id="e", number=number, repeat=repeat, values={"a": number},
-            state="completed", objective=objective,
+            position=number, state="completed", objective=objective,
         )
         for (number, repeat), objective in objectives.items()
     ]  # fmt: skip
