@@ -16,6 +16,7 @@ import { useSignal } from "@/shared/live/signal";
 import { useCurveVersion } from "@/shared/live/use-job-live";
 import { Empty } from "@/shared/ui/empty";
 import { DeviceUse } from "./device-use";
+import { markersOf } from "./markers";
 import { panelsOf, ranksOf } from "./panels";
 import { SaveMetrics } from "./save-metrics";
 
@@ -40,6 +41,8 @@ export default function CurvesTab({ job, live }: Props) {
     () => panelsOf(live.curves, store, { origin, ranks, seriesKey, mainMetric }),
     [live, store, origin, ranks, seriesKey, mainMetric],
   );
+  const events = useSignal(live.events);
+  const markers = useMemo(() => markersOf(events), [events]);
   const { phase } = useSignal(live.status);
   const { shown, pinOf } = useArrangement(panels, view.charts ?? "", phase !== "connecting");
   const change = (next: Partial<typeof view>) =>
@@ -82,6 +85,7 @@ export default function CurvesTab({ job, live }: Props) {
           <Chart
             key={panel.title}
             {...panel}
+            markers={markers}
             pin={pinOf(panel.title)}
             logarithmic={
               log && !panel.stacked && panel.curves.every((c) => spansMagnitudes(c.name))

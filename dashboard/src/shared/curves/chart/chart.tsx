@@ -9,6 +9,7 @@ import { IconButton } from "@/shared/ui/icon-button";
 import { DownIcon } from "@/shared/ui/icons";
 import classes from "./chart.module.css";
 import { legendText, positionText } from "./legend";
+import type { Marker } from "./markers";
 import { scheduleWork, useLingering, useOnScreen } from "./on-screen";
 import { type Pin, PinButtons } from "./pin-buttons";
 import { Plot } from "./plot";
@@ -33,6 +34,8 @@ interface Props {
   /** The part of the axis that is shown; null: all of it. */
   range?: Range | null;
   onRange?: (range: Range | null) => void;
+  /** What happened to the job, drawn in the chart. */
+  markers?: readonly Marker[];
   /** Left out: it cannot be pinned. */
   pin?: Pin;
   /** Minimum time between two redraws, in milliseconds. */
@@ -57,6 +60,7 @@ export function Chart(props: Props) {
   const draw = useRef<(() => void) | null>(null);
   const values = useRef<(HTMLElement | null)[]>([]);
   const cursorLabel = useRef<HTMLSpanElement>(null);
+  const markLabel = useRef<HTMLDivElement>(null);
   const empty = useRef<HTMLDivElement>(null);
   const host = useRef<HTMLDivElement>(null);
   const scheme = useComputedColorScheme("light");
@@ -78,10 +82,11 @@ export function Chart(props: Props) {
     const element = host.current;
     if (!isMounted || element === null) return;
     const format = (value: number | null) => (latest.current.format ?? metric)(value);
-    const showCursor = (at: number | null): void => {
+    const showCursor = (at: number | null, marks: string): void => {
       if (cursorLabel.current) {
         cursorLabel.current.textContent = at === null ? "" : positionText(at, axis);
       }
+      if (markLabel.current) markLabel.current.textContent = marks;
       curves.forEach((curve, i) => {
         const cell = values.current[i];
         if (cell) cell.textContent = legendText(curve, axis, at, format, curves.length === 1);
@@ -102,6 +107,7 @@ export function Chart(props: Props) {
         smoothing: () => latest.current.smoothing,
         range: () => latest.current.range ?? null,
         onRange: (chosen) => latest.current.onRange?.(chosen),
+        markers: () => latest.current.markers ?? [],
         onCursor: showCursor,
       });
     let plot: Plot | null = null;
@@ -138,7 +144,10 @@ export function Chart(props: Props) {
   }, [isMounted, identity]);
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: read through the ref
-  useEffect(() => draw.current?.(), [onScreen, props.smoothing, range?.from, range?.to]);
+  useEffect(
+    () => draw.current?.(),
+    [onScreen, props.smoothing, props.markers, range?.from, range?.to],
+  );
 
   return (
     <figure className={`app-card ${classes.panel}`} ref={frame} data-chart={title}>
@@ -173,6 +182,7 @@ export function Chart(props: Props) {
       </figcaption>
       <div className={classes.plot} style={{ height: HEIGHT }}>
         <div ref={host} role="img" aria-label={`${title} over ${AXIS_NAMES[axis]}`} />
+        <div ref={markLabel} className={classes.marks} />
         <div ref={empty} className={classes.empty} hidden={curves.some(hasPoints)}>
           {range === null ? "no points yet" : "no points in this range"}
         </div>

@@ -19,3 +19,10 @@ export function look(index: number): Look {
   const dash = DASHES[Math.floor(index / PALETTE.length) % DASHES.length];
   return dash === undefined ? { color } : { color, dash };
 }
+
+/** A canvas can't read CSS variables. */
+export function resolved(color: string): string {
+  const name = /^var\((--[\w-]+)\)$/.exec(color)?.[1];
+  if (name === undefined) return color;
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || "gray";
+}

@@ -4,6 +4,9 @@ import type { Curve } from "@/shared/curves/data/curve";
 import { byteTicks, dateAndTime } from "@/shared/format";
 import { COLUMNS_PER_CURVE, chartData, type Drawn, stackedData } from "./columns";
 import { positionText } from "./legend";
+import { type Marker, markerPlugin, markersAt } from "./markers";
+import { resolved } from "./palette";
+import { SECOND_TICKS, STEP_TICKS } from "./ticks";
 
 interface PlotOptions {
   curves: Curve[];
@@ -24,8 +27,9 @@ interface PlotOptions {
   range: () => Range | null;
   /** The reader selected a range, or all of the axis (null). */
   onRange: (range: Range | null) => void;
-  /** The cursor moved to a position on the axis, or left the chart (null). */
-  onCursor: (at: number | null) => void;
+  markers: () => readonly Marker[];
+  /** The cursor moved to a position on the axis, with the labels of the markers there, or left. */
+  onCursor: (at: number | null, markers: string) => void;
 }
 
 /** Indexes of a curve's columns. */
@@ -74,6 +78,7 @@ export class Plot {
           ...curves.flatMap((curve, i) => lines(curve, colors[i] ?? "gray", stacked, i === 0)),
         ],
         bands: colors.flatMap((color, i) => (stacked ? stackBand(i, color) : spreadBand(i, color))),
+        plugins: [markerPlugin(options.markers, axis, curves[0]?.origin ?? 0)],
         hooks: {
           setCursor: [() => this.reportCursor()],
           setSelect: [() => this.selected()],
@@ -149,7 +154,11 @@ export class Plot {
 
   private reportCursor(): void {
     const at = this.plot.cursor.idx;
-    this.options.onCursor(typeof at === "number" ? (this.plot.data[0][at] ?? null) : null);
+    const { markers, axis, curves, onCursor } = this.options;
+    onCursor(
+      typeof at === "number" ? (this.plot.data[0][at] ?? null) : null,
+      markersAt(this.plot, markers(), axis, curves[0]?.origin ?? 0),
+    );
   }
 }
 
@@ -201,21 +210,6 @@ function lines(curve: Curve, stroke: string, stacked: boolean, lowest: boolean):
 function isSinglePoint(plot: uPlot): boolean {
   return plot.data[0].length < 2;
 }
-
-/** A canvas can't read CSS variables. */
-export function resolved(color: string): string {
-  const name = /^var\((--[\w-]+)\)$/.exec(color)?.[1];
-  if (name === undefined) return color;
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || "gray";
-}
-
-export const STEP_TICKS = [1, 2, 5]
-  .flatMap((n) => Array.from({ length: 13 }, (_, i) => n * 10 ** i))
-  .sort((a, b) => a - b);
-export const SECOND_TICKS = [1, 2, 5, 10, 15, 30]
-  .flatMap((n) => [n, n * 60])
-  .concat([1, 2, 3, 6, 12, 24, 48, 120, 240].map((hours) => hours * 3600))
-  .sort((a, b) => a - b);
 
 /** The look of an axis. */
 export function axisLook(dark: boolean): uPlot.Axis {

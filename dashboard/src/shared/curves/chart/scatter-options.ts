@@ -1,18 +1,9 @@
 import uPlot from "uplot";
 import { metric } from "@/shared/format";
 import { positionText } from "./legend";
-import { type Look, look } from "./palette";
-import {
-  axisLook,
-  each,
-  linearRange,
-  logRange,
-  resolved,
-  SECOND_TICKS,
-  STEP_TICKS,
-  vertical,
-} from "./plot";
-import { powersOfTen, spaced } from "./ticks";
+import { type Look, look, resolved } from "./palette";
+import { axisLook, each, linearRange, logRange, vertical } from "./plot";
+import { powersOfTen, SECOND_TICKS, STEP_TICKS, spaced } from "./ticks";
 
 export interface ScatterPoint {
   /** Several points may be of the same thing. */

@@ -35,3 +35,13 @@ function positionOn({ low, high, log, length }: Scale): (value: number) => numbe
   const scaled = log ? Math.log10 : (value: number) => value;
   return (value) => ((scaled(value) - scaled(low)) / (scaled(high) - scaled(low))) * length;
 }
+
+/** Distances between the ticks of an axis of steps. */
+export const STEP_TICKS = [1, 2, 5]
+  .flatMap((n) => Array.from({ length: 13 }, (_, i) => n * 10 ** i))
+  .sort((a, b) => a - b);
+/** The same for seconds. */
+export const SECOND_TICKS = [1, 2, 5, 10, 15, 30]
+  .flatMap((n) => [n, n * 60])
+  .concat([1, 2, 3, 6, 12, 24, 48, 120, 240].map((hours) => hours * 3600))
+  .sort((a, b) => a - b);
