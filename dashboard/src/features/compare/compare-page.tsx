@@ -145,6 +145,7 @@ function Plots({ jobs, slots, view, onView }: PlotsProps) {
             key={panel.name}
             {...panel}
             pin={pinOf(panel.title)}
+            trim={view.trim ?? false}
             logarithmic={log && spansMagnitudes(panel.name)}
             axis={x}
             smoothing={dragged ?? smooth}

@@ -86,6 +86,7 @@ export default function CurvesTab({ job, live }: Props) {
             key={panel.title}
             {...panel}
             markers={markers}
+            trim={view.trim ?? false}
             pin={pinOf(panel.title)}
             logarithmic={
               log && !panel.stacked && panel.curves.every((c) => spansMagnitudes(c.name))

@@ -8,7 +8,7 @@ import { metric } from "@/shared/format";
 import { IconButton } from "@/shared/ui/icon-button";
 import { DownIcon } from "@/shared/ui/icons";
 import classes from "./chart.module.css";
-import { legendText, positionText } from "./legend";
+import { legendOrder, legendText, positionText } from "./legend";
 import type { Marker } from "./markers";
 import { scheduleWork, useLingering, useOnScreen } from "./on-screen";
 import { type Pin, PinButtons } from "./pin-buttons";
@@ -22,6 +22,8 @@ interface Props {
   /** Weight of the past in a smoothed value, 0 to 1. */
   smoothing: number;
   logarithmic?: boolean;
+  /** The vertical axis leaves out outliers, unless it is logarithmic. */
+  trim?: boolean;
   /** Areas on top of each other instead of lines. */
   stacked?: boolean;
   /** Values are bytes. */
@@ -87,9 +89,12 @@ export function Chart(props: Props) {
         cursorLabel.current.textContent = at === null ? "" : positionText(at, axis);
       }
       if (markLabel.current) markLabel.current.textContent = marks;
+      const order = legendOrder(curves, axis, at);
       curves.forEach((curve, i) => {
         const cell = values.current[i];
-        if (cell) cell.textContent = legendText(curve, axis, at, format, curves.length === 1);
+        if (!cell) return;
+        cell.textContent = legendText(curve, axis, at, format, curves.length === 1);
+        if (cell.parentElement) cell.parentElement.style.order = String(order.indexOf(i));
       });
     };
     const make = () =>
@@ -105,6 +110,7 @@ export function Chart(props: Props) {
         height: HEIGHT,
         format,
         smoothing: () => latest.current.smoothing,
+        trim: () => latest.current.trim ?? false,
         range: () => latest.current.range ?? null,
         onRange: (chosen) => latest.current.onRange?.(chosen),
         markers: () => latest.current.markers ?? [],

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { CurveSeries } from "@/shared/curves/data/series";
-import { chartData, smoothed, stackedData } from "./columns";
+import { chartData, smoothed, stackedData, trimmedExtremes } from "./columns";
 
 function series(...points: [number, number | null][]): CurveSeries {
   const made = new CurveSeries();
@@ -63,4 +63,15 @@ describe("stackedData", () => {
     ]);
     expect(data).toHaveLength(1 + 3 * 4);
   });
+});
+
+it("an axis without outliers ignores a spike, but not one of few values", () => {
+  const points = Array.from({ length: 100 }, (_, i): [number, number] => [
+    i + 1,
+    i === 3 ? 1e6 : i,
+  ]);
+  const data = (length: number) =>
+    chartData([{ series: series(...points.slice(0, length)), smoothing: 0 }], "step");
+  expect(trimmedExtremes(data(100))).toEqual([2, 98]);
+  expect(trimmedExtremes(data(10))).toBeNull();
 });

@@ -6,6 +6,9 @@ import type { CurveSeries } from "@/shared/curves/data/series";
 /** Columns of each curve in the chart's data, after the shared x column. */
 export const COLUMNS_PER_CURVE = 4;
 
+/** Of x, minima, maxima, values and smoothed values, the index of the values modulo four. */
+const VALUE_COLUMN = 3;
+
 type Column = readonly (number | null | undefined)[];
 
 /** Exponential moving average with bias correction (Kingma & Ba, arXiv:1412.6980, section 3). */
@@ -84,4 +87,21 @@ function joined(tables: Column[][]): AlignedData {
 
 function same(a: Column, b: Column): boolean {
   return a === b || (a.length === b.length && a.every((value, i) => value === b[i]));
+}
+
+/** Share of the values that an axis without outliers leaves out at either end. */
+const TRIMMED = 0.02;
+/** Of fewer values none is an outlier. */
+const LEAST = 20;
+
+/** The extremes of the curves' values without outliers; null if there are too few. */
+export function trimmedExtremes(data: AlignedData): [low: number, high: number] | null {
+  const values = data
+    .filter((_, i) => i % COLUMNS_PER_CURVE === VALUE_COLUMN)
+    .flatMap((column) => Array.from(column))
+    .filter((value) => typeof value === "number")
+    .sort((a, b) => a - b);
+  if (values.length < LEAST) return null;
+  const cut = Math.floor(values.length * TRIMMED);
+  return [values[cut] ?? 0, values[values.length - 1 - cut] ?? 1];
 }

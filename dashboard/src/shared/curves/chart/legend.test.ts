@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Curve } from "@/shared/curves/data/curve";
 import { CurveStore } from "@/shared/curves/data/store";
-import { legendText } from "./legend";
+import { legendOrder, legendText } from "./legend";
 
 function curve(...points: [step: number, value: number | null][]): Curve {
   const store = new CurveStore();
@@ -48,4 +48,10 @@ describe("legendText", () => {
     expect(text(loss, 8)).toBe("2 (1 to 9)");
     expect(text(loss, null)).toBe("2");
   });
+});
+
+it("the legend is sorted by the values at the cursor", () => {
+  const curves = [curve([1, 0.1]), curve([1, 0.3]), curve([5, 0.9])];
+  expect(legendOrder(curves, "step", 1)).toEqual([1, 0, 2]);
+  expect(legendOrder(curves, "step", null)).toEqual([0, 1, 2]);
 });

@@ -66,3 +66,15 @@ export function positionText(at: number, axis: Axis): string {
   if (axis === "elapsed") return at < 0 ? `−${duration(-at)}` : duration(at);
   return moment(at * 1000);
 }
+
+/** The indexes of curves in the order of the legend: with a cursor by their values there, the highest first. */
+export function legendOrder(
+  curves: readonly Curve[],
+  axis: Axis,
+  cursor: number | null,
+): readonly number[] {
+  const indexes = curves.map((_, i) => i);
+  if (cursor === null) return indexes;
+  const values = curves.map((curve) => pointAt(curve, axis, cursor)?.value ?? -Infinity);
+  return indexes.sort((a, b) => (values[b] ?? 0) - (values[a] ?? 0));
+}

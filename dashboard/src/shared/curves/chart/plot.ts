@@ -2,7 +2,7 @@ import uPlot from "uplot";
 import { type Axis, BYTE_TICKS, extentOf, type Range } from "@/shared/curves/data/axis";
 import type { Curve } from "@/shared/curves/data/curve";
 import { byteTicks, dateAndTime } from "@/shared/format";
-import { COLUMNS_PER_CURVE, chartData, type Drawn, stackedData } from "./columns";
+import { COLUMNS_PER_CURVE, chartData, type Drawn, stackedData, trimmedExtremes } from "./columns";
 import { positionText } from "./legend";
 import { type Marker, markerPlugin, markersAt } from "./markers";
 import { resolved } from "./palette";
@@ -23,6 +23,8 @@ interface PlotOptions {
   syncKey: string;
   format: (value: number | null) => string;
   smoothing: () => number;
+  /** The vertical axis leaves out outliers. */
+  trim: () => boolean;
   /** The part of the axis that is shown; null: all of it. */
   range: () => Range | null;
   /** The reader selected a range, or all of the axis (null). */
@@ -69,7 +71,8 @@ export class Plot {
               ? logRange
               : stacked
                 ? stackRange
-                : (_, low, high) => linearRange(low, high, options.limits),
+                : (plot, low, high) =>
+                    linearRange(...this.extremes(plot, low, high), options.limits),
           },
         },
         axes: [horizontal(dark, axis), vertical(dark, options.binary ? byteTicks : each(format))],
@@ -132,6 +135,11 @@ export class Plot {
     // Computed from the points: around a single one uPlot would show years, or twice its step.
     const { from, to } = this.options.range() ?? extentOf(plot.data[0], this.options.axis);
     return [from, to];
+  }
+
+  private extremes(plot: uPlot, low: number | null, high: number | null) {
+    const trimmed = this.options.trim() ? trimmedExtremes(plot.data) : null;
+    return trimmed ?? ([low, high] as const);
   }
 
   private reset(): null {

@@ -83,6 +83,12 @@ export function CurveControls(props: Props) {
         checked={view.log ?? false}
         onChange={(event) => onChange({ log: event.currentTarget.checked || undefined })}
       />
+      <Switch
+        size="xs"
+        label="Ignore outliers"
+        checked={view.trim ?? false}
+        onChange={(event) => onChange({ trim: event.currentTarget.checked || undefined })}
+      />
       {hasRanks ? (
         <Switch
           size="xs"

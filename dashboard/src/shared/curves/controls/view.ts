@@ -8,6 +8,8 @@ export interface CurveView {
   smooth?: number | undefined;
   /** Logarithmic vertical axis. */
   log?: boolean | undefined;
+  /** Vertical axes leave out the most extreme values. */
+  trim?: boolean | undefined;
   /** The visible range of the axis, in its units. */
   from?: number | undefined;
   to?: number | undefined;
@@ -27,6 +29,7 @@ export function curveView(raw: Record<string, unknown>): CurveView {
     ...(isAxis(raw.x) && raw.x !== "step" ? { x: raw.x } : {}),
     ...(isNumber(smooth) && smooth > 0 && smooth <= MAX_SMOOTHING ? { smooth } : {}),
     ...(raw.log === true ? { log: true } : {}),
+    ...(raw.trim === true ? { trim: true } : {}),
     ...(zoomed ? { from, to } : {}),
     ...(raw.ranks === true ? { ranks: true } : {}),
     ...(raw.charts ? { charts: String(raw.charts).slice(0, 256) } : {}),
