@@ -61,6 +61,9 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client
         program.kill()
 
 
+ALERT = {"name": "failed jobs", "on": ["job.failed"], "target": {"kind": "browser"}}
+
+
 def pages(client: httpx.Client) -> dict[str, str]:
     """The content to wait for, by the address of each page; the jobs fill their tabs."""
 
@@ -72,8 +75,9 @@ def pages(client: httpx.Client) -> dict[str, str]:
     failed = next(job["id"] for job in jobs if job["state"] == "failed")
     running = next(job["id"] for job in jobs if job["state"] == "running")
     experiment = created(client.post("/api/v1/experiments", json=SWEEP))["id"]
+    created(client.post("/api/v1/alerts", json=ALERT))
     titles = {
-        "/jobs": "Jobs", "/queue": "Queue", "/nodes": "Nodes", "/new": "New job",
+        "/jobs": "Jobs", "/queue": "Queue", "/nodes": "Nodes", "/new": "New job", "/alerts": "Alerts",
         "/experiments": "Experiments", "/experiments/new": "New experiment",
         "/nowhere": "Page not found", f"/compare?jobs={failed},{running}": "Compare",
     }  # fmt: skip

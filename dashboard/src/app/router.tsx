@@ -110,6 +110,12 @@ const queue = createRoute({
   component: lazyComponent(() => import("@/features/queue/queue-page")),
 });
 
+const alerts = createRoute({
+  getParentRoute: () => root,
+  path: "/alerts",
+  component: lazyComponent(() => import("@/features/alerts/alerts-page")),
+});
+
 const experiments = createRoute({
   getParentRoute: () => root,
   path: "/experiments",
@@ -170,6 +176,7 @@ export const router = createRouter({
     experiment,
     queue,
     nodes,
+    alerts,
     submit,
   ]),
   defaultPreload: "intent",

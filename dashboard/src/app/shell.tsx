@@ -8,13 +8,18 @@ import {
   Tooltip,
   useMantineColorScheme,
 } from "@mantine/core";
-import { Link, Outlet } from "@tanstack/react-router";
+import { Link, Outlet, useRouter } from "@tanstack/react-router";
+import { useCallback } from "react";
 import { useHealth, useSummary } from "@/shared/api/cluster";
 import { plural } from "@/shared/format";
+import { useNotifications } from "@/shared/live/notifications";
 import { CheckIcon, HelpIcon, MoonIcon, ScreenIcon, SunIcon } from "@/shared/ui/icons";
 import classes from "./shell.module.css";
 
 export function Shell() {
+  const router = useRouter();
+  const openPath = useCallback((path: string) => router.history.push(path), [router]);
+  useNotifications(openPath);
   return (
     <AppShell header={{ height: { base: 88, sm: 52 } }} padding="md">
       <a className={classes.skip} href="#main">
@@ -39,6 +44,9 @@ export function Shell() {
               </Link>
               <Link to="/nodes" className={classes.link}>
                 Nodes
+              </Link>
+              <Link to="/alerts" className={classes.link}>
+                Alerts
               </Link>
               <Link to="/new" className={classes.link} activeOptions={{ includeSearch: false }}>
                 New job

@@ -2,10 +2,12 @@ import type { Job } from "@/client";
 
 /** The API's types under the names that the pages use. */
 export type {
+  Alert,
   Analysis,
   Attempt,
   BenchmarkRow,
   Checkpoint,
+  Delivery,
   Device,
   DeviceHistory,
   DryRun,

@@ -26,6 +26,11 @@ export const TONES: Record<string, string> = {
   corrupt: "bad",
   deleting: "off",
   deleted: "off",
+  enabled: "good",
+  disabled: "off",
+  failing: "warn",
+  delivered: "good",
+  simulated: "off",
 };
 
 /** Words for states whose name is not the field's. */
