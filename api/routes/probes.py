@@ -55,5 +55,5 @@ async def read_readiness(coordinator: CoordinatorDep) -> Readiness:
 async def read_prometheus(request: Request, coordinator: CoordinatorDep) -> PlainTextResponse:
     """Text exposition format: the cluster's figures, and the coordinator's own."""
     own = generate_latest(request.app.state.figures.registry)
-    text = await prometheus.exposition(coordinator.db) + own
+    text = await prometheus.exposition(coordinator.db, coordinator.clock.now()) + own
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

@@ -77,7 +77,8 @@ def pages(client: httpx.Client) -> dict[str, str]:
     experiment = created(client.post("/api/v1/experiments", json=SWEEP))["id"]
     created(client.post("/api/v1/alerts", json=ALERT))
     titles = {
-        "/jobs": "Jobs", "/queue": "Queue", "/nodes": "Nodes", "/new": "New job", "/alerts": "Alerts",
+        "/jobs": "Jobs", "/queue": "Queue", "/nodes": "Nodes", "/new": "New job",
+        "/alerts": "Alerts",
         "/experiments": "Experiments", "/experiments/new": "New experiment",
         "/nowhere": "Page not found", f"/compare?jobs={failed},{running}": "Compare",
     }  # fmt: skip

@@ -148,7 +148,7 @@ async def recurring(cluster: SimulatedCluster, jobs: dict[str, str]) -> None:
     await read_frames(cluster.db, running, 0)
     await read_metrics(cluster.db, running)
     await read_logs(cluster.db, running, tail=1)
-    await exposition(cluster.db)
+    await exposition(cluster.db, cluster.clock.now())
 
 
 async def test_recurring_statements_read_nothing_of_finished_jobs(
