@@ -56,6 +56,8 @@ _REASONS = {
     Command.CANCEL: ReasonCode.EXPERIMENT_CANCELLED,
 }
 
+_UNFINISHED = (TrialState.PENDING.value, TrialState.STARTED.value, TrialState.WAITING.value)
+
 
 class ExperimentAdvancer(Service):
     async def advance(self, experiments: Iterable[ExperimentFacts]) -> bool:
@@ -197,15 +199,17 @@ class ExperimentAdvancer(Service):
         return started
 
     async def _finish(self, session: AsyncSession, experiment: Experiment) -> None:
-        experiment.finished_at = self._clock.now()
-        if experiment.state == ExperimentState.CANCELLED:
-            return
         states = await session.execute(
             select(Trial.state, func.count().label("runs"))
             .where(Trial.experiment_id == experiment.id)
             .group_by(Trial.state)
         )
         counts = {row.state: row.runs for row in states}
+        if not counts.keys().isdisjoint(_UNFINISHED):
+            return  # a user commanded its job between the statements that read it
+        experiment.finished_at = self._clock.now()
+        if experiment.state == ExperimentState.CANCELLED:
+            return
         completed = counts.get(TrialState.COMPLETED.value, 0)
         stopped = counts.get(TrialState.STOPPED.value, 0)
         rated = f"; {await _describe_best(session, experiment)}" if completed else ""

@@ -15,6 +15,7 @@ from support.experiments import RATE, SWEEP, read, trials
 from support.storage.frames import frame, table
 
 from trainhall.cluster.errors import InvalidCursorError, NotFoundError, WrongStateError
+from trainhall.cluster.experiments import load as loading
 from trainhall.cluster.experiments.record import log_committed
 from trainhall.cluster.experiments.spec import ExperimentError, validate_experiment
 from trainhall.db.experiments import Experiment, Trial
@@ -349,3 +350,22 @@ async def test_events_are_logged_after_their_commit(cluster: SimulatedCluster) -
             log_committed(session, "trial_started", trial=2)
             assert entries == []
     assert [entry["trial"] for entry in entries] == [2]
+
+
+async def test_experiment_with_a_started_run_does_not_finish(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user may command its job between the statements that read it, so that neither has it."""
+
+    async def count(*_: Any) -> dict[str, dict[str, int]]:
+        return {}
+
+    monkeypatch.setattr(loading, "_count_idle", count)
+    await cluster.add_node("alpha", 1)
+    experiment = await create(cluster, space={RATE: [0.1]})
+    assert (await read(cluster, experiment)).finished_at is None
+    await cluster.coordinator.experiments.cancel(experiment)
+    await cluster.settle()
+    assert (await read(cluster, experiment)).finished_at is None
+    await cluster.work(5)
+    assert (await read(cluster, experiment)).finished_at is not None
