@@ -184,6 +184,24 @@ def test_example_of_early_stopping_ends_with_one_complete_run(client: Client) ->
     assert done["best"]["trial"] == best["number"]
 
 
+def test_example_of_a_benchmark_has_a_row_for_each_cell(client: Client) -> None:
+    example = yaml.safe_load((EXAMPLES / "experiments" / "benchmark.yaml").read_text())
+    example["job"]["training"]["steps"] = 20
+    example["space"] = {"resources.workers": [1, 2, 3]}
+    example["baseline"] = {"resources.workers": 1}
+    made = client.create_experiment({**example, "repeats": 1})
+    done = client.wait_for_experiment(made["id"], timeout=180)
+    # Three workers cannot share a batch of 64.
+    assert (done["state"], done["counts"]) == ("completed", {"completed": 2, "failed": 1})
+    table = client.analyze_experiment(made["id"])["table"]
+    assert [(row["strategy"], row["workers"], row["state"]) for row in table] == [
+        ("ddp", 1, "completed"), ("ddp", 2, "completed"), ("ddp", 3, "failed"),
+    ]  # fmt: skip
+    assert [row["is_baseline"] for row in table] == [True, False, False]
+    assert table[1]["ratio"] == pytest.approx(table[1]["objective"] / table[0]["objective"])
+    assert "batch size 64 is not divisible by 3" in table[2]["reason"]
+
+
 def test_experiment_is_commanded(client: Client, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(ENDLESS))
     sweep = {

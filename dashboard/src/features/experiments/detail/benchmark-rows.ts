@@ -1,5 +1,5 @@
 import type { BenchmarkRow } from "@/shared/api/types";
-import { bytes, duration, metric, NOTHING } from "@/shared/format";
+import { bytes, count, duration, metric, NOTHING } from "@/shared/format";
 import { fieldLabels, valueText } from "../spec";
 
 /** A column of the table of a benchmark: how a row is written, and what it is sorted by. */
@@ -8,6 +8,8 @@ export interface BenchmarkColumn {
   title: string;
   /** Explanation of the title. */
   hint?: string;
+  /** Text: aligned at the left. */
+  isText?: boolean;
   text: (row: BenchmarkRow) => string;
   /** A second line. */
   note?: (row: BenchmarkRow) => string;
@@ -25,8 +27,8 @@ const CELL = [
   ["compression", "parallelism.gradient_sync.compression", "compression"],
 ] as const;
 
-const SPEED = figure("samples_per_second", "samples/s", metric, {
-  note: ({ spread }) => interval(spread.samples_per_second, metric),
+const SPEED = figure("samples_per_second", "samples/s", rate, {
+  note: ({ spread }) => interval(spread.samples_per_second, rate),
 });
 const FIGURES: BenchmarkColumn[] = [
   figure("step_seconds", "step", duration, {
@@ -47,7 +49,7 @@ const FIGURES: BenchmarkColumn[] = [
   figure("final_loss", "loss", metric),
 ];
 const OPTIONAL: BenchmarkColumn[] = [
-  figure("tokens_per_second", "tokens/s", metric),
+  figure("tokens_per_second", "tokens/s", rate),
   figure("energy_per_sample", "J/sample", metric),
 ];
 const RATIO: BenchmarkColumn = {
@@ -55,11 +57,11 @@ const RATIO: BenchmarkColumn = {
   title: "vs baseline",
   hint: "Objective over that of the baseline, with a 95 % interval over the repeats",
   text: ({ is_baseline, ratio }) =>
-    is_baseline ? "baseline" : ratio === null ? NOTHING : `${metric(ratio)} ×`,
+    is_baseline ? "baseline" : ratio === null ? NOTHING : `${three(ratio)} ×`,
   note: ({ ratio_interval: ends, verdict }) =>
     verdict === "no_difference"
-      ? `no difference shown (${interval(ends, metric)})`
-      : interval(ends, metric),
+      ? `no difference shown (${interval(ends, three)})`
+      : interval(ends, three),
   sortValue: ({ is_baseline, ratio }) => (is_baseline ? 1 : ratio),
 };
 
@@ -69,7 +71,9 @@ export function columnsOf(rows: readonly BenchmarkRow[], objective: string): Ben
   const labels = fieldLabels(Object.keys(rows[0]?.values ?? {}));
   const own = new Set<string>(CELL.map(([, field]) => field));
   return [
-    ...CELL.map(([key, , title]) => plain(key, title, (row) => row[key])).filter(known),
+    ...CELL.map(([key, , title]) =>
+      plain(key, title, (row) => row[key], key !== "workers" && key !== "batch_size"),
+    ).filter(known),
     ...Object.entries(labels)
       .filter(([field]) => !own.has(field))
       .map(([field, label]) => plain(field, label, (row) => row.values[field])),
@@ -118,7 +122,12 @@ type FigureName =
   | "step_seconds"
   | "tokens_per_second";
 
-function plain(id: string, title: string, value: (row: BenchmarkRow) => unknown): BenchmarkColumn {
+function plain(
+  id: string,
+  title: string,
+  value: (row: BenchmarkRow) => unknown,
+  isText = true,
+): BenchmarkColumn {
   const sortValue = (row: BenchmarkRow) => {
     const found = value(row);
     if (found === null || found === undefined) return null;
@@ -127,6 +136,7 @@ function plain(id: string, title: string, value: (row: BenchmarkRow) => unknown)
   return {
     id,
     title,
+    isText,
     text: (row) => {
       const found = value(row);
       return found === null || found === undefined ? NOTHING : valueText(found);
@@ -138,6 +148,14 @@ function plain(id: string, title: string, value: (row: BenchmarkRow) => unknown)
 function interval(ends: number[] | null | undefined, text: (end: number) => string): string {
   const [low, high] = ends ?? [];
   return low === undefined || high === undefined ? "" : `${text(low)} to ${text(high)}`;
+}
+
+function rate(value: number | null): string {
+  return value !== null && value >= 1000 ? count(Math.round(value)) : metric(value);
+}
+
+function three(value: number): string {
+  return String(Number(value.toPrecision(3)));
 }
 
 function share(value: number | null): string {

@@ -23,7 +23,7 @@ export function Benchmark({ experiment }: { experiment: Experiment }) {
   const columns: Column<BenchmarkRow>[] = shown.columns.map((column) => ({
     id: column.id,
     header: <span title={column.hint}>{column.title}</span>,
-    right: true,
+    right: !column.isText,
     className: classes.figure,
     sort: {
       direction:
@@ -33,7 +33,7 @@ export function Benchmark({ experiment }: { experiment: Experiment }) {
     cell: (row) => (
       <>
         {column.id === "ratio" && row.is_baseline ? (
-          <Badge size="sm" variant="light">
+          <Badge size="sm" variant="light" tt="none">
             {column.text(row)}
           </Badge>
         ) : (
@@ -77,7 +77,7 @@ const STATE: Column<BenchmarkRow> = {
       <StateBadge state={row.state} />
       {row.completed < row.runs ? <Note text={`${row.completed} of ${row.runs} runs`} /> : null}
       {hasReason(row) ? (
-        <Text size="xs" c="dimmed" title={row.reason}>
+        <Text size="xs" c="dimmed" lineClamp={4} title={row.reason}>
           <LinkedText text={row.reason} />
         </Text>
       ) : null}

@@ -10,6 +10,9 @@ import { ExperimentCommands } from "./commands";
 import classes from "./header.module.css";
 import { ReportMenu } from "./report-menu";
 
+/** The value of the objective that counts. */
+const AT_TEXT = { best: " at any step", last: " at the end", median: ", median of the steps" };
+
 export function Header({ experiment }: { experiment: Experiment }) {
   const { objective, method, parallel = 0, repeats = 1 } = specOf(experiment);
   const reason = ownReason(experiment);
@@ -30,7 +33,7 @@ export function Header({ experiment }: { experiment: Experiment }) {
         <span>{method}</span>
         <span>
           {objective.goal === "max" ? "highest" : "lowest"} {objective.metric}
-          {objective.at === "best" ? " at any step" : " at the end"}
+          {AT_TEXT[objective.at ?? "last"]}
         </span>
         {repeats > 1 ? <span>{repeats} runs of each trial</span> : null}
         <span>{plural(parallel, "run")} at a time</span>
