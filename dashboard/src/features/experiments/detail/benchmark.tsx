@@ -77,7 +77,7 @@ const STATE: Column<BenchmarkRow> = {
       <StateBadge state={row.state} />
       {row.completed < row.runs ? <Note text={`${row.completed} of ${row.runs} runs`} /> : null}
       {hasReason(row) ? (
-        <Text size="xs" c="dimmed" lineClamp={4} title={row.reason}>
+        <Text size="xs" c="dimmed" lineClamp={6} title={row.reason}>
           <LinkedText text={row.reason} />
         </Text>
       ) : null}
