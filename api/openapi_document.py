@@ -27,9 +27,10 @@ from trainhall.api.routes import (
     jobs,
     metrics,
     probes,
+    views,
 )
 from trainhall.api.schemas.alerts import AlertChange, NewAlert
-from trainhall.api.schemas.jobs import Changes, JobEdit, Resize
+from trainhall.api.schemas.jobs import Changes, JobEdit, NewView, Resize
 from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
 from trainhall.api.schemas.problems import Problem
 from trainhall.cluster.api_paths import API_PREFIX
@@ -39,7 +40,7 @@ from trainhall.training.spec import JobSpec
 TITLE = "Trainhall"
 PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
-    experiments.router, alerts.router,
+    experiments.router, alerts.router, views.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.
@@ -119,6 +120,7 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
                 Resize,
                 Changes,
                 JobEdit,
+                NewView,
                 ExperimentSpec,
                 NewAlert,
                 AlertChange,

@@ -20,6 +20,7 @@ from trainhall.cluster.gateway.connections import Gateway
 from trainhall.cluster.gateway.rank_events import RankEvents
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.gradients import GradientService
+from trainhall.cluster.jobs.saved_views import SavedViewService
 from trainhall.cluster.jobs.service import JobService
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.nodes.service import NodeService
@@ -67,6 +68,7 @@ class Coordinator:
         self.analyses = AnalysisService(context)
         self.nodes = NodeService(context, self.heartbeats)
         self.queue = QueueService(context, self.heartbeats)
+        self.views = SavedViewService(context)
         self.quotas = QuotaService(context, self.heartbeats)
         self.gradients = GradientService(db, notifier)
         self.checkpoints = CheckpointService(context, self.store)

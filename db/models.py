@@ -110,6 +110,16 @@ class Job(Base):
     )
 
 
+class SavedView(Base):
+    """Filters, order and columns of the list of jobs (`trainhall.cluster.jobs.saved_views`)."""
+
+    __tablename__ = "saved_views"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    view: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
 class JobProgress(Base):
     """The hot row of a job: the stream's sequence and the last values, updated once a batch.
 

@@ -29,6 +29,12 @@ NO_JOB = RefusalError(404, "not-found", "there is no job '3f2a9c51d07b'")
 NO_NODE = RefusalError(404, "not-found", "there is no node '9b1d44e0c2aa'")
 NO_EXPERIMENT = RefusalError(404, "not-found", "there is no experiment '7c0d93be12f4'")
 NO_ALERT = RefusalError(404, "not-found", "there is no alert 'c41d09be72aa'")
+NO_VIEW = RefusalError(404, "not-found", "there is no view 'failed this week'")
+VIEW_EXISTS = RefusalError(
+    409,
+    "conflict",
+    "there is a view 'failed this week' already; use another name, or delete it first",
+)
 NO_CHECKPOINT = RefusalError(404, "not-found", "there is no checkpoint '5e60b7d2f913'")
 BAD_LIMIT = invalid("limit", 0, "must be at least 1")
 BAD_SPEC = RefusalError(

@@ -1,11 +1,19 @@
 """Requests about jobs, and the response to a dry run."""
 
-from pydantic import StrictInt
+from typing import Annotated
+
+from pydantic import Field, StrictInt
 
 from trainhall.api.schemas.base import Body
+from trainhall.cluster.jobs.listing.query import MAX_QUERY
+from trainhall.cluster.jobs.saved_views import ListView
+from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.scheduling.views import Outlook
 from trainhall.db.views import JsonObject, View
 from trainhall.training.spec.base import Notes, Tag, Tags
+
+ViewName = Annotated[str, Field(max_length=64, pattern=r"^[^\W_][^/\x00-\x1f\x7f]*$")]
+ColumnName = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 class DryRun(View):
@@ -45,6 +53,29 @@ class JobEdit(Body):
     """Tags to remove, in upper or lower case; those it does not have are ignored."""
     notes: Notes | None = None
     """Markdown of at most 10,000 characters; empty removes the notes."""
+
+
+class NewView(Body):
+    """View of the list of jobs to save."""
+
+    name: ViewName
+    """Letters, digits and most other characters but `/`, at most 64."""
+    state: list[JobState] = Field(default_factory=list)
+    """Only jobs in one of these states."""
+    search: Annotated[str, Field(max_length=256)] = ""
+    """Part of the name, or the beginning of the id."""
+    query: Annotated[str, Field(max_length=MAX_QUERY)] = ""
+    """Terms that all must match."""
+    sort: Annotated[str, Field(max_length=256)] = ""
+    """Sort key; empty: the newest first."""
+    columns: Annotated[list[ColumnName], Field(max_length=40)] = Field(default_factory=list)
+    """Names of fields, `parameters.NAME`, `metrics.NAME`, `metrics.NAME.min` or `.max`; empty: the
+    default ones."""
+    pinned: Annotated[StrictInt, Field(ge=0, le=40)] = 0
+    """So many of the first columns stay while the others scroll."""
+
+    def view(self) -> ListView:
+        return ListView(**self.model_dump(exclude={"name"}))
 
 
 class Changes(Body):

@@ -117,6 +117,14 @@ def list_jobs(
             autocompletion=complete.sort_keys,
         ),
     ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option(
+            "--view",
+            metavar="NAME",
+            help="Use a view that was saved on the dashboard; other options go before its own.",
+        ),
+    ] = None,
     limit: Annotated[
         int,
         typer.Option(
@@ -157,6 +165,7 @@ def list_jobs(
       trainhall ls --query 'state:failed lr>0.01 -user:maria'
       trainhall ls -q experiment:7c0d --sort -metrics.eval_accuracy
       trainhall ls --query 'name:"my sweep" duration>2h' --sort -metrics.eval_accuracy
+      trainhall ls --view "failed this week"
       trainhall ls --queue
       trainhall ls -o name | xargs -n1 trainhall cancel
     """
@@ -165,16 +174,22 @@ def list_jobs(
             raise UsageError(
                 "--queue and --state exclude each other: the queue has waiting jobs only"
             )
-        for option, value in (("--search", search), ("--query", query), ("--sort", sort)):
+        given = {"--search": search, "--query": query, "--sort": sort, "--view": view}
+        for option, value in given.items():
             if value is not None:
                 raise UsageError(f"--queue and {option} exclude each other; use --state queued")
         _list_queue(limit, wide, output, url)
         return
     with connect(url) as client:
-        asked = {"state": state, "search": search, "query": query, "sort": sort}
+        saved = _view(client, view) if view is not None else {}
+        query, sort = query or saved.get("query"), sort or saved.get("sort")
+        asked = {
+            "state": state or saved.get("state"), "search": search or saved.get("search") or None,
+            "query": query, "sort": sort,
+        }  # fmt: skip
         jobs = list(client.items("/training/jobs", limit=limit, **asked))
         out.notice_if_simulated(client)
-    values = page.value_columns(sort, query, jobs)
+    values = page.value_columns([sort, *saved.get("columns", ())], query, jobs)
     for column in values if output is Format.TABLE else []:
         if jobs and all(column.cell(job) == out.BLANK for job in jobs):
             out.notice(f"None of these jobs has a value of {column.title}.")
@@ -192,6 +207,16 @@ def list_jobs(
         out.Column("REASON", page.warnings_and_reason),
     ]
     out.print_items(jobs, columns, output, empty="No jobs.", wide=wide)
+
+
+def _view(client: "Client", name: str) -> out.Json:
+    """Return a saved view; its keys are those of a request for jobs, and `columns`."""
+    saved = {view["name"]: view for view in client.items("/views")}
+    if name not in saved:
+        names = f"there are {', '.join(saved)}" if saved else "save one on the dashboard"
+        raise NotFoundError(f"there is no view {name!r}; {names}")
+    found: out.Json = saved[name]
+    return found
 
 
 def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:

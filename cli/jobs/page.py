@@ -1,5 +1,6 @@
 """A job in text: the page of `trainhall show`, and cells that lists of jobs share with it."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +9,8 @@ from trainhall.cluster.jobs.listing.keys import AGGREGATES, FIELDS, METRICS, PAR
 from trainhall.cluster.jobs.listing.query import parse_query
 from trainhall.training.common.units import brief
 
+_COLUMNS = ("tags", "metric")
+"""Columns of the dashboard that are no field of queries."""
 RECENT_EVENTS = 10
 RECENT_CHECKPOINTS = 2
 """Most checkpoint events that are listed, to leave room for others."""
@@ -28,11 +31,15 @@ def step(job: out.Json) -> str:
     return f"{job['step']}/{total}" if total else str(job["step"])
 
 
-def value_columns(sort: str | None, query: str | None, jobs: list[out.Json]) -> list[out.Column]:
-    """Return columns of the parameters and metrics that a list is sorted or filtered by."""
-    keys = [(sort or "").removeprefix("-")]
-    keys += [term.field.text for term in parse_query(query or "") if term.field is not None]
-    full = dict.fromkeys(_full_key(key, jobs) for key in keys if key and key not in FIELDS)
+def value_columns(
+    keys: Sequence[str | None], query: str | None, jobs: list[out.Json]
+) -> list[out.Column]:
+    """Return columns of the parameters and metrics among keys, and of those in a query."""
+    names = [(key or "").removeprefix("-") for key in keys]
+    names += [term.field.text for term in parse_query(query or "") if term.field is not None]
+    full = dict.fromkeys(
+        _full_key(name, jobs) for name in names if name and name not in (*FIELDS, *_COLUMNS)
+    )
     return [_value_column(key) for key in full]
 
 

@@ -128,6 +128,10 @@ class Client:
         """
         return self._rest.items("/training/jobs", limit=limit, state=state, query=query, sort=sort)
 
+    def views(self) -> Iterator[Json]:
+        """Yield the saved views of the list of jobs: `name`, `query`, `sort`, `columns`…"""
+        return self._rest.items("/views")
+
     def wait(self, job_id: str, timeout: float | None = None) -> Json:
         """Wait until the job is `completed`, `failed` or `cancelled`, and return it.
 

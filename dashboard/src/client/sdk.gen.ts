@@ -2,7 +2,7 @@
 
 import type { Client, Options as Options2, TDataShape } from './client';
 import { client } from './client.gen';
-import type { AnalyzeExperimentData, AnalyzeExperimentErrors, AnalyzeExperimentResponses, CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeAlertData, ChangeAlertErrors, ChangeAlertResponses, ChangeJobData, ChangeJobErrors, ChangeJobResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateAlertData, CreateAlertErrors, CreateAlertResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, DeleteAlertData, DeleteAlertErrors, DeleteAlertResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, GetAlertData, GetAlertErrors, GetAlertResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAlertsData, ListAlertsErrors, ListAlertsResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadReportData, ReadReportErrors, ReadReportResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, TestAlertData, TestAlertErrors, TestAlertResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
+import type { AnalyzeExperimentData, AnalyzeExperimentErrors, AnalyzeExperimentResponses, CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeAlertData, ChangeAlertErrors, ChangeAlertResponses, ChangeJobData, ChangeJobErrors, ChangeJobResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateAlertData, CreateAlertErrors, CreateAlertResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, DeleteAlertData, DeleteAlertErrors, DeleteAlertResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DeleteViewData, DeleteViewErrors, DeleteViewResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, GetAlertData, GetAlertErrors, GetAlertResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAlertsData, ListAlertsErrors, ListAlertsResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, ListViewsData, ListViewsErrors, ListViewsResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadReportData, ReadReportErrors, ReadReportResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SaveViewData, SaveViewErrors, SaveViewResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, TestAlertData, TestAlertErrors, TestAlertResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -751,5 +751,42 @@ export const testAlert = <ThrowOnError extends boolean = true>(options: Options<
 export const listDeliveries = <ThrowOnError extends boolean = true>(options: Options<ListDeliveriesData, ThrowOnError>) => (options.client ?? client).get<ListDeliveriesResponses, ListDeliveriesErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
     url: '/api/v1/alerts/{alert_id}/deliveries',
+    ...options
+});
+
+/**
+ * List saved views
+ *
+ * Views of the list of jobs, by name; all users share them.
+ */
+export const listViews = <ThrowOnError extends boolean = true>(options?: Options<ListViewsData, ThrowOnError>) => (options?.client ?? client).get<ListViewsResponses, ListViewsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/views',
+    ...options
+});
+
+/**
+ * Save a view
+ *
+ * Saves filters, order and columns of the list of jobs; what is left out is as by default.
+ */
+export const saveView = <ThrowOnError extends boolean = true>(options: Options<SaveViewData, ThrowOnError>) => (options.client ?? client).post<SaveViewResponses, SaveViewErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/views',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Delete a view
+ *
+ * Deletes it for all users.
+ */
+export const deleteView = <ThrowOnError extends boolean = true>(options: Options<DeleteViewData, ThrowOnError>) => (options.client ?? client).delete<DeleteViewResponses, DeleteViewErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/views/{name}',
     ...options
 });

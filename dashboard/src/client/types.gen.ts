@@ -2773,6 +2773,57 @@ export type NewTarget = {
 };
 
 /**
+ * NewView
+ *
+ * View of the list of jobs to save.
+ */
+export type NewView = {
+    /**
+     * Name
+     *
+     * Letters, digits and most other characters but `/`, at most 64.
+     */
+    name: string;
+    /**
+     * State
+     *
+     * Only jobs in one of these states.
+     */
+    state?: Array<JobState>;
+    /**
+     * Search
+     *
+     * Part of the name, or the beginning of the id.
+     */
+    search?: string;
+    /**
+     * Query
+     *
+     * Terms that all must match.
+     */
+    query?: string;
+    /**
+     * Sort
+     *
+     * Sort key; empty: the newest first.
+     */
+    sort?: string;
+    /**
+     * Columns
+     *
+     * Names of fields, `parameters.NAME`, `metrics.NAME`, `metrics.NAME.min` or `.max`; empty: the
+     * default ones.
+     */
+    columns?: Array<string>;
+    /**
+     * Pinned
+     *
+     * So many of the first columns stay while the others scroll.
+     */
+    pinned?: number;
+};
+
+/**
  * Node
  *
  * Host that runs an agent, or one that may join.
@@ -3850,6 +3901,77 @@ export type RungResult = {
      * Null without a finite value there.
      */
     value: number | null;
+};
+
+/**
+ * SavedListView
+ *
+ * View of the list of jobs under a name.
+ */
+export type SavedListView = {
+    /**
+     * State
+     *
+     * Only jobs in one of these states; empty: in any.
+     */
+    state: Array<JobState>;
+    /**
+     * Search
+     *
+     * Part of the name, or the beginning of the id.
+     */
+    search: string;
+    /**
+     * Query
+     *
+     * Terms that all must match.
+     */
+    query: string;
+    /**
+     * Sort
+     *
+     * Sort key; empty: the newest first.
+     */
+    sort: string;
+    /**
+     * Columns
+     *
+     * Names of fields, `parameters.NAME`, `metrics.NAME`, `metrics.NAME.min` or `.max`, in their
+     * order; empty: the default ones.
+     */
+    columns: Array<string>;
+    /**
+     * Pinned
+     *
+     * So many of the first columns stay while the others scroll.
+     */
+    pinned: number;
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Created At
+     */
+    created_at: string;
+};
+
+/**
+ * SavedViewPage
+ *
+ * Saved views by name.
+ */
+export type SavedViewPage = {
+    /**
+     * Items
+     */
+    items: Array<SavedListView>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
 };
 
 /**
@@ -7540,3 +7662,150 @@ export type ListDeliveriesResponses = {
 };
 
 export type ListDeliveriesResponse = ListDeliveriesResponses[keyof ListDeliveriesResponses];
+
+export type ListViewsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/views';
+};
+
+export type ListViewsErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListViewsError = ListViewsErrors[keyof ListViewsErrors];
+
+export type ListViewsResponses = {
+    /**
+     * A page of views.
+     */
+    200: SavedViewPage;
+};
+
+export type ListViewsResponse = ListViewsResponses[keyof ListViewsResponses];
+
+export type SaveViewData = {
+    body: NewView;
+    path?: never;
+    query?: never;
+    url: '/api/v1/views';
+};
+
+export type SaveViewErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type SaveViewError = SaveViewErrors[keyof SaveViewErrors];
+
+export type SaveViewResponses = {
+    /**
+     * The view.
+     */
+    201: SavedListView;
+};
+
+export type SaveViewResponse = SaveViewResponses[keyof SaveViewResponses];
+
+export type DeleteViewData = {
+    body?: never;
+    path: {
+        /**
+         * Name
+         *
+         * The view's name.
+         */
+        name: string;
+    };
+    query?: never;
+    url: '/api/v1/views/{name}';
+};
+
+export type DeleteViewErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DeleteViewError = DeleteViewErrors[keyof DeleteViewErrors];
+
+export type DeleteViewResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type DeleteViewResponse = DeleteViewResponses[keyof DeleteViewResponses];

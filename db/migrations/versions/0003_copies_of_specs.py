@@ -1,4 +1,4 @@
-"""copies of those parts of a spec by which lists of jobs are filtered and sorted"""
+"""copies of those parts of a spec by which lists of jobs are filtered and sorted; saved views"""
 
 from typing import Any
 
@@ -28,6 +28,12 @@ JOBS = sa.table(
 def upgrade() -> None:
     for name, kind in COLUMNS.items():
         op.add_column("jobs", sa.Column(name, kind))
+    op.create_table(
+        "saved_views",
+        sa.Column("name", sa.String(64), primary_key=True),
+        sa.Column("view", sa.JSON, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+    )
     connection = op.get_bind()
     for job_id, spec in connection.execute(sa.select(JOBS.c.id, JOBS.c.spec)).all():
         task = spec.get("task")
@@ -44,5 +50,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.drop_table("saved_views")
     for name in COLUMNS:
         op.drop_column("jobs", name)

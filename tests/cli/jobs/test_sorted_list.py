@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.cluster.cluster import Cluster, running_cluster
 
-from trainhall.cli.base.errors import UsageError
+from trainhall.cli.base.errors import NotFoundError, UsageError
 from trainhall.cli.jobs import annotations
 from trainhall.cli.jobs import commands as jobs
 
@@ -17,8 +17,10 @@ def test_list_is_sorted_and_filtered(tmp_path: Path, capsys: pytest.CaptureFixtu
         for name, rate in (("slow", 0.001), ("fast", 0.1), ("plain", None)):
             ids.append(submit(cluster, name, rate))
 
-        def listed(query: str | None = None, sort: str | None = None) -> list[list[str]]:
-            jobs.list_jobs(query=query, sort=sort, url=cluster.url)
+        def listed(
+            query: str | None = None, sort: str | None = None, view: str | None = None
+        ) -> list[list[str]]:
+            jobs.list_jobs(query=query, sort=sort, view=view, url=cluster.url)
             return [line.split() for line in capsys.readouterr().out.splitlines()]
 
         header, *rows = listed(sort="-parameters.lr")
@@ -34,6 +36,14 @@ def test_list_is_sorted_and_filtered(tmp_path: Path, capsys: pytest.CaptureFixtu
             listed(sort="lr")
         header, *rows = listed(query="-metrics.loss.min<0")
         assert {row[header.index("loss.min")] for row in rows} == {"-"}
+        saved = {"name": "rates", "sort": "parameters.lr", "columns": ["name", "parameters.lr"]}
+        cluster.post("/views", json=saved)
+        header, *rows = listed(view="rates")
+        assert [row[1] for row in rows] == ["slow", "fast", "plain"]
+        assert rows[0][header.index("lr")] == "0.001"
+        assert next(row[1] for row in listed(view="rates", sort="-name")[1:]) == "slow"
+        with pytest.raises(NotFoundError, match="there is no view 'rate'; there are rates"):
+            listed(view="rate")
         annotations.tag(ids[:2], add=["best", "v2"], url=cluster.url)
         annotations.tag(ids[:1], remove=["V2"], url=cluster.url)
         annotations.tag(ids[2:], url=cluster.url)

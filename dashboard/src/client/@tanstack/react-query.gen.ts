@@ -3,8 +3,8 @@
 import { type InfiniteData, infiniteQueryOptions, queryOptions, type UseMutationOptions } from '@tanstack/react-query';
 
 import { client } from '../client.gen';
-import { analyzeExperiment, cancelExperiment, cancelJob, captureGradients, changeAlert, changeJob, changeNode, collectCheckpoints, createAlert, createExperiment, deleteAlert, deleteCheckpoint, drainNode, getAlert, getCheckpoint, getCode, getExperiment, getJob, getNode, listAlerts, listAttempts, listCheckpointFiles, listCheckpoints, listDeliveries, listDevices, listEvents, listExperiments, listJobs, listNodeEvents, listNodes, listTrials, type Options, pauseExperiment, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLogs, readMetrics, readNodeHistory, readPrometheus, readQueue, readQuotas, readReadiness, readReport, readSummary, registerNode, removeNode, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, submitJob, testAlert, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
-import type { AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeAlertData, ChangeAlertError, ChangeAlertResponse, ChangeJobData, ChangeJobError, ChangeJobResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateAlertData, CreateAlertError, CreateAlertResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, DeleteAlertData, DeleteAlertError, DeleteAlertResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, GetAlertData, GetAlertError, GetAlertResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, ListAlertsData, ListAlertsError, ListAlertsResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDeliveriesData, ListDeliveriesError, ListDeliveriesResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, TestAlertData, TestAlertError, TestAlertResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
+import { analyzeExperiment, cancelExperiment, cancelJob, captureGradients, changeAlert, changeJob, changeNode, collectCheckpoints, createAlert, createExperiment, deleteAlert, deleteCheckpoint, deleteView, drainNode, getAlert, getCheckpoint, getCode, getExperiment, getJob, getNode, listAlerts, listAttempts, listCheckpointFiles, listCheckpoints, listDeliveries, listDevices, listEvents, listExperiments, listJobs, listNodeEvents, listNodes, listTrials, listViews, type Options, pauseExperiment, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLogs, readMetrics, readNodeHistory, readPrometheus, readQueue, readQuotas, readReadiness, readReport, readSummary, registerNode, removeNode, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, saveView, submitJob, testAlert, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
+import type { AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeAlertData, ChangeAlertError, ChangeAlertResponse, ChangeJobData, ChangeJobError, ChangeJobResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateAlertData, CreateAlertError, CreateAlertResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, DeleteAlertData, DeleteAlertError, DeleteAlertResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DeleteViewData, DeleteViewError, DeleteViewResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, GetAlertData, GetAlertError, GetAlertResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, ListAlertsData, ListAlertsError, ListAlertsResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDeliveriesData, ListDeliveriesError, ListDeliveriesResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, ListViewsData, ListViewsError, ListViewsResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SaveViewData, SaveViewError, SaveViewResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, TestAlertData, TestAlertError, TestAlertResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
 
 export type QueryKey<TOptions extends Options> = [
     Pick<TOptions, 'baseUrl' | 'body' | 'headers' | 'path' | 'query'> & {
@@ -1448,3 +1448,80 @@ export const listDeliveriesInfiniteOptions = (options: Options<ListDeliveriesDat
     },
     queryKey: listDeliveriesInfiniteQueryKey(options)
 });
+
+export const listViewsQueryKey = (options?: Options<ListViewsData>) => createQueryKey('listViews', options);
+
+/**
+ * List saved views
+ *
+ * Views of the list of jobs, by name; all users share them.
+ */
+export const listViewsOptions = (options?: Options<ListViewsData>) => queryOptions<ListViewsResponse, ListViewsError, ListViewsResponse, ReturnType<typeof listViewsQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listViews({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listViewsQueryKey(options)
+});
+
+export const listViewsInfiniteQueryKey = (options?: Options<ListViewsData>): QueryKey<Options<ListViewsData>> => createQueryKey('listViews', options, true);
+
+/**
+ * List saved views
+ *
+ * Views of the list of jobs, by name; all users share them.
+ */
+export const listViewsInfiniteOptions = (options?: Options<ListViewsData>) => infiniteQueryOptions<ListViewsResponse, ListViewsError, InfiniteData<ListViewsResponse>, QueryKey<Options<ListViewsData>>, string | null | Pick<QueryKey<Options<ListViewsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ListViewsData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await listViews({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: listViewsInfiniteQueryKey(options)
+});
+
+/**
+ * Save a view
+ *
+ * Saves filters, order and columns of the list of jobs; what is left out is as by default.
+ */
+export const saveViewMutation = (options?: Partial<Options<SaveViewData>>): UseMutationOptions<SaveViewResponse, SaveViewError, Options<SaveViewData>> => {
+    const mutationOptions: UseMutationOptions<SaveViewResponse, SaveViewError, Options<SaveViewData>> = {
+        mutationFn: async (fnOptions) => await saveView({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Delete a view
+ *
+ * Deletes it for all users.
+ */
+export const deleteViewMutation = (options?: Partial<Options<DeleteViewData>>): UseMutationOptions<DeleteViewResponse, DeleteViewError, Options<DeleteViewData>> => {
+    const mutationOptions: UseMutationOptions<DeleteViewResponse, DeleteViewError, Options<DeleteViewData>> = {
+        mutationFn: async (fnOptions) => await deleteView({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};

@@ -20,6 +20,7 @@ import { ColumnChooser } from "./table/column-chooser";
 import { shownColumns, toSearch } from "./table/columns";
 import { JobsTable } from "./table/jobs-table";
 import { NEWEST_FIRST, type Sort } from "./table/sort";
+import { ViewsMenu } from "./views/views-menu";
 
 const route = getRouteApi("/jobs");
 
@@ -68,6 +69,7 @@ export default function JobsPage() {
     <Stack gap="md">
       <PageHeading title="Jobs">
         <Group gap="xs">
+          <ViewsMenu search={{ show, search, query, sort, columns: given, pinned }} />
           <ColumnChooser
             columns={columns}
             jobs={rows.map(({ job }) => job)}
