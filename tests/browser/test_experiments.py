@@ -100,6 +100,38 @@ def test_sweep_is_created_watched_and_its_best_trial_opened(page: Page) -> None:
     expect(row).to_contain_text("2 of 2 completed")
 
 
+BENCHMARK = """\
+name: workers-on-the-page
+kind: benchmark
+job:
+  name: speed
+  task: {name: synthetic, params: {features: 8, hidden: [8]}}
+  resources: {device: cpu}
+  training: {steps: 12, global_batch_size: 8}
+space:
+  resources.workers: [1, 2, 3]
+baseline: {resources.workers: 1}
+warmup_steps: 2
+"""
+
+
+def test_benchmark_has_a_table_with_its_baseline(page: Page) -> None:
+    page.goto("/experiments/new")
+    write_experiment(page, BENCHMARK)
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_test_id("experiment-state")).to_have_text("completed", timeout=SLOW)
+    table = page.get_by_role("table", name="Benchmark")
+    first, second, third = (table.get_by_role("row").nth(row) for row in (1, 2, 3))
+    expect(first).to_contain_text("baseline")
+    expect(second).to_contain_text(re.compile(r"\d ×"), timeout=SLOW)
+    expect(third).to_contain_text("cannot run: training.global_batch_size")
+    header = table.get_by_role("columnheader", name="workers")
+    header.get_by_role("button").click()
+    header.get_by_role("button").click()
+    expect(header).to_have_attribute("aria-sort", "descending")
+    expect(first).to_contain_text("cannot run")
+
+
 def test_sweep_with_early_stopping_shows_rungs_and_steps(page: Page) -> None:
     stopping = "early_stopping: {asha: {min_steps: 2, max_steps: 6}}\n"
     sweep = SWEEP.replace("steps: 5, ", "").replace("0.01]", "0.01, 0.1]") + stopping
