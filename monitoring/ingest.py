@@ -10,12 +10,13 @@ from sqlalchemy.exc import DBAPIError
 
 from trainhall.db.database import Database
 from trainhall.monitoring.batcher import Batcher
+from trainhall.monitoring.codec import Floats, Ints
 from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin
 from trainhall.monitoring.prometheus import LOG_BYTES, POINTS
 from trainhall.monitoring.store import Item, Metrics, Output, Stored, record_first_step, store
 
-NoteLosses = Callable[[str, int, list[int], list[float]], None]
+NoteLosses = Callable[[str, int, Ints, Floats], None]
 """Called with a job's id, the attempt, steps and losses."""
 BATCH_BYTES = 16 * 1024 * 1024
 """About the most that one transaction stores."""

@@ -28,7 +28,7 @@ from trainhall.db.models import (
     Writer,
 )
 from trainhall.db.sanitize import number_or_text
-from trainhall.monitoring.codec import DIGESTS, Table, decode_payload, frame_headers
+from trainhall.monitoring.codec import DIGESTS, Floats, Ints, Table, decode_payload, frame_headers
 from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin, superseded_from
 from trainhall.monitoring.lines import cut_lines
@@ -89,7 +89,7 @@ class Stored:
     log_bytes: int = 0
     first_step: int | None = None
     """The attempt's first step, if not reported yet."""
-    losses: tuple[tuple[list[int], list[float]], ...] = ()
+    losses: tuple[tuple[Ints, Floats], ...] = ()
     """Steps and values of the job's loss in it, if they are those of its newest attempt."""
 
 
@@ -334,7 +334,7 @@ def _add_metrics(
     parts = _divided(item, skip, whole, first_superseded)
     rows += [_frame_row(job, item.attempt, *part) for part in parts]
     tables = [table for _, part, superseded in parts if not superseded for table in part]
-    losses: tuple[tuple[list[int], list[float]], ...] = ()
+    losses: tuple[tuple[Ints, Floats], ...] = ()
     if item.attempt == job.newest_attempt and tables and not attempt.revoked:
         # Ranks continue from their current step when they regroup in place. Rows that lost ranks
         # ship later still count, but are not the newest. Otherwise rank 0 alone reports the
@@ -342,7 +342,7 @@ def _add_metrics(
         continues = attempt.in_place and attempt.generations is not None
         _note_last_values(job, tables, continues=continues)
         losses = tuple(
-            (table.steps.tolist(), table.columns[LOSS].tolist())
+            (table.steps, table.columns[LOSS])
             for table in tables
             if table.rank is None and LOSS in table.columns
         )

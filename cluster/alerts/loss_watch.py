@@ -1,8 +1,9 @@
 """The losses of jobs as they come in: values that are not finite, and spikes."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import SupportsFloat, SupportsInt
 
 from trainhall.cluster.lifecycle.alerts import Condition
 
@@ -51,7 +52,11 @@ class LossWatch:
         self._found: list[LossFinding] = []
 
     def record(
-        self, job_id: str, attempt: int, steps: Sequence[int], losses: Sequence[float]
+        self,
+        job_id: str,
+        attempt: int,
+        steps: Iterable[SupportsInt],
+        losses: Iterable[SupportsFloat],
     ) -> None:
         """Look at the newest losses of a job."""
         if not self.wanted:
@@ -60,7 +65,8 @@ class LossWatch:
         if curve is None or curve.attempt != attempt:
             curve = self._curves[job_id] = _Curve(attempt)
         before = len(self._found)
-        for step, loss in zip(steps, losses, strict=True):
+        for step, value in zip(steps, losses, strict=True):
+            loss = float(value)
             condition = _classify(curve, loss)
             if condition is not None and condition is not curve.reported:
                 finding = LossFinding(job_id, attempt, condition, int(step), loss, curve.mean)

@@ -65,10 +65,12 @@ class AlertMonitor(Service):
         self.losses.wanted = bool(conditions & _OF_LOSSES)
         for finding in self.losses.take():
             await self._report_loss(finding)
-        if not conditions:
-            return False
         if self.losses.wanted:
             await self._forget_ended()
+        else:
+            self.losses.forget_all_but(())
+        if not conditions:
+            return False
         disk = None
         if self._data_dir is not None and Condition.DISK_FILLING in conditions:
             disk = await asyncio.to_thread(_disk_use, self._data_dir)

@@ -79,6 +79,7 @@ class Sender:
                 return await _post(pool, url, body, headers)
             except (
                 httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError,
+                ValueError,  # a name that no DNS has, such as one with an empty label
             ) as error:  # fmt: skip
                 raise SendError(str(error) or type(error).__name__) from error
 
@@ -86,12 +87,11 @@ class Sender:
         smtp, sender = self._options.smtp_url, self._options.mail_from
         if smtp is None or sender is None:
             raise SendError("this coordinator sends no mail: smtp-url and mail-from are not set")
-        mail = mail_of(
-            alert, delivery, sender=sender, to=to, dashboard_url=self._options.dashboard_url
-        )
+        link = self._options.dashboard_url
         try:
+            mail = mail_of(alert, delivery, sender=sender, to=to, dashboard_url=link)
             await asyncio.to_thread(send_mail, smtp, mail)
-        except (OSError, smtplib.SMTPException) as error:
+        except (OSError, ValueError, smtplib.SMTPException) as error:
             raise SendError(_smtp_text(error)) from error
 
 
@@ -120,7 +120,7 @@ async def _post(
     raise SendError(f"HTTP {response.status}" + (f": {text}" if text else ""), response.status)
 
 
-def _smtp_text(error: OSError | smtplib.SMTPException) -> str:
+def _smtp_text(error: Exception) -> str:
     """Return the server's own words, if it is they that refuse."""
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         code, answer = next(iter(error.recipients.values()))

@@ -174,6 +174,16 @@ async def test_private_address_is_refused_when_it_is_connected(cluster: Simulate
     assert "127.0.0.1 is not a public address" in delivery.error
 
 
+@on_sqlite
+async def test_name_that_cannot_be_resolved_is_a_failure(cluster: SimulatedCluster) -> None:
+    alert = await add_alert(cluster, "http://a..example:1/hook")
+    await cluster.coordinator.alerts.test(alert.id)
+    await deliver(cluster)
+    (delivery,) = await deliveries(cluster, alert.id)
+    assert (delivery.state, delivery.tries) == ("pending", 1)
+    assert delivery.error
+
+
 async def test_scopes_choose_jobs(cluster: SimulatedCluster) -> None:
     await cluster.add_node("host")
     async with receiver() as target:
