@@ -143,6 +143,9 @@ def test_compare_shows_curves_and_spec_differences(page: Page, jobs: list[str]) 
     table = page.get_by_role("table", name="Spec differences")
     expect(table.get_by_role("row")).to_have_count(2)
     expect(table.get_by_role("row").last).to_have_text("training.learning_rate0.0010.01")
+    page.get_by_text("Results: ").click()
+    results = page.get_by_role("table", name="Results").get_by_role("row")
+    expect(results.filter(has_text="eval_loss").get_by_title("best")).to_be_visible()
 
     def color(name: str) -> str | None:
         keys = page.get_by_role("listitem").filter(has_text=name)

@@ -28,6 +28,7 @@ import { StateBadge } from "@/shared/ui/state-badge";
 import classes from "./compare-page.module.css";
 import { labelOf } from "./labels";
 import { type Compared, panelsOf } from "./panels";
+import { ResultsTable } from "./results-table";
 import { added, formatSlots, parseSlots, removed, type Slots } from "./slots";
 import { SpecDifferences } from "./spec-differences";
 
@@ -83,6 +84,7 @@ export default function ComparePage() {
         ))}
       </ul>
       <SpecDifferences jobs={jobs} />
+      <ResultsTable jobs={jobs} />
       {ids.length > 0 && jobs.length === 0 && missing.length === 0 ? (
         <Skeleton height={300} />
       ) : null}

@@ -1,0 +1,54 @@
+import type { Job } from "@/shared/api/types";
+import { toNumber } from "@/shared/format";
+import { impliedGoal } from "@/shared/live/metric-names";
+
+type Compared = Pick<Job, "metrics" | "main_metric" | "spec">;
+
+export interface Result {
+  name: string;
+  /** The latest value of each job; null where it reports none. */
+  values: (number | null)[];
+  /** The best of them; null where the name does not tell what is better. */
+  best: number | null;
+}
+
+/** The latest values of every metric, the jobs' main metrics first. */
+export function resultsOf(jobs: readonly Compared[]): Result[] {
+  const goals = new Map(
+    jobs.flatMap(({ main_metric: main }) => (main ? [[main.name, main.goal] as const] : [])),
+  );
+  const names = new Set(jobs.flatMap(({ metrics }) => Object.keys(metrics)));
+  return [...names]
+    .sort((a, b) => Number(goals.has(b)) - Number(goals.has(a)) || a.localeCompare(b, "en"))
+    .map((name) => {
+      const values = jobs.map(({ metrics }) => toNumber(metrics[name]));
+      const known = values.filter((value) => value !== null && Number.isFinite(value));
+      const goal = goals.get(name) ?? impliedGoal(name);
+      const better = goal === "max" ? Math.max : goal === "min" ? Math.min : null;
+      const best = better && known.length > 1 ? better(...(known as number[])) : null;
+      return { name, values, best };
+    });
+}
+
+/** Indexes of the jobs whose specs differ in their names and seeds alone; groups of two or more. */
+export function seedGroups(jobs: readonly Compared[]): number[][] {
+  const groups = new Map<string, number[]>();
+  jobs.forEach(({ spec }, i) => {
+    const key = JSON.stringify(spec, (name, value) =>
+      name === "name" || /(^|_)seed$/.test(name) ? undefined : value,
+    );
+    groups.set(key, [...(groups.get(key) ?? []), i]);
+  });
+  return [...groups.values()].filter((group) => group.length > 1);
+}
+
+/** Mean and sample standard deviation; null unless all values are finite. */
+export function spreadOf(
+  values: readonly (number | null)[],
+): { mean: number; deviation: number } | null {
+  if (!values.every((value) => value !== null && Number.isFinite(value))) return null;
+  const known = values as readonly number[];
+  const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
+  const squares = known.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  return { mean, deviation: Math.sqrt(squares / (known.length - 1)) };
+}
