@@ -198,6 +198,8 @@ def test_long_log_is_searched(page: Page, cluster: Cluster, tmp_path: Path) -> N
     page.reload()
     expect(chosen).to_contain_text("step 5000 needle")
     expect(matches).to_have_text("1 of 3", timeout=SLOW)
+    page.get_by_role("switch", name="Times").check()
+    expect(chosen.locator("time")).to_have_text(re.compile(r"\d\d:\d\d:\d\d$"))
     # Back at the end, where news are.
     page.get_by_role("switch", name="Follow").check()
     expect(log.get_by_text("the end")).to_be_visible()

@@ -56,6 +56,8 @@ interface JobSearch extends CurveView {
   /** Logs: the text to find, and the highlighted line. */
   find?: string | undefined;
   line?: string | undefined;
+  /** Logs: show the time of each line. */
+  times?: boolean | undefined;
 }
 
 const job = createRoute({
@@ -69,6 +71,7 @@ const job = createRoute({
     ...(isWithin(raw.attempt, 1, 1e9) ? { attempt: raw.attempt } : {}),
     ...(raw.find ? { find: String(raw.find).slice(0, 256) } : {}),
     ...(isLineId(raw.line) ? { line: raw.line } : {}),
+    ...(raw.times === true ? { times: true } : {}),
   }),
   component: lazyComponent(() => import("@/features/job/job-page")),
 });

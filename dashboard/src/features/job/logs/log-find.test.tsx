@@ -55,3 +55,18 @@ it("steps through the matches by Enter, even when pressed at once", async () => 
   expect(screen.getByText("3 of 3")).toBeInTheDocument();
   expect(chosen).toEqual([0, 40, 0, 80].map((offset) => `1.0.stdout.${offset}`));
 });
+
+it("goes to the last error", async () => {
+  const searched: (string | null)[] = [];
+  fakeApi({
+    "GET /training/jobs/job/logs": ({ url }: Request) => {
+      searched.push(new URL(url).searchParams.get("search"));
+      return { items: LINES, more: false, next_cursor: "3", previous_cursor: null };
+    },
+  });
+  const chosen: string[] = [];
+  render(<Finding onChoose={(line) => chosen.push(line)} />);
+  await userEvent.click(screen.getByRole("button", { name: "Last error" }));
+  expect(await screen.findByText("3 of 3")).toBeInTheDocument();
+  expect([searched, chosen]).toEqual([["Error"], ["1.0.stdout.80"]]);
+});

@@ -1,4 +1,4 @@
-import { Group, Text } from "@mantine/core";
+import { Button, Group, Text } from "@mantine/core";
 import { useEffect, useMemo, useRef } from "react";
 import { type LogFilter, searchLogs } from "@/features/job/api/logs";
 import { count } from "@/shared/format";
@@ -21,6 +21,8 @@ interface Props {
   onChoose: (line: string) => void;
 }
 
+/** Names of exceptions end in it. */
+const ERROR = "Error";
 const NOTHING = new Signal<Matches>({ lines: [], done: true, error: null });
 
 /** Searches all stored lines for a text and steps through the matches. */
@@ -43,19 +45,19 @@ export function LogFind({ jobId, live, filter, find, chosen, onFind, onChoose }:
     if (found.lines.length > 0 || found.done) pending.current = null;
     step(by);
   });
+  const go = (text: string, by: 1 | -1): void => {
+    if (text === find) step(by);
+    else pending.current = { text, by };
+  };
   return (
-    <Group gap={4} wrap="nowrap" role="search" aria-label="Search the logs">
+    <Group gap={4} role="search" aria-label="Search the logs">
       <SearchField
         w={210}
         placeholder="Find"
         aria-label="Find in the logs"
         value={find}
         onSearch={onFind}
-        onEnter={(text, shift) => {
-          const by = shift ? -1 : 1;
-          if (text === find) step(by);
-          else pending.current = { text, by };
-        }}
+        onEnter={(text, shift) => go(text, shift ? -1 : 1)}
       />
       <IconButton
         label="Previous (Shift + Enter)"
@@ -73,6 +75,16 @@ export function LogFind({ jobId, live, filter, find, chosen, onFind, onChoose }:
       >
         <DownIcon />
       </IconButton>
+      <Button
+        size="compact-xs"
+        variant="default"
+        onClick={() => {
+          go(ERROR, -1);
+          onFind(ERROR);
+        }}
+      >
+        Last error
+      </Button>
       <Text size="xs" c="dimmed" className="numbers nowrap" role="status" aria-label="Matches">
         {status(find, found, at)}
       </Text>

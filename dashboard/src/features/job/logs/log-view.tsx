@@ -2,7 +2,7 @@ import { Text } from "@mantine/core";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, useEffect, useLayoutEffect, useRef } from "react";
 import { highlighted, type Segment, showLine } from "@/shared/ansi";
-import { bytes, moment } from "@/shared/format";
+import { bytes, clock, moment } from "@/shared/format";
 import { lineId } from "./line-id";
 import type { LogState } from "./log-feed";
 import classes from "./log-view.module.css";
@@ -18,6 +18,8 @@ interface Props {
   state: LogState;
   /** Begin every line with its rank. */
   showRank: boolean;
+  /** Begin every line with its local time. */
+  showTime: boolean;
   following: boolean;
   /** Text to mark in every line; empty: none. */
   find: string;
@@ -168,6 +170,11 @@ export function LogView(props: Props) {
               >
                 #
               </button>
+              {props.showTime ? (
+                <time className={classes.time} dateTime={line.time}>
+                  {clock(line.time)}
+                </time>
+              ) : null}
               {props.showRank ? (
                 <span className={classes.rank} data-tone={line.rank % 6}>
                   {line.rank}

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { type LogFilter, readLogs } from "@/features/job/api/logs";
 import { ApiError } from "@/shared/api/problem";
 import { isFinished, type Job } from "@/shared/api/types";
-import { plural } from "@/shared/format";
+import { plural, timeZone } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
 import { Problem } from "@/shared/ui/problem";
@@ -26,7 +26,7 @@ interface Props {
 }
 
 export function LogsTab({ job, live }: Props) {
-  const { rank, stream, attempt, find = "", line } = route.useSearch();
+  const { rank, stream, attempt, find = "", line, times = false } = route.useSearch();
   const navigate = route.useNavigate();
   const [following, setFollowing] = useState(line === undefined);
   const [target, setScrollTarget] = useState<ScrollTarget | null>(() =>
@@ -85,6 +85,7 @@ export function LogsTab({ job, live }: Props) {
       ) : null}
       <LogView
         state={state}
+        showTime={times}
         showRank={rank === undefined && job.world_size > 1}
         following={following}
         find={find}
@@ -102,6 +103,18 @@ export function LogsTab({ job, live }: Props) {
           label="Follow"
           checked={following}
           onChange={(event) => follow(event.currentTarget.checked)}
+        />
+        <Switch
+          size="xs"
+          label={`Times (${timeZone()})`}
+          checked={times}
+          onChange={({ currentTarget: { checked } }) =>
+            void navigate({
+              search: (old) => ({ ...old, times: checked || undefined }),
+              replace: true,
+              resetScroll: false,
+            })
+          }
         />
         <Button
           size="compact-xs"
