@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictBool
 
 from trainhall.api.schemas.base import Body
 from trainhall.cluster.alerts.service import Definition, Scope
@@ -21,8 +21,8 @@ def _plain(value: str) -> str:
 
 Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_plain)]
 Conditions = Annotated[list[Condition], Field(min_length=1, max_length=len(Condition))]
-Seconds = Annotated[float, Field(ge=0, le=_MAX_SECONDS)]
-Percent = Annotated[float, Field(gt=0, le=100)]
+Seconds = Annotated[float, Field(strict=True, ge=0, le=_MAX_SECONDS)]
+Percent = Annotated[float, Field(strict=True, gt=0, le=100)]
 
 
 class NewScope(Body):
@@ -74,7 +74,7 @@ class AlertChange(Body):
     waiting_seconds: Seconds | None = None
     disk_percent: Percent | None = None
     target: NewTarget | None = None
-    enabled: bool | None = None
+    enabled: StrictBool | None = None
     """False: it reports nothing. True: it reports again, as if its target had never failed."""
 
     def changes(self) -> dict[str, object]:

@@ -80,6 +80,7 @@ async def test_alerts_are_paged_in_the_order_of_creation(client: httpx.AsyncClie
         ({"on": []}, "on", "must not be empty"),
         ({"on": ["job.done"]}, "on.0", "job.completed"),
         ({"events": []}, "events", "unknown key"),
+        ({"waiting_seconds": False}, "waiting_seconds", "number"),
         ({"waiting_seconds": -1}, "waiting_seconds", "at least 0"),
         ({"disk_percent": 101}, "disk_percent", "100"),
         ({"target": {"kind": "pager"}}, "target.kind", "webhook"),
