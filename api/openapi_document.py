@@ -33,6 +33,7 @@ from trainhall.api.schemas.alerts import AlertChange, NewAlert
 from trainhall.api.schemas.jobs import Changes, JobEdit, NewView, Resize
 from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
 from trainhall.api.schemas.problems import Problem
+from trainhall.api.schemas.what_if import Question
 from trainhall.cluster.api_paths import API_PREFIX
 from trainhall.cluster.experiments.spec import ExperimentSpec
 from trainhall.training.spec import JobSpec
@@ -124,6 +125,7 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
                 ExperimentSpec,
                 NewAlert,
                 AlertChange,
+                Question,
                 Problem,
             )
         ],

@@ -32,6 +32,7 @@ from trainhall.cluster.scheduling.queue import QueueService
 from trainhall.cluster.scheduling.quota_service import QuotaService
 from trainhall.cluster.service import ServiceContext
 from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
+from trainhall.cluster.what_if.service import WhatIfService
 from trainhall.db.database import Database
 from trainhall.monitoring import devices
 from trainhall.monitoring.ingest import Ingest
@@ -70,6 +71,7 @@ class Coordinator:
         self.queue = QueueService(context, self.heartbeats)
         self.views = SavedViewService(context)
         self.quotas = QuotaService(context, self.heartbeats)
+        self.what_if = WhatIfService(context, self.heartbeats)
         self.gradients = GradientService(db, notifier)
         self.checkpoints = CheckpointService(context, self.store)
         self.rank_events = RankEvents(context, self.checkpoints)

@@ -20,9 +20,11 @@ from trainhall.api.schemas.nodes import (
     NodeHistory,
     RegisteredNode,
 )
+from trainhall.api.schemas.what_if import Question
 from trainhall.cluster.nodes.views import DevicePage, Node, NodePage
 from trainhall.cluster.pagination import page_of
 from trainhall.cluster.scheduling.views import QueuePage, QuotaPage
+from trainhall.cluster.what_if.views import WhatIf
 from trainhall.monitoring import devices
 
 router = Operations(prefix="/cluster", tags=["cluster"])
@@ -199,3 +201,26 @@ async def read_quotas(
     quotas = await coordinator.quotas.list()
     items, next_cursor = page_of("quotas", quotas.items, limit, cursor)
     return QuotaPage(items=items, next_cursor=next_cursor, others=quotas.others)
+
+
+@router.operation(
+    "POST",
+    "/what-if",
+    invalid("remove", "gpu-09", "there is no such node in service; there are: gpu-01, gpu-02"),
+    summary="Replay the recorded queue on another cluster",
+    answer="Waits before and after the changes; nothing is changed.",
+    reads=body(
+        Question,
+        {
+            "hardware": {"days": 30, "add": [{"nodes": 2, "devices": 8}]},
+            "quotas": {"quotas": {"projects": {"vision": 8}}},
+            "priorities": {"priorities": {"users": {"maria": 10}}},
+        },
+        required=True,
+    ),
+)
+async def ask_what_if(coordinator: CoordinatorDep, request: Request) -> WhatIf:
+    """The scheduler itself replays the jobs of the last days, on the cluster as it is and with the
+    changes. Takes seconds with thousands of jobs."""
+    question = await read_json(request, Question)
+    return await coordinator.what_if.compare(question.change(), question.days)

@@ -229,6 +229,10 @@ class Client:
             raise problem_of(response)
         return response.text
 
+    def what_if(self, question: dict[str, Any]) -> Any:
+        """Replay the recorded queue on another cluster, however long that takes."""
+        return self.request("POST", "/cluster/what-if", json=question, timeout=self._patient)
+
     def upload_code(self, sha256: str, archive: bytes) -> bool:
         """Upload code to the coordinator; return False if it was there already."""
         path = f"/training/code/{sha256}"

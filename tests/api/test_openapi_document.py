@@ -49,6 +49,7 @@ NAMES = {
     "listDevices",
     "readQueue",
     "readQuotas",
+    "askWhatIf",
     "readMetrics",
     "captureGradients",
     "readGradients",

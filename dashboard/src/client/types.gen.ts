@@ -5,6 +5,30 @@ export type ClientOptions = {
 };
 
 /**
+ * AccountWaits
+ *
+ * Waits of the jobs of one project or user.
+ */
+export type AccountWaits = {
+    /**
+     * Kind
+     *
+     * project or user.
+     */
+    kind: string;
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Jobs
+     */
+    jobs: number;
+    before: Waits | null;
+    after: Waits | null;
+};
+
+/**
  * Alert
  *
  * Alert: conditions to report, their scope, and the target of the messages.
@@ -2740,6 +2764,38 @@ export type NewNode = {
 };
 
 /**
+ * NewNodes
+ *
+ * Nodes that could be bought.
+ */
+export type NewNodes = {
+    /**
+     * Nodes
+     */
+    nodes: number;
+    /**
+     * Devices
+     *
+     * Number of each node's devices.
+     */
+    devices: number;
+    /**
+     * Device
+     *
+     * Their kind; left out: cuda if the cluster has any, else cpu.
+     */
+    device?: 'cpu' | 'cuda' | null;
+    /**
+     * Labels
+     *
+     * Labels that selectors of jobs are compared with.
+     */
+    labels?: {
+        [key: string]: string;
+    };
+};
+
+/**
  * NewScope
  *
  * Jobs that an alert is to be about.
@@ -3039,6 +3095,46 @@ export type ObjectiveSpec = {
      * `warmup_steps`.
      */
     at?: 'last' | 'best' | 'median';
+};
+
+/**
+ * OtherPriorities
+ *
+ * Priorities that all jobs of a project or a user would have had.
+ */
+export type OtherPriorities = {
+    /**
+     * Projects
+     */
+    projects?: {
+        [key: string]: number;
+    };
+    /**
+     * Users
+     */
+    users?: {
+        [key: string]: number;
+    };
+};
+
+/**
+ * OtherQuotas
+ *
+ * Devices at once, by name; those of other projects and users stay.
+ */
+export type OtherQuotas = {
+    /**
+     * Projects
+     */
+    projects?: {
+        [key: string]: number;
+    };
+    /**
+     * Users
+     */
+    users?: {
+        [key: string]: number;
+    };
 };
 
 /**
@@ -3493,6 +3589,32 @@ export type Problem = {
 };
 
 /**
+ * Question
+ *
+ * Changes to compare the cluster with; nothing is changed.
+ */
+export type Question = {
+    /**
+     * Days
+     *
+     * Age of the oldest jobs to replay.
+     */
+    days?: number;
+    /**
+     * Add
+     */
+    add?: Array<NewNodes>;
+    /**
+     * Remove
+     *
+     * Names of nodes.
+     */
+    remove?: Array<string>;
+    quotas?: OtherQuotas;
+    priorities?: OtherPriorities;
+};
+
+/**
  * QueueEntry
  *
  * Waiting job with the reason.
@@ -3774,6 +3896,38 @@ export type RegisteredNode = {
  * Anomaly of a parameter's newest gradient.
  */
 export type Remark = 'not finite' | 'exploding' | 'vanishing' | 'dead';
+
+/**
+ * Replayed
+ *
+ * Outcome of the recorded jobs on one cluster.
+ */
+export type Replayed = {
+    /**
+     * Devices
+     *
+     * Number of devices by kind.
+     */
+    devices: {
+        [key: string]: number;
+    };
+    /**
+     * Waits of the jobs that started; null if none did.
+     */
+    waits: Waits | null;
+    /**
+     * Never Started
+     *
+     * Jobs that this cluster and these quotas could never run.
+     */
+    never_started: number;
+    /**
+     * Utilization
+     *
+     * Share of the time that devices were held, 0 to 100.
+     */
+    utilization: number;
+};
 
 /**
  * ReportFormat
@@ -4457,6 +4611,85 @@ export type Verification = {
      * Problems
      */
     problems: Array<CheckpointProblem>;
+};
+
+/**
+ * Waits
+ *
+ * Seconds that jobs spent in the queue.
+ */
+export type Waits = {
+    /**
+     * Mean
+     */
+    mean: number;
+    /**
+     * Median
+     */
+    median: number;
+    /**
+     * P95
+     */
+    p95: number;
+    /**
+     * Max
+     */
+    max: number;
+};
+
+/**
+ * WhatIf
+ *
+ * The recorded queue, replayed on the cluster as it is and as it could be.
+ */
+export type WhatIf = {
+    /**
+     * Days
+     */
+    days: number;
+    /**
+     * Jobs
+     *
+     * Jobs submitted in that time, which are counted.
+     */
+    jobs: number;
+    /**
+     * Left Out
+     *
+     * Jobs that never ran: for how long they would is not known.
+     */
+    left_out: number;
+    /**
+     * Is Cut
+     *
+     * True if there were more jobs than are replayed, so that only the newest are.
+     */
+    is_cut: boolean;
+    /**
+     * Waits as measured, up to the first start: they tell how far the replay of the cluster as it
+     * is can be trusted.
+     */
+    recorded: Waits | null;
+    /**
+     * Outcome on the cluster as it is.
+     */
+    before: Replayed;
+    /**
+     * Outcome with the changes.
+     */
+    after: Replayed;
+    /**
+     * Accounts
+     *
+     * Waits by project and user, most jobs first.
+     */
+    accounts: Array<AccountWaits>;
+    /**
+     * Assumptions
+     *
+     * Assumptions of the replay.
+     */
+    assumptions: Array<string>;
 };
 
 export type ReadHealthData = {
@@ -6167,6 +6400,51 @@ export type ReadQuotasResponses = {
 };
 
 export type ReadQuotasResponse = ReadQuotasResponses[keyof ReadQuotasResponses];
+
+export type AskWhatIfData = {
+    body: Question;
+    path?: never;
+    query?: never;
+    url: '/api/v1/cluster/what-if';
+};
+
+export type AskWhatIfErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type AskWhatIfError = AskWhatIfErrors[keyof AskWhatIfErrors];
+
+export type AskWhatIfResponses = {
+    /**
+     * Waits before and after the changes; nothing is changed.
+     */
+    200: WhatIf;
+};
+
+export type AskWhatIfResponse = AskWhatIfResponses[keyof AskWhatIfResponses];
 
 export type ReadMetricsData = {
     body?: never;

@@ -1,0 +1,149 @@
+"""The command `what-if`: the recorded queue, replayed with other hardware, quotas or priorities."""
+
+import re
+from typing import Annotated, Any
+
+import typer
+
+from trainhall.cli.base import output as out
+from trainhall.cli.base.connect import connect
+from trainhall.cli.base.errors import UsageError
+from trainhall.cli.base.options import DEFAULT_URL, Report, ReportFormat, Url
+from trainhall.cluster.durations import format_duration
+
+_NODES = re.compile(r"(\d{1,6})x(\d{1,6})(?::(cpu|cuda))?")
+
+Add = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add", metavar="NODESxDEVICES",
+        help="Add nodes, as in 2x8: two with eight devices each, of the kind that the cluster "
+        "has; 1x64:cpu names it. May be repeated.",
+    ),
+]  # fmt: skip
+Remove = Annotated[
+    list[str] | None, typer.Option("--remove", metavar="NODE", help="Remove a node, by name.")
+]
+Quota = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quota", metavar="KIND:NAME=DEVICES",
+        help="Another quota, as in project:vision=8 or user:maria=4.",
+    ),
+]  # fmt: skip
+Priority = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--priority", metavar="KIND:NAME=PRIORITY",
+        help="Another priority of all jobs of a project or a user, as in user:maria=10.",
+    ),
+]  # fmt: skip
+Days = Annotated[float, typer.Option("--days", help="Replay the jobs of so many days.")]
+
+
+def what_if(
+    add: Add = None,
+    remove: Remove = None,
+    quota: Quota = None,
+    priority: Priority = None,
+    days: Days = 30,
+    output: Report = ReportFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Compare how long jobs would have waited with other hardware, quotas or priorities.
+
+    The scheduler replays the recorded jobs on the cluster as it is and with the changes; nothing is
+    changed.
+
+    \b
+    Examples:
+      trainhall what-if --add 2x8
+      trainhall what-if --remove gpu-03 --days 7
+      trainhall what-if --quota project:vision=8 --priority user:maria=10
+    """
+    question = {
+        "days": days,
+        "add": [_nodes(text) for text in add or ()],
+        "remove": remove or [],
+        "quotas": _by_account("--quota", quota or ()),
+        "priorities": _by_account("--priority", priority or ()),
+    }
+    with connect(url) as client:
+        found = client.what_if(question)
+        out.notice_if_simulated(client)
+    print(_page(found) if output is ReportFormat.TABLE else out.rendered(found, output))
+
+
+def _nodes(text: str) -> dict[str, Any]:
+    match = _NODES.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--add takes NODESxDEVICES, as in 2x8 or 1x64:cpu, not {text!r}")
+    nodes, devices, kind = match.groups()
+    return {"nodes": int(nodes), "devices": int(devices), "device": kind}
+
+
+def _by_account(option: str, texts: Any) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {"projects": {}, "users": {}}
+    for text in texts:
+        match = re.fullmatch(r"(project|user):(.+)=(-?\d{1,9})", text)
+        if match is None:
+            raise UsageError(
+                f"{option} takes project:NAME=NUMBER or user:NAME=NUMBER, not {text!r}"
+            )
+        kind, name, number = match.groups()
+        found[f"{kind}s"][name] = int(number)
+    return found
+
+
+def _page(found: out.Json) -> str:
+    before, after = found["before"], found["after"]
+    rows = [
+        _row("devices", "", _devices(before), _devices(after)),
+        *(_waits(found, name, key) for name, key in _FIGURES.items()),
+        _row("never started", "", str(before["never_started"]), str(after["never_started"])),
+        _row("utilization", "", f"{before['utilization']:.0f}%", f"{after['utilization']:.0f}%"),
+    ]
+    parts = [out.table(rows, _COLUMNS)]
+    if found["accounts"]:
+        parts.append(out.table(found["accounts"], _ACCOUNT_COLUMNS))
+    cut = ", the newest of more" if found["is_cut"] else ""
+    parts.append(
+        f"Replayed jobs of {found['days']:g} days: {found['jobs']}{cut}. "
+        f"Left out, as they never ran: {found['left_out']}.\n"
+        + "\n".join(f"- {text}" for text in found["assumptions"])
+    )
+    return "\n\n".join(part.rstrip("\n") for part in parts)
+
+
+_FIGURES = {"mean wait": "mean", "median wait": "median", "95% wait": "p95", "longest wait": "max"}
+_COLUMNS = [
+    out.Column("", lambda row: row["name"]),
+    out.Column("RECORDED", lambda row: row["recorded"], right=True),
+    out.Column("REPLAYED", lambda row: row["before"], right=True),
+    out.Column("WITH CHANGES", lambda row: row["after"], right=True),
+]
+_ACCOUNT_COLUMNS = [
+    out.Column("KIND", lambda account: account["kind"]),
+    out.Column("NAME", lambda account: account["name"]),
+    out.Column("JOBS", lambda account: str(account["jobs"]), right=True),
+    out.Column("MEAN WAIT", lambda account: _wait(account["before"], "mean"), right=True),
+    out.Column("WITH CHANGES", lambda account: _wait(account["after"], "mean"), right=True),
+]
+
+
+def _row(name: str, recorded: str, before: str, after: str) -> out.Json:
+    return {"name": name, "recorded": recorded, "before": before, "after": after}
+
+
+def _waits(found: out.Json, name: str, key: str) -> out.Json:
+    sides = (found["recorded"], found["before"]["waits"], found["after"]["waits"])
+    return _row(name, *(_wait(waits, key) for waits in sides))
+
+
+def _wait(waits: out.Json | None, key: str) -> str:
+    return out.BLANK if waits is None else format_duration(waits[key])
+
+
+def _devices(side: out.Json) -> str:
+    names = {"cuda": "GPUs", "cpu": "CPU workers"}
+    return ", ".join(f"{count} {names[kind]}" for kind, count in side["devices"].items()) or "none"

@@ -1,0 +1,4 @@
+"""Replay of the recorded queue with other hardware, quotas or priorities.
+
+It imports `lifecycle`, `nodes`, `scheduling` and `snapshot`.
+"""

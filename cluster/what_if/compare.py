@@ -1,0 +1,99 @@
+"""The comparison of two replays: waits of all jobs, and of each project and user."""
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.quotas import KINDS
+from trainhall.cluster.snapshot.model import JobFacts, NodeFacts
+from trainhall.cluster.what_if import views
+from trainhall.cluster.what_if.change import Change
+from trainhall.cluster.what_if.replay import ASSUMPTIONS, Outcome, replay
+from trainhall.cluster.what_if.workload import Workload
+
+MAX_ACCOUNTS = 200
+
+
+def compare(
+    workload: Workload,
+    nodes: Sequence[NodeFacts],
+    options: ClusterOptions,
+    change: Change,
+    since: datetime,
+    days: float,
+) -> views.WhatIf:
+    """Replay the recorded jobs without and with the change.
+
+    Args:
+        since: waits of jobs that were submitted before are not counted.
+    """
+    counted = [work for work in workload.work if work.job.queued_at >= since]
+    before = replay(workload.work, nodes, options)
+    more = change.nodes(nodes)
+    after = replay(change.work(workload.work), more, change.options(options))
+    jobs = [work.job for work in counted]
+    recorded = [work.waited_seconds for work in counted if work.waited_seconds is not None]
+    return views.WhatIf(
+        days=days,
+        jobs=len(counted),
+        left_out=workload.never_ran,
+        is_cut=workload.is_cut,
+        recorded=_waits(recorded),
+        before=_replayed(before, nodes, jobs),
+        after=_replayed(after, more, jobs),
+        accounts=_accounts(jobs, before, after),
+        assumptions=list(ASSUMPTIONS),
+    )
+
+
+def _replayed(
+    outcome: Outcome, nodes: Sequence[NodeFacts], jobs: Iterable[JobFacts]
+) -> views.Replayed:
+    devices = Counter(device.kind for node in nodes for device in node.devices)
+    ids = [job.id for job in jobs]
+    possible = outcome.span_seconds * devices.total()
+    return views.Replayed(
+        devices=dict(devices),
+        waits=_waits_of(ids, outcome),
+        never_started=sum(job_id in outcome.never_started for job_id in ids),
+        utilization=100 * outcome.held_device_seconds / possible if possible else 0.0,
+    )
+
+
+def _accounts(
+    jobs: Iterable[JobFacts], before: Outcome, after: Outcome
+) -> list[views.AccountWaits]:
+    ids: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for job in jobs:
+        for kind, name in zip(KINDS, (job.project, job.user), strict=True):
+            if name is not None:
+                ids[kind, name].append(job.id)
+    largest = sorted(ids.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [
+        views.AccountWaits(
+            kind=kind,
+            name=name,
+            jobs=len(own),
+            before=_waits_of(own, before),
+            after=_waits_of(own, after),
+        )
+        for (kind, name), own in largest[:MAX_ACCOUNTS]
+    ]
+
+
+def _waits_of(ids: Iterable[str], outcome: Outcome) -> views.Waits | None:
+    return _waits([outcome.waits[job_id] for job_id in ids if job_id in outcome.waits])
+
+
+def _waits(seconds: Sequence[float]) -> views.Waits | None:
+    if not seconds:
+        return None
+    ordered = sorted(seconds)
+    return views.Waits(
+        mean=statistics.fmean(ordered),
+        median=statistics.median(ordered),
+        p95=ordered[round(0.95 * (len(ordered) - 1))],
+        max=ordered[-1],
+    )

@@ -1,0 +1,59 @@
+"""Views of a what-if comparison, as the REST API returns them."""
+
+from trainhall.db.views import View
+
+
+class Waits(View):
+    """Seconds that jobs spent in the queue."""
+
+    mean: float
+    median: float
+    p95: float
+    max: float
+
+
+class Replayed(View):
+    """Outcome of the recorded jobs on one cluster."""
+
+    devices: dict[str, int]
+    """Number of devices by kind."""
+    waits: Waits | None
+    """Waits of the jobs that started; null if none did."""
+    never_started: int
+    """Jobs that this cluster and these quotas could never run."""
+    utilization: float
+    """Share of the time that devices were held, 0 to 100."""
+
+
+class AccountWaits(View):
+    """Waits of the jobs of one project or user."""
+
+    kind: str
+    """project or user."""
+    name: str
+    jobs: int
+    before: Waits | None
+    after: Waits | None
+
+
+class WhatIf(View):
+    """The recorded queue, replayed on the cluster as it is and as it could be."""
+
+    days: float
+    jobs: int
+    """Jobs submitted in that time, which are counted."""
+    left_out: int
+    """Jobs that never ran: for how long they would is not known."""
+    is_cut: bool
+    """True if there were more jobs than are replayed, so that only the newest are."""
+    recorded: Waits | None
+    """Waits as measured, up to the first start: they tell how far the replay of the cluster as it
+    is can be trusted."""
+    before: Replayed
+    """Outcome on the cluster as it is."""
+    after: Replayed
+    """Outcome with the changes."""
+    accounts: list[AccountWaits]
+    """Waits by project and user, most jobs first."""
+    assumptions: list[str]
+    """Assumptions of the replay."""

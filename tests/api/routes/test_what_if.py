@@ -1,0 +1,45 @@
+"""/cluster/what-if on both databases: what is answered, and what is refused."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+WHAT_IF = "/api/v1/cluster/what-if"
+
+
+async def test_empty_cluster_is_compared(client: httpx.AsyncClient) -> None:
+    answer = await client.post(WHAT_IF, json={"add": [{"nodes": 2, "devices": 8}], "days": 7})
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    side = {"waits": None, "never_started": 0, "utilization": 0.0}
+    assert found["before"] == {"devices": {}, **side}
+    assert found["after"] == {"devices": {"cpu": 16}, **side}
+    assert (found["days"], found["jobs"], found["recorded"], found["accounts"]) == (7, 0, None, [])
+
+
+@pytest.mark.parametrize(
+    ("question", "field", "message"),
+    [
+        ({"days": 0}, "days", "must be"),
+        ({"days": 1e9}, "days", "must be at most 3,650"),
+        ({"add": [{"nodes": 0, "devices": 8}]}, "add.0.nodes", "must be at least 1"),
+        ({"add": [{"nodes": 1, "devices": 65}]}, "add.0.devices", "must be at most 64"),
+        (
+            {"add": [{"nodes": 1, "devices": 1, "device": "tpu"}]},
+            "add.0.device",
+            "must be one of cpu, cuda",
+        ),
+        ({"remove": ["gpu-09"]}, "remove", "there is no such node in service; there are: none"),
+        ({"quotas": {"projects": {"a": -1}}}, "quotas.projects.a", "must be at least 0"),
+        ({"priorities": {"teams": {}}}, "priorities.teams", "unknown"),
+    ],
+)
+async def test_bad_question_is_refused(
+    client: httpx.AsyncClient, question: dict[str, Any], field: str, message: str
+) -> None:
+    answer = await client.post(WHAT_IF, json=question)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == field
+    assert message in error["message"]
