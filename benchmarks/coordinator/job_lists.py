@@ -2,18 +2,20 @@
 
     python -m benchmarks.coordinator.job_lists [--jobs 10000] [--rounds 40] [--database URL]
 
-The times are processor time, except where Postgres computes in a process of its own: there they
-are wall time. All pages take turns.
+The times are processor time, of this process and of the server's processes that answer it, where
+Postgres runs on this host; else they are wall time. All pages take turns.
 """
 
 import argparse
 import asyncio
 import logging
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.cluster.simulated import SimulatedCluster
 from support.storage.finished_jobs import add_finished_jobs
 
+from trainhall.api.server import collect_rarely
 from trainhall.db.database import Database
 
 LIMIT_MS = 100.0
@@ -74,9 +77,31 @@ async def filled(url: str, folder: Path, jobs: int) -> SimulatedCluster:
     return SimulatedCluster(database, folder)
 
 
+_BACKENDS = """
+    SELECT pid FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_type = 'client backend'
+"""
+
+
+async def processor_clock(database: Database) -> Callable[[], float]:
+    """Return a clock of the processor time that this process and the database's take."""
+    if database.dialect == "sqlite":
+        return time.process_time
+    async with database.session() as session:
+        pids = (await session.scalars(text(_BACKENDS))).all()
+    # Nanoseconds on a processor; `psutil` counts in hundredths of a second.
+    files = [Path(f"/proc/{pid}/schedstat") for pid in pids]
+    if not all(file.exists() for file in files):
+        return time.perf_counter
+    return lambda: (
+        time.process_time() + sum(int(file.read_text().split()[0]) / 1e9 for file in files)
+    )
+
+
 async def measure(url: str, folder: Path, jobs: int, rounds: int) -> None:
-    clock = time.process_time if url.startswith("sqlite") else time.perf_counter
     cluster = await filled(url, folder, jobs)
+    clock = await processor_clock(cluster.db)
+    collect_rarely()
     taken: dict[str, list[float]] = defaultdict(list)
     for number in range(rounds + 1):
         for name, arguments in PAGES.items():
@@ -92,6 +117,7 @@ async def measure(url: str, folder: Path, jobs: int, rounds: int) -> None:
         ratio = statistics.median(times) / newest
         print(f"{name}: median {statistics.median(times):.1f} ms, {ratio:.1f} times the newest")
         figures.append(Figure(f"a page {name} (p95)", slowest, "ms", at_most=LIMIT_MS))
+    print(f"load of this host: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     report(*figures)
     await cluster.close()
     await cluster.db.close()
