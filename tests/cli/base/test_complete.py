@@ -71,11 +71,11 @@ def press_tab(line: str, folder: Path, shell: str = "bash", **env: str) -> list[
         ("trainhall nodes remove g", ["gpu-07"]),
         ("trainhall ckpt restore ", ["5e60b7d2f913"]),
         ("trainhall logs none", []),
-        ("trainhall ls --sort st", ["state", "started_at", "step"]),
+        ("trainhall ls --sort st", ["state", "strategy", "started_at", "step"]),
         ("trainhall ls --sort m", ["metrics.loss"]),
         ("trainhall ls --sort par", ["parameters.lr"]),
         ("trainhall ls --sort -m", ["-metrics.loss"]),
-        ("trainhall ls --queue --sort -st", ["-state", "-started_at", "-step"]),
+        ("trainhall ls --queue --sort -st", ["-state", "-strategy", "-started_at", "-step"]),
         ("trainhall ls --queue --se", ["--search"]),
     ],
 )
