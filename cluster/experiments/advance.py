@@ -5,12 +5,12 @@ the lock of the experiment, so that a coordinator that is killed starts none twi
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import structlog
 from sqlalchemy import func, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
@@ -42,7 +42,7 @@ from trainhall.cluster.lifecycle.experiments import move_experiment
 from trainhall.cluster.lifecycle.jobs import set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label
 from trainhall.cluster.lifecycle.states import ExperimentState, TrialState
-from trainhall.cluster.service import Service
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.documents import Allocation
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import JobProgress
@@ -60,19 +60,38 @@ _UNFINISHED = (TrialState.PENDING.value, TrialState.STARTED.value, TrialState.WA
 
 
 class ExperimentAdvancer(Service):
-    async def advance(self, experiments: Iterable[ExperimentFacts]) -> bool:
-        """Take the next step of every experiment; return whether there was one."""
+    def __init__(self, context: ServiceContext) -> None:
+        super().__init__(context)
+        self._faults: dict[str, str] = {}
+        """The last fault of each experiment that could not take its step."""
+
+    async def advance(self, experiments: Sequence[ExperimentFacts]) -> bool:
+        """Take the next step of every experiment; return whether there was one.
+
+        A fault in one holds up no other, and no job; the next pass tries again.
+        """
         advanced = False
         for facts in experiments:
-            step = next_step(facts)
-            if step.changes_trials:
-                await self._change_trials(facts, step)
-            if step.choose:
-                await self._choose(facts.id)
-            for run in step.commands:
-                await self._command(facts.id, run)
-            advanced = advanced or bool(step)
+            try:
+                advanced = await self._advance(facts) or advanced
+                self._faults.pop(facts.id, None)
+            except DBAPIError:
+                raise  # the database is away
+            except Exception as error:
+                if self._faults.get(facts.id) != repr(error):
+                    log.error("experiment_not_advanced", experiment=facts.id, exc_info=error)
+                self._faults[facts.id] = repr(error)
         return advanced
+
+    async def _advance(self, facts: ExperimentFacts) -> bool:
+        step = next_step(facts)
+        if step.changes_trials:
+            await self._change_trials(facts, step)
+        if step.choose:
+            await self._choose(facts.id)
+        for run in step.commands:
+            await self._command(facts.id, run)
+        return bool(step)
 
     async def _change_trials(self, facts: ExperimentFacts, seen: Step) -> None:
         """Record results and ends of runs, then start, promote and stop others."""

@@ -5,12 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from support.cluster.simulated import SimulatedCluster, failure
 from support.experiments import RATE, read, trials
 from support.storage.frames import frame, table
 
 from trainhall.cluster.experiments import advance as advancing
 from trainhall.cluster.experiments import views
+from trainhall.cluster.experiments.decide import ExperimentFacts, Step
+from trainhall.cluster.experiments.decide import next_step as real_next_step
 from trainhall.cluster.experiments.spec import AshaSpec, ExperimentSpec, validate_experiment
 from trainhall.cluster.experiments.tpe import Past
 from trainhall.training.link.status import Outcome
@@ -382,6 +385,29 @@ async def test_fault_while_choosing_costs_only_its_trial(
         "could not be started: choosing its values failed: ZeroDivisionError: no such luck",
     )
     assert (other.state, other.values) == ("queued", {RATE: 0.1})
+
+
+async def test_fault_in_an_experiment_stops_no_other(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.add_node("alpha", 4)
+    faulty = await create(cluster, values=2)
+
+    def next_step(facts: ExperimentFacts) -> Step:
+        if facts.id == faulty:
+            raise ZeroDivisionError("planted")
+        return real_next_step(facts)
+
+    monkeypatch.setattr(advancing, "next_step", next_step)
+    with capture_logs() as logged:
+        other = await create(cluster, values=2)
+        await run_all(cluster, other, lambda run: run.number / 10)
+    assert (await read(cluster, other)).state == "completed"
+    faults = [entry for entry in logged if entry["event"] == "experiment_not_advanced"]
+    assert [entry["experiment"] for entry in faults] == [faulty]
+    monkeypatch.undo()
+    await run_all(cluster, faulty, lambda run: run.number / 10)
+    assert (await read(cluster, faulty)).state == "completed"
 
 
 async def test_two_coordinators_choose_no_trial_twice(cluster: SimulatedCluster) -> None:
