@@ -184,7 +184,7 @@ def test_example_of_early_stopping_ends_with_one_complete_run(client: Client) ->
     assert done["best"]["trial"] == best["number"]
 
 
-def test_example_of_a_benchmark_has_a_row_for_each_cell(client: Client) -> None:
+def test_benchmark_example_has_a_row_per_cell(client: Client) -> None:
     example = yaml.safe_load((EXAMPLES / "experiments" / "benchmark.yaml").read_text())
     example["job"]["training"]["steps"] = 20
     example["space"] = {"resources.workers": [1, 2, 3]}
