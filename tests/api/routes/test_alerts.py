@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
-import pytest
 from fastapi import FastAPI
 from support.cluster.web import served
 from support.database import on_sqlite
@@ -73,36 +72,34 @@ async def test_alerts_are_paged_in_the_order_of_creation(client: httpx.AsyncClie
     assert [item["id"] for item in page["items"] + rest["items"]] == ids
 
 
-@pytest.mark.parametrize(
-    ("changes", "field", "word"),
-    [
-        ({"name": "\n"}, "name", "visible character"),
-        ({"on": []}, "on", "must not be empty"),
-        ({"on": ["job.done"]}, "on.0", "job.completed"),
-        ({"events": []}, "events", "unknown key"),
-        ({"waiting_seconds": False}, "waiting_seconds", "number"),
-        ({"waiting_seconds": -1}, "waiting_seconds", "at least 0"),
-        ({"disk_percent": 101}, "disk_percent", "100"),
-        ({"target": {"kind": "pager"}}, "target.kind", "webhook"),
-        ({"target": {"kind": "webhook"}}, "target.url", "is required"),
-        ({"target": {"kind": "webhook", "url": "http://10.0.0.1"}}, "target.url", "public"),
-        ({"target": {"kind": "mail", "url": "mailto:a@b"}}, "target.kind", "sends no mail"),
-        ({"scope": {"kind": "user"}}, "scope.value", "the name of the user"),
-        ({"scope": {"kind": "cluster", "value": "x"}}, "scope.value", "left out"),
-        ({"scope": {"kind": "job", "value": "none"}}, "scope.value", "no such job"),
-        ({"scope": {"kind": "user", "value": "ann"}, "on": ["node.down"]}, "scope.kind",
-         "node.down, which no user has"),
-    ],
-)  # fmt: skip
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"name": "\n"}, "name", "visible character"),
+    ({"on": []}, "on", "must not be empty"),
+    ({"on": ["job.done"]}, "on.0", "job.completed"),
+    ({"events": []}, "events", "unknown key"),
+    ({"waiting_seconds": False}, "waiting_seconds", "number"),
+    ({"waiting_seconds": -1}, "waiting_seconds", "at least 0"),
+    ({"disk_percent": 101}, "disk_percent", "100"),
+    ({"target": {"kind": "pager"}}, "target.kind", "webhook"),
+    ({"target": {"kind": "webhook"}}, "target.url", "is required"),
+    ({"target": {"kind": "webhook", "url": "http://10.0.0.1"}}, "target.url", "public"),
+    ({"target": {"kind": "mail", "url": "mailto:a@b"}}, "target.kind", "sends no mail"),
+    ({"scope": {"kind": "user"}}, "scope.value", "the name of the user"),
+    ({"scope": {"kind": "cluster", "value": "x"}}, "scope.value", "left out"),
+    ({"scope": {"kind": "job", "value": "none"}}, "scope.value", "no such job"),
+    ({"scope": {"kind": "user", "value": "ann"}, "on": ["node.down"]}, "scope.kind",
+     "node.down, which no user has"),
+]  # fmt: skip
+
+
 @on_sqlite
-async def test_bad_alert_creates_nothing(
-    client: httpx.AsyncClient, changes: dict[str, Any], field: str, word: str
-) -> None:
-    refused = await client.post(ALERTS, json={**WEBHOOK, **changes})
-    assert refused.status_code == 422, refused.text
-    (error,) = refused.json()["errors"]
-    assert error["field"] == field
-    assert word in error["message"]
+async def test_bad_alert_creates_nothing(client: httpx.AsyncClient) -> None:
+    for changes, field, word in BAD:
+        refused = await client.post(ALERTS, json={**WEBHOOK, **changes})
+        assert refused.status_code == 422, (changes, refused.text)
+        (error,) = refused.json()["errors"]
+        assert error["field"] == field, changes
+        assert word in error["message"], changes
     assert (await client.get(ALERTS)).json()["items"] == []
 
 

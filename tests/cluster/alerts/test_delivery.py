@@ -184,6 +184,7 @@ async def test_name_that_cannot_be_resolved_is_a_failure(cluster: SimulatedClust
     assert delivery.error
 
 
+@on_sqlite
 async def test_scopes_choose_jobs(cluster: SimulatedCluster) -> None:
     await cluster.add_node("host")
     async with receiver() as target:
