@@ -130,7 +130,12 @@ def install_python(extras, venv=VENV):
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check"]
     # Minutes of silence look like a fault; a log has no use for the progress of downloads.
     pip.append("--progress-bar=on" if sys.stderr.isatty() else "--quiet")
+    # pip would compile on one processor, for a minute.
+    pip.append("--no-compile")
     run([*pip, TORCH, "-e", f".[{extras}]"], "pip could not install Trainhall")
+    # Templates among the files are not valid Python: what cannot be compiled is left.
+    compile_all = [python, "-m", "compileall", "-qq", "-j", "0", os.path.join(venv, "lib")]
+    subprocess.run(compile_all, stdout=2, stdin=subprocess.DEVNULL)
     write_stamp(python_stamp(extras, venv), python_digest())
 
 

@@ -216,7 +216,7 @@ async def read_quotas(
             "quotas": {"quotas": {"projects": {"vision": 8}}},
             "priorities": {"priorities": {"users": {"maria": 10}}},
         },
-        required=True,
+        required=False,
     ),
 )
 async def ask_what_if(coordinator: CoordinatorDep, request: Request) -> WhatIf:

@@ -79,7 +79,7 @@ async def test_unknown_routes(client: httpx.AsyncClient) -> None:
 
 
 OTHER_METHODS = [("PUT", "/api/v1/training/jobs", "GET, POST"),
-     ("POST", "/api/v1/training/jobs/x", "DELETE, GET"),
+     ("POST", "/api/v1/training/jobs/x", "DELETE, GET, PATCH"),
      ("GET", "/api/v1/training/jobs/x/pause", "PUT"), ("POST", "/healthz", "GET"),
      ("TRACE", "/api/v1/cluster/queue", "GET"), ("GET", "/api/v1/agent/join", "POST")]  # fmt: skip
 

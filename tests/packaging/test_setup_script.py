@@ -99,7 +99,7 @@ def test_incomplete_checkout_is_one_line(checkout: Path, programs: Path) -> None
 def test_pip_shows_its_progress_to_a_person(checkout: Path, programs: Path, terminal: bool) -> None:
     python = checkout / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\necho "$@" > called\n')
+    python.write_text('#!/bin/sh\necho "$@" >> called\n')
     python.chmod(0o755)
     (python.parent / "pip").touch()
     main, side = pty.openpty() if terminal else os.pipe()

@@ -420,13 +420,13 @@ export const readQuotas = <ThrowOnError extends boolean = true>(options?: Option
  * The scheduler itself replays the jobs of the last days, on the cluster as it is and with the
  * changes. Takes seconds with thousands of jobs.
  */
-export const askWhatIf = <ThrowOnError extends boolean = true>(options: Options<AskWhatIfData, ThrowOnError>) => (options.client ?? client).post<AskWhatIfResponses, AskWhatIfErrors, ThrowOnError, 'data'>({
+export const askWhatIf = <ThrowOnError extends boolean = true>(options?: Options<AskWhatIfData, ThrowOnError>) => (options?.client ?? client).post<AskWhatIfResponses, AskWhatIfErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
     url: '/api/v1/cluster/what-if',
     ...options,
     headers: {
         'Content-Type': 'application/json',
-        ...options.headers
+        ...options?.headers
     }
 });
 

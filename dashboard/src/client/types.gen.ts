@@ -6402,7 +6402,7 @@ export type ReadQuotasResponses = {
 export type ReadQuotasResponse = ReadQuotasResponses[keyof ReadQuotasResponses];
 
 export type AskWhatIfData = {
-    body: Question;
+    body?: Question;
     path?: never;
     query?: never;
     url: '/api/v1/cluster/what-if';
