@@ -3,7 +3,7 @@
 from typing import Any
 
 import httpx
-import pytest
+from support.database import on_sqlite
 
 WHAT_IF = "/api/v1/cluster/what-if"
 
@@ -18,28 +18,27 @@ async def test_empty_cluster_is_compared(client: httpx.AsyncClient) -> None:
     assert (found["days"], found["jobs"], found["recorded"], found["accounts"]) == (7, 0, None, [])
 
 
-@pytest.mark.parametrize(
-    ("question", "field", "message"),
-    [
-        ({"days": 0}, "days", "must be"),
-        ({"days": 1e9}, "days", "must be at most 3,650"),
-        ({"add": [{"nodes": 0, "devices": 8}]}, "add.0.nodes", "must be at least 1"),
-        ({"add": [{"nodes": 1, "devices": 65}]}, "add.0.devices", "must be at most 64"),
-        (
-            {"add": [{"nodes": 1, "devices": 1, "device": "tpu"}]},
-            "add.0.device",
-            "must be one of cpu, cuda",
-        ),
-        ({"remove": ["gpu-09"]}, "remove", "there is no such node in service; there are: none"),
-        ({"quotas": {"projects": {"a": -1}}}, "quotas.projects.a", "must be at least 0"),
-        ({"priorities": {"teams": {}}}, "priorities.teams", "unknown"),
-    ],
-)
-async def test_bad_question_is_refused(
-    client: httpx.AsyncClient, question: dict[str, Any], field: str, message: str
-) -> None:
-    answer = await client.post(WHAT_IF, json=question)
-    assert answer.status_code == 422
-    (error,) = answer.json()["errors"]
-    assert error["field"] == field
-    assert message in error["message"]
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"days": 0}, "days", "must be"),
+    ({"days": 1e9}, "days", "must be at most 3,650"),
+    ({"add": [{"nodes": 0, "devices": 8}]}, "add.0.nodes", "must be at least 1"),
+    ({"add": [{"nodes": 1, "devices": 65}]}, "add.0.devices", "must be at most 64"),
+    (
+        {"add": [{"nodes": 1, "devices": 1, "device": "tpu"}]},
+        "add.0.device",
+        "must be one of cpu, cuda",
+    ),
+    ({"remove": ["gpu-09"]}, "remove", "there is no such node in service; there are: none"),
+    ({"quotas": {"projects": {"a": -1}}}, "quotas.projects.a", "must be at least 0"),
+    ({"priorities": {"teams": {}}}, "priorities.teams", "unknown"),
+]
+
+
+@on_sqlite
+async def test_bad_question_is_refused(client: httpx.AsyncClient) -> None:
+    for question, field, message in BAD:
+        answer = await client.post(WHAT_IF, json=question)
+        assert answer.status_code == 422, question
+        (error,) = answer.json()["errors"]
+        assert error["field"] == field, question
+        assert message in error["message"], question
