@@ -36,7 +36,7 @@ export type {
   Trial,
 } from "@/client";
 
-/** So many jobs have curves that can be told apart on one chart. */
+/** Most jobs whose curves one chart shows: of more, people cannot distinguish the colours. */
 export const MAX_COMPARED = 16;
 
 /** Whether a job's reason says more than the word of its state. */
