@@ -125,9 +125,11 @@ def test_own_task_errors_name_their_location(
     ranks: RankServer, tmp_path: Path, name: str, kind: str, words: list[str]
 ) -> None:
     attempt = ranks.run(tmp_path, job(name))
-    assert attempt.codes == [1, 1]
+    logs = [attempt.stderr(rank) for rank in (0, 1)]
+    assert attempt.codes == [1, 1], logs
     failures = [e["data"] for rank in (0, 1) for e in attempt.events(rank, kind="failure")]
-    failure = next(data for data in failures if data["type"] == kind)
+    failure = next((data for data in failures if data["type"] == kind), None)
+    assert failure is not None, logs
     for word in words:
         expected = word.replace("{file}", FILE)
         if "{line}" in word:
