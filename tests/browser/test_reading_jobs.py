@@ -100,6 +100,12 @@ def test_zoom_loads_its_steps_and_updates_url(page: Page, jobs: list[str]) -> No
     expect(chart(page, "Loss").get_by_role("img")).to_have_accessible_name(
         "Loss over relative time"
     )
+    page.get_by_role("combobox", name="Metric on the X axis").click()
+    page.get_by_role("option", name="learning_rate").click()
+    expect(page).to_have_url(re.compile("x=metrics.learning_rate"))
+    expect(chart(page, "Loss").get_by_role("img")).to_have_accessible_name(
+        "Loss over learning_rate"
+    )
     # What the job does not report has no chart.
     expect(chart(page, "Accuracy")).to_have_count(0)
 

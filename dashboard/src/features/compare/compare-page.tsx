@@ -138,7 +138,12 @@ function Plots({ jobs, slots, view, onView }: PlotsProps) {
   const { shown, pinOf } = useArrangement(panels, view.charts ?? "", lives.size > 0 && isSettled);
   return (
     <Stack gap="md">
-      <CurveControls view={view} onChange={onView} onSmoothing={setDragged} />
+      <CurveControls
+        view={view}
+        onChange={onView}
+        onSmoothing={setDragged}
+        metrics={[...new Set(compared.flatMap(({ all }) => all.jobWideNames()))]}
+      />
       {panels.length === 0 ? <NoPoints lives={lives} /> : null}
       {panels.length > 0 && shown.length === 0 ? <NoMatch /> : null}
       <div className={controls.grid}>

@@ -26,7 +26,7 @@
 import type { QueryClient } from "@tanstack/react-query";
 import { aboutJob, jobKey, jobOptions, readEvents, readSeries } from "@/shared/api/jobs";
 import type { Job, JobEvent, Series } from "@/shared/api/types";
-import { type Axis, type Range, stepsWithin } from "@/shared/curves/data/axis";
+import { type Axis, metricOf, type Range, stepsWithin } from "@/shared/curves/data/axis";
 import type { Sample } from "@/shared/curves/data/series";
 import { CurveStore } from "@/shared/curves/data/store";
 import { toNumber } from "@/shared/format";
@@ -127,7 +127,9 @@ export class JobLive {
     const { zoomed } = this;
     if (zoomed === null) return this.window.update(() => null);
     const origin = originOf(job);
-    const steps = stepsWithin(zoomed.range, zoomed.axis, this.curves.longest(), origin);
+    const metric = metricOf(zoomed.axis);
+    const series = metric === null ? this.curves.longest() : this.curves.get(metric);
+    const steps = stepsWithin(zoomed.range, zoomed.axis, series, origin);
     if (job === undefined || steps === null || steps.last < steps.first) return;
     const shown: Window = { ...steps, store: new CurveStore(), ready: false };
     this.window.update(() => shown);

@@ -8,7 +8,7 @@ import { useArrangement } from "@/shared/curves/controls/arrange";
 import { CurveControls, NoMatch } from "@/shared/curves/controls/controls";
 import controls from "@/shared/curves/controls/controls.module.css";
 import { rangeOf } from "@/shared/curves/controls/view";
-import type { Range } from "@/shared/curves/data/axis";
+import type { Axis, Range } from "@/shared/curves/data/axis";
 import type { CurveStore } from "@/shared/curves/data/store";
 import { type JobLive, originOf } from "@/shared/live/job-live";
 import { spansMagnitudes } from "@/shared/live/metric-names";
@@ -52,13 +52,14 @@ export default function CurvesTab({ job, live }: Props) {
       resetScroll: false,
     });
   const zoom = (chosen: Range | null) => change({ from: chosen?.from, to: chosen?.to });
-  // Device readings have no steps: over steps their charts show all of the wall time.
+  // Device readings have no steps: over steps and metrics their charts show all of the wall time.
+  const isTime = x === "time" || x === "elapsed";
   const devices = (
     <DeviceUse
       job={job}
-      axis={x === "elapsed" ? "elapsed" : "time"}
-      range={x === "step" ? null : range}
-      onRange={x === "step" ? () => undefined : zoom}
+      axis={isTime ? x : "time"}
+      range={isTime ? range : null}
+      onRange={isTime ? zoom : () => undefined}
     />
   );
   if (panels.length === 0) {
@@ -75,6 +76,7 @@ export default function CurvesTab({ job, live }: Props) {
         view={view}
         onChange={change}
         onSmoothing={setDragged}
+        metrics={live.curves.jobWideNames()}
         hasRanks={ranksOf(live.curves).length > 0}
       >
         <SaveMetrics job={job} />
@@ -108,7 +110,7 @@ export default function CurvesTab({ job, live }: Props) {
 function useZoomed(
   live: JobLive,
   range: { from: number; to: number } | null,
-  axis: "step" | "time" | "elapsed",
+  axis: Axis,
 ): CurveStore {
   useEffect(() => live.zoom(range, axis), [live, range, axis]);
   const shown = useSignal(live.window);

@@ -1,9 +1,10 @@
 import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useRef } from "react";
 import "uplot/dist/uPlot.min.css";
-import type { Axis, Range } from "@/shared/curves/data/axis";
+import { type Axis, metricOf, type Range } from "@/shared/curves/data/axis";
 import { curvesCsv, saveText } from "@/shared/curves/data/csv";
 import { type Curve, hasPoints, identityOf, seriesOf } from "@/shared/curves/data/curve";
+import type { Points } from "@/shared/curves/data/points";
 import { metric } from "@/shared/format";
 import { IconButton } from "@/shared/ui/icon-button";
 import { DownIcon } from "@/shared/ui/icons";
@@ -84,16 +85,16 @@ export function Chart(props: Props) {
     const element = host.current;
     if (!isMounted || element === null) return;
     const format = (value: number | null) => (latest.current.format ?? metric)(value);
-    const showCursor = (at: number | null, marks: string): void => {
+    const showCursor = (at: number | null, marks: string, points: readonly Points[]): void => {
       if (cursorLabel.current) {
         cursorLabel.current.textContent = at === null ? "" : positionText(at, axis);
       }
       if (markLabel.current) markLabel.current.textContent = marks;
-      const order = legendOrder(curves, axis, at);
-      curves.forEach((curve, i) => {
+      const order = legendOrder(points, at);
+      points.forEach((each, i) => {
         const cell = values.current[i];
         if (!cell) return;
-        cell.textContent = legendText(curve, axis, at, format, curves.length === 1);
+        cell.textContent = legendText(each, axis, at, format, curves.length === 1);
         if (cell.parentElement) cell.parentElement.style.order = String(order.indexOf(i));
       });
     };
@@ -187,21 +188,23 @@ export function Chart(props: Props) {
         </span>
       </figcaption>
       <div className={classes.plot} style={{ height: HEIGHT }}>
-        <div ref={host} role="img" aria-label={`${title} over ${AXIS_NAMES[axis]}`} />
+        <div ref={host} role="img" aria-label={`${title} over ${axisName(axis)}`} />
         <div ref={markLabel} className={classes.marks} />
         <div ref={empty} className={classes.empty} hidden={curves.some(hasPoints)}>
-          {range === null ? "no points yet" : "no points in this range"}
+          {range === null ? NO_POINTS[Number(metricOf(axis) !== null)] : "no points in this range"}
         </div>
       </div>
     </figure>
   );
 }
 
-const AXIS_NAMES: Record<Axis, string> = {
-  step: "step",
-  time: "wall time",
-  elapsed: "relative time",
-};
+/** On an axis of steps or times, and on one of a metric. */
+const NO_POINTS = ["no points yet", "no points with both metrics"] as const;
+
+function axisName(axis: Axis): string {
+  if (axis === "time") return "wall time";
+  return axis === "elapsed" ? "relative time" : (metricOf(axis) ?? "step");
+}
 
 interface KeyProps {
   curve: Curve;

@@ -1,11 +1,17 @@
 import { describe, expect, it } from "vitest";
-import { CurveSeries } from "@/shared/curves/data/series";
+import { type Points, pointsOf } from "@/shared/curves/data/points";
+import { CurveStore } from "@/shared/curves/data/store";
 import { chartData, smoothed, stackedData, trimmedExtremes } from "./columns";
 
-function series(...points: [number, number | null][]): CurveSeries {
-  const made = new CurveSeries();
-  made.append(points.map(([step, value]) => ({ step, time: step * 10, value })));
-  return made;
+function points(...points: [step: number, value: number | null, time?: number][]): Points {
+  const store = new CurveStore();
+  store.append(
+    "loss",
+    null,
+    points.map(([step, value, time = 0]) => ({ step, time, value })),
+  );
+  const axis = points.some(([, , time]) => time) ? "time" : "step";
+  return pointsOf({ store, name: "loss", label: "", color: "" }, axis);
 }
 
 describe("smoothed", () => {
@@ -21,9 +27,9 @@ describe("smoothed", () => {
 
 describe("chartData", () => {
   it("joins curves with different steps over one axis", () => {
-    const loss = { series: series([1, 5], [2, 4], [3, 3]), smoothing: 0 };
-    const validation = { series: series([2, 9]), smoothing: 0 };
-    const data = chartData([loss, validation, { series: undefined, smoothing: 0 }], "step");
+    const loss = { points: points([1, 5], [2, 4], [3, 3]), smoothing: 0 };
+    const validation = { points: points([2, 9]), smoothing: 0 };
+    const data = chartData([loss, validation, { points: points(), smoothing: 0 }]);
     expect(data[0]).toEqual([1, 2, 3]);
     expect(data[3]).toEqual([5, 4, 3]);
     // Missing for want of a point, which a line may cross; not a gap.
@@ -32,29 +38,21 @@ describe("chartData", () => {
   });
 
   it("keeps time increasing when a clock is set back", () => {
-    const jumping = new CurveSeries();
-    jumping.append([
-      { step: 1, time: 100, value: 1 },
-      { step: 2, time: 50, value: 2 },
-      { step: 3, time: 101, value: 3 },
-    ]);
-    const [x] = chartData([{ series: jumping, smoothing: 0 }], "time");
+    const jumping = points([1, 1, 100], [2, 2, 50], [3, 3, 101]);
+    const [x] = chartData([{ points: jumping, smoothing: 0 }]);
     expect([...x]).toEqual([...x].sort((a, b) => a - b));
     expect(new Set(x).size).toBe(3);
   });
 
   it("is empty columns without points", () => {
-    expect(chartData([{ series: undefined, smoothing: 0 }], "step")).toEqual([[], [], [], [], []]);
+    expect(chartData([{ points: points(), smoothing: 0 }])).toEqual([[], [], [], [], []]);
   });
 });
 
 describe("stackedData", () => {
   it("adds each curve to those before it, with missing values as 0", () => {
-    const curves = [series([1, 2], [2, 3]), undefined, series([1, 10], [2, null])];
-    const data = stackedData(
-      curves.map((each) => ({ series: each, smoothing: 0 })),
-      "step",
-    );
+    const curves = [points([1, 2], [2, 3]), points(), points([1, 10], [2, null])];
+    const data = stackedData(curves.map((each) => ({ points: each, smoothing: 0 })));
     expect(data[0]).toEqual([1, 2]);
     expect([data[3], data[7], data[11]]).toEqual([
       [2, 3],
@@ -66,12 +64,9 @@ describe("stackedData", () => {
 });
 
 it("an axis without outliers ignores a spike, but not one of few values", () => {
-  const points = Array.from({ length: 100 }, (_, i): [number, number] => [
-    i + 1,
-    i === 3 ? 1e6 : i,
-  ]);
+  const all = Array.from({ length: 100 }, (_, i): [number, number] => [i + 1, i === 3 ? 1e6 : i]);
   const data = (length: number) =>
-    chartData([{ series: series(...points.slice(0, length)), smoothing: 0 }], "step");
+    chartData([{ points: points(...all.slice(0, length)), smoothing: 0 }]);
   expect(trimmedExtremes(data(100))).toEqual([2, 98]);
   expect(trimmedExtremes(data(10))).toBeNull();
 });

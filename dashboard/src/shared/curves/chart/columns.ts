@@ -1,7 +1,6 @@
 import type { AlignedData } from "uplot";
 import uPlot from "uplot";
-import { type Axis, positions } from "@/shared/curves/data/axis";
-import type { CurveSeries } from "@/shared/curves/data/series";
+import type { Points } from "@/shared/curves/data/points";
 
 /** Columns of each curve in the chart's data, after the shared x column. */
 export const COLUMNS_PER_CURVE = 4;
@@ -25,11 +24,9 @@ export function smoothed(values: readonly (number | null)[], factor: number): (n
 }
 
 export interface Drawn {
-  series: CurveSeries | undefined;
+  points: Points;
   /** Weight of the past in a smoothed value, 0 to 1. */
   smoothing: number;
-  /** The zero of relative time, in seconds since the epoch. */
-  origin?: number;
 }
 
 /**
@@ -38,25 +35,27 @@ export interface Drawn {
  * Curves need not share their steps. A value that is missing because another curve has a point there
  * is skipped; one that is not finite breaks the line.
  */
-export function chartData(curves: readonly Drawn[], axis: Axis): AlignedData {
-  const tables = curves.map(({ series: curve, smoothing, origin = 0 }): Column[] => {
-    if (curve === undefined || curve.length === 0) return [[], [], [], [], []];
-    const x = positions(curve, axis, origin);
-    return [x, curve.mins, curve.maxs, curve.values, smoothed(curve.values, smoothing)];
-  });
-  return joined(tables);
+export function chartData(curves: readonly Drawn[]): AlignedData {
+  return joined(
+    curves.map(({ points: { at, mins, maxs, values }, smoothing }): Column[] => [
+      at,
+      mins,
+      maxs,
+      values,
+      smoothed(values, smoothing),
+    ]),
+  );
 }
 
 /**
  * The data of a stacked area in the same columns: values are sums with the curves before, and there
  * are no minima, maxima or smoothed values. What is missing counts as 0.
  */
-export function stackedData(curves: readonly Drawn[], axis: Axis): AlignedData {
-  const tables = curves.map(({ series: curve, smoothing, origin = 0 }): Column[] => {
-    if (curve === undefined || curve.length === 0) return [[], []];
-    const values = smoothing > 0 ? smoothed(curve.values, smoothing) : curve.values;
-    return [positions(curve, axis, origin), values];
-  });
+export function stackedData(curves: readonly Drawn[]): AlignedData {
+  const tables = curves.map(({ points: { at, values }, smoothing }): Column[] => [
+    at,
+    smoothing > 0 ? smoothed(values, smoothing) : values,
+  ]);
   const [x = [], ...columns] = joined(tables) as unknown as Column[];
   const none = x.map(() => null);
   let below: number[] = x.map(() => 0);

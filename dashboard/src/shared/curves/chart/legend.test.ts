@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Curve } from "@/shared/curves/data/curve";
+import { pointsOf } from "@/shared/curves/data/points";
 import { CurveStore } from "@/shared/curves/data/store";
 import { legendOrder, legendText } from "./legend";
 
@@ -14,7 +15,13 @@ function curve(...points: [step: number, value: number | null][]): Curve {
 }
 
 const text = (of: Curve, cursor: number | null, axis: "step" | "elapsed" = "step") =>
-  legendText(of, axis, cursor, (value) => (value === null ? "–" : String(value)), true);
+  legendText(
+    pointsOf(of, axis),
+    axis,
+    cursor,
+    (value) => (value === null ? "–" : String(value)),
+    true,
+  );
 
 describe("legendText", () => {
   const validation = curve([50, 0.112], [110, 0.083], [160, null]);
@@ -51,7 +58,9 @@ describe("legendText", () => {
 });
 
 it("the legend is sorted by the values at the cursor", () => {
-  const curves = [curve([1, 0.1]), curve([1, 0.3]), curve([5, 0.9])];
-  expect(legendOrder(curves, "step", 1)).toEqual([1, 0, 2]);
-  expect(legendOrder(curves, "step", null)).toEqual([0, 1, 2]);
+  const curves = [curve([1, 0.1]), curve([1, 0.3]), curve([5, 0.9])].map((each) =>
+    pointsOf(each, "step"),
+  );
+  expect(legendOrder(curves, 1)).toEqual([1, 0, 2]);
+  expect(legendOrder(curves, null)).toEqual([0, 1, 2]);
 });

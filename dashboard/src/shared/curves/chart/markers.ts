@@ -1,5 +1,7 @@
 import type uPlot from "uplot";
-import type { Axis } from "@/shared/curves/data/axis";
+import { type Axis, metricOf } from "@/shared/curves/data/axis";
+import type { Curve } from "@/shared/curves/data/curve";
+import { lastAtOrBefore } from "@/shared/curves/data/points";
 import { resolved } from "./palette";
 
 /** Something that happened to a job, at a position of its curves. */
@@ -21,15 +23,21 @@ const COLORS: Record<Marker["kind"], string> = {
 const REACH = 5;
 const TICK = 5;
 
-function positionOf({ step, time }: Marker, axis: Axis, origin: number): number {
-  return axis === "step" ? step : axis === "time" ? time : time - origin;
+/** The position of a marker beside a curve; NaN if the axis shows a metric that had no value yet. */
+function positionOf({ step, time }: Marker, axis: Axis, curve: Curve | undefined): number {
+  const metric = metricOf(axis);
+  if (metric !== null) {
+    const over = curve?.store.get(metric);
+    return over?.values[lastAtOrBefore(over.steps, step)] ?? Number.NaN;
+  }
+  return axis === "step" ? step : axis === "time" ? time : time - (curve?.origin ?? 0);
 }
 
 /** Checkpoints as triangles on the axis, all others as lines. */
 export function markerPlugin(
   markers: () => readonly Marker[],
   axis: Axis,
-  origin: number,
+  curve: Curve | undefined,
 ): uPlot.Plugin {
   const draw = (plot: uPlot): void => {
     const { ctx, bbox } = plot;
@@ -40,7 +48,7 @@ export function markerPlugin(
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
     for (const marker of markers()) {
-      const x = Math.round(plot.valToPos(positionOf(marker, axis, origin), "x", true));
+      const x = Math.round(plot.valToPos(positionOf(marker, axis, curve), "x", true));
       ctx.strokeStyle = ctx.fillStyle = resolved(COLORS[marker.kind]);
       ctx.beginPath();
       if (marker.kind === "checkpoint") {
@@ -66,11 +74,11 @@ export function markersAt(
   plot: uPlot,
   markers: readonly Marker[],
   axis: Axis,
-  origin: number,
+  curve: Curve | undefined,
 ): string {
   const { left = -1 } = plot.cursor;
   if (left < 0) return "";
   const isNear = (marker: Marker) =>
-    Math.abs(plot.valToPos(positionOf(marker, axis, origin), "x") - left) <= REACH;
+    Math.abs(plot.valToPos(positionOf(marker, axis, curve), "x") - left) <= REACH;
   return [...new Set(markers.filter(isNear).map(({ label }) => label))].join(" · ");
 }

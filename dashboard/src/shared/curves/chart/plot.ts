@@ -1,8 +1,10 @@
 import uPlot from "uplot";
-import { type Axis, BYTE_TICKS, extentOf, type Range } from "@/shared/curves/data/axis";
+import { type Axis, BYTE_TICKS, extentOf, metricOf, type Range } from "@/shared/curves/data/axis";
 import type { Curve } from "@/shared/curves/data/curve";
+import { isScattered, type Points, pointsOf } from "@/shared/curves/data/points";
 import { byteTicks, dateAndTime } from "@/shared/format";
-import { COLUMNS_PER_CURVE, chartData, type Drawn, stackedData, trimmedExtremes } from "./columns";
+import { formatOf } from "@/shared/live/metric-names";
+import { COLUMNS_PER_CURVE, chartData, stackedData, trimmedExtremes } from "./columns";
 import { positionText } from "./legend";
 import { type Marker, markerPlugin, markersAt } from "./markers";
 import { resolved } from "./palette";
@@ -30,8 +32,11 @@ interface PlotOptions {
   /** The reader selected a range, or all of the axis (null). */
   onRange: (range: Range | null) => void;
   markers: () => readonly Marker[];
-  /** The cursor moved to a position on the axis, with the labels of the markers there, or left. */
-  onCursor: (at: number | null, markers: string) => void;
+  /**
+   * The cursor moved to a position on the axis, with the labels of the markers there, or left; with the
+   * drawn points of each curve.
+   */
+  onCursor: (at: number | null, markers: string, points: readonly Points[]) => void;
 }
 
 /** Indexes of a curve's columns. */
@@ -44,6 +49,9 @@ const MIN_DRAG = 6;
 /** A uPlot of the curves' stores; it is created once and gets new points by `setData` only. */
 export class Plot {
   private readonly plot: uPlot;
+  private points: readonly Points[] = [];
+  /** Points are drawn as dots without lines. */
+  private scattered = false;
 
   constructor(
     private readonly element: HTMLElement,
@@ -78,16 +86,18 @@ export class Plot {
         axes: [horizontal(dark, axis), vertical(dark, options.binary ? byteTicks : each(format))],
         series: [
           {},
-          ...curves.flatMap((curve, i) => lines(curve, colors[i] ?? "gray", stacked, i === 0)),
+          ...curves.flatMap((curve, i) =>
+            lines(curve, colors[i] ?? "gray", stacked, i === 0, () => this.scattered),
+          ),
         ],
         bands: colors.flatMap((color, i) => (stacked ? stackBand(i, color) : spreadBand(i, color))),
-        plugins: [markerPlugin(options.markers, axis, curves[0]?.origin ?? 0)],
+        plugins: [markerPlugin(options.markers, axis, curves[0])],
         hooks: {
           setCursor: [() => this.reportCursor()],
           setSelect: [() => this.selected()],
         },
       },
-      chartData([], axis),
+      chartData([]),
       element,
     );
     this.draw();
@@ -97,14 +107,13 @@ export class Plot {
   draw(): void {
     const { curves, axis, stacked } = this.options;
     const smoothing = this.options.smoothing();
-    const drawn = curves.map(
-      (curve): Drawn => ({
-        series: curve.store.get(curve.name, curve.rank ?? null),
-        smoothing: curve.exact ? 0 : smoothing,
-        origin: curve.origin ?? 0,
-      }),
-    );
-    const data = stacked ? stackedData(drawn, axis) : chartData(drawn, axis);
+    this.points = curves.map((curve) => pointsOf(curve, axis));
+    this.scattered = !stacked && curves.some((curve) => isScattered(curve, axis));
+    const drawn = this.points.map((points, i) => ({
+      points,
+      smoothing: curves[i]?.exact ? 0 : smoothing,
+    }));
+    const data = stacked ? stackedData(drawn) : chartData(drawn);
     if (!stacked) {
       drawn.forEach((each, i) => {
         const raw = this.plot.series[column(i, VALUE)];
@@ -165,7 +174,8 @@ export class Plot {
     const { markers, axis, curves, onCursor } = this.options;
     onCursor(
       typeof at === "number" ? (this.plot.data[0][at] ?? null) : null,
-      markersAt(this.plot, markers(), axis, curves[0]?.origin ?? 0),
+      markersAt(this.plot, markers(), axis, curves[0]),
+      this.points,
     );
   }
 }
@@ -192,7 +202,13 @@ function tinted(color: string, share: number): string {
   return `color-mix(in srgb, ${color} ${share}%, transparent)`;
 }
 
-function lines(curve: Curve, stroke: string, stacked: boolean, lowest: boolean): uPlot.Series[] {
+function lines(
+  curve: Curve,
+  stroke: string,
+  stacked: boolean,
+  lowest: boolean,
+  scattered: () => boolean,
+): uPlot.Series[] {
   const invisible: uPlot.Series = { stroke: "transparent", width: 0, points: { show: false } };
   const shared = { label: curve.label, stroke, ...(curve.dash ? { dash: curve.dash } : {}) };
   if (stacked) {
@@ -200,16 +216,21 @@ function lines(curve: Curve, stroke: string, stacked: boolean, lowest: boolean):
     if (lowest) area.fill = tinted(stroke, STACK_TINT);
     return [invisible, invisible, area, invisible];
   }
-  const points = curve.dots
-    ? { show: true, size: 5, stroke, fill: stroke }
-    : { show: isSinglePoint };
+  const points = {
+    show: (plot: uPlot) => curve.dots || scattered() || isSinglePoint(plot),
+    size: 5,
+    stroke,
+    fill: stroke,
+  };
+  const paths: uPlot.Series.PathBuilder = (plot, ...place) =>
+    scattered() ? null : (uPlot.paths.linear?.()(plot, ...place) ?? null);
   const width = curve.thin ? 1 : 1.5;
   // The band of a spike is narrower than a pixel and would be invisible without edges.
   const edge: uPlot.Series = { stroke: tinted(stroke, 45), width: 1, points: { show: false } };
   return [
     edge,
     edge,
-    { ...shared, width, points },
+    { ...shared, width, points, paths },
     { ...shared, width: width + 0.5, points: { show: false } },
   ];
 }
@@ -237,8 +258,13 @@ function horizontal(dark: boolean, axis: Axis): uPlot.Axis {
     x.values = (_, ticks) => ticks.map((tick) => positionText(tick, axis));
     x.incrs = SECOND_TICKS;
     x.space = 64;
-  } else {
+  } else if (axis === "time") {
     x.values = (_, ticks, __, ___, distance) => timesOfDay(ticks, distance);
+  } else {
+    const name = metricOf(axis) ?? "";
+    const labels = name.endsWith("_bytes") ? byteTicks : each(formatOf(name));
+    x.values = (_, ticks) => labels(ticks);
+    x.space = 72;
   }
   return x;
 }

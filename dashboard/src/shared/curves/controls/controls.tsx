@@ -1,7 +1,16 @@
-import { Button, Group, NumberInput, SegmentedControl, Slider, Switch, Text } from "@mantine/core";
+import {
+  Button,
+  Group,
+  NumberInput,
+  SegmentedControl,
+  Select,
+  Slider,
+  Switch,
+  Text,
+} from "@mantine/core";
 import { useState } from "react";
 import { positionText } from "@/shared/curves/chart/legend";
-import type { Axis, Range } from "@/shared/curves/data/axis";
+import { type Axis, metricOf, type Range } from "@/shared/curves/data/axis";
 import { count } from "@/shared/format";
 import { SearchField } from "@/shared/ui/search-field";
 import { isPattern } from "./arrange";
@@ -13,6 +22,8 @@ interface Props {
   onChange: (change: CurveView) => void;
   /** The value while the slider is dragged, which is not in the URL yet. */
   onSmoothing: (smoothing: number | null) => void;
+  /** The metrics that can be the horizontal axis. */
+  metrics: readonly string[];
   /** Whether there are series of single ranks to draw. */
   hasRanks?: boolean;
   /** Further commands. */
@@ -31,28 +42,13 @@ export function CurveControls(props: Props) {
   const [dragged, setDragged] = useState<number | null>(null);
   return (
     <div className={classes.controls}>
-      <Group gap="xs">
-        <Text size="xs" c="dimmed" id="curves-x">
-          X axis
-        </Text>
-        <SegmentedControl
-          size="xs"
-          aria-labelledby="curves-x"
-          data={[
-            { value: "step", label: "Step" },
-            { value: "elapsed", label: "Relative time" },
-            { value: "time", label: "Wall time" },
-          ]}
-          value={x}
-          onChange={(next) =>
-            onChange({
-              x: next === "step" ? undefined : (next as Axis),
-              from: undefined,
-              to: undefined,
-            })
-          }
-        />
-      </Group>
+      <AxisChoice
+        axis={x}
+        metrics={props.metrics}
+        onChange={(next) =>
+          onChange({ x: next === "step" ? undefined : next, from: undefined, to: undefined })
+        }
+      />
       <Group gap="xs">
         <Text size="xs" c="dimmed">
           Smoothing
@@ -108,6 +104,46 @@ export function CurveControls(props: Props) {
       <Zoom key={`${view.from}-${view.to}`} view={view} onChange={onChange} />
       {props.children}
     </div>
+  );
+}
+
+interface AxisProps {
+  axis: Axis;
+  metrics: readonly string[];
+  onChange: (axis: Axis) => void;
+}
+
+function AxisChoice({ axis, metrics, onChange }: AxisProps) {
+  const metric = metricOf(axis);
+  const names = [...new Set(metric === null ? metrics : [metric, ...metrics])].sort();
+  return (
+    <Group gap="xs">
+      <Text size="xs" c="dimmed" id="curves-x">
+        X axis
+      </Text>
+      <SegmentedControl
+        size="xs"
+        aria-labelledby="curves-x"
+        data={[
+          { value: "step", label: "Step" },
+          { value: "elapsed", label: "Relative time" },
+          { value: "time", label: "Wall time" },
+        ]}
+        value={metric === null ? axis : ""}
+        onChange={(next) => onChange(next as Axis)}
+      />
+      <Select
+        size="xs"
+        w={160}
+        aria-label="Metric on the X axis"
+        placeholder="Metric"
+        searchable
+        clearable
+        data={names}
+        value={metric}
+        onChange={(name) => onChange(name === null ? "step" : `metrics.${name}`)}
+      />
+    </Group>
   );
 }
 

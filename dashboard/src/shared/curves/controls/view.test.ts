@@ -14,6 +14,8 @@ describe("curveView", () => {
     };
     expect(curveView({ ...good, other: 1 })).toEqual(good);
     expect(curveView({ x: "step", smooth: 2, log: "yes", from: 9, to: 5, ranks: 0 })).toEqual({});
+    expect(curveView({ x: "metrics.val/loss" })).toEqual({ x: "metrics.val/loss" });
+    expect(curveView({ x: "metrics." })).toEqual({});
     expect(curveView({ from: Number.NaN, to: 5 })).toEqual({});
   });
 

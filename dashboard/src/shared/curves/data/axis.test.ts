@@ -23,6 +23,16 @@ describe("stepsWithin", () => {
     expect(stepsWithin(elapsed, "elapsed", series(), 1000)).toEqual({ first: 10, last: 40 });
   });
 
+  it("reads the steps of a metric's values off its series", () => {
+    const tokens = new CurveSeries();
+    tokens.append([1, 2, 3, 4, 5].map((step) => ({ step, time: step, value: 100 * step })));
+    const shown = (from: number, to: number) =>
+      stepsWithin({ from, to }, "metrics.tokens", tokens, 0);
+    expect(shown(250, 350)).toEqual({ first: 2, last: 4 });
+    expect(shown(100, 500)).toEqual({ first: 1, last: 5 });
+    expect(shown(110, 120)).toBeNull();
+  });
+
   it("is null without points", () => {
     expect(stepsWithin({ from: 0, to: 1 }, "time", new CurveSeries(), 0)).toBeNull();
   });
@@ -36,6 +46,7 @@ describe("extentOf", () => {
   it("stays close to a single point", () => {
     expect(extentOf([375], "step")).toEqual({ from: 374, to: 376 });
     expect(extentOf([1_800_000_000], "time")).toEqual({ from: 1_799_999_970, to: 1_800_000_030 });
+    expect(extentOf([-20], "metrics.loss")).toEqual({ from: -22, to: -18 });
     expect(extentOf([12], "elapsed")).toEqual({ from: -18, to: 42 });
   });
 

@@ -40,6 +40,11 @@ export class CurveStore {
     return [...found];
   }
 
+  /** The names of the series of the job as a whole that have points. */
+  jobWideNames(): string[] {
+    return this.names().filter((name) => this.get(name)?.length);
+  }
+
   /** The series with the most points, the best one to map times to steps. */
   longest(): CurveSeries | undefined {
     let found: CurveSeries | undefined;
