@@ -7,6 +7,8 @@ import { type Filter, isFilter } from "@/features/jobs/filters";
 import { type ColumnsSearch, columnsOf } from "@/features/jobs/table/columns";
 import type { Sort } from "@/features/jobs/table/sort";
 import { type CurveView, curveView } from "@/shared/curves/controls/view";
+import type { Spread } from "@/shared/curves/data/curve";
+import { isSpread } from "@/shared/curves/data/spread";
 import { lazyComponent } from "@/shared/page/lazy-component";
 import { Missing } from "./missing";
 import { parseSearch, stringifySearch } from "./search";
@@ -79,6 +81,8 @@ const job = createRoute({
 interface CompareSearch extends CurveView {
   /** Their ids, separated by commas. */
   jobs?: string | undefined;
+  /** The mean of jobs that differ in their seeds alone, with this band; left out: each job. */
+  seeds?: Spread | undefined;
 }
 
 const compare = createRoute({
@@ -86,6 +90,7 @@ const compare = createRoute({
   path: "/compare",
   validateSearch: (raw): CompareSearch => ({
     ...(raw.jobs ? { jobs: String(raw.jobs) } : {}),
+    ...(isSpread(raw.seeds) ? { seeds: raw.seeds } : {}),
     ...curveView(raw),
   }),
   component: lazyComponent(() => import("@/features/compare/compare-page")),

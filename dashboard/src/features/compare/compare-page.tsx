@@ -15,6 +15,7 @@ import { CurveControls, NoMatch } from "@/shared/curves/controls/controls";
 import controls from "@/shared/curves/controls/controls.module.css";
 import { type CurveView, rangeOf } from "@/shared/curves/controls/view";
 import type { Axis, Range } from "@/shared/curves/data/axis";
+import type { Spread } from "@/shared/curves/data/curve";
 import { count, metric } from "@/shared/format";
 import { JobLive, originOf } from "@/shared/live/job-live";
 import { spansMagnitudes } from "@/shared/live/metric-names";
@@ -28,7 +29,9 @@ import { StateBadge } from "@/shared/ui/state-badge";
 import classes from "./compare-page.module.css";
 import { labelOf } from "./labels";
 import { type Compared, panelsOf } from "./panels";
+import { configsOf } from "./results";
 import { ResultsTable } from "./results-table";
+import { SeedChoice } from "./seed-choice";
 import { added, formatSlots, parseSlots, removed, type Slots } from "./slots";
 import { SpecDifferences } from "./spec-differences";
 
@@ -46,6 +49,7 @@ export default function ComparePage() {
   const ids = useMemo(() => slots.filter((id) => id !== null), [slots]);
   const queries = useQueries({ queries: ids.map((id) => jobOptions(id)) });
   const jobs = queries.flatMap(({ data }) => (data ? [data] : []));
+  const configs = configsOf(jobs);
   useTitle(jobs.length > 0 ? `Compare ${jobs.map((job) => job.name).join(", ")}` : "Compare");
   const put = (next: Slots) =>
     void navigate({
@@ -67,12 +71,12 @@ export default function ComparePage() {
         </Empty>
       ) : null}
       <ul className={classes.jobs} aria-label="Compared jobs">
-        {jobs.map((job) => (
+        {jobs.map((job, i) => (
           <JobKey
             key={job.id}
             job={job}
             label={labelOf(job, jobs)}
-            slot={slots.indexOf(job.id)}
+            slot={slots.indexOf(view.seeds ? (configs[i] ?? job.id) : job.id)}
             onRemove={() => put(removed(slots, job.id))}
           />
         ))}
@@ -91,6 +95,7 @@ export default function ComparePage() {
       {jobs.length > 0 ? (
         <Plots
           jobs={jobs}
+          configs={configs}
           slots={slots}
           view={view}
           onView={(change) =>
@@ -106,19 +111,25 @@ export default function ComparePage() {
   );
 }
 
-interface PlotsProps {
-  jobs: Job[];
-  slots: Slots;
-  view: CurveView;
-  onView: (change: CurveView) => void;
+interface PlotsView extends CurveView {
+  seeds?: Spread | undefined;
 }
 
-function Plots({ jobs, slots, view, onView }: PlotsProps) {
-  const { x = "step", smooth = 0, log = false, from, to } = view;
+interface PlotsProps {
+  jobs: Job[];
+  /** Of each job; the same for those that differ in their seeds alone. */
+  configs: string[];
+  slots: Slots;
+  view: PlotsView;
+  onView: (change: PlotsView) => void;
+}
+
+function Plots({ jobs, configs, slots, view, onView }: PlotsProps) {
+  const { x = "step", smooth = 0, log = false, from, to, seeds } = view;
   const [dragged, setDragged] = useState<number | null>(null);
   const range = useMemo(() => rangeOf({ from, to }), [from, to]);
   const lives = useLives(jobs.map((job) => job.id).join(), range, x);
-  const compared = jobs.flatMap((job): Compared[] => {
+  const compared = jobs.flatMap((job, i): Compared[] => {
     const live = lives.get(job.id);
     if (live === undefined) return [];
     const shown = live.window.value;
@@ -126,6 +137,7 @@ function Plots({ jobs, slots, view, onView }: PlotsProps) {
       {
         label: labelOf(job, jobs),
         slot: slots.indexOf(job.id),
+        config: configs[i] ?? job.id,
         mainMetric: job.main_metric?.name,
         all: live.curves,
         shown: range !== null && shown?.ready ? shown.store : live.curves,
@@ -133,7 +145,7 @@ function Plots({ jobs, slots, view, onView }: PlotsProps) {
       },
     ];
   });
-  const panels = panelsOf(compared);
+  const panels = panelsOf(compared, x, seeds);
   const isSettled = [...lives.values()].every(({ status }) => status.value.phase !== "connecting");
   const { shown, pinOf } = useArrangement(panels, view.charts ?? "", lives.size > 0 && isSettled);
   return (
@@ -143,7 +155,11 @@ function Plots({ jobs, slots, view, onView }: PlotsProps) {
         onChange={onView}
         onSmoothing={setDragged}
         metrics={[...new Set(compared.flatMap(({ all }) => all.jobWideNames()))]}
-      />
+      >
+        {new Set(configs).size < jobs.length ? (
+          <SeedChoice value={seeds} onChange={(next) => onView({ seeds: next })} />
+        ) : null}
+      </CurveControls>
       {panels.length === 0 ? <NoPoints lives={lives} /> : null}
       {panels.length > 0 && shown.length === 0 ? <NoMatch /> : null}
       <div className={controls.grid}>

@@ -1,11 +1,12 @@
 import { Text } from "@mantine/core";
 import type { Job } from "@/shared/api/types";
+import { spreadOf } from "@/shared/curves/data/spread";
 import { NOTHING, plural } from "@/shared/format";
 import { formatOf } from "@/shared/live/metric-names";
 import { type Column, Table } from "@/shared/ui/table";
 import classes from "./compare-page.module.css";
 import { labelOf } from "./labels";
-import { type Result, resultsOf, seedGroups, spreadOf } from "./results";
+import { type Result, resultsOf, seedGroups } from "./results";
 
 const NAME: Column<Result> = {
   id: "name",

@@ -4,7 +4,6 @@ import { expect, it } from "vitest";
 import type { Job } from "@/shared/api/types";
 import { job } from "@/test/fake-api";
 import { shown } from "@/test/shown";
-import { spreadOf } from "./results";
 import { ResultsTable } from "./results-table";
 
 it("jobs are compared by their latest metrics, with the spread over seeds", async () => {
@@ -24,9 +23,4 @@ it("jobs are compared by their latest metrics, with the spread over seeds", asyn
   expect(loss).toHaveTextContent("loss0.50.30.40.4 ± 0.1414");
   expect(within(loss as HTMLElement).getByTitle("best")).toHaveTextContent("0.3");
   expect(beauty).toHaveTextContent("beautyNaN2––");
-});
-
-it("a spread needs all values", () => {
-  expect(spreadOf([1, null])).toBeNull();
-  expect(spreadOf([1, 3])).toEqual({ mean: 2, deviation: Math.SQRT2 });
 });

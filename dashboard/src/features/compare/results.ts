@@ -30,6 +30,14 @@ export function resultsOf(jobs: readonly Compared[]): Result[] {
     });
 }
 
+/** The id of the first job with the same config as each job, but for names and seeds. */
+export function configsOf(jobs: readonly Job[]): string[] {
+  const groups = seedGroups(jobs);
+  return jobs.map(
+    ({ id }, i) => jobs[groups.find((group) => group.includes(i))?.[0] ?? i]?.id ?? id,
+  );
+}
+
 /** Indexes of the jobs whose specs differ in their names and seeds alone; groups of two or more. */
 export function seedGroups(jobs: readonly Compared[]): number[][] {
   const groups = new Map<string, number[]>();
@@ -40,15 +48,4 @@ export function seedGroups(jobs: readonly Compared[]): number[][] {
     groups.set(key, [...(groups.get(key) ?? []), i]);
   });
   return [...groups.values()].filter((group) => group.length > 1);
-}
-
-/** Mean and sample standard deviation; null unless all values are finite. */
-export function spreadOf(
-  values: readonly (number | null)[],
-): { mean: number; deviation: number } | null {
-  if (!values.every((value) => value !== null && Number.isFinite(value))) return null;
-  const known = values as readonly number[];
-  const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
-  const squares = known.reduce((sum, value) => sum + (value - mean) ** 2, 0);
-  return { mean, deviation: Math.sqrt(squares / (known.length - 1)) };
 }

@@ -3,8 +3,14 @@ import { useEffect, useRef } from "react";
 import "uplot/dist/uPlot.min.css";
 import { type Axis, metricOf, type Range } from "@/shared/curves/data/axis";
 import { curvesCsv, saveText } from "@/shared/curves/data/csv";
-import { type Curve, hasPoints, identityOf, seriesOf } from "@/shared/curves/data/curve";
-import type { Points } from "@/shared/curves/data/points";
+import {
+  type Curve,
+  hasPoints,
+  identityOf,
+  type Points,
+  runsOf,
+  seriesOf,
+} from "@/shared/curves/data/curve";
 import { metric } from "@/shared/format";
 import { IconButton } from "@/shared/ui/icon-button";
 import { DownIcon } from "@/shared/ui/icons";
@@ -136,7 +142,7 @@ export function Chart(props: Props) {
     };
     draw.current = show;
     show();
-    const stores = [...new Set(curves.map((curve) => curve.store))];
+    const stores = [...new Set(curves.flatMap(runsOf).map((curve) => curve.store))];
     const unsubscribe = stores.map((store) => store.subscribe(scheduleDraw));
     const resizes = new ResizeObserver(() => plot?.resize());
     resizes.observe(element);
@@ -232,9 +238,10 @@ function Key({ curve, alone, format, valueRef }: KeyProps) {
 }
 
 function csv(curves: Curve[]): string {
-  const several = new Set(curves.map((curve) => curve.store.id)).size > 1;
+  const runs = curves.flatMap(runsOf);
+  const several = new Set(runs.map((curve) => curve.store.id)).size > 1;
   return curvesCsv(
-    curves.map((curve) => {
+    runs.map((curve) => {
       const { name, rank = null, label } = curve;
       const own = rank === null ? name : `${name} of rank ${rank}`;
       return { name: several ? `${own} of ${label}` : own, series: seriesOf(curve) };

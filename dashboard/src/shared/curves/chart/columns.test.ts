@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { type Points, pointsOf } from "@/shared/curves/data/points";
+import type { Points } from "@/shared/curves/data/curve";
+import { pointsOf } from "@/shared/curves/data/points";
 import { CurveStore } from "@/shared/curves/data/store";
 import { chartData, smoothed, stackedData, trimmedExtremes } from "./columns";
 

@@ -1,6 +1,6 @@
 import type { AlignedData } from "uplot";
 import uPlot from "uplot";
-import type { Points } from "@/shared/curves/data/points";
+import type { Points } from "@/shared/curves/data/curve";
 
 /** Columns of each curve in the chart's data, after the shared x column. */
 export const COLUMNS_PER_CURVE = 4;

@@ -1,5 +1,6 @@
 import { type Axis, metricOf } from "@/shared/curves/data/axis";
-import { lastAtOrBefore, type Points } from "@/shared/curves/data/points";
+import type { Points } from "@/shared/curves/data/curve";
+import { lastAtOrBefore } from "@/shared/curves/data/points";
 import { count, duration, moment } from "@/shared/format";
 import { formatOf } from "@/shared/live/metric-names";
 

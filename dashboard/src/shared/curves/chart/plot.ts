@@ -1,7 +1,7 @@
 import uPlot from "uplot";
 import { type Axis, BYTE_TICKS, extentOf, metricOf, type Range } from "@/shared/curves/data/axis";
-import type { Curve } from "@/shared/curves/data/curve";
-import { isScattered, type Points, pointsOf } from "@/shared/curves/data/points";
+import type { Curve, Points } from "@/shared/curves/data/curve";
+import { isScattered, pointsOf } from "@/shared/curves/data/points";
 import { byteTicks, dateAndTime } from "@/shared/format";
 import { formatOf } from "@/shared/live/metric-names";
 import { COLUMNS_PER_CURVE, chartData, stackedData, trimmedExtremes } from "./columns";

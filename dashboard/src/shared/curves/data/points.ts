@@ -1,22 +1,18 @@
 import { type Axis, metricOf, positions } from "./axis";
-import { type Curve, seriesOf } from "./curve";
+import { type Curve, type Points, runsOf, seriesOf, type Values } from "./curve";
 import type { CurveSeries } from "./series";
-
-type Values = readonly (number | null)[];
-
-/** What a chart draws of a curve, in the order of the axis. */
-export interface Points {
-  at: readonly number[];
-  values: Values;
-  /** Extremes of what a point stands for. */
-  mins: Values;
-  maxs: Values;
-}
+import { meanOf } from "./spread";
 
 const NO_POINTS: Points = { at: [], values: [], mins: [], maxs: [] };
 
 /** The points of a curve on an axis. */
 export function pointsOf(curve: Curve, axis: Axis): Points {
+  if (curve.runs && curve.spread) {
+    return meanOf(
+      curve.runs.map((run) => pointsOf(run, axis)),
+      curve.spread,
+    );
+  }
   const series = seriesOf(curve);
   if (series === undefined) return NO_POINTS;
   const metric = metricOf(axis);
@@ -54,10 +50,11 @@ export function joinedByStep(series: CurveSeries, over: CurveSeries): Points {
 }
 
 /** Whether points over a metric are not in the order of their steps, so that no line joins them. */
-export function isScattered({ store }: Curve, axis: Axis): boolean {
+export function isScattered(curve: Curve, axis: Axis): boolean {
   const metric = metricOf(axis);
-  const over = metric === null ? undefined : store.get(metric);
-  return over !== undefined && !isMonotonic(over);
+  if (metric === null) return false;
+  const overs = runsOf(curve).map(({ store }) => store.get(metric));
+  return overs.some((over) => over !== undefined && !isMonotonic(over));
 }
 
 function isMonotonic({ values }: CurveSeries): boolean {
