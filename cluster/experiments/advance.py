@@ -107,7 +107,7 @@ class ExperimentAdvancer(Service):
                 await self._decide(session, experiment, current, step)
                 started = await self._start(session, experiment, step.start)
                 await session.flush()
-                if step.start and experiment.reason_code == ReasonCode.TRIALS_RUN:
+                if (step.start or step.stop) and experiment.reason_code == ReasonCode.TRIALS_RUN:
                     set_reason(experiment, await running_reason(session, experiment))
                 if step.finishes and recorded:
                     await self._finish(session, experiment)

@@ -53,7 +53,7 @@ class RungTrial:
     results: tuple[float | None, ...] = ()
     """Lower is better."""
     waiting: tuple[RunKey, ...] = ()
-    """Its runs that wait at the last of these rungs; of a failed trial, at any."""
+    """Its runs that wait at the last of these rungs; of a failed trial, at any or to be started."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,18 @@ def trials_of(runs: Iterable[RungRun], *, lower_is_better: bool) -> list[RungTri
 
 
 def _trial(number: int, repeats: Sequence[RungRun], sign: int) -> RungTrial:
-    waiting = [run for run in repeats if run.state is TrialState.WAITING]
     if any(run.has_failed for run in repeats):
-        return RungTrial(number, Status.FAILED, waiting=tuple(run.key for run in waiting))
+        unfinished = (TrialState.PENDING, TrialState.WAITING)
+        left = tuple(run.key for run in repeats if run.state in unfinished)
+        return RungTrial(number, Status.FAILED, waiting=left)
     # As far as all of them have come.
     by_rung = zip(*(run.results for run in repeats), strict=False)
     results = tuple(_mean(values, sign) for values in by_rung)
-    waiting = [run for run in waiting if len(run.results) == len(results)]
+    waiting = [
+        run
+        for run in repeats
+        if run.state is TrialState.WAITING and len(run.results) == len(results)
+    ]
     status = Status.RUNNING
     if any(run.state is TrialState.STOPPED for run in repeats):
         status = Status.STOPPED

@@ -34,7 +34,7 @@ class StartedRun:
     state: TrialState = TrialState.STARTED
     """Stopped: only until its job has got the command."""
     step: int = 0
-    """Finished steps of its job."""
+    """Finished steps of its job, or the step at which it paused by itself."""
     paused_by_itself: bool = False
     """Its job is paused as `training.pause_at` says."""
     rungs_reached: int = 0
@@ -90,11 +90,11 @@ class ExperimentFacts:
 
 @dataclass(frozen=True)
 class StoppedTrial:
-    """The runs of a trial that wait at its last rung, and are to be stopped there."""
+    """The runs of a trial that wait at a rung, or to be started, and are to be stopped there."""
 
     runs: tuple[RunKey, ...]
-    why: asha.Stop | None = None
-    """None: another run of the trial has failed."""
+    why: asha.Stop | TrialState
+    """How the trial compares at its last rung, or as what another run of it has ended."""
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,11 @@ def _fill_places(facts: ExperimentFacts, step: Step) -> Step:
     free = max(0, min(facts.parallel - facts.held, AT_ONCE))
     if facts.early_stopping is not None:
         step = _compare(facts.early_stopping, facts.undecided, free, step)
-    start = facts.pending[: free - len(step.promote)]
+    stopped = {key for trial in step.stop for key in trial.runs}
+    pending = tuple(key for key in facts.pending if key not in stopped)
+    start = pending[: free - len(step.promote)]
     choose = bool(facts.undecided) and len(step.promote) + len(start) < free
-    return replace(step, start=start, choose=choose)
+    return replace(step, start=start, stop=step.stop[:AT_ONCE], choose=choose)
 
 
 def _is_due(run: StartedRun) -> bool:
@@ -197,16 +199,16 @@ def _compare(stopping: EarlyStopping, undecided: int, free: int, step: Step) -> 
             promote.append(key)
             runs[key] = replace(runs[key], state=TrialState.STARTED)
     trials = {trial.number: trial for trial in stopping.trials(runs.values())}
-    failed = [t for t in trials.values() if t.status is Status.FAILED and t.waiting]
+    failed = {run.key[0]: run.state for run in stopping.runs if run.has_failed}
     hopeless = asha.stops(
         [*trials.values()],
         rungs=len(stopping.rungs), factor=stopping.factor, undecided=undecided,
     )  # fmt: skip
     stop = (
-        *(StoppedTrial(trial.waiting) for trial in failed),
+        *(StoppedTrial(w, state) for n, state in failed.items() if (w := trials[n].waiting)),
         *(StoppedTrial(trials[each.trial].waiting, each) for each in hopeless),
     )
-    return replace(step, promote=tuple(promote), stop=stop[:AT_ONCE])
+    return replace(step, promote=tuple(promote), stop=stop)
 
 
 def _next_promoted(

@@ -106,7 +106,7 @@ async def _started(
         select(
             Trial.experiment_id, Trial.number, Trial.repeat, Trial.job_id, Trial.command,
             Trial.state, Trial.results, Job.state.label("job_state"), Job.reason_code,
-            JobProgress.step,
+            Job.pauses_after, JobProgress.step,
         )
         .outerjoin(Job, Job.id == Trial.job_id)
         .outerjoin(JobProgress, JobProgress.job_id == Trial.job_id)
@@ -119,14 +119,15 @@ async def _started(
         .order_by(Trial.number, Trial.repeat)
     )  # fmt: skip
     for row in await session.execute(query):
+        paused_by_itself = row.reason_code == ReasonCode.PAUSED_AT_STEP
         run = StartedRun(
             (row.number, row.repeat),
             row.job_id,
             JobState(row.job_state) if row.job_state is not None else None,
             row.command,
             TrialState(row.state),
-            step=row.step or 0,
-            paused_by_itself=row.reason_code == ReasonCode.PAUSED_AT_STEP,
+            step=row.pauses_after if paused_by_itself else row.step or 0,
+            paused_by_itself=paused_by_itself,
             rungs_reached=len(row.results),
         )
         found[row.experiment_id].append(run)

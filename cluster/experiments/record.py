@@ -52,32 +52,40 @@ async def measure(database: Database, facts: ExperimentFacts, step: Step) -> dic
     async with database.session() as session:
         experiment = await session.get_one(Experiment, facts.id)
     rungs = facts.early_stopping.rungs if facts.early_stopping is not None else ()
-    found: dict[RunKey, Measured] = {}
-    results: list[float | None]
-    passed: Sequence[int]
-    for run in step.ended:
-        objective: float | None = None
-        results = []
-        if run.job_state is JobState.COMPLETED:
-            objective = await _objective(database, experiment, run)
-            passed = rungs[run.rungs_reached : -1]
-            results = [await _objective(database, experiment, run, at) for at in passed]
-            results += [objective] if rungs else []
-        found[run.key] = Measured(run.rungs_reached, tuple(results), objective)
-    for run in step.at_rung:
-        # A script may report a lower step after it: that of an epoch.
-        reached = max(run.step, rungs[0])
-        passed = [at for at in rungs[run.rungs_reached : -1] if at <= reached]
-        results = [await _objective(database, experiment, run, at) for at in passed]
-        found[run.key] = Measured(run.rungs_reached, tuple(results))
-    return found
+    objective = Objective.of(experiment)
+    return {
+        run.key: await _measure(database, objective, run, rungs)
+        for run in (*step.ended, *step.at_rung)
+    }
 
 
-async def _objective(
-    database: Database, experiment: Experiment, run: StartedRun, step: int | None = None
-) -> float | None:
-    assert run.job_id is not None
-    return await read_objective(database, run.job_id, Objective.of(experiment), step)
+async def _measure(
+    database: Database, objective: Objective, run: StartedRun, rungs: Sequence[int]
+) -> Measured:
+    if run.job_id is None:
+        return Measured(run.rungs_reached)
+    results = [
+        await read_objective(database, run.job_id, objective, at) for at in _passed(run, rungs)
+    ]
+    if run.job_state is not JobState.COMPLETED:
+        return Measured(run.rungs_reached, tuple(results))
+    end = await read_objective(database, run.job_id, objective)
+    results += [end] if rungs else []
+    return Measured(run.rungs_reached, tuple(results), end)
+
+
+def _passed(run: StartedRun, rungs: Sequence[int]) -> Sequence[int]:
+    """Return the rungs below the end that a run has passed and has no result of."""
+    left = rungs[run.rungs_reached : -1]
+    if run.job_state is JobState.COMPLETED:
+        return left
+    if run.job_state is not JobState.PAUSED:
+        return ()
+    passed = [at for at in left if at <= run.step]
+    # The step of a script may be that of an epoch, below the rung at which it paused. One that is
+    # a rung is exact: a job that was restored pauses there again.
+    counts_otherwise = run.paused_by_itself and run.step not in rungs
+    return left[:1] if counts_otherwise and not passed else passed
 
 
 def log_committed(session: AsyncSession, event: str, **fields: Any) -> None:
@@ -137,21 +145,24 @@ def record_stop(
     stopped: StoppedTrial,
     rungs: Sequence[int],
 ) -> None:
-    """Stop a run that waits; its job is to be cancelled."""
-    step = rungs[len(trial.results) - 1]
+    """Stop a run that waits; its job, if it has one, is to be cancelled."""
+    rung = len(trial.results)
+    when = f"at step {rungs[rung - 1]}" if rung else "before its start"
     compared = "trials" if experiment.spec.get("repeats", 1) > 1 else "runs"
     why = _why_stopped(stopped.why, experiment.metric, compared)
-    trial.state, trial.command = TrialState.STOPPED, "cancel"
-    set_reason(trial, Reason.of(ReasonCode.STOPPED_EARLY, step=step, why=why))
-    log_trial(session, "trial_stopped", trial, step=step)
+    trial.command = "cancel" if trial.state == TrialState.WAITING else None
+    trial.state = TrialState.STOPPED
+    set_reason(trial, Reason.of(ReasonCode.STOPPED_EARLY, when=when, why=why))
+    log_trial(session, "trial_stopped", trial, rung=rung)
 
 
-def _why_stopped(stop: Stop | None, metric: str, compared: str) -> str:
-    if stop is None:
-        return "another repeat of its trial has failed"
-    if not stop.has_value:
+def _why_stopped(why: Stop | TrialState, metric: str, compared: str) -> str:
+    if isinstance(why, TrialState):
+        how = "was cancelled" if why is TrialState.CANCELLED else "has failed"
+        return f"another repeat of its trial {how}"
+    if not why.has_value:
         return f"it has no finite value of {metric}"
-    return f"{stop.better} of {stop.compared} {compared} were better"
+    return f"{why.better} of {why.compared} {compared} were better"
 
 
 async def _explain_missing(session: AsyncSession, experiment: Experiment, trial: Trial) -> None:

@@ -44,7 +44,7 @@ class ReasonCode(StrEnum):
     EXPERIMENT_RESUMED = ("experiment_resumed", "resumed by a user with {experiment}")
     EXPERIMENT_CANCELLED = ("experiment_cancelled", "cancelled by a user with {experiment}")
     PROMOTED = ("promoted", "promoted from rung {rung} of {experiment}")
-    STOPPED_EARLY = ("stopped_early", "stopped early at step {step}: {why}")
+    STOPPED_EARLY = ("stopped_early", "stopped early {when}: {why}")
     # of experiments and their trials
     TRIALS_RUN = ("trials_run", "at most {parallel} unfinished at a time")
     TRIALS_STARTED = ("trials_started", "all runs are started")

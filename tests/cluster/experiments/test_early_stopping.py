@@ -223,6 +223,30 @@ async def test_trial_with_a_failed_repeat_is_stopped(
     assert (view.state, view.reason) == ("failed", "0 of 2 runs completed, 1 stopped early")
 
 
+async def test_trial_with_a_cancelled_repeat_starts_no_other(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 4)
+    experiment = await create(cluster, values=2, repeats=4)
+    first, second, *_ = await trials(cluster, experiment)
+    await advance(cluster, first, 0.5)
+    await cluster.coordinator.jobs.cancel(str(second.job_id))
+    await cluster.settle()
+    for _ in range(2):
+        listed = await trials(cluster, experiment)
+        if (third := listed[2]).state in BUSY:
+            await advance(cluster, third, 0.5)
+    listed = await trials(cluster, experiment)
+    assert [run.state for run in listed[:4]] == ["stopped", "cancelled", "stopped", "stopped"]
+    why = "another repeat of its trial was cancelled"
+    assert listed[0].reason == f"stopped early at step 10: {why}"
+    assert (listed[3].job_id, listed[3].rung) == (None, None)
+    assert listed[3].reason == f"stopped early before its start: {why}"
+    await run_all(cluster, experiment, lambda run: 0.2)
+    view = await read(cluster, experiment)
+    assert (view.state, view.counts) == (
+        "completed", {"cancelled": 1, "stopped": 3, "completed": 4},
+    )  # fmt: skip
+
+
 async def test_run_without_a_value_is_stopped_and_explained(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 4)
     experiment = await create(cluster, values=3, objective={"metric": "lost", "goal": "min"})
@@ -272,6 +296,11 @@ async def test_script_that_counts_otherwise_is_compared(cluster: SimulatedCluste
     assert [(run.state, run.rung, run.objective) for run in listed] == [
         ("starting", 1, 0.1), ("stopped", 1, 0.2), ("stopped", 1, 0.3),
     ]  # fmt: skip
+    job = await cluster.run_until(str(listed[0].job_id), "running")
+    await measure(cluster, job.id, 6, 0.05)
+    await cluster.finish(job.id, Outcome.PAUSED)
+    first, *_ = await trials(cluster, experiment)
+    assert [(result.step, result.value) for result in first.results] == [(10, 0.1), (30, 0.05)]
 
 
 async def test_two_coordinators_promote_nothing_twice(cluster: SimulatedCluster) -> None:
