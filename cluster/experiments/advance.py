@@ -64,6 +64,8 @@ class ExperimentAdvancer(Service):
         super().__init__(context)
         self._faults: dict[str, str] = {}
         """The last fault of each experiment that could not take its step."""
+        self._compared: dict[str, ExperimentFacts] = {}
+        """Facts of each experiment whose trials were compared, and nothing followed."""
 
     async def advance(self, experiments: Sequence[ExperimentFacts]) -> bool:
         """Take the next step of every experiment; return whether there was one.
@@ -71,6 +73,9 @@ class ExperimentAdvancer(Service):
         A fault in one holds up no other, and no job; the next pass tries again.
         """
         advanced = False
+        for known in (self._faults, self._compared):
+            for ended in known.keys() - {facts.id for facts in experiments}:
+                del known[ended]
         for facts in experiments:
             try:
                 advanced = await self._advance(facts) or advanced
@@ -85,23 +90,32 @@ class ExperimentAdvancer(Service):
 
     async def _advance(self, facts: ExperimentFacts) -> bool:
         step = next_step(facts)
-        if step.changes_trials:
-            await self._change_trials(facts, step)
+        if step.changes_trials or (facts.compares and self._compared.get(facts.id) != facts):
+            step = await self._change_trials(facts, step)
+            if step:
+                self._compared.pop(facts.id, None)
+            else:
+                self._compared[facts.id] = facts
         if step.choose:
             await self._choose(facts.id)
         for run in step.commands:
             await self._command(facts.id, run)
         return bool(step)
 
-    async def _change_trials(self, facts: ExperimentFacts, seen: Step) -> None:
-        """Record results and ends of runs, then start, promote and stop others."""
+    async def _change_trials(self, facts: ExperimentFacts, seen: Step) -> Step:
+        """Record results and ends of runs, then start, promote and stop others.
+
+        Args:
+            seen: what followed when the cluster was read; the step that is taken is decided anew,
+                under the lock.
+        """
         measured = await measure(self._db, facts, seen)
         try:
             async with self._db.transaction() as session:
                 experiment = await _lock(session, facts.id)
                 current = await load_experiment(session, facts.id)
                 if experiment is None or current is None:
-                    return
+                    return Step()
                 step = next_step(current)
                 recorded = await self._record(session, experiment, step, measured)
                 await self._decide(session, experiment, current, step)
@@ -113,9 +127,10 @@ class ExperimentAdvancer(Service):
                     await self._finish(session, experiment)
         except IntegrityError:
             # Somebody else submitted a job at the same time and got its number.
-            return
+            return seen
         for job_id in started:
             self._notifier.notify_viewers(job_id)
+        return step
 
     async def _record(
         self,

@@ -58,8 +58,9 @@ class EarlyStopping:
     """Steps; the last one is the end of a run."""
     factor: int
     lower_is_better: bool
-    runs: tuple[RungRun, ...]
-    """All runs, ended and pending ones as well; left out while none may be promoted."""
+    runs: tuple[RungRun, ...] = ()
+    """All runs, ended and pending ones as well; left out while none may be promoted, and by
+    `load_unfinished`."""
 
     def trials(self, runs: Iterable[RungRun]) -> list[RungTrial]:
         return asha.trials_of(runs, lower_is_better=self.lower_is_better)
@@ -83,9 +84,15 @@ class ExperimentFacts:
     """Other runs that wait at a rung."""
 
     @property
-    def held(self) -> int:
-        """Places of `parallel` that runs hold."""
-        return self.running + sum(run.holds_place for run in self.started)
+    def free(self) -> int:
+        """Places of `parallel` that no run holds."""
+        return self.parallel - self.running - sum(run.holds_place for run in self.started)
+
+    @property
+    def compares(self) -> bool:
+        """Return whether its runs may be promoted or stopped."""
+        stops_early = self.early_stopping is not None
+        return stops_early and self.free > 0 and self.state is ExperimentState.RUNNING
 
 
 @dataclass(frozen=True)
@@ -155,7 +162,7 @@ def _follow_jobs(facts: ExperimentFacts) -> Step:
 
 def _fill_places(facts: ExperimentFacts, step: Step) -> Step:
     """Give free places to promoted runs, then to pending ones, then to a trial to be chosen."""
-    free = max(0, min(facts.parallel - facts.held, AT_ONCE))
+    free = max(0, min(facts.free, AT_ONCE))
     if facts.early_stopping is not None:
         step = _compare(facts.early_stopping, facts.undecided, free, step)
     stopped = {key for trial in step.stop for key in trial.runs}

@@ -50,14 +50,20 @@ _IS_IDLE = and_(
 
 
 async def load_unfinished(session: AsyncSession) -> list[ExperimentFacts]:
-    """Load every experiment that has runs left."""
+    """Load every experiment that has runs left; not the results that its trials are compared by."""
     return await _load(session, _UNFINISHED)
 
 
 async def load_experiment(session: AsyncSession, experiment_id: str) -> ExperimentFacts | None:
     """Load one experiment; None if it has finished or does not exist."""
     found = await _load(session, _UNFINISHED.where(Experiment.id == experiment_id))
-    return found[0] if found else None
+    if not found:
+        return None
+    (facts,) = found
+    if facts.early_stopping is None or not facts.compares:
+        return facts
+    stopping = replace(facts.early_stopping, runs=await _compared(session, experiment_id))
+    return replace(facts, early_stopping=stopping)
 
 
 async def _load(
@@ -80,22 +86,18 @@ async def _facts(
     idle: Mapping[str, int],
 ) -> ExperimentFacts:
     state = ExperimentState(row.state)
-    facts = ExperimentFacts(
-        row.id, state, row.parallel, started, (),
-        running=idle.get(TrialState.STARTED, 0), waiting=idle.get(TrialState.WAITING, 0),
-    )  # fmt: skip
-    has_place = facts.held < row.parallel
     stopping = None
     if row.asha is not None:
         asha = AshaSpec.model_validate(row.asha)
-        compares = has_place and state is ExperimentState.RUNNING
-        runs = await _compared(session, row.id) if compares else ()
-        stopping = EarlyStopping(asha.rungs, asha.factor, row.goal == MetricMode.MIN, runs)
+        stopping = EarlyStopping(asha.rungs, asha.factor, row.goal == MetricMode.MIN)
     undecided = 0
     if row.method == "tpe" and state is not ExperimentState.CANCELLED:
         undecided = await _undecided(session, row.id, row.trials)
-    pending = await _pending(session, row.id) if has_place else ()
-    return replace(facts, pending=pending, early_stopping=stopping, undecided=undecided)
+    facts = ExperimentFacts(
+        row.id, state, row.parallel, started, (), stopping, undecided,
+        running=idle.get(TrialState.STARTED, 0), waiting=idle.get(TrialState.WAITING, 0),
+    )  # fmt: skip
+    return replace(facts, pending=await _pending(session, row.id)) if facts.free > 0 else facts
 
 
 async def _started(

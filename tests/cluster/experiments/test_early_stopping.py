@@ -5,13 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession
 from structlog.testing import capture_logs
 from support.cluster.simulated import SimulatedCluster, failure
 from support.experiments import RATE, read, trials
 from support.storage.frames import frame, table
 
 from trainhall.cluster.experiments import advance as advancing
+from trainhall.cluster.experiments import load as loading
 from trainhall.cluster.experiments import views
+from trainhall.cluster.experiments.asha import RungRun
 from trainhall.cluster.experiments.decide import ExperimentFacts, Step
 from trainhall.cluster.experiments.decide import next_step as real_next_step
 from trainhall.cluster.experiments.spec import AshaSpec, ExperimentSpec, validate_experiment
@@ -122,6 +125,28 @@ async def test_waiting_run_holds_no_place(cluster: SimulatedCluster) -> None:
     first, *_ = await trials(cluster, experiment)
     assert (first.rung, first.step, first.objective) == (1, 10, 0.5)
     assert first.reason == "paused at step 10, as training.pause_at says"
+
+
+async def test_trials_are_compared_only_after_a_change(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.add_node("alpha", 4)
+    experiment = await create(cluster, values=2)
+    first, second = await trials(cluster, experiment)
+    await advance(cluster, first, 0.5)
+    read_of: list[str] = []
+    real = loading._compared
+
+    async def compared(session: AsyncSession, experiment_id: str) -> tuple[RungRun, ...]:
+        read_of.append(experiment_id)
+        return await real(session, experiment_id)
+
+    monkeypatch.setattr(loading, "_compared", compared)
+    await cluster.settle()
+    assert read_of == []
+    await advance(cluster, second, 0.4)
+    assert set(read_of) == {experiment}
+    assert [run.state for run in await trials(cluster, experiment)] == ["stopped", "starting"]
 
 
 async def test_pause_and_resume_take_promotions_along(cluster: SimulatedCluster) -> None:
