@@ -16,7 +16,8 @@ def best_text(experiment: out.Json) -> str:
     if best is None:
         return ""
     metric = experiment["spec"]["objective"]["metric"]
-    return f"trial {best['trial']}, {out.metric(metric, best['value'])}"
+    at = "" if best["step"] is None else f" at step {best['step']:,}"
+    return f"trial {best['trial']}, {out.metric(metric, best['value'])}{at}"
 
 
 def steps_text(steps: out.Json) -> str:

@@ -1,6 +1,7 @@
 """The objective of a run, and the best configuration of an experiment."""
 
 import difflib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.analysis.figures import after_warmup
 from trainhall.cluster.experiments.means import mean_of_repeats
+from trainhall.cluster.experiments.spec import rungs_of
 from trainhall.cluster.lifecycle.states import TrialState
 from trainhall.db.database import Database
 from trainhall.db.experiments import Experiment, Trial
@@ -53,6 +55,8 @@ class BestTrial:
     values: dict[str, Any]
     value: float
     """Mean over the repeats."""
+    step: int | None = None
+    """Step of its rung of early stopping; None: it has completed."""
 
 
 async def read_objective(
@@ -131,9 +135,9 @@ def missing_objective(metric: str, reported: Mapping[str, Any]) -> str:
 async def best_trials(
     session: AsyncSession, experiments: Sequence[Experiment]
 ) -> dict[str, BestTrial]:
-    """Return the best configuration of each experiment by its id. One that has a repeat without a
-    value does not count."""
-    signs = {each.id: 1.0 if each.goal == MetricMode.MIN else -1.0 for each in experiments}
+    """Return the best configuration of each experiment by its id: of those that have completed,
+    else of those at the highest rung. One that has a repeat without a value does not count."""
+    signs = {each.id: _sign(each) for each in experiments}
     runs = await session.execute(_candidates(experiments, signs))
     found: dict[str, BestTrial] = {}
     for (experiment_id, number), repeats in groupby(runs, key=lambda run: (run[0], run[1])):
@@ -142,7 +146,48 @@ async def best_trials(
         if experiment_id not in found or sign * mean < sign * found[experiment_id].value:
             best = min(rated, key=lambda run: sign * run.objective)
             found[experiment_id] = BestTrial(number, best.job_id, best.values, mean)
-    return found
+    unrated = {e.id: e for e in experiments if e.id not in found and rungs_of(e.spec)}
+    return found | await _best_at_rungs(session, unrated) if unrated else found
+
+
+async def _best_at_rungs(
+    session: AsyncSession, experiments: Mapping[str, Experiment]
+) -> dict[str, BestTrial]:
+    """Return the best configuration at the highest rung that all repeats of one have reached."""
+    runs = await session.execute(
+        select(Trial.experiment_id, Trial.number, Trial.job_id, Trial.results, Trial.values)
+        .where(
+            Trial.experiment_id.in_(experiments),
+            Trial.state.in_((TrialState.STARTED.value, TrialState.WAITING.value)),
+            Trial.objective.is_not(None),
+        )
+        .order_by(Trial.experiment_id, Trial.number, Trial.repeat)
+    )
+    rated: dict[str, list[BestTrial]] = defaultdict(list)
+    for (experiment_id, _), repeats in groupby(runs, key=lambda run: (run[0], run[1])):
+        if (trial := _at_rung(experiments[experiment_id], list(repeats))) is not None:
+            rated[experiment_id].append(trial)
+    signs = {each.id: _sign(each) for each in experiments.values()}
+    return {
+        experiment_id: min(trials, key=lambda t: (-(t.step or 0), signs[experiment_id] * t.value))
+        for experiment_id, trials in rated.items()
+    }
+
+
+def _at_rung(experiment: Experiment, repeats: Sequence[Any]) -> BestTrial | None:
+    """Return a configuration at the highest rung that all its repeats have reached."""
+    rung = min(len(run.results) for run in repeats)
+    values = [run.results[rung - 1] for run in repeats]
+    if len(repeats) < experiment.spec.get("repeats", 1) or None in values:
+        return None
+    best = min(repeats, key=lambda run: _sign(experiment) * run.results[rung - 1])
+    step = rungs_of(experiment.spec)[rung - 1]
+    return BestTrial(best.number, best.job_id, best.values, mean_of_repeats(values), step)
+
+
+def _sign(experiment: Experiment) -> float:
+    """Return the factor that makes lower values of the objective the better ones."""
+    return 1.0 if experiment.goal == MetricMode.MIN else -1.0
 
 
 def _candidates(

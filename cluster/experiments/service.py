@@ -17,7 +17,7 @@ from trainhall.cluster.experiments.runs import (
     plan_configurations,
     start_order,
 )
-from trainhall.cluster.experiments.spec import ExperimentSpec
+from trainhall.cluster.experiments.spec import ExperimentSpec, rungs_of
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import Command
 from trainhall.cluster.lifecycle.creation import Creation, RequestKey
@@ -151,7 +151,7 @@ class ExperimentService(Service):
         async with self._db.session() as session:
             experiment = await load(session, Experiment, experiment_id)
             rows = (await session.execute(query)).all()
-        rungs = views.rungs_of(experiment)
+        rungs = rungs_of(experiment.spec)
         items = [views.trial_view(*row, rungs) for row in rows[:limit]]
         following = None
         if len(rows) > limit:

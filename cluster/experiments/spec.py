@@ -1,6 +1,7 @@
 """The document that describes an experiment, and what is refused in it."""
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
@@ -245,6 +246,12 @@ def validate_experiment(data: dict[str, Any]) -> ExperimentSpec:
         return ExperimentSpec.model_validate(data)
     except ValidationError as error:
         raise ExperimentError(_problems(error)) from None
+
+
+def rungs_of(document: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the steps of a valid experiment's rungs; none without early stopping."""
+    stopping = document.get("early_stopping")
+    return () if stopping is None else AshaSpec.model_validate(stopping["asha"]).rungs
 
 
 def _problems(error: ValidationError) -> list[SpecProblem]:

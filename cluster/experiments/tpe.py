@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.experiments.asha import RungRun, RungTrial, Status, trials_of
 from trainhall.cluster.experiments.runs import drawn_point
 from trainhall.cluster.experiments.space import Dimension
-from trainhall.cluster.experiments.spec import AshaSpec, ExperimentSpec
+from trainhall.cluster.experiments.spec import ExperimentSpec, rungs_of
 from trainhall.cluster.lifecycle.states import TrialState
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.training.spec.recovery import MetricMode
@@ -51,16 +51,15 @@ async def load_past(session: AsyncSession, experiment: Experiment) -> Past:
     )
     runs: list[RungRun] = []
     values: dict[int, dict[str, Any]] = {}
-    stopping = experiment.spec.get("early_stopping")
+    stops_early = experiment.spec.get("early_stopping") is not None
     for row in rows:
         values[row.number] = row.values
         results = row.results
-        if stopping is None:
+        if not stops_early:
             results = [row.objective] if row.state == TrialState.COMPLETED else []
         runs.append(RungRun((row.number, row.repeat), TrialState(row.state), tuple(results)))
     trials = trials_of(runs, lower_is_better=experiment.goal == MetricMode.MIN)
-    rungs = (1,) if stopping is None else AshaSpec.model_validate(stopping["asha"]).rungs
-    return Past(trials, list(values.values()), rungs)
+    return Past(trials, list(values.values()), rungs_of(experiment.spec) or (1,))
 
 
 def suggest(spec: ExperimentSpec, past: Past) -> dict[str, Any]:

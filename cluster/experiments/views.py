@@ -8,7 +8,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.commands import allowed_commands
 from trainhall.cluster.experiments.rating import best_trials
-from trainhall.cluster.experiments.spec import AshaSpec
 from trainhall.cluster.jobs.commands import Command
 from trainhall.cluster.lifecycle.states import ExperimentState, TrialState
 from trainhall.db import experiments as tables
@@ -19,13 +18,17 @@ UNFINISHED = (TrialState.STARTED, TrialState.WAITING)
 
 
 class Best(View):
-    """Best configuration of an experiment so far, of those whose every repeat has a value."""
+    """Best configuration of an experiment so far, of those whose every repeat has a value.
+
+    Until one has completed, with early stopping that of the highest rung reached."""
 
     trial: int
     job_id: str | None
     """Job of its best repeat; null if it was deleted."""
     value: float
     """Objective: the mean over the repeats."""
+    step: int | None
+    """Step of that rung; null once a trial has completed."""
     values: JsonObject
     """Values by the fields of the job spec that they replace."""
 
@@ -52,7 +55,7 @@ class Experiment(View):
     counts: dict[str, int]
     """Runs by state: `pending`, `stopped` (early), or the state of the run's job."""
     best: Best | None
-    """Null until a trial has completed with a value."""
+    """Null until a trial has a value."""
     steps: Steps | None
     """Null without early stopping, and if it was cancelled before its first trial."""
     allowed_commands: list[Command]
@@ -199,13 +202,6 @@ def _steps(experiment: tables.Experiment, counts: dict[str, int], taken: int) ->
         return None
     max_steps = experiment.spec["early_stopping"]["asha"]["max_steps"]
     return Steps(taken=taken, in_full=sum(counts.values()) * max_steps)
-
-
-def rungs_of(experiment: tables.Experiment) -> tuple[int, ...]:
-    """Return the steps of an experiment's rungs; none without early stopping."""
-    if not _stops_early(experiment):
-        return ()
-    return AshaSpec.model_validate(experiment.spec["early_stopping"]["asha"]).rungs
 
 
 def _stops_early(experiment: tables.Experiment) -> bool:

@@ -21,6 +21,7 @@ function experiment(change: Record<string, unknown> = {}): Record<string, unknow
       trial: 2,
       job_id: "5e60b7d2f913",
       value: 0.9312,
+      step: null,
       values: { "training.learning_rate": 0.01, "task.params.hidden": [64, 64] },
     },
     steps: null,
@@ -244,6 +245,29 @@ describe("an experiment", () => {
     await open(`/experiments/${ID}?x=time&y=step_seconds`, page());
     expect(await screen.findByRole("img", { name: "step_seconds by time" })).toBeInTheDocument();
     expect(screen.getByRole("img", { name: /^Trials over learning_rate, hidden/ })).toBeVisible();
+  });
+
+  it("counts the runs that its table shows", async () => {
+    // Without a poll: the counts come with the rows.
+    const interval = vi.spyOn(window, "setInterval").mockReturnValue(0 as never);
+    let rowsWereRead = false;
+    await open(`/experiments/${ID}`, {
+      [`GET /experiments/${ID}`]: () =>
+        experiment(rowsWereRead ? { counts: { completed: 5, running: 1 } } : {}),
+      [`GET /experiments/${ID}/trials`]: () => {
+        rowsWereRead = true;
+        return TRIALS;
+      },
+    });
+    expect(await screen.findByText("5 of 6 runs completed, 1 running")).toBeVisible();
+    interval.mockRestore();
+  });
+
+  it("marks the value of a rung as not final", async () => {
+    const best = { ...(experiment().best as object), step: 1200 };
+    await open(`/experiments/${ID}`, page(experiment({ best })));
+    const section = await screen.findByRole("region", { name: "Best trial" });
+    expect(section).toHaveTextContent("best eval_accuracy so far, at step 1,2000.9312");
   });
 
   it("that ended without a value says which metric is missing", async () => {

@@ -694,6 +694,8 @@ export type BenchmarkRow = {
  * Best
  *
  * Best configuration of an experiment so far, of those whose every repeat has a value.
+ *
+ * Until one has completed, with early stopping that of the highest rung reached.
  */
 export type Best = {
     /**
@@ -712,6 +714,12 @@ export type Best = {
      * Objective: the mean over the repeats.
      */
     value: number;
+    /**
+     * Step
+     *
+     * Step of that rung; null once a trial has completed.
+     */
+    step: number | null;
     /**
      * Values
      *
@@ -1446,7 +1454,7 @@ export type Experiment = {
         [key: string]: number;
     };
     /**
-     * Null until a trial has completed with a value.
+     * Null until a trial has a value.
      */
     best: Best | null;
     /**

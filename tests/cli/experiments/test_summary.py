@@ -2,7 +2,9 @@
 
 import sys
 
-from trainhall.cli.experiments.summary import steps_text, trial_means
+import pytest
+
+from trainhall.cli.experiments.summary import best_text, steps_text, trial_means
 
 
 def test_mean_needs_every_repeat_and_never_overflows() -> None:
@@ -12,6 +14,15 @@ def test_mean_needs_every_repeat_and_never_overflows() -> None:
         for number, objective in [(1, 0.25), (1, 0.75), (2, 0.5), (2, None), (3, largest)] * 2
     ]
     assert trial_means(runs) == {1: 0.5, 3: largest}
+
+
+@pytest.mark.parametrize(("step", "at"), [(None, ""), (1200, " at step 1,200")])
+def test_best_text_names_the_step_of_a_rung(step: int | None, at: str) -> None:
+    experiment = {
+        "spec": {"objective": {"metric": "loss"}},
+        "best": {"trial": 3, "value": 0.25, "step": step},
+    }
+    assert best_text(experiment) == f"trial 3, loss 0.25{at}"
 
 
 def test_steps_text_compares_with_all_runs_in_full() -> None:

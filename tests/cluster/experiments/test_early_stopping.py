@@ -127,6 +127,27 @@ async def test_waiting_run_holds_no_place(cluster: SimulatedCluster) -> None:
     assert first.reason == "paused at step 10, as training.pause_at says"
 
 
+async def test_best_so_far_is_that_of_the_highest_rung(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 4)
+    experiment = await create(cluster, values=3, repeats=2, parallel=6)
+    listed = await trials(cluster, experiment)
+    await advance(cluster, listed[0], 0.9)
+    assert (await read(cluster, experiment)).best is None
+    for run in listed[1:]:
+        await advance(cluster, run, 0.4 if run.number == 2 else 0.3 + run.number / 10)
+    best = (await read(cluster, experiment)).best
+    assert best is not None
+    assert best.model_dump() == {
+        "trial": 2, "job_id": listed[2].job_id, "value": 0.4, "step": 10, "values": {RATE: 0.02},
+    }  # fmt: skip
+    for run in listed[2:4]:
+        (run,) = [r for r in await trials(cluster, experiment) if r.job_id == run.job_id]
+        await advance(cluster, run, 0.8)
+    best = (await read(cluster, experiment)).best
+    assert best is not None
+    assert (best.trial, best.value, best.step) == (2, 0.8, 30)
+
+
 async def test_trials_are_compared_only_after_a_change(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,7 @@ async def test_trials_run_in_order_and_the_best_is_found(cluster: SimulatedClust
     assert [t.values for t in listed] == [{RATE: rate} for rate in (0.1, 0.2, 0.3, 0.4)]
     assert view.best is not None
     assert view.best.model_dump() == {
-        "trial": 2, "job_id": listed[1].job_id, "value": 0.9, "values": {RATE: 0.2},
+        "trial": 2, "job_id": listed[1].job_id, "value": 0.9, "step": None, "values": {RATE: 0.2},
     }  # fmt: skip
     job = await cluster.job(str(listed[1].job_id))
     assert job.spec["training"]["learning_rate"] == 0.2

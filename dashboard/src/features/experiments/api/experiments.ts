@@ -28,23 +28,31 @@ export function useExperiments() {
   });
 }
 
-export function useExperiment(id: string) {
+/** An experiment, read again now and then, or by `useTrials` if that shows its runs. */
+export function useExperiment(id: string, { withTrials = false } = {}) {
   return useQuery({
     ...getExperimentOptions({ path: { experiment_id: id } }),
-    refetchInterval: ({ state: { data } }) => (data?.finished_at === null ? POLL_MS : false),
+    refetchInterval: ({ state: { data } }) =>
+      data?.finished_at === null && !withTrials ? POLL_MS : false,
   });
 }
 
-/** All runs of an experiment, which are at most 1,000. */
+/** All runs of an experiment, which are at most 1,000; then the experiment, whose counts are theirs. */
 export function useTrials({ id, finished_at }: Experiment) {
+  const client = useQueryClient();
   const ended = finished_at !== null;
   return useQuery({
     // Read once more when the experiment has ended.
     queryKey: [{ _id: "everyTrial", path: { experiment_id: id }, ended }],
-    queryFn: ({ signal }): Promise<Trial[]> =>
-      everyPage((cursor) =>
+    queryFn: async ({ signal }): Promise<Trial[]> => {
+      const trials = await everyPage((cursor) =>
         listTrials({ path: { experiment_id: id }, query: { cursor, limit: TRIALS_PAGE }, signal }),
-      ),
+      );
+      void client.invalidateQueries({
+        queryKey: getExperimentQueryKey({ path: { experiment_id: id } }),
+      });
+      return trials;
+    },
     placeholderData: (before) => before,
     refetchInterval: ended ? false : POLL_MS,
   });

@@ -17,7 +17,8 @@ const route = getRouteApi("/experiments/$experimentId");
 
 export default function ExperimentPage() {
   const { experimentId } = route.useParams();
-  const query = useExperiment(experimentId);
+  const { tab = "trials" } = route.useSearch();
+  const query = useExperiment(experimentId, { withTrials: tab === "trials" });
   const { data: experiment, error } = query;
   useTitle(
     experiment ? `${experiment.name} · ${experiment.state}` : "Experiment",

@@ -76,6 +76,7 @@ function Best({ experiment }: { experiment: Experiment }) {
       <div>
         <Text size="xs" c="dimmed">
           best {objective.metric}
+          {best.step === null ? "" : ` so far, at step ${count(best.step)}`}
         </Text>
         <Text size="lg" fw={600} className="numbers">
           {metric(best.value)}
