@@ -106,8 +106,7 @@ class ExperimentAdvancer(Service):
         """Record results and ends of runs, then start, promote and stop others.
 
         Args:
-            seen: what followed when the cluster was read; the step that is taken is decided anew,
-                under the lock.
+            seen: the step as of the last read; it is decided again under the lock.
         """
         measured = await measure(self._db, facts, seen)
         try:

@@ -85,7 +85,7 @@ class ExperimentFacts:
 
     @property
     def free(self) -> int:
-        """Places of `parallel` that no run holds."""
+        """Return how many places of `parallel` no run holds."""
         return self.parallel - self.running - sum(run.holds_place for run in self.started)
 
     @property
@@ -97,7 +97,7 @@ class ExperimentFacts:
 
 @dataclass(frozen=True)
 class StoppedTrial:
-    """The runs of a trial that wait at a rung, or to be started, and are to be stopped there."""
+    """Runs of a trial that wait at a rung, or to be started, and are to be stopped there."""
 
     runs: tuple[RunKey, ...]
     why: asha.Stop | TrialState
