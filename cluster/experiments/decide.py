@@ -101,7 +101,7 @@ class StoppedTrial:
 
     runs: tuple[RunKey, ...]
     why: asha.Stop | TrialState
-    """How the trial compares at its last rung, or as what another run of it has ended."""
+    """Comparison at its last rung, or the state in which another run of the trial has ended."""
 
 
 @dataclass(frozen=True)
