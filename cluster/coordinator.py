@@ -19,6 +19,7 @@ from trainhall.cluster.experiments.service import ExperimentService
 from trainhall.cluster.gateway.connections import Gateway
 from trainhall.cluster.gateway.rank_events import RankEvents
 from trainhall.cluster.jobs.code_store import CodeStore
+from trainhall.cluster.jobs.deletion import DeletedJobs
 from trainhall.cluster.jobs.gradients import GradientService
 from trainhall.cluster.jobs.saved_views import SavedViewService
 from trainhall.cluster.jobs.service import JobService
@@ -65,6 +66,7 @@ class Coordinator:
         self.store = CheckpointStore(data_dir, self.ids, self.options.max_upload_file_bytes)
         self.code = CodeStore(db, data_dir, self.ids, self.options.unused_code_bytes)
         self.jobs = JobService(context, self.code)
+        self.deleted_jobs = DeletedJobs(db, self.store.remove_job)
         self.experiments = ExperimentService(context, self.code)
         self.analyses = AnalysisService(context)
         self.nodes = NodeService(context, self.heartbeats)
@@ -130,6 +132,7 @@ class Coordinator:
 
     async def housekeep(self) -> None:
         """Remove what is not needed any more, and derive the desired states of all nodes again."""
+        await self.deleted_jobs.sweep()
         await self.checkpoints.uploads.housekeep()
         await self.checkpoints.uploads.remove_unrecorded()
         await self.store.sweep(self.options.abandoned_upload_seconds)

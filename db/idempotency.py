@@ -16,6 +16,6 @@ class IdempotencyKey(Base):
 
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
     body_sha256: Mapped[str] = mapped_column(String(64))
-    job_id: Mapped[str | None] = mapped_column(ForeignKey(Job.id, ondelete="CASCADE"))
+    job_id: Mapped[str | None] = mapped_column(ForeignKey(Job.id, ondelete="CASCADE"), index=True)
     experiment_id: Mapped[str | None] = mapped_column(ForeignKey(Experiment.id, ondelete="CASCADE"))
     created_at: Mapped[datetime]

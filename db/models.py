@@ -98,16 +98,41 @@ class Job(Base):
     """The experiment that it is a run of."""
     trial: Mapped[int | None]
     repeat: Mapped[int | None]
+    archived: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Left out of lists that do not ask for it."""
     created_at: Mapped[datetime]
     queued_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 
     __table_args__ = (
-        Index("ix_jobs_state_number", "state", "number"),
+        Index("ix_jobs_state", "state", "archived", "number"),
         # A run of an experiment that was started twice would be two such rows.
         Index("ix_jobs_experiment_id", "experiment_id", "trial", "repeat", unique=True),
     )
+
+
+class DeletedJob(Base):
+    """A job whose record was deleted, until its metrics, logs, gradients and files are, too.
+
+    `metric_frames`, `series`, `log_chunks` and `gradient_records` have no foreign key to `jobs`:
+    with that, one transaction would have to delete all of their rows.
+    """
+
+    __tablename__ = "deleted_jobs"
+
+    job_id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    deleted_at: Mapped[datetime]
+
+
+class OrphanedCheckpoint(Base):
+    """Folder of a deleted job's checkpoint on shared storage, until a host has removed it."""
+
+    __tablename__ = "orphaned_checkpoints"
+
+    location: Mapped[str] = mapped_column(Text, primary_key=True)
+    allocation: Mapped[Allocation] = mapped_column(Document(Allocation))
+    """Hosts of the attempt that wrote it."""
 
 
 class SavedView(Base):
@@ -384,7 +409,7 @@ class MetricFrame(Base):
 
     __tablename__ = "metric_frames"
 
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    job_id: Mapped[str] = mapped_column(String(32), primary_key=True)
     seq: Mapped[int] = mapped_column(BigInt, primary_key=True)
     attempt: Mapped[int]
     payload: Mapped[bytes]
@@ -414,7 +439,7 @@ class Series(Base):
     __tablename__ = "series"
 
     id: Mapped[int] = mapped_column(BigInt, primary_key=True, autoincrement=True)
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    job_id: Mapped[str] = mapped_column(String(32))
     attempt: Mapped[int]
     rank: Mapped[int]
     name: Mapped[str] = mapped_column(String(128))
@@ -466,7 +491,7 @@ class GradientRecord(Base):
 
     __tablename__ = "gradient_records"
 
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    job_id: Mapped[str] = mapped_column(String(32), primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True)
     step: Mapped[int] = mapped_column(BigInt, primary_key=True)
     time: Mapped[datetime]
@@ -507,7 +532,7 @@ class LogChunk(Base):
 
     __tablename__ = "log_chunks"
 
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    job_id: Mapped[str] = mapped_column(String(32), primary_key=True)
     seq: Mapped[int] = mapped_column(BigInt, primary_key=True)
     attempt: Mapped[int]
     rank: Mapped[int]

@@ -157,17 +157,25 @@ async def get_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
     "PATCH",
     "/{job_id}",
     invalid("tags", ["-a"], TAG_RULE),
-    summary="Change tags and notes",
+    wrong_state(
+        f"{examples.JOB} cannot be archived: it is running; cancel it first, or wait until "
+        "it has ended"
+    ),
+    summary="Change tags and notes, or archive a job",
     answer="The job.",
     reads=body(
         JobEdit,
-        {"tags": {"add_tags": ["baseline"], "remove_tags": ["draft"]}, "notes": {"notes": "Best."}},
+        {
+            "tags": {"add_tags": ["baseline"], "remove_tags": ["draft"]},
+            "notes": {"notes": "Best."},
+            "archive": {"archived": True},
+        },
         required=True,
     ),
 )
 async def change_job(coordinator: CoordinatorDep, job_id: JobId, request: Request) -> Job:
-    """Possible in every state. The spec keeps the tags and notes that the job was submitted
-    with."""
+    """Tags and notes change in every state; the spec keeps those that the job was submitted with.
+    Archiving hides a job that has ended from lists, and keeps everything."""
     wanted = await read_json(request, JobEdit)
     return await coordinator.jobs.annotate(job_id, Annotation(**wanted.model_dump()))
 
@@ -183,6 +191,23 @@ async def change_job(coordinator: CoordinatorDep, job_id: JobId, request: Reques
 async def cancel_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
     """Ends its ranks at once, without saving. Cancelling a cancelled job again has no effect."""
     return await coordinator.jobs.cancel(job_id)
+
+
+@router.operation(
+    "DELETE",
+    "/{job_id}/record",
+    wrong_state(
+        f"{examples.JOB} cannot be deleted: it is running; cancel it first, or wait until "
+        "it has ended"
+    ),
+    summary="Delete a job for good",
+    status=204,
+)
+async def delete_job(coordinator: CoordinatorDep, job_id: JobId) -> None:
+    """Deletes a job that has ended with its events, metrics, logs and checkpoints, which cannot be
+    undone. Files on shared storage are removed as soon as a node that sees it is connected. A run
+    of an experiment that has not ended is refused."""
+    await coordinator.jobs.delete(job_id)
 
 
 @router.operation(

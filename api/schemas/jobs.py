@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictBool, StrictInt
 
 from trainhall.api.schemas.base import Body
 from trainhall.cluster.jobs.listing.query import MAX_QUERY
@@ -43,7 +43,7 @@ class Resize(Body):
 
 
 class JobEdit(Body):
-    """Tags and notes of a job; what is left out stays."""
+    """Tags and notes of a job, and whether it is archived; what is left out stays."""
 
     tags: Tags | None = None
     """All tags it shall have, at most 32."""
@@ -53,6 +53,9 @@ class JobEdit(Body):
     """Tags to remove, in upper or lower case; those it does not have are ignored."""
     notes: Notes | None = None
     """Markdown of at most 10,000 characters; empty removes the notes."""
+    archived: StrictBool | None = None
+    """True: lists leave the job out unless their query has `archived:yes`; false: they show it
+    again. Only a job that has ended can be archived."""
 
 
 class NewView(Body):

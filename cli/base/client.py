@@ -29,6 +29,8 @@ FIRST_PAUSE = 0.1
 LEAST_SECONDS = 1.0
 """For an answer, however close the deadline of a request is."""
 PAGE = 200
+ARCHIVED_TOO = "archived:yes,no"
+"""Query of all jobs."""
 
 
 class Client:
@@ -252,7 +254,7 @@ class Client:
         try:
             return self.request("GET", f"/training/jobs/{segment(reference)}", deadline=deadline)
         except NotFoundError:
-            jobs = self.items("/training/jobs", search=reference)
+            jobs = self.items("/training/jobs", search=reference, query=ARCHIVED_TOO)
             found = [job for job in jobs if job["id"].startswith(reference)]
         if not found and self._exists("/experiments", reference):
             raise NotFoundError(
@@ -270,16 +272,17 @@ class Client:
             return self.request("GET", f"/experiments/{segment(reference)}", deadline=deadline)
         except NotFoundError:
             found = [e for e in self.items("/experiments") if e["id"].startswith(reference)]
-        if not found and self._exists("/training/jobs", reference, reference):
+        asked = {"search": reference, "query": ARCHIVED_TOO}
+        if not found and self._exists("/training/jobs", reference, **asked):
             raise NotFoundError(
                 f"{reference} is a job, not an experiment; see `trainhall show {reference}`"
             )
         return only(found, "experiment", reference)
 
-    def _exists(self, path: str, reference: str, search: str | None = None) -> bool:
+    def _exists(self, path: str, reference: str, **asked: Any) -> bool:
         """Return whether a list has something whose id begins like this."""
         try:
-            return any(item["id"].startswith(reference) for item in self.items(path, search=search))
+            return any(item["id"].startswith(reference) for item in self.items(path, **asked))
         except NotFoundError:  # an older coordinator may not have the list
             return False
 
@@ -302,7 +305,7 @@ class Client:
         try:
             return self.get(f"/checkpoints/{segment(reference)}")
         except NotFoundError:
-            jobs = list(self.items("/training/jobs"))
+            jobs = list(self.items("/training/jobs", query=ARCHIVED_TOO))
             for job in jobs:
                 if job["id"] == reference:
                     raise UsageError(

@@ -1,12 +1,13 @@
-"""Commands about what users write on jobs: tag, note."""
+"""Commands about what users keep of jobs: tag, note, archive, unarchive, rm."""
 
+import sys
 from typing import Annotated
 
 import typer
 
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
-from trainhall.cli.base.errors import UsageError
+from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.options import DEFAULT_URL, Format, JobId, JobIds, Output, Url
 from trainhall.cli.jobs import page
 from trainhall.cli.jobs.commands import command_jobs
@@ -83,6 +84,63 @@ def note(
         out.print_item(found, output, lambda: out.harmless(found["notes"]))
     else:
         print(f"{out.label(found)}  {'notes replaced' if text else 'notes removed'}")
+
+
+def archive(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """Hide ended jobs from lists, with everything kept; `ls -q archived:yes` lists them.
+
+    \b
+    Examples:
+      trainhall archive 3f2a 91bc
+      trainhall ls -q 'state:failed created_at<2026-01-01' -o name | xargs trainhall archive
+    """
+    command_jobs(url, jobs, output, "PATCH", "", {"archived": True}, _archived)
+
+
+def unarchive(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """Show archived jobs in lists again.
+
+    \b
+    Examples:
+      trainhall unarchive 3f2a
+    """
+    command_jobs(url, jobs, output, "PATCH", "", {"archived": False}, _archived)
+
+
+def rm(
+    jobs: JobIds,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Delete ended jobs for good, with their metrics, logs and checkpoints.
+
+    Asks first, on a terminal; elsewhere it needs `--yes`.
+
+    \b
+    Examples:
+      trainhall rm 3f2a
+      trainhall ls -q archived:yes -o name | xargs trainhall rm --yes
+    """
+    with connect(url) as client:
+        found = [client.job(reference) for reference in jobs]
+        if not yes:
+            for job in found:
+                out.notice(out.labelled_state(job))
+            what = "the job" if len(found) == 1 else f"the {len(found)} jobs"
+            if not sys.stdin.isatty():
+                raise UsageError(f"{what} would be deleted for good; confirm with --yes")
+            if not typer.confirm(f"Delete {what} for good?", err=True):
+                raise CliError("nothing was deleted")
+    ids = [job["id"] for job in found]
+    command_jobs(url, ids, Format.TABLE, "DELETE", "/record", text=_deleted)
+
+
+def _deleted(job: out.Json) -> str:
+    return f"{out.label(job)}  deleted"
+
+
+def _archived(job: out.Json) -> str:
+    return f"{out.label(job)}  {'archived' if job['archived'] else 'not archived'}"
 
 
 def _tags(job: out.Json) -> str:

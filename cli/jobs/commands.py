@@ -433,9 +433,10 @@ def command_jobs(
     with connect(url) as client:
         for reference in references:
             try:
-                job_id = client.job_id(reference)
-                path = f"/training/jobs/{job_id}{action}"
-                done.append(client.request(method, path, json=body or None))
+                job = client.job(reference)
+                path = f"/training/jobs/{job['id']}{action}"
+                # A deleted job is printed as it was.
+                done.append(client.request(method, path, json=body or None) or job)
             except CliError as error:
                 refused.append(error)
                 if isinstance(error, UnreachableError):

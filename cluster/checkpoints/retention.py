@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints import views
@@ -12,7 +12,7 @@ from trainhall.cluster.checkpoints.rows import IS_DELETING, age, mark_deleted, r
 from trainhall.cluster.checkpoints.views import checkpoint_view
 from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.cluster.lifecycle.states import NodeState
-from trainhall.db.models import Attempt, Checkpoint, Job, Node
+from trainhall.db.models import Attempt, Checkpoint, Job, Node, OrphanedCheckpoint
 from trainhall.training.checkpoint.format.names import CheckpointName
 from trainhall.training.checkpoint.format.retention import Candidate, Verdict, verdicts
 from trainhall.training.spec.recovery import CheckpointSpec
@@ -21,7 +21,8 @@ _TO_REMOVE = (
     select(Checkpoint.location, Attempt.allocation)
     .join(Attempt, (Attempt.job_id == Checkpoint.job_id) & (Attempt.number == Checkpoint.attempt))
     .where(IS_DELETING, Checkpoint.location != STORE)
-    .order_by(Checkpoint.location)
+    .union_all(select(OrphanedCheckpoint.location, OrphanedCheckpoint.allocation))
+    .order_by("location")
 )
 _KEPT = select(Checkpoint).where(
     Checkpoint.job_id == bindparam("at_job"), Checkpoint.state.in_(("committed", "corrupt"))
@@ -81,6 +82,8 @@ async def removed(session: AsyncSession, locations: Sequence[str]) -> None:
             select(Checkpoint.id).where(Checkpoint.location.in_(locations), IS_DELETING)
         )
         await mark_deleted(session, ids.all())
+        orphaned = OrphanedCheckpoint.location.in_(locations)
+        await session.execute(delete(OrphanedCheckpoint).where(orphaned))
 
 
 def _candidate(row: Checkpoint) -> Candidate:

@@ -7,6 +7,7 @@ from sqlalchemy import literal_column, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints.views import checkpoint_view
+from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.lifecycle.jobs import lock_job
 from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.cluster.service import load
@@ -18,10 +19,12 @@ IS_DELETING = Checkpoint.state == literal_column("'deleting'")
 
 
 async def load_locked(session: AsyncSession, checkpoint_id: str) -> Checkpoint:
-    """Load it once locked: the retention may be deleting it right now."""
-    row = await load(session, Checkpoint, checkpoint_id)
-    await lock_job(session, row.job_id)
-    await session.refresh(row)
+    """Load it once locked: it, or its job, may be deleted right now."""
+    found = await load(session, Checkpoint, checkpoint_id)
+    await lock_job(session, found.job_id)
+    row = await session.get(Checkpoint, checkpoint_id, populate_existing=True)
+    if row is None:
+        raise NotFoundError("checkpoint", checkpoint_id)
     return row
 
 

@@ -140,6 +140,7 @@ class CheckpointService(Service):
                 "restarts": 0,
                 "restarts_step": row.step,
                 "pauses_after": row.step,
+                "archived": False,
             }
             progress.step = row.step
             reason = Reason.of(ReasonCode.RESTORED, step=row.step)

@@ -151,6 +151,17 @@ class CheckpointStore:
         """Remove a checkpoint; that it is gone already is fine."""
         await asyncio.to_thread(vanish, self.folder(job_id, name))
 
+    async def remove_job(self, job_id: str) -> None:
+        """Remove all checkpoints and uploads of a job.
+
+        Raises:
+            OSError: the disk does not let them go; it may be called again.
+        """
+        for root in (self._uploads, self._committed):
+            # A thread that finishes an upload may be at work in the folder.
+            with contextlib.suppress(FileNotFoundError):
+                await asyncio.to_thread(shutil.rmtree, root / job_id)
+
     async def committed(self) -> set[tuple[str, str]]:
         """Return job and name of every committed checkpoint."""
         return await asyncio.to_thread(self._list_committed)

@@ -1,4 +1,4 @@
-"""Tags and notes of a job: what users write on it; the cluster decides nothing by them."""
+"""Tags and notes of a job, and whether it is archived; the cluster decides nothing by them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import InvalidValueError
+from trainhall.cluster.jobs.commands import Command, check_allowed
 from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.db.events import record_event
 from trainhall.db.models import Job
@@ -15,12 +16,13 @@ from trainhall.training.spec.base import MAX_TAGS, unique
 
 @dataclass(frozen=True)
 class Annotation:
-    """Changes to a job's tags and notes; None: unchanged."""
+    """Changes to what users write on a job; None: unchanged."""
 
     tags: Sequence[str] | None = None
     add_tags: Sequence[str] | None = None
     remove_tags: Sequence[str] | None = None
     notes: str | None = None
+    archived: bool | None = None
 
 
 async def annotate_job(session: AsyncSession, job: Job, change: Annotation, now: datetime) -> None:
@@ -28,6 +30,7 @@ async def annotate_job(session: AsyncSession, job: Job, change: Annotation, now:
 
     Raises:
         InvalidValueError: there is nothing to change, or too many tags.
+        WrongStateError: it is to be archived before it has ended.
     """
     tags = _changed_tags(job.tags or [], change)
     if tags != (job.tags or []):
@@ -38,6 +41,11 @@ async def annotate_job(session: AsyncSession, job: Job, change: Annotation, now:
         job.notes = change.notes or None
         text = "notes changed by a user" if change.notes else "notes removed by a user"
         await _record(session, job, EventCode.NOTES_CHANGED, text, now)
+    if change.archived is not None and change.archived != job.archived:
+        check_allowed(job, Command.ARCHIVE if change.archived else Command.UNARCHIVE)
+        job.archived = change.archived
+        code = EventCode.ARCHIVED if change.archived else EventCode.UNARCHIVED
+        await _record(session, job, code, f"{code} by a user", now)
 
 
 def _changed_tags(tags: list[str], change: Annotation) -> list[str]:
@@ -47,8 +55,9 @@ def _changed_tags(tags: list[str], change: Annotation) -> list[str]:
             message = "excludes add_tags and remove_tags: it replaces all tags"
             raise InvalidValueError("tags", list(change.tags), message)
         return unique(change.tags)
-    if adds is None and removes is None and change.notes is None:
-        raise InvalidValueError("tags", None, "give tags, add_tags, remove_tags or notes")
+    if adds is None and removes is None and change.notes is None and change.archived is None:
+        message = "give tags, add_tags, remove_tags, notes or archived"
+        raise InvalidValueError("tags", None, message)
     gone = {tag.lower() for tag in removes or ()}
     changed = unique([*(tag for tag in tags if tag.lower() not in gone), *(adds or ())])
     if len(changed) > MAX_TAGS:

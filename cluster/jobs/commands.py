@@ -26,11 +26,15 @@ class Command(StrEnum):
     CANCEL = "cancel"
     RESTORE = "restore"
     CAPTURE_GRADIENTS = "capture_gradients"
+    ARCHIVE = "archive"
+    UNARCHIVE = "unarchive"
+    DELETE = "delete"
 
 
 DONE = {
     Command.PAUSE: "paused", Command.RESUME: "resumed", Command.CANCEL: "cancelled",
-    Command.RESIZE: "resized", Command.RESTORE: "restored",
+    Command.RESIZE: "resized", Command.RESTORE: "restored", Command.ARCHIVE: "archived",
+    Command.UNARCHIVE: "unarchived", Command.DELETE: "deleted",
 }  # fmt: skip
 
 # The state that a command leads to from each state; a state that is not listed refuses it. A
@@ -59,6 +63,8 @@ TRANSITIONS: Mapping[Command, Mapping[JobState, JobState | None]] = {
 }
 
 
+_ARCHIVING = {True: Command.ARCHIVE, False: Command.UNARCHIVE}
+"""The command that has no effect, by whether the job is archived."""
 _NOTHING: Mapping[str, dict[str, Any]] = {}
 _REASONS = {
     JobState.PAUSED: Reason.of(ReasonCode.PAUSED_BEFORE_START),
@@ -182,6 +188,8 @@ def refusal(job: Job, command: Command) -> str | None:
             )
         case Command.CAPTURE_GRADIENTS if state in FINAL_STATES:
             return f"it is {state.value} and takes no more steps"
+        case Command.ARCHIVE | Command.DELETE if state not in FINAL_STATES:
+            return f"it is {state.value}; cancel it first, or wait until it has ended"
     return _refused_transition(state, command) if command in TRANSITIONS else None
 
 
@@ -216,6 +224,8 @@ def refused_commands(job: Job) -> dict[Command, str]:
         why = refusal(job, command)
         if why is None and TRANSITIONS.get(command, {}).get(state, state) is None:
             why = f"it is already {state.value}"
+        if why is None and command is _ARCHIVING[bool(job.archived)]:
+            why = f"it is {'already' if job.archived else 'not'} archived"
         if why is not None:
             refused[command] = f"{why[0].upper()}{why[1:]}."
     return refused

@@ -1,4 +1,4 @@
-"""Jobs as users see them: submit, read, pause, resume, cancel."""
+"""Jobs as users see them: submit, read, pause, resume, cancel, delete."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -13,6 +13,7 @@ from trainhall.cluster.jobs import views
 from trainhall.cluster.jobs.annotations import Annotation, annotate_job
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import Command, check_allowed, give_command
+from trainhall.cluster.jobs.deletion import delete_job
 from trainhall.cluster.jobs.listing import pages
 from trainhall.cluster.jobs.resizing import describe_workers, resize_active
 from trainhall.cluster.jobs.spec_changes import resized_spec
@@ -208,10 +209,11 @@ class JobService(Service):
         return view
 
     async def annotate(self, job_id: str, annotation: Annotation) -> views.Job:
-        """Change a job's tags and notes, in any state.
+        """Change a job's tags and notes in any state; archive it once it has ended.
 
         Raises:
             InvalidValueError: nothing is given, or the job would have too many tags.
+            WrongStateError: it is to be archived and has not ended.
         """
         async with self._db.transaction() as session:
             await lock_job(session, job_id)
@@ -220,6 +222,17 @@ class JobService(Service):
             view = await self._view(session, job_id)
         self._notifier.notify_viewers(job_id)
         return view
+
+    async def delete(self, job_id: str) -> None:
+        """Delete a job that has ended, for good; its metrics, logs and files go soon after.
+
+        Raises:
+            WrongStateError: it has not ended, or something still needs it.
+        """
+        async with self._db.transaction() as session:
+            await delete_job(session, job_id, self._clock.now())
+        self._notifier.notify_viewers(job_id)
+        self._notifier.notify_all_nodes()
 
     async def _command(
         self, job_id: str, command: Command, asked: Mapping[str, dict[str, Any]]

@@ -122,6 +122,8 @@ class Job(View):
     tags: list[str]
     notes: str
     """Markdown."""
+    archived: bool
+    """Lists leave it out unless their query has `archived:yes`."""
     experiment: ExperimentRun | None
     """Experiment that it is a run of; null for a job that a user submitted."""
 

@@ -153,6 +153,8 @@ class EventCode(StrEnum):
     RESIZE_NOT_APPLIED = "resize_not_applied"
     TAGS_CHANGED = "tags_changed"
     NOTES_CHANGED = "notes_changed"
+    ARCHIVED = "archived"
+    UNARCHIVED = "unarchived"
     LOSS_NOT_FINITE = "loss_not_finite"
     LOSS_SPIKE = "loss_spike"
     # as ranks reported it

@@ -238,7 +238,8 @@ class NodeService(Service):
                 select(func.count()).select_from(Node).where(Node.state != NodeState.PENDING.value)
             )
             busy = await session.scalar(select(func.count()).select_from(Grant))
-            states = await session.execute(select(Job.state, func.count()).group_by(Job.state))
+            listed = select(Job.state, func.count()).where(Job.archived.is_(False))
+            states = await session.execute(listed.group_by(Job.state))
             row = (
                 await session.execute(
                     select(

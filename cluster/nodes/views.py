@@ -90,7 +90,7 @@ class Summary(View):
     devices: int
     devices_busy: int
     jobs: dict[str, int]
-    """Number of jobs in each state."""
+    """Number of jobs in each state, without archived ones."""
     utilization: float | None
     """Mean over the devices that report it, 0 to 100."""
     memory_used: int

@@ -191,6 +191,21 @@ class Client:
         """Replace the notes of a job; they are Markdown, and empty ones remove them."""
         return self._command("PATCH", job_id, "", {"notes": notes})
 
+    def archive(self, job_id: str) -> Json:
+        """Hide an ended job from lists whose query lacks `archived:yes`; everything is kept."""
+        return self._command("PATCH", job_id, "", {"archived": True})
+
+    def unarchive(self, job_id: str) -> Json:
+        return self._command("PATCH", job_id, "", {"archived": False})
+
+    def delete(self, job_id: str) -> None:
+        """Delete an ended job for good, with its metrics, logs and checkpoints.
+
+        Raises:
+            WrongStateError: it has not ended, or an experiment still needs it.
+        """
+        self._command("DELETE", job_id, "/record")
+
     def _command(self, method: str, job_id: str, action: str, body: Any = None) -> Json:
         path = f"/training/jobs/{self._rest.job_id(job_id)}{action}"
         job: Json = self._rest.request(method, path, json=body or None)

@@ -31,6 +31,7 @@ NAMES = {
     "putCode",
     "getCode",
     "cancelJob",
+    "deleteJob",
     "pauseJob",
     "resumeJob",
     "resizeJob",

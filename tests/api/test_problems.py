@@ -24,6 +24,7 @@ GETS = [
 ]
 OTHERS = [
     ("DELETE", "/training/jobs/{id}"),
+    ("DELETE", "/training/jobs/{id}/record"),
     ("PUT", "/training/jobs/{id}/pause"),
     ("PUT", "/training/jobs/{id}/resume"),
     ("PUT", "/training/jobs/{id}/resize"),

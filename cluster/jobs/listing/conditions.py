@@ -117,6 +117,8 @@ def _same_text(
 ) -> ColumnElement[bool]:
     if field.name == "state":
         return text == _state(value)
+    if field.name == "archived":
+        return Job.archived.is_(_truth(value))
     if field.name == "experiment":
         return text.in_(_experiments(operator, value.text))
     if operator is Operator.HAS and field.name in ("name", "notes"):
@@ -143,6 +145,13 @@ def _state(value: Text) -> str:
             value.position, f"expected a state: {', '.join(known)}{nearest(state, known)}"
         )
     return state
+
+
+def _truth(value: Text) -> bool:
+    answers = {"yes": True, "no": False}
+    if value.text.lower() not in answers:
+        raise QueryError(value.position, "expected yes or no, or yes,no for all jobs")
+    return answers[value.text.lower()]
 
 
 def _number(value: Text, *, required: bool) -> float | None:

@@ -50,6 +50,7 @@ TEXTS: dict[str, ColumnElement[Any]] = {
     "reason_code": Job.reason_code.expression,
     "experiment": Job.experiment_id.expression,
     "notes": Job.notes.expression,
+    "archived": case((Job.archived, "yes"), else_="no"),
 }
 INTEGERS: dict[str, ColumnElement[Any]] = {
     "step": JobProgress.step.expression,

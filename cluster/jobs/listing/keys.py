@@ -10,7 +10,7 @@ SORT_KEYS = (
 )  # fmt: skip
 TEXT_FIELDS = (
     "name", "id", "state", "user", "project", "task", "strategy", "reason_code", "experiment",
-    "tag", "notes",
+    "tag", "notes", "archived",
 )  # fmt: skip
 NUMBER_FIELDS = ("step", "priority", "world_size")
 TIME_FIELDS = ("created_at", "started_at", "finished_at")

@@ -76,11 +76,10 @@ async def page_statement(
             message = "must not contain control characters"
             raise InvalidValueError("search", asked.search, message)
         wanted.append(matching(asked.search))
-    if asked.query is not None:
-        conditions, named = await _read_query(session, asked.query, now)
-        wanted += conditions
-        if named is not None:
-            states = states & named if states is not None else named
+    conditions, named = await _read_query(session, asked.query or "", now)
+    wanted += conditions
+    if named is not None:
+        states = states & named if states is not None else named
     if asked.cursor is not None:
         wanted.append(order.after(asked.cursor))
     if states is not None and not states:
@@ -103,7 +102,10 @@ async def _read_query(
     """Return the conditions of a query, and the states that it names; None: any."""
     try:
         terms = parse_query(query)
-        return await conditions_of(session, terms, now), states_of(terms)
+        conditions = await conditions_of(session, terms, now)
+        if not any(term.field and term.field.text == "archived" for term in terms):
+            conditions.append(Job.archived.is_(False))
+        return conditions, states_of(terms)
     except QueryError as error:
         message = f"at character {error.position + 1}: {error}"
         raise InvalidValueError("query", query, message, position=error.position) from None

@@ -4,7 +4,6 @@ out the API. Everything lies in a temporary folder that goes with the process.""
 import asyncio
 import contextlib
 import logging
-import shutil
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,11 +11,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 
 from trainhall.cluster.agent.coordinator_link import connection
 from trainhall.cluster.background_tasks import BackgroundTasks, end_process
 from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.jobs.deletion import delete_record
 from trainhall.cluster.lifecycle.states import FINAL_STATES
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.simulator import chance
@@ -170,11 +170,7 @@ class Mock:
             ended = select(Job.id).where(Job.state.in_(final))
             old = list(await session.scalars(ended.order_by(Job.number.desc()).offset(kept)))
             for job_id in old:
-                await session.execute(delete(Job).where(Job.id == job_id))
-        for job_id in old:
-            for kind in ("checkpoints", "uploads"):
-                folder = self.folder / kind / job_id
-                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+                await delete_record(session, job_id, self.clock.now())
         self.scenario.forget(old)
         self.cluster.forget(old)
 

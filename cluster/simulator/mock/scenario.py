@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
-from trainhall.cluster.errors import ClusterError
+from trainhall.cluster.errors import ClusterError, NotFoundError
 from trainhall.cluster.lifecycle.states import FINAL_STATES, NodeState
 from trainhall.cluster.simulator import chance
 from trainhall.cluster.simulator.host import Host
@@ -199,7 +199,12 @@ class Scenario:
 
     async def _forget_finished(self) -> None:
         for name, job_id in list(self._jobs.items()):
-            if (await self._cluster.coordinator.jobs.get(job_id)).state in FINAL_STATES:
+            try:
+                job = await self._cluster.coordinator.jobs.get(job_id)
+            except NotFoundError:  # a user deleted it
+                self.forget([job_id])
+                continue
+            if job.state in FINAL_STATES:
                 self._jobs.pop(name, None)  # or `forget` did meanwhile
 
     def _now(self) -> float:

@@ -984,7 +984,7 @@ export type Code = {
 /**
  * Command
  */
-export type Command = 'pause' | 'resume' | 'resize' | 'cancel' | 'restore' | 'capture_gradients';
+export type Command = 'pause' | 'resume' | 'resize' | 'cancel' | 'restore' | 'capture_gradients' | 'archive' | 'unarchive' | 'delete';
 
 /**
  * Comparison
@@ -2386,6 +2386,12 @@ export type Job = {
      */
     notes: string;
     /**
+     * Archived
+     *
+     * Lists leave it out unless their query has `archived:yes`.
+     */
+    archived: boolean;
+    /**
      * Experiment that it is a run of; null for a job that a user submitted.
      */
     experiment: ExperimentRun | null;
@@ -2394,7 +2400,7 @@ export type Job = {
 /**
  * JobEdit
  *
- * Tags and notes of a job; what is left out stays.
+ * Tags and notes of a job, and whether it is archived; what is left out stays.
  */
 export type JobEdit = {
     /**
@@ -2421,6 +2427,13 @@ export type JobEdit = {
      * Markdown of at most 10,000 characters; empty removes the notes.
      */
     notes?: string | null;
+    /**
+     * Archived
+     *
+     * True: lists leave the job out unless their query has `archived:yes`; false: they show it
+     * again. Only a job that has ended can be archived.
+     */
+    archived?: boolean | null;
 };
 
 /**
@@ -4301,7 +4314,7 @@ export type Summary = {
     /**
      * Jobs
      *
-     * Number of jobs in each state.
+     * Number of jobs in each state, without archived ones.
      */
     jobs: {
         [key: string]: number;
@@ -5064,6 +5077,10 @@ export type ChangeJobErrors = {
      */
     404: Problem;
     /**
+     * Not possible in the current state
+     */
+    409: Problem;
+    /**
      * Request too large
      */
     413: Problem;
@@ -5095,6 +5112,58 @@ export type ChangeJobResponses = {
 };
 
 export type ChangeJobResponse = ChangeJobResponses[keyof ChangeJobResponses];
+
+export type DeleteJobData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/record';
+};
+
+export type DeleteJobErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Not possible in the current state
+     */
+    409: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DeleteJobError = DeleteJobErrors[keyof DeleteJobErrors];
+
+export type DeleteJobResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type DeleteJobResponse = DeleteJobResponses[keyof DeleteJobResponses];
 
 export type PauseJobData = {
     body?: never;

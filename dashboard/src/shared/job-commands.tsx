@@ -1,7 +1,10 @@
 import { Group, Tooltip } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
 import {
   cancelJobMutation,
+  changeJobMutation,
+  deleteJobMutation,
   pauseJobMutation,
   resumeJobMutation,
 } from "@/client/@tanstack/react-query.gen";
@@ -9,8 +12,9 @@ import { useJobChange } from "./api/jobs";
 import { isFinished, type Job } from "./api/types";
 import { Command } from "./ui/command";
 import { Confirm } from "./ui/confirm";
-import { AgainIcon, CancelIcon, PauseIcon, PlayIcon } from "./ui/icons";
+import { AgainIcon, ArchiveIcon, CancelIcon, PauseIcon, PlayIcon, TrashIcon } from "./ui/icons";
 import { ButtonLink, IconLink } from "./ui/links";
+import { notifyDone, notifyProblem } from "./ui/notify";
 
 interface Props {
   job: Pick<Job, "id" | "name" | "finished_at" | "allowed_commands" | "refused_commands">;
@@ -18,10 +22,15 @@ interface Props {
   compact?: boolean;
 }
 
-/** The commands for a job; a finished job can be submitted again. */
+/** The commands for a job; a finished job can be submitted again, and on its page put away. */
 export function JobCommands({ job, compact = false }: Props) {
-  if (isFinished(job)) return <Again job={job} compact={compact} />;
-  return <Running job={job} compact={compact} />;
+  if (!isFinished(job)) return <Running job={job} compact={compact} />;
+  return (
+    <>
+      <Again job={job} compact={compact} />
+      {compact ? null : <PutAway job={job} />}
+    </>
+  );
 }
 
 function Again({ job, compact }: Required<Props>) {
@@ -48,6 +57,55 @@ function Again({ job, compact }: Required<Props>) {
         </IconLink>
       </Tooltip>
     </Group>
+  );
+}
+
+/** Archive, and delete for good. */
+function PutAway({ job }: Pick<Props, "job">) {
+  const navigate = useNavigate();
+  const archives = !job.allowed_commands.includes("unarchive");
+  const label = archives ? "Archive" : "Unarchive";
+  const change = useMutation({
+    ...changeJobMutation(),
+    ...useJobChange(`Could not ${label.toLowerCase()} the job`),
+  });
+  const remove = useMutation({
+    ...deleteJobMutation(),
+    onSuccess: () => {
+      notifyDone(`${job.name} deleted`);
+      return navigate({ to: "/jobs" });
+    },
+    onError: (error) => notifyProblem("Could not delete the job", error),
+  });
+  const path = { job_id: job.id };
+  const busy = change.isPending || remove.isPending;
+  return (
+    <>
+      <Command
+        label={label}
+        icon={<ArchiveIcon />}
+        busy={busy}
+        refused={archives ? job.refused_commands.archive : null}
+        onClick={() => change.mutate({ path, body: { archived: archives } })}
+      />
+      <Confirm
+        title={`Delete ${job.name} for good?`}
+        text="Its events, metrics, logs and checkpoints go with it, and there is no way back. To hide it from lists and keep everything, archive it instead."
+        action="Delete job"
+        onConfirm={() => remove.mutate({ path })}
+      >
+        {(ask) => (
+          <Command
+            label="Delete"
+            icon={<TrashIcon />}
+            danger
+            busy={busy}
+            refused={job.refused_commands.delete}
+            onClick={ask}
+          />
+        )}
+      </Confirm>
+    </>
   );
 }
 

@@ -38,6 +38,7 @@ def upgrade() -> None:
         sa.Column("plan", sa.JSON),
         sa.Column("measured_on", sa.String(128)),
         sa.Column("restore_checkpoint_id", ID),
+        sa.Column("archived", sa.Boolean, nullable=False),
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("queued_at", TIME, nullable=False),
         sa.Column("started_at", TIME),
@@ -45,7 +46,17 @@ def upgrade() -> None:
     )
     op.create_index("ix_jobs_code", "jobs", ["code"])
     op.create_index("ix_jobs_measured_on", "jobs", ["measured_on"])
-    op.create_index("ix_jobs_state_number", "jobs", ["state", "number"])
+    op.create_index("ix_jobs_state", "jobs", ["state", "archived", "number"])
+    op.create_table(
+        "deleted_jobs",
+        sa.Column("job_id", ID, primary_key=True),
+        sa.Column("deleted_at", TIME, nullable=False),
+    )
+    op.create_table(
+        "orphaned_checkpoints",
+        sa.Column("location", sa.Text, primary_key=True),
+        sa.Column("allocation", sa.JSON, nullable=False),
+    )
     op.create_table(
         "nodes",
         sa.Column("id", ID, primary_key=True),
@@ -177,7 +188,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "log_chunks",
-        sa.Column("job_id", ID, OF_JOB(), primary_key=True),
+        sa.Column("job_id", ID, primary_key=True),
         sa.Column("seq", BIGINT, primary_key=True),
         sa.Column("attempt", sa.Integer, nullable=False),
         sa.Column("rank", sa.Integer, nullable=False),
@@ -205,7 +216,7 @@ def upgrade() -> None:
     op.create_index("ix_log_streams_carry_at", "log_streams", ["carry_at"])
     op.create_table(
         "metric_frames",
-        sa.Column("job_id", ID, OF_JOB(), primary_key=True),
+        sa.Column("job_id", ID, primary_key=True),
         sa.Column("seq", BIGINT, primary_key=True),
         sa.Column("attempt", sa.Integer, nullable=False),
         sa.Column("payload", sa.LargeBinary, nullable=False),
@@ -223,7 +234,7 @@ def upgrade() -> None:
     op.create_table(
         "series",
         sa.Column("id", BIGINT, primary_key=True, autoincrement=True),
-        sa.Column("job_id", ID, OF_JOB(), nullable=False),
+        sa.Column("job_id", ID, nullable=False),
         sa.Column("attempt", sa.Integer, nullable=False),
         sa.Column("rank", sa.Integer, nullable=False),
         sa.Column("name", sa.String(128), nullable=False),
@@ -282,7 +293,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "gradient_records",
-        sa.Column("job_id", ID, OF_JOB(), primary_key=True),
+        sa.Column("job_id", ID, primary_key=True),
         sa.Column("attempt", sa.Integer, primary_key=True),
         sa.Column("step", BIGINT, primary_key=True),
         sa.Column("time", TIME, nullable=False),

@@ -73,6 +73,7 @@ def upgrade() -> None:
         sa.Column("experiment_id", ID, sa.ForeignKey("experiments.id", ondelete="CASCADE")),
         sa.Column("created_at", TIME, nullable=False),
     )
+    op.create_index("ix_idempotency_keys_job_id", "idempotency_keys", ["job_id"])
 
 
 def downgrade() -> None:

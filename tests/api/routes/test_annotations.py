@@ -43,7 +43,7 @@ async def test_tags_and_notes_change_in_any_state(client: httpx.AsyncClient) -> 
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str, str]] = [
-    ({}, "tags", "give tags, add_tags, remove_tags or notes"),
+    ({}, "tags", "give tags, add_tags, remove_tags, notes or archived"),
     ({"tags": ["a"], "add_tags": ["b"]}, "tags", "it replaces all tags"),
     ({"tags": ["-a"]}, "tags.0", "begins with a letter or digit"),
     ({"add_tags": ["a,b"]}, "add_tags.0", "at most 64 letters, digits, spaces and"),
@@ -53,6 +53,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str, str]] = [
     ({"notes": "x" * 10_001}, "notes", "10000"),
     ({"notes": "a\x1b[31m"}, "notes", "may not hold control characters"),
     ({"note": "a"}, "note", "unknown key"),
+    ({"archived": "yes"}, "archived", "must be true or false"),
 ]
 
 
@@ -82,6 +83,46 @@ async def test_changes_stay_when_a_job_resumes_in_another_way(client: httpx.Asyn
     await client.put(f"{API}/{job}/pause")
     reply = await client.put(f"{API}/{job}/resume", json={"resources": {"workers": 2}})
     assert reply.json()["tags"] == ["best"]
+
+
+async def test_archived_jobs_are_hidden_until_asked_for(client: httpx.AsyncClient) -> None:
+    job, other = await submitted(client, name="old"), await submitted(client, name="new")
+
+    async def listed(**asked: str) -> str:
+        found = (await client.get(API, params=asked)).json()["items"]
+        return " ".join(each["name"] for each in found)
+
+    refused = await client.patch(f"{API}/{job}", json={"archived": True, "notes": "x"})
+    assert (refused.status_code, refused.json()["detail"]) == (
+        409,
+        f"“old” ({job}) cannot be archived: it is queued; cancel it first, or wait until it has "
+        "ended",
+    )
+    await client.delete(f"{API}/{job}")
+    read = await changed(client, job, archived=True)
+    assert (read["archived"], read["notes"]) == (True, "")
+    assert {"unarchive", "delete"} <= set(read["allowed_commands"])
+    assert await changed(client, job, archived=True) == read, "repeated, it changes nothing"
+    assert (await client.get("/api/v1/metrics/cluster/summary")).json()["jobs"]["cancelled"] == 0
+    for query, names in {
+        "": "new", "archived:yes": "old", "archived:no": "new", "archived:yes,no": "new old",
+        "-archived:yes": "new", "archived:YES state:cancelled": "old", "name:old": "",
+    }.items():  # fmt: skip
+        assert await listed(query=query) == names, query
+    assert await listed(query="archived:yes", sort="name") == "old"
+    assert await listed(search="old") == ""
+    wrong = await client.get(API, params={"query": "archived:maybe"})
+    assert "at character 10: expected yes or no" in wrong.json()["detail"]
+    assert not (await changed(client, job, archived=False))["archived"]
+    assert await listed() == "new old"
+    events = (await client.get(f"{API}/{job}/events")).json()["items"]
+    assert [e["reason"] for e in events if "archived" in e["code"]] == [
+        "archived by a user", "unarchived by a user",
+    ]  # fmt: skip
+    assert (await client.delete(f"{API}/{other}/record")).status_code == 409
+    assert (await client.delete(f"{API}/{job}/record")).status_code == 204
+    assert (await client.get(f"{API}/{job}")).status_code == 404
+    assert (await client.delete(f"{API}/{job}/record")).status_code == 404
 
 
 async def test_jobs_are_found_by_tags_and_notes(client: httpx.AsyncClient) -> None:

@@ -21,6 +21,9 @@ class Refusing:
     def job_id(self, reference: str) -> str:
         return reference
 
+    def job(self, reference: str) -> dict[str, str]:
+        return {"id": reference}
+
     def request(self, method: str, path: str, json: None) -> Any:
         job_id = path.split("/")[-2]
         self.asked.append(job_id)

@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 from support.cluster.cluster import Cluster, running_cluster
 
-from trainhall.cli.base.errors import NotFoundError, UsageError
+from trainhall.cli.base.errors import NotFoundError, UsageError, WrongStateError
 from trainhall.cli.jobs import annotations
 from trainhall.cli.jobs import commands as jobs
 
 
 @pytest.mark.processes
-def test_list_is_sorted_and_filtered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_is_sorted_and_filtered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running_cluster(tmp_path, slots=1) as cluster:
         ids: list[str] = []
         for name, rate in (("slow", 0.001), ("fast", 0.1), ("plain", None)):
@@ -58,6 +60,22 @@ def test_list_is_sorted_and_filtered(tmp_path: Path, capsys: pytest.CaptureFixtu
             annotations.tag(ids[:1], add=["#1"], url=cluster.url)
         with pytest.raises(UsageError, match="--queue and --sort exclude each other"):
             jobs.list_jobs(queue=True, sort="name", url=cluster.url)
+        ended, others = ids[:2], listed()[1:]
+        with pytest.raises(WrongStateError, match="cannot be archived: it is queued"):
+            annotations.archive(ended, url=cluster.url)
+        jobs.cancel(ended, url=cluster.url)
+        annotations.archive(ended, url=cluster.url)
+        assert capsys.readouterr().out.count("  archived\n") == 2
+        assert [row[1] for row in listed()[1:]] == ["plain"]
+        assert len(listed(query="archived:yes")[1:]) == 2
+        annotations.unarchive([ended[0][:10]], url=cluster.url)
+        assert capsys.readouterr().out == f"slow ({ended[0]})  not archived\n"
+        monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+        with pytest.raises(UsageError, match="the 2 jobs would be deleted for good"):
+            annotations.rm(ended, url=cluster.url)
+        annotations.rm(ended, yes=True, url=cluster.url)
+        assert capsys.readouterr().out.count("  deleted\n") == 2
+        assert len(listed(query="archived:yes,no")) == len(others) - 1
 
 
 def submit(cluster: Cluster, name: str, rate: float | None) -> str:

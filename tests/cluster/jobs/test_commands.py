@@ -25,7 +25,7 @@ def allowed(state: str, spec: dict[str, Any] = TASK) -> set[str]:
         ("pausing", {"resize", "cancel", "capture_gradients"}),
         ("paused", {"resume", "resize", "cancel", "restore", "capture_gradients"}),
         ("cancelling", {"capture_gradients"}),
-        ("completed", {"restore"}),
+        ("completed", {"restore", "archive", "delete"}),
     ],
 )
 def test_each_state_allows_its_commands(state: str, commands: set[str]) -> None:

@@ -34,7 +34,7 @@ _ROWS: dict[str, tuple[int, dict[str, str]]] = {
         "user": "'maria'", "task": "'synthetic'", "strategy": "'ddp'", "priority": "0",
         "state": _STATE, "reason": "'finished'", "reason_code": "'completed'", "attempt": "1",
         "generation": "1", "world_size": "2", "restarts": "0", "restarts_step": "0",
-        "pauses_after": "0",
+        "pauses_after": "0", "archived": ":no",
         "created_at": _FINISHED, "queued_at": _FINISHED, "started_at": _FINISHED,
         "finished_at": _FINISHED,
     }),

@@ -1,5 +1,15 @@
+import type { Job } from "@/shared/api/types";
+
+interface Listing {
+  label: string;
+  /** Null: any. */
+  states: readonly Job["state"][] | null;
+  /** A term that is added to the query. */
+  term?: string;
+}
+
 /** Filters by state; the name of each is in the URL (`?show=active`). */
-export const FILTERS = {
+const LISTINGS = {
   all: { label: "All", states: null },
   active: {
     label: "Active",
@@ -10,16 +20,25 @@ export const FILTERS = {
   completed: { label: "Completed", states: ["completed"] },
   failed: { label: "Failed", states: ["failed"] },
   cancelled: { label: "Cancelled", states: ["cancelled"] },
-} as const satisfies Record<string, { label: string; states: readonly string[] | null }>;
+  archived: { label: "Archived", states: null, term: "archived:yes" },
+} as const satisfies Record<string, Listing>;
 
-export type Filter = keyof typeof FILTERS;
+export type Filter = keyof typeof LISTINGS;
+
+export const FILTERS: Readonly<Record<Filter, Listing>> = LISTINGS;
+
+/** A query with the filter's own term, which comes last: an error keeps its position. */
+export function queryOf(show: Filter, query: string): string {
+  return [query.trim(), FILTERS[show].term ?? ""].join(" ").trim();
+}
 
 export function isFilter(value: unknown): value is Filter {
   return typeof value === "string" && Object.hasOwn(FILTERS, value);
 }
 
-/** How many jobs a filter has, by the cluster's count of every state. */
-export function counted(show: Filter, counts: Record<string, number>): number {
+/** How many jobs a filter has, by the cluster's count of every state; undefined: not counted. */
+export function counted(show: Filter, counts: Record<string, number>): number | undefined {
+  if (FILTERS[show].term !== undefined) return undefined;
   const states: readonly string[] = FILTERS[show].states ?? Object.keys(counts);
   return states.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
 }

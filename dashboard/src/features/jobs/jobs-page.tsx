@@ -13,7 +13,7 @@ import { Pending } from "@/shared/ui/problem";
 import { SearchField } from "@/shared/ui/search-field";
 import { type PageRange, useJobList } from "./api/job-list";
 import { BulkActions } from "./bulk/bulk-actions";
-import { counted, FILTERS, type Filter } from "./filters";
+import { counted, FILTERS, type Filter, queryOf } from "./filters";
 import classes from "./jobs-page.module.css";
 import { QueryInput, queryProblem } from "./query-input";
 import { ColumnChooser } from "./table/column-chooser";
@@ -32,7 +32,9 @@ export default function JobsPage() {
   const navigate = route.useNavigate();
   const [onScreen, setOnScreen] = useState<PageRange>([0, 0]);
   const order = sort ?? NEWEST_FIRST;
-  const jobs = useJobList({ states: FILTERS[show].states, search, query, sort: order }, onScreen);
+  const { states } = FILTERS[show];
+  const filter = { states, search, query: queryOf(show, query), sort: order };
+  const jobs = useJobList(filter, onScreen);
   const problem = query === "" ? undefined : queryProblem(jobs.error);
   // A query may be invalid while it is typed: the previous jobs stay.
   const found = useRef(jobs.data);
@@ -119,11 +121,7 @@ export default function JobsPage() {
         </Group>
       </Group>
       {selected.length > 0 ? (
-        <BulkActions
-          selected={selected}
-          jobs={rows.map(({ job }) => job)}
-          onClear={() => select([])}
-        />
+        <BulkActions selected={selected} jobs={rows.map(({ job }) => job)} onSelect={select} />
       ) : null}
       {problem ? null : <Pending query={jobs} what="the jobs" height={240} />}
       {rows.length > 0 ? (
@@ -164,11 +162,16 @@ function StateFilter({ show, onChange }: { show: Filter; onChange: (next: Filter
           onClick={() => onChange(filter)}
         >
           {FILTERS[filter].label}
-          <span className={classes.count}>{counts ? count(counted(filter, counts)) : ""}</span>
+          <span className={classes.count}>{counts ? countText(filter, counts) : ""}</span>
         </button>
       ))}
     </fieldset>
   );
+}
+
+function countText(filter: Filter, counts: Record<string, number>): string {
+  const found = counted(filter, counts);
+  return found === undefined ? "" : count(found);
 }
 
 function NoJobs() {

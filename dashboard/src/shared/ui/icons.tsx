@@ -33,6 +33,7 @@ export const CheckIcon = path("M5 12.500l4.500 4.500L19 7.500");
 export const PlusIcon = path("M12 5v14M5 12h14");
 export const PinIcon = path("M9 4h6l-1 6 3 3v2H7v-2l3-3zM12 15v5");
 export const TrashIcon = path("M5 7h14M10 4h4M7 7l1 13h8l1-13");
+export const ArchiveIcon = path("M4 5h16v4H4zM6 9v10h12V9M10 13h4");
 export const RestoreIcon = path("M4 12a8 8 0 1 0 2.500-5.800M4 4v4h4");
 export const AgainIcon = path(
   "M4 12a8 8 0 0 1 14-5.300L20 9M20 4v5h-5M20 12a8 8 0 0 1-14 5.300L4 15M4 20v-5h5",

@@ -75,18 +75,20 @@ async def test_scenario_shows_every_state_and_advances(mock: Mock) -> None:
     mine, _ = await mock.coordinator.jobs.submit(spec)
     await ran(mock, mine.id)
     before = mock.clock.now()
+    known = (await mock.coordinator.jobs.list(limit=100)).items
     await mock.forget(kept=2)
     left = (await mock.coordinator.jobs.list(limit=100)).items
     ended = [job for job in left if job.finished_at is not None and job.finished_at < before]
     assert len(ended) == 2
     assert mine.id in {job.id for job in left}, "the newest stay"
-    stored = {folder.name for folder in (mock.folder / "checkpoints").iterdir()}
     kept = {job.id for job in left}
-    assert stored <= kept
     assert set(mock.cluster.storage.committed) <= kept
     assert {token.job_id for token in mock.cluster._groups} <= kept
     assert {job for host in mock.cluster.hosts for job in host.disk.launched} <= kept
     await ended_everywhere(mock, mine.id)
+    await mock.coordinator.deleted_jobs.sweep()
+    stored = {folder.name for folder in (mock.folder / "checkpoints").iterdir()}
+    assert not stored & ({job.id for job in known} - kept)
 
 
 async def ended_everywhere(mock: Mock, job_id: str) -> None:

@@ -40,7 +40,13 @@ export function Header({ job, live }: Props) {
         what="job"
         run={job}
         // A finished job no longer changes, so the state of its stream says nothing.
-        status={isFinished(job) ? null : <StreamBadge status={status} onRetry={live.retryNow} />}
+        status={
+          isFinished(job) ? (
+            <Archived job={job} />
+          ) : (
+            <StreamBadge status={status} onRetry={live.retryNow} />
+          )
+        }
         commands={
           <Group gap="xs">
             <ResizeButton job={job} />
@@ -57,6 +63,15 @@ export function Header({ job, live }: Props) {
       <LastLine job={job} live={live} />
       <Tiles job={job} live={live} />
     </header>
+  );
+}
+
+function Archived({ job }: { job: Job }) {
+  if (!job.archived) return null;
+  return (
+    <Text size="xs" c="dimmed">
+      archived
+    </Text>
   );
 }
 

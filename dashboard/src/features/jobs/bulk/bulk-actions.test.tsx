@@ -8,8 +8,9 @@ import { BulkActions } from "./bulk-actions";
 import { forEachJob } from "./for-each-job";
 
 const jobs = [job({ id: "a", name: "one" }), job({ id: "b", name: "two" })] as unknown as Job[];
+const onSelect = vi.fn();
 const shownWith = (answers: Record<string, unknown>) =>
-  shown(<BulkActions selected={["a", "b"]} jobs={jobs} onClear={() => undefined} />, answers);
+  shown(<BulkActions selected={["a", "b"]} jobs={jobs} onSelect={onSelect} />, answers);
 
 it("jobs that refuse are listed with the reason, the others are commanded", async () => {
   const detail = "job two (b) cannot be paused: it is completed, which is final";
@@ -51,6 +52,29 @@ it("jobs are tagged", async () => {
   await userEvent.click(screen.getByRole("button", { name: "Save tags" }));
   await vi.waitFor(() => expect(requests).toHaveLength(2));
   expect(await requests[1]?.json()).toEqual({ add_tags: ["best"], remove_tags: [] });
+});
+
+it("deleted jobs leave the selection, those that refuse stay in it", async () => {
+  const detail = "“two” (b) cannot be deleted: it is running; cancel it first";
+  const requests = shownWith({
+    "DELETE /training/jobs/a/record": () => new Response(null, { status: 204 }),
+    "DELETE /training/jobs/b/record": problem(409, "Not possible in the current state", detail),
+  });
+  await userEvent.click(screen.getByRole("button", { name: "Delete 2 jobs…" }));
+  expect(requests).toHaveLength(0);
+  await userEvent.click(await screen.findByRole("button", { name: "Delete 2 jobs" }));
+  await screen.findByRole("dialog", { name: "1 of 2 jobs deleted" });
+  expect(onSelect).toHaveBeenCalledWith(["b"]);
+});
+
+it("jobs are archived together", async () => {
+  const requests = shownWith({
+    "PATCH /training/jobs/a": json(job()),
+    "PATCH /training/jobs/b": json(job()),
+  });
+  await userEvent.click(screen.getByRole("button", { name: "Archive 2 jobs" }));
+  await vi.waitFor(() => expect(onSelect).toHaveBeenCalledWith([]));
+  expect(await requests[1]?.json()).toEqual({ archived: true });
 });
 
 it("a few commands are under way at a time", async () => {

@@ -1,14 +1,14 @@
 import { Button, Group, Modal, Stack, TagsInput, Text } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { cancelJob, changeJob, pauseJob, resumeJob } from "@/client";
+import { cancelJob, changeJob, deleteJob, pauseJob, resumeJob } from "@/client";
 import { JOBS_ON_SCREEN } from "@/shared/api/jobs";
 import type { Job } from "@/shared/api/types";
 import { count, plural } from "@/shared/format";
 import { Command } from "@/shared/ui/command";
 import { Confirm } from "@/shared/ui/confirm";
 import { Dialog } from "@/shared/ui/dialog";
-import { CancelIcon, PauseIcon, PlayIcon } from "@/shared/ui/icons";
+import { ArchiveIcon, CancelIcon, PauseIcon, PlayIcon, TrashIcon } from "@/shared/ui/icons";
 import { AnchorLink, ButtonLink } from "@/shared/ui/links";
 import { notifyDone } from "@/shared/ui/notify";
 import { forEachJob, type Outcome } from "./for-each-job";
@@ -16,12 +16,24 @@ import { forEachJob, type Outcome } from "./for-each-job";
 interface Action {
   /** As in "3 jobs paused". */
   done: string;
+  /** The jobs leave the list, and the selection. */
+  leave?: boolean;
   send: (id: string) => Promise<unknown>;
 }
 
 const PAUSE: Action = { done: "paused", send: (id) => pauseJob({ path: { job_id: id } }) };
 const RESUME: Action = { done: "resumed", send: (id) => resumeJob({ path: { job_id: id } }) };
 const CANCEL: Action = { done: "cancelled", send: (id) => cancelJob({ path: { job_id: id } }) };
+const DELETE: Action = {
+  done: "deleted",
+  leave: true,
+  send: (id) => deleteJob({ path: { job_id: id } }),
+};
+
+function archiving(archived: boolean): Action {
+  const send = (id: string) => changeJob({ path: { job_id: id }, body: { archived } });
+  return { done: archived ? "archived" : "unarchived", leave: true, send };
+}
 
 function tagging(add: string[], remove: string[]): Action {
   const body = { add_tags: add, remove_tags: remove };
@@ -33,18 +45,19 @@ interface Props {
   selected: string[];
   /** The jobs that are listed, for their names. */
   jobs: readonly Job[];
-  onClear: () => void;
+  onSelect: (selected: string[]) => void;
 }
 
 /** The commands for the selected jobs; those that refuse are listed with their reasons. */
-export function BulkActions({ selected, jobs, onClear }: Props) {
+export function BulkActions({ selected, jobs, onSelect }: Props) {
   const client = useQueryClient();
   const [isTagging, setTagging] = useState(false);
   const [report, setReport] = useState<(Outcome & { action: string }) | null>(null);
   const run = useMutation({
     mutationFn: async ({ send }: Action) => forEachJob(selected, send),
-    onSuccess: async (outcome, { done }) => {
+    onSuccess: async (outcome, { done, leave }) => {
       setTagging(false);
+      if (leave) onSelect(outcome.refused.map(({ id }) => id));
       if (outcome.refused.length > 0) setReport({ ...outcome, action: done });
       else notifyDone(`${plural(outcome.done.length, "job")} ${done}`);
       await client.invalidateQueries({ queryKey: JOBS_ON_SCREEN });
@@ -52,6 +65,7 @@ export function BulkActions({ selected, jobs, onClear }: Props) {
   });
   const busy = run.isPending;
   const jobsText = plural(selected.length, "job");
+  const archives = !jobs.some(({ id, archived }) => archived && selected.includes(id));
   return (
     <section aria-label="Selected jobs">
       <Group gap="xs">
@@ -95,10 +109,34 @@ export function BulkActions({ selected, jobs, onClear }: Props) {
           busy={busy}
           onClick={() => setTagging(true)}
         />
+        <Command
+          label={archives ? "Archive" : "Unarchive"}
+          name={`${archives ? "Archive" : "Unarchive"} ${jobsText}`}
+          icon={<ArchiveIcon />}
+          busy={busy}
+          onClick={() => run.mutate(archiving(archives))}
+        />
+        <Confirm
+          title={`Delete ${jobsText} for good?`}
+          text="Their events, metrics, logs and checkpoints go with them, and there is no way back. To hide jobs from lists and keep everything, archive them instead."
+          action={`Delete ${jobsText}`}
+          onConfirm={() => run.mutate(DELETE)}
+        >
+          {(ask) => (
+            <Command
+              label="Delete"
+              name={`Delete ${jobsText}…`}
+              icon={<TrashIcon />}
+              danger
+              busy={busy}
+              onClick={ask}
+            />
+          )}
+        </Confirm>
         <ButtonLink to="/compare" search={{ jobs: selected.join() }} size="xs" variant="default">
           Compare {count(selected.length)}
         </ButtonLink>
-        <Button size="xs" variant="subtle" color="gray" onClick={onClear}>
+        <Button size="xs" variant="subtle" color="gray" onClick={() => onSelect([])}>
           Clear
         </Button>
       </Group>

@@ -1,5 +1,5 @@
 import type { SavedListView } from "@/client";
-import { FILTERS, type Filter, isFilter } from "../filters";
+import { FILTERS, type Filter, isFilter, queryOf } from "../filters";
 import { type ColumnsSearch, columnsOf } from "../table/columns";
 import { NEWEST_FIRST, type Sort } from "../table/sort";
 
@@ -30,7 +30,7 @@ export function viewOf(name: string, { show = "all", ...search }: ViewSearch) {
     name,
     state: [...(FILTERS[show].states ?? [])],
     search: search.search?.trim() ?? "",
-    query: search.query ?? "",
+    query: queryOf(show, search.query ?? ""),
     sort: search.sort ?? "",
     columns: search.columns ?? [],
     pinned: search.pinned ?? 0,

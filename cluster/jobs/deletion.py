@@ -1,0 +1,145 @@
+"""Deletion of jobs for good: the record in one transaction, then in batches all that is large.
+
+A coordinator that is killed before the first commits has deleted nothing. After it the job is gone
+for everybody, and `deleted_jobs` says what is still to be done.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+import structlog
+from sqlalchemy import Connection, Table, delete, exists, insert, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.errors import NotFoundError, WrongStateError
+from trainhall.cluster.jobs.commands import Command, check_allowed
+from trainhall.cluster.lifecycle.jobs import lock_job
+from trainhall.cluster.lifecycle.reasons import experiment_label, job_label
+from trainhall.db.alerts import Alert
+from trainhall.db.database import Database
+from trainhall.db.experiments import Experiment
+from trainhall.db.models import (
+    Attempt,
+    Base,
+    Checkpoint,
+    DeletedJob,
+    GradientRecord,
+    Grant,
+    Job,
+    LogChunk,
+    MetricChunk,
+    MetricFrame,
+    OrphanedCheckpoint,
+    Series,
+)
+
+log = structlog.get_logger(__name__)
+
+BATCH_ROWS = 200
+"""Rows that one transaction deletes: a few megabytes, so that other writers hardly wait."""
+# Frames first: the packer makes series of them.
+_LARGE: tuple[type[Base], ...] = (MetricFrame, MetricChunk, Series, LogChunk, GradientRecord)
+
+
+async def delete_job(session: AsyncSession, job_id: str, now: datetime) -> None:
+    """Delete the record of a job that has ended.
+
+    Raises:
+        NotFoundError: there is no such job.
+        WrongStateError: it has not ended, or something still needs it.
+    """
+    await lock_job(session, job_id)
+    job = await session.get(Job, job_id)
+    if job is None:
+        raise NotFoundError("job", job_id)
+    check_allowed(job, Command.DELETE)
+    if (why := await _needed_by(session, job)) is not None:
+        label = job_label(job.id, job.name)
+        raise WrongStateError(f"{label} cannot be deleted: {why}", job.state)
+    await delete_record(session, job_id, now)
+
+
+async def _needed_by(session: AsyncSession, job: Job) -> str | None:
+    if job.experiment_id is not None:
+        experiment = await session.get(Experiment, job.experiment_id)
+        if experiment is not None and experiment.finished_at is None:
+            label = experiment_label(experiment.id, experiment.name)
+            return f"it is a run of {label}, which has not ended; cancel that, or wait for its end"
+    if await session.scalar(select(exists().where(Grant.job_id == job.id))):
+        return (
+            "a node has not reported yet that its ranks have ended; wait until the node reconnects,"
+            " or remove the node"
+        )
+    return None
+
+
+async def delete_record(session: AsyncSession, job_id: str, now: datetime) -> None:
+    """Delete a job's row, and with it those of its attempts, events and checkpoints."""
+    folders = (
+        select(Checkpoint.location, Attempt.allocation)
+        .join(
+            Attempt,
+            (Attempt.job_id == Checkpoint.job_id) & (Attempt.number == Checkpoint.attempt),
+        )
+        # Others are in the coordinator's own store, whose folder of the job goes as a whole.
+        .where(
+            Checkpoint.job_id == job_id,
+            Checkpoint.state != "deleted",
+            Checkpoint.location.startswith("/"),
+        )
+    )
+    await session.execute(
+        insert(OrphanedCheckpoint).from_select(["location", "allocation"], folders)
+    )
+    of_job = (Alert.scope_kind == "job", Alert.scope_value == job_id, Alert.enabled.is_(True))
+    # What it has still to send is sent.
+    await session.execute(
+        update(Alert).where(*of_job).values(enabled=False, reason="its job was deleted")
+    )
+    session.add(DeletedJob(job_id=job_id, deleted_at=now))
+    await session.execute(delete(Job).where(Job.id == job_id))
+
+
+class DeletedJobs:
+    """Deletes the metrics, logs, gradients and files of deleted jobs.
+
+    Args:
+        remove_files: removes a job's files in the data folder; called again after an OSError.
+    """
+
+    def __init__(self, db: Database, remove_files: Callable[[str], Awaitable[None]]) -> None:
+        self._db = db
+        self._remove_files = remove_files
+
+    async def sweep(self) -> None:
+        """Finish all deletions, in short transactions."""
+        async with self._db.session() as session:
+            jobs = (await session.scalars(select(DeletedJob.job_id))).all()
+        for job_id in jobs:
+            for model in _LARGE:
+                while await self._delete_batch(model, job_id):
+                    pass
+            try:
+                await self._remove_files(job_id)
+            except OSError as error:
+                log.error("files_not_removed", job=job_id, error=str(error))
+                continue
+            async with self._db.transaction() as session:
+                await session.execute(delete(DeletedJob).where(DeletedJob.job_id == job_id))
+
+    async def _delete_batch(self, model: type[Base], job_id: str) -> bool:
+        """Delete some rows of a job; return whether there may be more."""
+        return await self._db.write(lambda connection: _delete_some(connection, model, job_id))
+
+
+def _delete_some(connection: Connection, model: type[Base], job_id: str) -> bool:
+    table = model.__table__
+    assert isinstance(table, Table)
+    key = table.primary_key.columns
+    if model is MetricChunk:
+        of_job = table.c.series_id.in_(select(Series.id).where(Series.job_id == job_id))
+    else:
+        of_job = table.c.job_id == job_id
+    some = select(*key).where(of_job).limit(BATCH_ROWS)
+    deleted = connection.execute(delete(table).where(tuple_(*key).in_(some)))
+    return deleted.rowcount == BATCH_ROWS
