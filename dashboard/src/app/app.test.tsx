@@ -116,6 +116,26 @@ describe("the header", () => {
   });
 });
 
+it("jobs, commands and the shortcuts are found by keyboard", async () => {
+  await open("/queue", {
+    "GET /cluster/queue": { ...list(), total: 0 },
+    "GET /training/jobs": list(job({ id: "a1", name: "ant" }), job({ id: "b2", name: "bee" })),
+  });
+  await screen.findByText("The queue is empty");
+  const find = async (text: string, choice: string) => {
+    await userEvent.keyboard("{Control>}k{/Control}");
+    const input = await screen.findByLabelText(/^Go to a job/);
+    await userEvent.type(input, text);
+    await screen.findByText(choice, { selector: "[role=option] *, [role=option]" });
+    await userEvent.keyboard("{Enter}");
+  };
+  await find("shortcuts", "Keyboard shortcuts");
+  expect(await screen.findByText("next job of the list")).toBeVisible();
+  await userEvent.keyboard("{Escape}");
+  await find("bee", "bee");
+  await waitFor(() => expect(router.state.location.pathname).toBe("/jobs/b2"));
+});
+
 describe("the comparison", () => {
   it("labels each job's main metric as its latest value", async () => {
     await open("/compare?jobs=3f2a9c51d07b", {

@@ -3,23 +3,31 @@ import {
   AppShell,
   Container,
   Group,
+  Kbd,
   Menu,
   Text,
   Tooltip,
   useMantineColorScheme,
 } from "@mantine/core";
 import { Link, Outlet, useRouter } from "@tanstack/react-router";
-import { useCallback } from "react";
+import { useCallback, useState } from "react";
 import { useHealth, useSummary } from "@/shared/api/cluster";
 import { plural } from "@/shared/format";
 import { useNotifications } from "@/shared/live/notifications";
-import { CheckIcon, HelpIcon, MoonIcon, ScreenIcon, SunIcon } from "@/shared/ui/icons";
+import { IconButton } from "@/shared/ui/icon-button";
+import { CheckIcon, HelpIcon, MoonIcon, ScreenIcon, SearchIcon, SunIcon } from "@/shared/ui/icons";
+import { Palette } from "./palette";
 import classes from "./shell.module.css";
+import { ShortcutsHelp, useShortcuts } from "./shortcuts";
 
 export function Shell() {
   const router = useRouter();
   const openPath = useCallback((path: string) => router.history.push(path), [router]);
   useNotifications(openPath);
+  const [open, setOpen] = useState<"palette" | "help" | null>(null);
+  const close = () => setOpen(null);
+  const openHelp = () => setOpen("help");
+  useShortcuts(() => setOpen("palette"), openHelp);
   return (
     <AppShell header={{ height: { base: 88, sm: 52 } }} padding="md">
       <a className={classes.skip} href="#main">
@@ -55,12 +63,17 @@ export function Shell() {
             <Group gap="sm" ml="auto" wrap="nowrap" className={classes.tools ?? ""}>
               <Simulated />
               <ClusterUse />
-              <HelpMenu />
+              <IconButton label="Go to (Ctrl K)" size="lg" onClick={() => setOpen("palette")}>
+                <SearchIcon />
+              </IconButton>
+              <HelpMenu onShortcuts={openHelp} />
               <ThemeMenu />
             </Group>
           </div>
         </Container>
       </AppShell.Header>
+      <Palette opened={open === "palette"} onClose={close} onHelp={openHelp} />
+      <ShortcutsHelp opened={open === "help"} onClose={close} />
       <AppShell.Main id="main">
         <Container size={1408} px={0}>
           <Outlet />
@@ -108,10 +121,10 @@ const SCHEMES = [
 ] as const;
 
 /** Links to the documentation that the coordinator serves, also offline. */
-function HelpMenu() {
+function HelpMenu({ onShortcuts }: { onShortcuts: () => void }) {
   const health = useHealth();
   return (
-    <Menu position="bottom-end" width={180}>
+    <Menu position="bottom-end" width={220}>
       <Menu.Target>
         <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Help">
           <HelpIcon />
@@ -121,6 +134,9 @@ function HelpMenu() {
         <Menu.Label>Trainhall {health.data?.version}</Menu.Label>
         <Menu.Item component="a" href="/docs" target="_blank">
           REST API reference
+        </Menu.Item>
+        <Menu.Item onClick={onShortcuts} rightSection={<Kbd size="xs">?</Kbd>}>
+          Keyboard shortcuts
         </Menu.Item>
       </Menu.Dropdown>
     </Menu>

@@ -4,6 +4,7 @@ import {
   type CSSVariablesResolver,
   createTheme,
   type MantineColorsTuple,
+  Modal,
 } from "@mantine/core";
 
 const ink: MantineColorsTuple = [
@@ -36,6 +37,10 @@ export const theme = createTheme({
     // A disabled command keeps its place without drawing the eye.
     ActionIcon: ActionIcon.extend({
       classNames: { root: "app-action" },
+    }),
+    // It has an icon alone.
+    Modal: Modal.extend({
+      defaultProps: { closeButtonProps: { "aria-label": "Close" } },
     }),
     Alert: Alert.extend({
       vars: (_, { color = "gray" }) => ({

@@ -11,6 +11,7 @@ import { ApiError } from "@/shared/api/problem";
 import type { Job } from "@/shared/api/types";
 import type { JobLive } from "@/shared/live/job-live";
 import { useJobLive } from "@/shared/live/use-job-live";
+import { usePageCommands } from "@/shared/page/commands";
 import { lazyComponent } from "@/shared/page/lazy-component";
 import { useTitle } from "@/shared/title";
 import { NotFound } from "@/shared/ui/empty";
@@ -56,16 +57,23 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
   const search = route.useSearch();
   const tab = search.tab && tabs.includes(search.tab) ? search.tab : first;
   const navigate = route.useNavigate();
+  const show = (next: Tab) =>
+    void navigate({
+      search: (old) => ({ ...old, tab: next === first ? undefined : next }),
+      resetScroll: false,
+    });
+  usePageCommands(
+    tabs.map((name) => ({
+      label: `Show ${LABELS[name].toLowerCase()}`,
+      run: () => show(name),
+    })),
+  );
   return (
     <Tabs
       value={tab}
       keepMounted={false}
       onChange={(next) => {
-        if (!isTab(next)) return;
-        void navigate({
-          search: (old) => ({ ...old, tab: next === first ? undefined : next }),
-          resetScroll: false,
-        });
+        if (isTab(next)) show(next);
       }}
     >
       <Tabs.List aria-label="Job sections" className={classes.tabs ?? ""}>

@@ -3,6 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useCallback, useMemo, useRef, useState } from "react";
 import { useSummary } from "@/shared/api/cluster";
 import { count } from "@/shared/format";
+import { usePageCommands } from "@/shared/page/commands";
 import { PageHeading } from "@/shared/page/heading";
 import { LoadMore } from "@/shared/page/load-more";
 import { useTitle } from "@/shared/title";
@@ -67,6 +68,14 @@ export default function JobsPage() {
       }),
     [navigate],
   );
+  const showState = (next: Filter) =>
+    void navigate({ search: (old) => ({ ...old, show: next === "all" ? undefined : next }) });
+  usePageCommands(
+    (Object.keys(FILTERS) as Filter[]).map((filter) => ({
+      label: `Show ${FILTERS[filter].label.toLowerCase()} jobs`,
+      run: () => showState(filter),
+    })),
+  );
   return (
     <Stack gap="md">
       <PageHeading title="Jobs">
@@ -89,12 +98,7 @@ export default function JobsPage() {
         </Group>
       </PageHeading>
       <Group justify="space-between" align="flex-start" gap="sm">
-        <StateFilter
-          show={show}
-          onChange={(next) =>
-            navigate({ search: (old) => ({ ...old, show: next === "all" ? undefined : next }) })
-          }
-        />
+        <StateFilter show={show} onChange={showState} />
         <Group gap="xs" align="flex-start">
           <QueryInput
             value={query}

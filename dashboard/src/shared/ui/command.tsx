@@ -1,5 +1,6 @@
 import { ActionIcon, Button, Tooltip } from "@mantine/core";
 import { useUnreachable } from "../api/cluster";
+import { usePageCommands } from "../page/commands";
 
 interface Props {
   label: string;
@@ -18,11 +19,16 @@ interface Props {
   onClick: () => void;
 }
 
-/** A button that changes something on the coordinator, or shows why it cannot. */
+/**
+ * A button that changes something on the coordinator, or shows why it cannot. The palette offers it, too,
+ * unless it is one of a row.
+ */
 export function Command(props: Props) {
   const { label, name, icon, compact = false, danger, pressed, busy = false, onClick } = props;
   const unreachable = useUnreachable();
   const refused = unreachable ?? props.refused ?? null;
+  const isOffered = !compact && !busy && refused === null;
+  usePageCommands(isOffered ? [{ label: name ?? label, run: onClick }] : []);
   const shared = {
     "aria-label": name,
     "aria-pressed": pressed,
