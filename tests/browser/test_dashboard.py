@@ -13,7 +13,8 @@ from support.waiting import SLOW
 pytestmark = pytest.mark.browser
 
 
-def paced(name: str, steps: int = 100_000, step_seconds: float = 0.02) -> dict[str, object]:
+def paced(name: str, steps: int = 100_000, step_seconds: float = 0.1) -> dict[str, object]:
+    """A job whose steps take so long that ranks and page leave the processors to the others."""
     return {
         "name": name,
         "task": {"name": "synthetic", "params": {"step_seconds": step_seconds}},
@@ -104,14 +105,14 @@ def test_pause_resume_and_cancel(page: Page, cluster: Cluster) -> None:
     job = cluster.submit(paced("commanded"))
     page.goto(f"/jobs/{job}")
     state(page, "running")
-    wait_for_step(page, 20)
+    wait_for_step(page, 5)
     page.get_by_role("button", name="Pause", exact=True).click()
     state(page, "paused")
     assert cluster.job(job)["state"] == "paused"
     paused_at = step(page)
     page.get_by_role("button", name="Resume").click()
     state(page, "running")
-    wait_for_step(page, paused_at + 20)
+    wait_for_step(page, paused_at + 5)
     page.get_by_role("button", name="Cancel", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="Go back").click()
     assert cluster.job(job)["state"] == "running"
@@ -128,9 +129,9 @@ def test_pause_resume_and_cancel(page: Page, cluster: Cluster) -> None:
 def test_curve_survives_reload_and_coordinator_restart(page: Page, cluster: Cluster) -> None:
     job = cluster.submit(paced("survivor"))
     page.goto(f"/jobs/{job}")
-    wait_for_step(page, 30)
+    wait_for_step(page, 5)
     page.reload()
-    wait_for_step(page, 60)
+    wait_for_step(page, 15)
     expect(live(page)).to_be_visible()
 
     cluster.coordinator.kill()
@@ -145,7 +146,7 @@ def test_curve_survives_reload_and_coordinator_restart(page: Page, cluster: Clus
     cluster.start_coordinator()
     expect(live(page)).to_be_visible(timeout=SLOW)
     expect(pause).to_be_enabled(timeout=SLOW)
-    wait_for_step(page, shown + 30)
+    wait_for_step(page, shown + 10)
 
     points = curve(page, "Loss", "loss")
     assert_complete(points)
@@ -291,7 +292,7 @@ def test_gradients_are_recorded_while_a_job_runs(page: Page, cluster: Cluster) -
     job = cluster.submit(
         {
             "name": "endless",
-            "task": {"name": "synthetic", "params": {"step_seconds": 0.02, "hidden": [8]}},
+            "task": {"name": "synthetic", "params": {"step_seconds": 0.1, "hidden": [8]}},
             "resources": {"workers": 2},
             "training": {"steps": 1_000_000},
         }
