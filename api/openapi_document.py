@@ -25,6 +25,7 @@ from trainhall.api.routes import (
     experiments,
     gradients,
     jobs,
+    ledger,
     metrics,
     probes,
     views,
@@ -41,7 +42,7 @@ from trainhall.training.spec import JobSpec
 TITLE = "Trainhall"
 PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
-    experiments.router, alerts.router, views.router,
+    experiments.router, alerts.router, views.router, ledger.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.

@@ -22,11 +22,12 @@ from pydantic_settings import (
 from trainhall.api.host.config_file import SettingsError, read_file, user_data_dir
 from trainhall.cluster.api_paths import is_base_url
 from trainhall.cluster.durations import parse_duration
-from trainhall.cluster.options import AlertOptions, ClusterOptions
+from trainhall.cluster.options import AlertOptions, ClusterOptions, Prices
 from trainhall.cluster.quotas import Quotas
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds, or text with a unit: 90s, 10m, 2h."""
+Price = Annotated[float | None, Field(ge=0, le=10**9)]
 
 
 class Settings(BaseSettings):
@@ -86,6 +87,14 @@ class Settings(BaseSettings):
     """Mail server of alerts: `smtp://user:password@host:587`, or `smtps://…`."""
     mail_from: str | None = None
     """Sender of the mails of alerts."""
+    price_gpu_hour: Price = None
+    """Money for an hour of one GPU, in the ledger."""
+    price_cpu_hour: Price = None
+    """Money for an hour of one CPU slot."""
+    price_kwh: Price = None
+    """Money for a kilowatt-hour of GPUs whose power is measured."""
+    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "EUR"
+    """ISO 4217 code of the currency of these prices."""
     access_log: bool = False
     """Log every request; without it only those that failed."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -151,6 +160,12 @@ class Settings(BaseSettings):
                 smtp_url=self.smtp_url,
                 mail_from=self.mail_from,
                 dashboard_url=self.public_url,
+            ),
+            prices=Prices(
+                currency=self.currency,
+                gpu_hour=self.price_gpu_hour,
+                cpu_hour=self.price_cpu_hour,
+                kwh=self.price_kwh,
             ),
         )
 

@@ -23,6 +23,8 @@ from trainhall.cluster.jobs.deletion import DeletedJobs
 from trainhall.cluster.jobs.gradients import GradientService
 from trainhall.cluster.jobs.saved_views import SavedViewService
 from trainhall.cluster.jobs.service import JobService
+from trainhall.cluster.ledger.keeper import LedgerKeeper
+from trainhall.cluster.ledger.service import LedgerService
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.nodes.service import NodeService
 from trainhall.cluster.notifier import Notifier
@@ -74,6 +76,8 @@ class Coordinator:
         self.views = SavedViewService(context)
         self.quotas = QuotaService(context, self.heartbeats)
         self.what_if = WhatIfService(context, self.heartbeats)
+        self.ledger = LedgerService(context)
+        self.ledger_keeper = LedgerKeeper(context)
         self.gradients = GradientService(db, notifier)
         self.checkpoints = CheckpointService(context, self.store)
         self.rank_events = RankEvents(context, self.checkpoints)
@@ -139,6 +143,7 @@ class Coordinator:
         await self.code.sweep(self.options.unused_code_seconds)
         async with self.db.transaction() as session:
             await devices.forget(session, self.clock.now())
+        await self.ledger_keeper.keep()
         await self.packer.trim_ended()
         await self.alerts.housekeep()
         await self.db.reclaim()

@@ -26,6 +26,19 @@ class AlertOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prices:
+    """Prices of the ledger; without any it shows no money."""
+
+    currency: str = "EUR"
+    gpu_hour: float | None = None
+    """Price of one GPU for an hour."""
+    cpu_hour: float | None = None
+    """Price of one CPU slot for an hour."""
+    kwh: float | None = None
+    """Price of a kilowatt-hour, where power is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
     heartbeat_seconds: float = 2.0
     """Interval between an agent's reports when nothing changes."""
@@ -77,6 +90,7 @@ class ClusterOptions:
     resume_candidates: int = 8
     """Number of checkpoints that an attempt may try, best first."""
     alerts: AlertOptions = field(default_factory=AlertOptions)
+    prices: Prices = field(default_factory=Prices)
 
     def __post_init__(self) -> None:
         for item in fields(self):

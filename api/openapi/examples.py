@@ -85,6 +85,7 @@ _TEXTS = {
     "alert_name": "failed jobs of vision",
     "url": "https://example.org/hook",
     "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    "currency": "EUR",
     "next_cursor": "eyJzIjo3fQ",
 }
 _NUMBERS = {
@@ -99,6 +100,15 @@ _NUMBERS = {
     "temperature": 61.0,
     "power": 640.5,
     "value": 0.412,
+    "device_hours": 42.5,
+    "gpu_hours": 42.5,
+    "useful_hours": 36.1,
+    "data_hours": 1.2,
+    "redone_hours": 2.9,
+    "idle_hours": 2.3,
+    "energy_kwh": 24.8,
+    "metered_hours": 42.1,
+    "cost": 89.25,
 }
 _OBJECTS = {
     "spec": SPEC,

@@ -24,7 +24,8 @@ SHARED = ("url", "data_dir", "database_url", "host", "port", "insecure", "slots"
 SERVER_ONLY = (
     "allowed_hosts", "public_url", "access_log", "log_level", "suspect_after", "lost_after",
     "quotas", "preemption", "priority_ageing", "grow_after", "grow_by_restart_after",
-    "alerts_private_targets", "smtp_url", "mail_from",
+    "alerts_private_targets", "smtp_url", "mail_from", "price_gpu_hour", "price_cpu_hour",
+    "price_kwh", "currency",
 )  # fmt: skip
 OF_ONE_COMMAND = ("coordinator", "address")
 

@@ -25,7 +25,7 @@ def benchmark_table(rows: Sequence[out.Json], metric: str) -> str:
 
 def benchmark_csv(rows: Sequence[out.Json]) -> str:
     """Return a line for each cell; a figure that was not measured is empty."""
-    from trainhall.cluster.experiments.report.tables import csv_text
+    from trainhall.cluster.csv_text import csv_text
 
     nested = ("values", "spread", "predicted", "ratio_interval")
     plain = [name for name in rows[0] if name not in nested] if rows else []

@@ -51,6 +51,7 @@ from trainhall.cluster.lifecycle.states import (
 )
 from trainhall.db.events import record_event
 from trainhall.db.experiments import Experiment, Trial
+from trainhall.db.ledger import LedgerEntry
 from trainhall.db.models import Attempt, Job, JobProgress, Node
 from trainhall.training.fencing import FencingToken
 
@@ -169,9 +170,16 @@ async def move_job(
 
 
 async def create_attempt(session: AsyncSession, attempt: Attempt) -> None:
-    """Edge A. Store a new attempt as starting."""
+    """Edge A. Store a new attempt as starting, with its entry in the ledger."""
     attempt.state = AttemptState.STARTING
     session.add(attempt)
+    await session.flush()
+    session.add(
+        LedgerEntry(
+            job_id=attempt.job_id, attempt=attempt.number, device=attempt.allocation.device_kind,
+            counted_until=attempt.started_at,
+        )
+    )  # fmt: skip
     await session.flush()
 
 

@@ -7,10 +7,11 @@ from alembic.autogenerate.api import AutogenContext
 
 from trainhall.db.alerts import Alert
 from trainhall.db.idempotency import IdempotencyKey
+from trainhall.db.ledger import LedgerEntry
 from trainhall.db.types import UtcTime
 
 # Together they import the modules of all tables.
-TABLES = (Alert, IdempotencyKey)
+TABLES = (Alert, IdempotencyKey, LedgerEntry)
 
 
 def render(kind: str, item: Any, _context: AutogenContext) -> str | Literal[False]:

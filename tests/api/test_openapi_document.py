@@ -36,6 +36,7 @@ NAMES = {
     "resumeJob",
     "resizeJob",
     "listEvents",
+    "readLedger",
     "readLogs",
     "listAttempts",
     "listNodes",

@@ -5,6 +5,13 @@ export type ClientOptions = {
 };
 
 /**
+ * Account
+ *
+ * What a line of the ledger is about.
+ */
+export type Account = 'job' | 'user' | 'project';
+
+/**
  * AccountWaits
  *
  * Waits of the jobs of one project or user.
@@ -2579,6 +2586,214 @@ export type LearningRateSchedule = {
      * `step`: factor of each decay.
      */
     decay_factor?: number;
+};
+
+/**
+ * Ledger
+ *
+ * One page of the ledger, most device-hours first.
+ */
+export type Ledger = {
+    by: Account;
+    /**
+     * Since
+     */
+    since: string;
+    /**
+     * Until
+     *
+     * Null: up to now.
+     */
+    until: string | null;
+    /**
+     * Currency
+     *
+     * ISO 4217 code; null without a price.
+     */
+    currency: string | null;
+    /**
+     * Items
+     */
+    items: Array<LedgerRow>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+    /**
+     * Sums over all pages.
+     */
+    total: LedgerSums;
+};
+
+/**
+ * LedgerFormat
+ */
+export type LedgerFormat = 'json' | 'csv';
+
+/**
+ * LedgerRow
+ *
+ * Line of the ledger.
+ */
+export type LedgerRow = {
+    /**
+     * Jobs
+     */
+    jobs: number;
+    /**
+     * Device Hours
+     *
+     * Devices times the hours for which attempts held them, CPU slots included.
+     */
+    device_hours: number;
+    /**
+     * Gpu Hours
+     *
+     * Those of GPUs.
+     */
+    gpu_hours: number;
+    /**
+     * Useful Hours
+     *
+     * Device-hours in steps that count, less the waiting for data.
+     */
+    useful_hours: number | null;
+    /**
+     * Data Hours
+     *
+     * Device-hours of steps that count, in which ranks waited for data.
+     */
+    data_hours: number | null;
+    /**
+     * Redone Hours
+     *
+     * Device-hours of steps that were taken again later.
+     */
+    redone_hours: number | null;
+    /**
+     * Idle Hours
+     *
+     * Device-hours outside steps: start-up, regrouping, evaluation, saving, and the end.
+     */
+    idle_hours: number | null;
+    /**
+     * Not Measured Hours
+     *
+     * Device-hours of attempts that have not ended, and of scripts that report no step times.
+     */
+    not_measured_hours: number;
+    /**
+     * Energy Kwh
+     *
+     * Energy of the GPUs in `metered_hours`; null if that is 0.
+     */
+    energy_kwh: number | null;
+    /**
+     * Metered Hours
+     *
+     * Device-hours whose power was measured.
+     */
+    metered_hours: number;
+    /**
+     * Cost
+     *
+     * Money by the coordinator's prices; null without a price.
+     */
+    cost: number | null;
+    /**
+     * Name
+     *
+     * Name of the job, user or project; null: jobs without one.
+     */
+    name: string | null;
+    /**
+     * Job Id
+     *
+     * Null unless the line is a job's, as are the next two.
+     */
+    job_id: string | null;
+    /**
+     * User
+     */
+    user: string | null;
+    /**
+     * Project
+     */
+    project: string | null;
+};
+
+/**
+ * LedgerSums
+ *
+ * Sums over attempts. The parts of `device_hours` are null where none of it is measured.
+ */
+export type LedgerSums = {
+    /**
+     * Jobs
+     */
+    jobs: number;
+    /**
+     * Device Hours
+     *
+     * Devices times the hours for which attempts held them, CPU slots included.
+     */
+    device_hours: number;
+    /**
+     * Gpu Hours
+     *
+     * Those of GPUs.
+     */
+    gpu_hours: number;
+    /**
+     * Useful Hours
+     *
+     * Device-hours in steps that count, less the waiting for data.
+     */
+    useful_hours: number | null;
+    /**
+     * Data Hours
+     *
+     * Device-hours of steps that count, in which ranks waited for data.
+     */
+    data_hours: number | null;
+    /**
+     * Redone Hours
+     *
+     * Device-hours of steps that were taken again later.
+     */
+    redone_hours: number | null;
+    /**
+     * Idle Hours
+     *
+     * Device-hours outside steps: start-up, regrouping, evaluation, saving, and the end.
+     */
+    idle_hours: number | null;
+    /**
+     * Not Measured Hours
+     *
+     * Device-hours of attempts that have not ended, and of scripts that report no step times.
+     */
+    not_measured_hours: number;
+    /**
+     * Energy Kwh
+     *
+     * Energy of the GPUs in `metered_hours`; null if that is 0.
+     */
+    energy_kwh: number | null;
+    /**
+     * Metered Hours
+     *
+     * Device-hours whose power was measured.
+     */
+    metered_hours: number;
+    /**
+     * Cost
+     *
+     * Money by the coordinator's prices; null without a price.
+     */
+    cost: number | null;
 };
 
 /**
@@ -8164,3 +8379,81 @@ export type DeleteViewResponses = {
 };
 
 export type DeleteViewResponse = DeleteViewResponses[keyof DeleteViewResponses];
+
+export type ReadLedgerData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * A line for each job, user or project.
+         */
+        by?: Account;
+        /**
+         * Since
+         *
+         * Default: 30 days before `until`.
+         */
+        since?: string | null;
+        /**
+         * Until
+         *
+         * Default: now, with what still runs.
+         */
+        until?: string | null;
+        /**
+         * Job Id
+         *
+         * Only this job.
+         */
+        job_id?: string | null;
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+        /**
+         * Format
+         *
+         * Default: `csv` for `Accept: text/csv`, else `json`.
+         */
+        format?: LedgerFormat | null;
+    };
+    url: '/api/v1/ledger';
+};
+
+export type ReadLedgerErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ReadLedgerError = ReadLedgerErrors[keyof ReadLedgerErrors];
+
+export type ReadLedgerResponses = {
+    /**
+     * A page of the ledger, or all of it as CSV.
+     */
+    200: Ledger;
+};
+
+export type ReadLedgerResponse = ReadLedgerResponses[keyof ReadLedgerResponses];

@@ -13,6 +13,7 @@ from support.storage.frames import frame, table
 
 from trainhall.cluster.alerts.service import Definition
 from trainhall.cluster.alerts.targets import Target, TargetKind
+from trainhall.cluster.ledger.service import LedgerQuery
 from trainhall.cluster.lifecycle.alerts import Condition
 from trainhall.cluster.nodes.quarantine import quarantine_failing_nodes
 from trainhall.db.alerts import AlertDelivery
@@ -137,6 +138,7 @@ async def recurring(cluster: SimulatedCluster, jobs: dict[str, str]) -> None:
     await coordinator.jobs.get(running)
     await coordinator.queue.list()
     await coordinator.quotas.list()
+    await coordinator.ledger.read(LedgerQuery(), 100)
     await coordinator.nodes.list()
     await coordinator.nodes.devices()
     await coordinator.nodes.summary()

@@ -3,8 +3,8 @@
 import { type InfiniteData, infiniteQueryOptions, queryOptions, type UseMutationOptions } from '@tanstack/react-query';
 
 import { client } from '../client.gen';
-import { analyzeExperiment, askWhatIf, cancelExperiment, cancelJob, captureGradients, changeAlert, changeJob, changeNode, collectCheckpoints, createAlert, createExperiment, deleteAlert, deleteCheckpoint, deleteJob, deleteView, drainNode, getAlert, getCheckpoint, getCode, getExperiment, getJob, getNode, listAlerts, listAttempts, listCheckpointFiles, listCheckpoints, listDeliveries, listDevices, listEvents, listExperiments, listJobs, listNodeEvents, listNodes, listTrials, listViews, type Options, pauseExperiment, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLogs, readMetrics, readNodeHistory, readPrometheus, readQueue, readQuotas, readReadiness, readReport, readSummary, registerNode, removeNode, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, saveView, submitJob, testAlert, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
-import type { AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, AskWhatIfData, AskWhatIfError, AskWhatIfResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeAlertData, ChangeAlertError, ChangeAlertResponse, ChangeJobData, ChangeJobError, ChangeJobResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateAlertData, CreateAlertError, CreateAlertResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, DeleteAlertData, DeleteAlertError, DeleteAlertResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DeleteJobData, DeleteJobError, DeleteJobResponse, DeleteViewData, DeleteViewError, DeleteViewResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, GetAlertData, GetAlertError, GetAlertResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, ListAlertsData, ListAlertsError, ListAlertsResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDeliveriesData, ListDeliveriesError, ListDeliveriesResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, ListViewsData, ListViewsError, ListViewsResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SaveViewData, SaveViewError, SaveViewResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, TestAlertData, TestAlertError, TestAlertResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
+import { analyzeExperiment, askWhatIf, cancelExperiment, cancelJob, captureGradients, changeAlert, changeJob, changeNode, collectCheckpoints, createAlert, createExperiment, deleteAlert, deleteCheckpoint, deleteJob, deleteView, drainNode, getAlert, getCheckpoint, getCode, getExperiment, getJob, getNode, listAlerts, listAttempts, listCheckpointFiles, listCheckpoints, listDeliveries, listDevices, listEvents, listExperiments, listJobs, listNodeEvents, listNodes, listTrials, listViews, type Options, pauseExperiment, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLedger, readLogs, readMetrics, readNodeHistory, readPrometheus, readQueue, readQuotas, readReadiness, readReport, readSummary, registerNode, removeNode, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, saveView, submitJob, testAlert, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
+import type { AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, AskWhatIfData, AskWhatIfError, AskWhatIfResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeAlertData, ChangeAlertError, ChangeAlertResponse, ChangeJobData, ChangeJobError, ChangeJobResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateAlertData, CreateAlertError, CreateAlertResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, DeleteAlertData, DeleteAlertError, DeleteAlertResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DeleteJobData, DeleteJobError, DeleteJobResponse, DeleteViewData, DeleteViewError, DeleteViewResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, GetAlertData, GetAlertError, GetAlertResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, ListAlertsData, ListAlertsError, ListAlertsResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDeliveriesData, ListDeliveriesError, ListDeliveriesResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, ListViewsData, ListViewsError, ListViewsResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLedgerData, ReadLedgerError, ReadLedgerResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SaveViewData, SaveViewError, SaveViewResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, TestAlertData, TestAlertError, TestAlertResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
 
 export type QueryKey<TOptions extends Options> = [
     Pick<TOptions, 'baseUrl' | 'body' | 'headers' | 'path' | 'query'> & {
@@ -1560,3 +1560,50 @@ export const deleteViewMutation = (options?: Partial<Options<DeleteViewData>>): 
     };
     return mutationOptions;
 };
+
+export const readLedgerQueryKey = (options?: Options<ReadLedgerData>) => createQueryKey('readLedger', options);
+
+/**
+ * Read the ledger
+ *
+ * Sums up the attempts that ended in that time; those that still run count as far as they are.
+ * Most device-hours first.
+ */
+export const readLedgerOptions = (options?: Options<ReadLedgerData>) => queryOptions<ReadLedgerResponse, ReadLedgerError, ReadLedgerResponse, ReturnType<typeof readLedgerQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await readLedger({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: readLedgerQueryKey(options)
+});
+
+export const readLedgerInfiniteQueryKey = (options?: Options<ReadLedgerData>): QueryKey<Options<ReadLedgerData>> => createQueryKey('readLedger', options, true);
+
+/**
+ * Read the ledger
+ *
+ * Sums up the attempts that ended in that time; those that still run count as far as they are.
+ * Most device-hours first.
+ */
+export const readLedgerInfiniteOptions = (options?: Options<ReadLedgerData>) => infiniteQueryOptions<ReadLedgerResponse, ReadLedgerError, InfiniteData<ReadLedgerResponse>, QueryKey<Options<ReadLedgerData>>, string | null | Pick<QueryKey<Options<ReadLedgerData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ReadLedgerData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await readLedger({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: readLedgerInfiniteQueryKey(options)
+});

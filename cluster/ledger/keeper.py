@@ -1,0 +1,204 @@
+"""Upkeep of the ledger: open entries grow with the time; those of ended attempts are divided."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, bindparam, case, func, select, update
+from sqlalchemy.orm import aliased
+
+from trainhall.cluster.ledger.spans import Reading, Span, energy_of, held_seconds, spans_of
+from trainhall.cluster.ledger.split import Split, Steps, split
+from trainhall.cluster.service import Service
+from trainhall.db.ledger import LedgerEntry
+from trainhall.db.models import Attempt, DeviceReading, Job
+from trainhall.monitoring.devices import SECONDS
+from trainhall.monitoring.points import NO_POINTS, read_points
+
+LAG = timedelta(seconds=10)
+"""Age from which time is counted: younger device readings may not be stored yet."""
+LATE = timedelta(seconds=60)
+"""Time in which the last metrics and device readings of an ended attempt come."""
+CLOSED_AT_ONCE = 100
+"""Most entries that are divided in one pass."""
+_POWER = 4
+"""Place of the power among the numbers of a device, `[index, …, power]`."""
+_STEP, _DATA = "step_seconds", "data_seconds"
+
+_ATTEMPT = (
+    LedgerEntry.job_id,
+    LedgerEntry.attempt,
+    LedgerEntry.device,
+    LedgerEntry.held_seconds,
+    LedgerEntry.metered_seconds,
+    LedgerEntry.energy_joules,
+    LedgerEntry.counted_until,
+    Attempt.started_at,
+    Attempt.running_at,
+    Attempt.finished_at,
+    Attempt.allocation,
+    case((Attempt.generation > 1, Attempt.generations)).label("generations"),
+    Job.task,
+)
+_WITH_ATTEMPT = (
+    select(*_ATTEMPT)
+    .join(
+        Attempt,
+        and_(Attempt.job_id == LedgerEntry.job_id, Attempt.number == LedgerEntry.attempt),
+    )
+    .join(Job, Job.id == LedgerEntry.job_id)
+)
+_KEY = (
+    LedgerEntry.job_id == bindparam("at_job"),
+    LedgerEntry.attempt == bindparam("at_attempt"),
+)
+
+
+class LedgerKeeper(Service):
+    """Each pass continues where the one before ended, whoever ran it."""
+
+    async def keep(self) -> None:
+        """Count up to the present; divide what has ended, or was redone since."""
+        now = self._clock.now()
+        if grown := await self._db.read(lambda connection: _grown(connection, now - LAG)):
+            await self._db.write(lambda connection: _store(connection, grown))
+        if divided := await self._db.read(lambda connection: _divided(connection, now)):
+            await self._db.write(lambda connection: _store(connection, divided))
+
+
+def _store(connection: Connection, changes: Sequence[Mapping[str, Any]]) -> None:
+    columns = [name for name in changes[0] if not name.startswith("at_")]
+    connection.execute(
+        update(LedgerEntry).where(*_KEY).values({name: bindparam(name) for name in columns}),
+        list(changes),
+    )
+
+
+def _key(row: Any) -> dict[str, Any]:
+    return {"at_job": row.job_id, "at_attempt": row.attempt}
+
+
+def _grown(connection: Connection, now: datetime) -> list[dict[str, Any]]:
+    """Return open entries with what was held and taken since they were last counted."""
+    # A condition on the time would lead SQLite to the index of all entries.
+    found = connection.execute(_WITH_ATTEMPT.where(LedgerEntry.is_open.is_(True)))
+    rows = [row for row in found if row.counted_until < now]
+    spans = [_spans(row, now) for row in rows]
+    readings = _readings(connection, rows, spans, now)
+    changes = []
+    for row, held in zip(rows, spans, strict=True):
+        since = row.counted_until.timestamp()
+        new = {
+            node_id: [reading for reading in of_node if reading.end > since]
+            for node_id, of_node in readings.items()
+        }
+        joules, metered = energy_of(held, new) if row.device == "cuda" else (0.0, 0.0)
+        changes.append(
+            {
+                **_key(row),
+                "counted_until": now,
+                "held_seconds": row.held_seconds + held_seconds(held, since, now.timestamp()),
+                "metered_seconds": row.metered_seconds + metered,
+                "energy_joules": row.energy_joules + joules,
+            }
+        )
+    return changes
+
+
+def _spans(row: Any, now: datetime) -> tuple[Span, ...]:
+    return spans_of(row.started_at, row.finished_at or now, row.allocation, row.generations)
+
+
+def _readings(
+    connection: Connection, rows: Sequence[Any], spans: Iterable[Sequence[Span]], now: datetime
+) -> dict[str, list[Reading]]:
+    """Return the readings of nodes whose GPUs are held, since the oldest entry was counted."""
+    found: dict[str, list[Reading]] = defaultdict(list)
+    with_gpus = [(row, held) for row, held in zip(rows, spans, strict=True) if row.device == "cuda"]
+    if not with_gpus:
+        return found
+    nodes = {node_id for _, held in with_gpus for span in held for node_id, _ in span.devices}
+    # One earlier says from when on the first one was measured.
+    since = min(row.counted_until for row, _ in with_gpus) - timedelta(seconds=2 * SECONDS)
+    of_nodes = connection.execute(
+        select(DeviceReading.node_id, DeviceReading.time, DeviceReading.devices)
+        .where(
+            DeviceReading.node_id.in_(nodes),
+            DeviceReading.time > since,
+            DeviceReading.time <= now,
+        )
+        .order_by(DeviceReading.node_id, DeviceReading.time)
+    )
+    for node_id, time, devices in of_nodes:
+        end, before = time.timestamp(), found[node_id][-1:]
+        gap = end - before[0].end if before else SECONDS
+        start = end - (gap if gap <= 2 * SECONDS else SECONDS)
+        watts = {each[0]: each[_POWER] for each in devices if each[_POWER] is not None}
+        found[node_id].append(Reading(start, end, watts))
+    return found
+
+
+def _divided(connection: Connection, now: datetime) -> list[dict[str, Any]]:
+    """Return the parts of attempts that ended a while ago, or whose steps were taken again."""
+    ended = connection.execute(
+        _WITH_ATTEMPT.where(LedgerEntry.is_open.is_(True), Attempt.finished_at < now - LATE - LAG)
+        .order_by(LedgerEntry.job_id, LedgerEntry.attempt)
+        .limit(CLOSED_AT_ONCE)
+    )
+    redone = connection.execute(_redone())
+    changes = []
+    for row in [*ended, *redone]:
+        parts = _split(connection, row)
+        changes.append(
+            {
+                **_key(row),
+                "is_open": False,
+                "counted_until": row.finished_at,
+                "useful_seconds": parts.useful if parts else None,
+                "redone_seconds": parts.redone if parts else None,
+                "data_seconds": parts.data if parts else None,
+                "idle_seconds": parts.idle if parts else None,
+                "last_step": parts.last_step if parts else None,
+            }
+        )
+    return changes
+
+
+def _redone() -> Select[Any]:
+    """Select closed entries of steps that an attempt with an open entry has taken again."""
+    later, attempt = aliased(LedgerEntry), aliased(Attempt)
+    taken_again = (
+        select(later.job_id)
+        .join(attempt, and_(attempt.job_id == later.job_id, attempt.number == later.attempt))
+        .where(
+            later.is_open.is_(True),
+            later.job_id == LedgerEntry.job_id,
+            later.attempt > LedgerEntry.attempt,
+            attempt.first_step <= LedgerEntry.last_step,
+        )
+        .correlate(LedgerEntry)
+    )
+    jobs = select(later.job_id).where(later.is_open.is_(True))
+    return _WITH_ATTEMPT.where(
+        LedgerEntry.job_id.in_(jobs), LedgerEntry.is_open.is_(False), taken_again.exists()
+    )
+
+
+def _split(connection: Connection, row: Any) -> Split | None:
+    """Return the parts of an ended attempt; None: they are not measured."""
+    points = read_points(connection, row.job_id, row.attempt, (_STEP, _DATA))
+    superseded = points.get((_STEP, True), NO_POINTS)
+    seconds = points.get((_STEP, False), NO_POINTS)
+    has_steps = len(seconds.steps) + len(superseded.steps) > 0
+    # Tasks report every step; a script may take some that nobody hears of.
+    if not has_steps and row.task is None and row.running_at is not None:
+        return None
+    data = points.get((_DATA, False)) if has_steps else NO_POINTS
+    redone_from = connection.scalar(
+        select(func.min(Attempt.first_step)).where(
+            Attempt.job_id == row.job_id, Attempt.number > row.attempt
+        )
+    )
+    spans = _spans(row, row.finished_at)
+    return split(row.held_seconds, spans, Steps(seconds, data, superseded), redone_from)

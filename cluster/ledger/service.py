@@ -1,0 +1,189 @@
+"""Reading the ledger by job, user or project: sums over one narrow table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
+
+from trainhall.cluster import pagination
+from trainhall.cluster.csv_text import csv_text
+from trainhall.cluster.errors import InvalidValueError
+from trainhall.cluster.ledger.views import Account, Ledger, LedgerRow, LedgerSums
+from trainhall.cluster.options import Prices
+from trainhall.cluster.service import Service
+from trainhall.db.ledger import LedgerEntry
+from trainhall.db.models import Job
+
+DAYS = timedelta(days=30)
+"""Time that is read if no beginning is given."""
+_LIST = "ledger"
+_HOUR = 3600.0
+_KWH = 3.6e6
+"""Joules."""
+
+_KEYS: dict[Account, tuple[ColumnElement[Any], ...]] = {
+    Account.JOB: (
+        Job.name.label("name"), LedgerEntry.job_id.label("job_id"), Job.user.label("user"),
+        Job.project.label("project"),
+    ),
+    Account.USER: (Job.user.label("name"),),
+    Account.PROJECT: (Job.project.label("name"),),
+}  # fmt: skip
+_HELD = func.coalesce(func.sum(LedgerEntry.held_seconds), 0.0)
+_SUMS = (
+    func.count(LedgerEntry.job_id.distinct()).label("jobs"),
+    _HELD.label("held"),
+    func.coalesce(
+        func.sum(case((LedgerEntry.device == "cuda", LedgerEntry.held_seconds), else_=0.0)), 0.0
+    ).label("gpu"),
+    func.sum(LedgerEntry.useful_seconds).label("useful"),
+    func.sum(LedgerEntry.data_seconds).label("data"),
+    func.sum(LedgerEntry.redone_seconds).label("redone"),
+    func.sum(LedgerEntry.idle_seconds).label("idle"),
+    func.coalesce(
+        func.sum(case((LedgerEntry.useful_seconds.is_(None), LedgerEntry.held_seconds), else_=0.0)),
+        0.0,
+    ).label("not_measured"),
+    func.coalesce(func.sum(LedgerEntry.metered_seconds), 0.0).label("metered"),
+    func.coalesce(func.sum(LedgerEntry.energy_joules), 0.0).label("energy"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerQuery:
+    by: Account = Account.USER
+    since: datetime | None = None
+    until: datetime | None = None
+    job_id: str | None = None
+
+
+class LedgerService(Service):
+    async def read(self, query: LedgerQuery, limit: int, cursor: str | None = None) -> Ledger:
+        """Return a page of the attempts that ended in a time, or hold devices at its end.
+
+        Raises:
+            InvalidCursorError: the cursor was not handed out by this list.
+            InvalidValueError: the time ends before it begins.
+        """
+        start = pagination.decode_number(_LIST, cursor) if cursor is not None else 0
+        since, prices = self._since(query), self._options.prices
+        conditions = _conditions(query, since)
+
+        def load(connection: Connection) -> tuple[Sequence[Row[Any]], Row[Any]]:
+            page = _rows(query.by, conditions).offset(start).limit(limit + 1)
+            total = select(*_SUMS).where(*conditions)
+            return connection.execute(page).all(), connection.execute(total).one()
+
+        rows, total = await self._db.read(load)
+        is_last = len(rows) <= limit
+        return Ledger(
+            by=query.by,
+            since=since,
+            until=query.until,
+            currency=prices.currency if _has_price(prices) else None,
+            items=[_row(row, prices) for row in rows[:limit]],
+            next_cursor=None if is_last else pagination.encode(_LIST, start + limit),
+            total=LedgerSums(**_figures(total, prices)),
+        )
+
+    async def csv(self, query: LedgerQuery) -> str:
+        """Return all lines as CSV; what is not measured is empty.
+
+        Raises:
+            InvalidValueError: the time ends before it begins.
+        """
+        prices, conditions = self._options.prices, _conditions(query, self._since(query))
+        rows = await self._db.read(
+            lambda connection: connection.execute(_rows(query.by, conditions)).all()
+        )
+        is_of_jobs = query.by is Account.JOB
+        keys = ["name", "job_id", "user", "project"] if is_of_jobs else ["name"]
+        figures = [name for name in LedgerSums.model_fields if name != "cost"]
+        if _has_price(prices):
+            figures.append("cost")
+        titles = [*keys, *figures, *(["currency"] if _has_price(prices) else [])]
+        titles[0] = query.by.value
+        return csv_text([titles, *(_line(row, keys, figures, prices) for row in rows)])
+
+    def _since(self, query: LedgerQuery) -> datetime:
+        end = query.until or self._clock.now()
+        try:
+            since = query.since or end - DAYS
+        except OverflowError:
+            message = "is too early; give a later time"
+            raise InvalidValueError("until", str(query.until), message) from None
+        if since > end:
+            message = f"must not be after until, {end.isoformat()}"
+            raise InvalidValueError("since", since.isoformat(), message)
+        return since
+
+
+def _conditions(query: LedgerQuery, since: datetime) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = [LedgerEntry.counted_until >= since]
+    if query.until is not None:
+        found.append(LedgerEntry.counted_until < query.until)
+    if query.job_id is not None:
+        found.append(LedgerEntry.job_id == query.job_id)
+    return found
+
+
+def _rows(by: Account, conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    keys = _KEYS[by]
+    return (
+        select(*keys, *_SUMS)
+        .join_from(LedgerEntry, Job, Job.id == LedgerEntry.job_id)
+        .where(*conditions)
+        .group_by(*keys)
+        .order_by(_HELD.desc(), func.min(LedgerEntry.job_id))
+    )
+
+
+def _row(row: Row[Any], prices: Prices) -> LedgerRow:
+    names = {name: getattr(row, name, None) for name in ("name", "job_id", "user", "project")}
+    return LedgerRow(**names, **_figures(row, prices))
+
+
+def _line(row: Row[Any], keys: Sequence[str], figures: Sequence[str], prices: Prices) -> list[Any]:
+    values = _figures(row, prices)
+    currency = [prices.currency] if "cost" in figures else []
+    return [*(getattr(row, key) for key in keys), *(values[name] for name in figures), *currency]
+
+
+def _figures(row: Row[Any], prices: Prices) -> dict[str, Any]:
+    energy = row.energy / _KWH if row.metered > 0 else None
+    return {
+        "jobs": row.jobs,
+        "device_hours": row.held / _HOUR,
+        "gpu_hours": row.gpu / _HOUR,
+        "useful_hours": _hours(row.useful),
+        "data_hours": _hours(row.data),
+        "redone_hours": _hours(row.redone),
+        "idle_hours": _hours(row.idle),
+        "not_measured_hours": row.not_measured / _HOUR,
+        "energy_kwh": energy,
+        "metered_hours": row.metered / _HOUR,
+        "cost": _cost(row.gpu / _HOUR, (row.held - row.gpu) / _HOUR, energy, prices),
+    }
+
+
+def _hours(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds / _HOUR
+
+
+def _has_price(prices: Prices) -> bool:
+    return any(price is not None for price in (prices.gpu_hour, prices.cpu_hour, prices.kwh))
+
+
+def _cost(
+    gpu_hours: float, cpu_hours: float, energy_kwh: float | None, prices: Prices
+) -> float | None:
+    """Return the money for what is priced and measured; None: nothing is."""
+    parts = [
+        (gpu_hours, prices.gpu_hour),
+        (cpu_hours, prices.cpu_hour),
+        (energy_kwh, prices.kwh),
+    ]
+    known = [amount * price for amount, price in parts if amount is not None and price is not None]
+    return sum(known) if known else None

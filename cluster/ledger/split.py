@@ -1,0 +1,87 @@
+"""The division of an attempt's device-seconds into what was useful and what was lost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainhall.cluster.ledger.spans import Span
+from trainhall.monitoring.codec import Floats
+from trainhall.monitoring.points import NO_POINTS, Points
+
+_EVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Device-seconds; they add up to those that were held."""
+
+    useful: float
+    redone: float
+    data: float | None
+    """None: not measured, and part of `useful`."""
+    idle: float
+    last_step: int | None = None
+    """The last step that counts; None: none does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Measured steps of an attempt, in the order in which they came."""
+
+    seconds: Points
+    data_seconds: Points | None = None
+    """None: not measured."""
+    superseded: Points = NO_POINTS
+    """Seconds of steps that ranks took although others had replaced them."""
+
+
+def split(
+    held: float, spans: Sequence[Span], steps: Steps, redone_from: int | None = None
+) -> Split:
+    """Divide the device-seconds that an attempt held.
+
+    Where clocks differ, steps may seem to take more than was held; they then share it.
+
+    Args:
+        redone_from: the first step that later attempts took again; None: they took none.
+    """
+    before = _EVER if redone_from is None else redone_from
+    counts = _counted(steps.seconds, before)
+    seconds = _device_seconds(steps.seconds, spans)
+    useful = float(seconds[counts].sum())
+    redone = float(seconds[~counts].sum() + _device_seconds(steps.superseded, spans).sum())
+    data = None
+    if steps.data_seconds is not None:
+        waited = _device_seconds(steps.data_seconds, spans)
+        data = min(useful, float(waited[_counted(steps.data_seconds, before)].sum()))
+    scale = min(1.0, held / (useful + redone)) if useful + redone else 1.0
+    useful, redone = useful * scale, redone * scale
+    if data is not None:
+        data *= scale
+    counted = steps.seconds.steps[counts]
+    return Split(
+        useful=useful - (data or 0.0),
+        redone=redone,
+        data=data,
+        idle=max(0.0, held - useful - redone),
+        last_step=int(counted.max()) if len(counted) else None,
+    )
+
+
+def _counted(points: Points, before: int) -> NDArray[np.bool_]:
+    """Return which points are of steps that nothing later took again."""
+    steps = np.append(points.steps, before)
+    following = np.minimum.accumulate(steps[::-1])[::-1]
+    counts: NDArray[np.bool_] = points.steps < following[1:]
+    return counts
+
+
+def _device_seconds(points: Points, spans: Sequence[Span]) -> Floats:
+    starts = np.array([span.start for span in spans])
+    devices = np.array([len(span.devices) for span in spans])
+    at = np.maximum(np.searchsorted(starts, points.times, side="right") - 1, 0)
+    seconds = np.nan_to_num(points.values, nan=0.0, posinf=0.0, neginf=0.0)
+    taken: Floats = np.maximum(seconds, 0.0) * devices[at]
+    return taken
