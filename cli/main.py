@@ -21,7 +21,7 @@ from trainhall.cli.jobs import annotations, gradients, logs
 from trainhall.cli.jobs import commands as jobs
 from trainhall.cli.local import run
 from trainhall.cli.nodes import commands as nodes
-from trainhall.cli.nodes import doctor, quotas, top, what_if
+from trainhall.cli.nodes import doctor, ledger, quotas, top, what_if
 from trainhall.cli.plan import command as plan
 from trainhall.cli.server import serve, up
 from trainhall.cli.verify import command as verify
@@ -60,6 +60,7 @@ app.command("wait", rich_help_panel=JOBS)(jobs.wait)
 app.add_typer(experiments.app, name="experiment", rich_help_panel=JOBS)
 app.add_typer(nodes.app, name="nodes", rich_help_panel=NODES)
 app.command("quotas", rich_help_panel=NODES)(quotas.quotas)
+app.command("ledger", rich_help_panel=NODES)(ledger.ledger)
 app.command("what-if", rich_help_panel=NODES)(what_if.what_if)
 app.add_typer(alerts.app, name="alerts", rich_help_panel=NODES)
 app.command("top", rich_help_panel=NODES)(top.top)

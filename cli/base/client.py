@@ -224,9 +224,12 @@ class Client:
 
     def experiment_report(self, experiment_id: str, form: str) -> str:
         """Return a report of an experiment in one of its formats, as text."""
-        path = f"{API_PREFIX}/experiments/{segment(experiment_id)}/report"
-        options = {"params": {"format": form}, "timeout": self._patient}
-        response = self._send("GET", path, True, options)
+        return self.text(f"/experiments/{segment(experiment_id)}/report", format=form)
+
+    def text(self, path: str, **params: Any) -> str:
+        """Return what is no JSON, however long it takes to make."""
+        options = {"params": params, "timeout": self._patient}
+        response = self._send("GET", API_PREFIX + path, True, options)
         if not response.is_success:
             raise problem_of(response)
         return response.text

@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -364,6 +365,21 @@ class Client:
     def queue(self) -> Iterator[Json]:
         """Yield the jobs that wait, the next one first, each with what it waits for."""
         return self._rest.items("/cluster/queue")
+
+    def ledger(
+        self,
+        by: Literal["job", "user", "project"] = "user",
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Iterator[Json]:
+        """Yield device-hours, energy and money by job, user or project.
+
+        Args:
+            since: with a zone; None: 30 days before `until`.
+            until: with a zone; None: now.
+        """
+        begin, end = (time and time.isoformat() for time in (since, until))
+        return self._rest.items("/ledger", by=by, since=begin, until=end)
 
     # -- alerts ----------------------------------------------------------------------------------
 
