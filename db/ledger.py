@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import Boolean, ForeignKeyConstraint, Index, String, text
+from sqlalchemy import Boolean, Index, String, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainhall.db.models import Base
@@ -10,7 +10,7 @@ from trainhall.db.types import BigInt
 
 
 class LedgerEntry(Base):
-    """Device-seconds and energy of an attempt (`trainhall.cluster.ledger`).
+    """Device-seconds and energy of an attempt (`trainhall.cluster.ledger`); outlives its job.
 
     The four parts of `held_seconds` are NULL where they are not measured, and until it is closed.
     """
@@ -19,6 +19,10 @@ class LedgerEntry(Base):
 
     job_id: Mapped[str] = mapped_column(String(32), primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(128))
+    """Copied from the job, as are the next two."""
+    user: Mapped[str | None] = mapped_column(String(128))
+    project: Mapped[str | None] = mapped_column(String(128))
     device: Mapped[str] = mapped_column(String(8))
     """Kind of its devices: cpu or cuda."""
     is_open: Mapped[bool] = mapped_column(Boolean, default=True)
@@ -39,9 +43,6 @@ class LedgerEntry(Base):
     """Energy of the metered device-seconds."""
 
     __table_args__ = (
-        ForeignKeyConstraint(
-            ["job_id", "attempt"], ["attempts.job_id", "attempts.number"], ondelete="CASCADE"
-        ),
         Index(
             "ix_ledger_open",
             "job_id",

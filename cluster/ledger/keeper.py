@@ -65,6 +65,7 @@ class LedgerKeeper(Service):
             await self._db.write(lambda connection: _store(connection, grown))
         if divided := await self._db.read(lambda connection: _divided(connection, now)):
             await self._db.write(lambda connection: _store(connection, divided))
+        await self._db.write(_close_deleted)
 
 
 def _store(connection: Connection, changes: Sequence[Mapping[str, Any]]) -> None:
@@ -72,6 +73,18 @@ def _store(connection: Connection, changes: Sequence[Mapping[str, Any]]) -> None
     connection.execute(
         update(LedgerEntry).where(*_KEY).values({name: bindparam(name) for name in columns}),
         list(changes),
+    )
+
+
+def _close_deleted(connection: Connection) -> None:
+    """Close the entries of deleted jobs as they are."""
+    attempt = select(Attempt.number).where(
+        Attempt.job_id == LedgerEntry.job_id, Attempt.number == LedgerEntry.attempt
+    )
+    connection.execute(
+        update(LedgerEntry)
+        .where(LedgerEntry.is_open.is_(True), ~attempt.exists())
+        .values(is_open=False)
     )
 
 

@@ -14,7 +14,6 @@ from trainhall.cluster.ledger.views import Account, Ledger, LedgerRow, LedgerSum
 from trainhall.cluster.options import Prices
 from trainhall.cluster.service import Service
 from trainhall.db.ledger import LedgerEntry
-from trainhall.db.models import Job
 
 DAYS = timedelta(days=30)
 """Time that is read if no beginning is given."""
@@ -23,13 +22,12 @@ _HOUR = 3600.0
 _KWH = 3.6e6
 """Joules."""
 
-_KEYS: dict[Account, tuple[ColumnElement[Any], ...]] = {
+_KEYS: dict[Account, tuple[Any, ...]] = {
     Account.JOB: (
-        Job.name.label("name"), LedgerEntry.job_id.label("job_id"), Job.user.label("user"),
-        Job.project.label("project"),
+        LedgerEntry.name, LedgerEntry.job_id, LedgerEntry.user, LedgerEntry.project,
     ),
-    Account.USER: (Job.user.label("name"),),
-    Account.PROJECT: (Job.project.label("name"),),
+    Account.USER: (LedgerEntry.user.label("name"),),
+    Account.PROJECT: (LedgerEntry.project.label("name"),),
 }  # fmt: skip
 _HELD = func.coalesce(func.sum(LedgerEntry.held_seconds), 0.0)
 _SUMS = (
@@ -133,7 +131,6 @@ def _rows(by: Account, conditions: Sequence[ColumnElement[bool]]) -> Select[Any]
     keys = _KEYS[by]
     return (
         select(*keys, *_SUMS)
-        .join_from(LedgerEntry, Job, Job.id == LedgerEntry.job_id)
         .where(*conditions)
         .group_by(*keys)
         .order_by(_HELD.desc(), func.min(LedgerEntry.job_id))

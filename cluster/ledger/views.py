@@ -45,7 +45,7 @@ class LedgerRow(LedgerSums):
     name: str | None
     """Name of the job, user or project; null: jobs without one."""
     job_id: str | None
-    """Null unless the line is a job's, as are the next two."""
+    """Null unless the line is a job's, as are the next two. The job may have been deleted."""
     user: str | None
     project: str | None
 

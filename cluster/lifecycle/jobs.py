@@ -169,14 +169,14 @@ async def move_job(
     return True
 
 
-async def create_attempt(session: AsyncSession, attempt: Attempt) -> None:
-    """Edge A. Store a new attempt as starting, with its entry in the ledger."""
+async def create_attempt(session: AsyncSession, job: Job, attempt: Attempt) -> None:
+    """Edge A. Store a new attempt of a job as starting, with its entry in the ledger."""
     attempt.state = AttemptState.STARTING
     session.add(attempt)
-    await session.flush()
     session.add(
         LedgerEntry(
-            job_id=attempt.job_id, attempt=attempt.number, device=attempt.allocation.device_kind,
+            job_id=job.id, attempt=attempt.number, name=job.name, user=job.user,
+            project=job.project, device=attempt.allocation.device_kind,
             counted_until=attempt.started_at,
         )
     )  # fmt: skip

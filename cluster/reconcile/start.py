@@ -59,7 +59,7 @@ async def start_attempt(
         notes.append(f"keeps its plan: {chosen.summary}")
     attempt = _new_attempt(job, number, allocation, decision.reason, now, options)
     attempt.planning, attempt.checkpoint_plan = planning, plan
-    await create_attempt(session, attempt)
+    await create_attempt(session, job, attempt)
     session.add_all(grants_of(attempt, devices_of(entry.placed)))
     await session.flush()
     start = f"starts from {plan.resume[0]}" if plan.resume else "starts from scratch"

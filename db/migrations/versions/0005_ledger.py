@@ -12,6 +12,9 @@ def upgrade() -> None:
         "ledger",
         sa.Column("job_id", sa.String(32), primary_key=True),
         sa.Column("attempt", sa.Integer, primary_key=True),
+        sa.Column("name", sa.String(128), nullable=False),
+        sa.Column("user", sa.String(128)),
+        sa.Column("project", sa.String(128)),
         sa.Column("device", sa.String(8), nullable=False),
         sa.Column("is_open", sa.Boolean, nullable=False),
         sa.Column("counted_until", sa.BigInteger, nullable=False),
@@ -23,9 +26,6 @@ def upgrade() -> None:
         sa.Column("last_step", sa.BigInteger().with_variant(sa.Integer, "sqlite")),
         sa.Column("metered_seconds", sa.Double, nullable=False),
         sa.Column("energy_joules", sa.Double, nullable=False),
-        sa.ForeignKeyConstraint(
-            ["job_id", "attempt"], ["attempts.job_id", "attempts.number"], ondelete="CASCADE"
-        ),
     )
     op.create_index("ix_ledger_counted_until", "ledger", ["counted_until"])
     op.create_index(

@@ -11,6 +11,7 @@ from support.cluster.simulated import SimulatedCluster, failure
 from support.storage.frames import frame, table
 
 from trainhall.cluster.errors import InvalidCursorError
+from trainhall.cluster.jobs.deletion import delete_record
 from trainhall.cluster.ledger.service import LedgerQuery
 from trainhall.cluster.ledger.views import Account, LedgerRow
 from trainhall.cluster.options import Prices
@@ -152,5 +153,9 @@ async def test_lines_are_summed_paged_and_priced(cluster: SimulatedCluster) -> N
     assert await lines(cluster, until=begun) == []
     assert await lines(cluster, since=ended, until=ended + timedelta(days=1)) == []
     assert len(await lines(cluster, job_id=job_id)) == 1
+    async with cluster.db.transaction() as session:
+        await delete_record(session, job_id, cluster.clock.now())
+    await keep(cluster)
+    assert (await ledger.read(query, 1)).total == first.total
     with pytest.raises(InvalidCursorError):
         await ledger.read(query, 1, "x")

@@ -104,8 +104,9 @@ async def test_concurrent_job_transitions_are_ordered(database: Database) -> Non
 async def test_goal_only_grows_and_ignores_revoked_token(database: Database) -> None:
     token = FencingToken("a", 1, 1)
     async with database.transaction() as session:
-        await create_job(session, new_job("a", 1), now=NOW)
-        await create_attempt(session, new_attempt("a"))
+        job = new_job("a", 1)
+        await create_job(session, job, now=NOW)
+        await create_attempt(session, job, new_attempt("a"))
 
     async def goal() -> tuple[str, str]:
         async with database.session() as session:

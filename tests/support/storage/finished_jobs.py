@@ -53,7 +53,8 @@ _ROWS: dict[str, tuple[int, dict[str, str]]] = {
         "began": ":empty", "gpus": "2", "gpus_since": _FINISHED, "gpu_seconds": "3600",
     }),
     "ledger": (1, {
-        "job_id": _JOB, "attempt": "1", "device": "'cuda'", "is_open": ":no",
+        "job_id": _JOB, "attempt": "1", "name": "'old-' || i", "user": "'maria'",
+        "device": "'cuda'", "is_open": ":no",
         "counted_until": _FINISHED, "held_seconds": "3600", "useful_seconds": "3000",
         "redone_seconds": "200", "data_seconds": "100", "idle_seconds": "300",
         "last_step": "100", "metered_seconds": "3600", "energy_joules": "1000000",
