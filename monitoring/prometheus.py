@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
@@ -18,6 +18,12 @@ POINTS = Counter("trainhall_metric_points", "Metric points stored.", registry=RE
 LOG_BYTES = Counter("trainhall_log_bytes", "Bytes of rank output stored.", registry=REGISTRY)
 VIEWERS_DROPPED = Counter(
     "trainhall_viewers_dropped", "Live viewers dropped for being slow.", registry=REGISTRY
+)
+QUEUE_WAIT = Histogram(
+    "trainhall_queue_wait_seconds",
+    "Time that jobs waited in the queue before they got their devices.",
+    buckets=[1, 5, 15, 60, 5 * 60, 15 * 60, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 72 * 3600],
+    registry=REGISTRY,
 )
 
 
@@ -121,7 +127,14 @@ async def _checkpoint_ages(session: AsyncSession, now: datetime) -> GaugeMetricF
 
 
 async def _backlogs(session: AsyncSession) -> list[GaugeMetricFamily]:
-    """Count work that the coordinator has still to do."""
+    """Count what has still to be sent, packed or delivered."""
+    unsent = GaugeMetricFamily(
+        "trainhall_node_backlog_bytes",
+        "Output, metrics and events of a node that the coordinator had not stored at its report.",
+        labels=["node"],
+    )
+    for node, use in await session.execute(select(Node.name, Node.host_use)):
+        unsent.add_metric([node], use.get("backlog", 0))
     frames = GaugeMetricFamily(
         "trainhall_metric_frames_unpacked", "Stored metric frames that are not packed yet."
     )
@@ -135,4 +148,4 @@ async def _backlogs(session: AsyncSession) -> list[GaugeMetricFamily]:
     failing = GaugeMetricFamily("trainhall_alerts_failing", "Alerts whose target fails.")
     failed = select(func.count()).where(Alert.enabled.is_(True), Alert.failing_since.is_not(None))
     failing.add_metric([], await session.scalar(failed) or 0)
-    return [frames, pending, failing]
+    return [unsent, frames, pending, failing]

@@ -263,7 +263,9 @@ class Agent:
     async def _measure(self) -> None:
         while True:
             ranks = self._attempts.observed.pids_by_slot()
-            self._use = await asyncio.to_thread(self._measure_once, ranks)
+            devices, host = await asyncio.to_thread(self._measure_once, ranks)
+            host.backlog = self._attempts.shipper.backlog()
+            self._use = devices, host
             await asyncio.sleep(self._options.heartbeat_seconds)
 
     def _measure_once(self, ranks: dict[int, list[int]]) -> tuple[list[DeviceUse], HostUse]:

@@ -53,6 +53,7 @@ from trainhall.cluster.reconcile.regroup import regroup
 from trainhall.cluster.reconcile.start import start_attempt
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.models import Attempt, Grant, Job, Node
+from trainhall.monitoring.prometheus import QUEUE_WAIT
 from trainhall.training.fencing import FencingToken
 
 
@@ -109,6 +110,9 @@ class Applier(Service):
             self._notifier.notify_viewers(touched.job)
         for node_id in touched.nodes:
             self._notifier.notify_node(node_id)
+        if isinstance(decision, StartAttempt) and decision.entry.job.state is JobState.QUEUED:
+            waited = self._clock.now() - decision.entry.job.queued_at
+            QUEUE_WAIT.observe(max(waited.total_seconds(), 0.0))
         if isinstance(decision, RemoveNode):
             self._notifier.notify_node_removed(decision.node_id)
         if _can_quarantine(decision):

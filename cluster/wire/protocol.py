@@ -115,6 +115,8 @@ class HostUse(Message):
     """Bytes on the file system of the agent's data folder."""
     disk_total: int = 0
     """Bytes."""
+    backlog: int = 0
+    """Bytes of output, metrics and events that the coordinator has not acknowledged."""
 
 
 class JoinRequest(Message):

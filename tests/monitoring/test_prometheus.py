@@ -67,7 +67,7 @@ async def test_prometheus_reports_waits_reasons_and_backlogs(database: Database)
         session.add(
             Node(
                 id="n1", name="alpha", state="drained", reason="", reason_code="draining",
-                created_at=NOW, state_at=NOW,
+                created_at=NOW, state_at=NOW, host_use={"backlog": 4096},
             )
         )  # fmt: skip
         alert = Alert(
@@ -84,6 +84,7 @@ async def test_prometheus_reports_waits_reasons_and_backlogs(database: Database)
     assert found["trainhall_queue_longest_wait_seconds", ()] == 100
     assert found["trainhall_node_states", ("draining", "drained")] == 1
     assert found["trainhall_checkpoint_age_seconds", ("a job", "job")] == 90
+    assert found["trainhall_node_backlog_bytes", ("alpha",)] == 4096
     assert found["trainhall_metric_frames_unpacked", ()] == 1
     assert found["trainhall_alert_deliveries_pending", ()] == 1
     assert found["trainhall_alerts_failing", ()] == 1

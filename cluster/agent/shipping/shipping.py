@@ -177,6 +177,11 @@ class AttemptShipper:
         """Everything is acknowledged and nothing can follow."""
         return self.ended and not self._tasks and not any(s.has_more() for s in self.spools)
 
+    @property
+    def backlog(self) -> int:
+        """Bytes of its spools that the coordinator has not acknowledged."""
+        return sum(spool.backlog for spool in self.spools)
+
     def _all_reported(self) -> bool:
         """Return whether all events of the ranks have arrived, and none can follow."""
         return self.ended and not any(
@@ -334,6 +339,10 @@ class Shipper:
 
     def shipped(self, token: FencingToken) -> bool:
         return token not in self._attempts or self._attempts[token].shipped
+
+    def backlog(self) -> int:
+        """Return how many bytes of this host's spools the coordinator has not acknowledged."""
+        return sum(shipper.backlog for shipper in self._attempts.values())
 
     def wake(self) -> None:
         """Stop waiting: the coordinator is reachable again."""

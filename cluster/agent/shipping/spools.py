@@ -45,6 +45,11 @@ class FileShipper(ABC):
         size = self._size()
         return size > self.offset and size != self._partial_size
 
+    @property
+    def backlog(self) -> int:
+        """Bytes of the file that the coordinator has not acknowledged."""
+        return max(self._size() - self.offset, 0)
+
     async def ship(self) -> bool:
         """Send the next part; False when all that is whole was sent.
 

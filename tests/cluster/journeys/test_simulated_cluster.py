@@ -9,6 +9,7 @@ from support.cluster.simulated import SimulatedCluster, failure, spec, stalled
 from support.database import on_sqlite
 
 from trainhall.db.models import Node
+from trainhall.monitoring.prometheus import REGISTRY
 from trainhall.training.link.status import Outcome
 
 
@@ -17,6 +18,15 @@ async def fail(cluster: SimulatedCluster, job_id: str, code: int = 1) -> None:
     await cluster.finish(job_id, Outcome.FAILED, failure(code))
     cluster.clock.advance(5)
     await cluster.heartbeat()
+
+
+def _queue_waits() -> tuple[float, float]:
+    """The number of jobs that left the queue in this process, and the seconds they waited."""
+    count, total = (
+        REGISTRY.get_sample_value(f"trainhall_queue_wait_seconds_{name}") or 0.0
+        for name in ("count", "sum")
+    )
+    return count, total
 
 
 async def test_a_job_runs_to_its_end(cluster: SimulatedCluster) -> None:
@@ -32,6 +42,19 @@ async def test_a_job_runs_to_its_end(cluster: SimulatedCluster) -> None:
     assert not node.attempts, "it is still in the node's desired state"
     assert all(d.job_id is None for d in await cluster.coordinator.nodes.devices())
     await cluster.check()
+
+
+async def test_wait_in_queue_is_measured_once(cluster: SimulatedCluster) -> None:
+    before = _queue_waits()
+    job_id = await cluster.submit()
+    cluster.clock.advance(20)
+    await cluster.add_node("alpha")
+    await cluster.run_until(job_id, "running")
+    started = _queue_waits()
+    assert started == (before[0] + 1, before[1] + 20)
+    await fail(cluster, job_id)  # a restart does not wait in the queue
+    await cluster.run_until(job_id, "running")
+    assert _queue_waits() == started
 
 
 async def test_a_failure_restarts_until_none_is_left(cluster: SimulatedCluster) -> None:

@@ -115,6 +115,7 @@ async def grow_and_ship(
     for i, cut in enumerate([*sorted(c % (len(data) + 1) for c in cuts), len(data)]):
         with path.open("ab") as file:
             file.write(data[written:cut])
+        assert spool.backlog == cut - spool.offset
         written = cut
         await ship_all(spool)
         if i < len(reset) and reset[i]:
@@ -123,6 +124,7 @@ async def grow_and_ship(
         positions.append(spool.position())
     await ship_all(spool)
     assert not spool.has_more()
+    assert spool.backlog == len(data) - spool.offset
 
 
 @given(
