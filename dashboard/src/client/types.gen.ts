@@ -7,7 +7,7 @@ export type ClientOptions = {
 /**
  * Account
  *
- * What a line of the ledger is about.
+ * Kind of the lines of a ledger.
  */
 export type Account = 'job' | 'user' | 'project';
 
@@ -2106,6 +2106,12 @@ export type Host = {
      * Bytes.
      */
     disk_total?: number;
+    /**
+     * Backlog
+     *
+     * Bytes of output, metrics and events that the coordinator has not acknowledged.
+     */
+    backlog?: number;
 };
 
 /**
@@ -2651,7 +2657,7 @@ export type LedgerRow = {
     /**
      * Gpu Hours
      *
-     * Those of GPUs.
+     * Device-hours of GPUs.
      */
     gpu_hours: number;
     /**
@@ -2711,7 +2717,7 @@ export type LedgerRow = {
     /**
      * Job Id
      *
-     * Null unless the line is a job's, as are the next two.
+     * Null unless the line is a job's, as are the next two. The job may have been deleted.
      */
     job_id: string | null;
     /**
@@ -2743,7 +2749,7 @@ export type LedgerSums = {
     /**
      * Gpu Hours
      *
-     * Those of GPUs.
+     * Device-hours of GPUs.
      */
     gpu_hours: number;
     /**
