@@ -116,7 +116,8 @@ class Client:
     def jobs(
         self,
         *,
-        state: str | None = None,
+        state: str | Sequence[str] | None = None,
+        search: str | None = None,
         limit: int | None = None,
         query: str | None = None,
         sort: str | None = None,
@@ -124,10 +125,13 @@ class Client:
         """Yield the jobs, the newest first.
 
         Args:
+            state: one, or several of which any will do.
+            search: part of the name, or beginning of the id.
             query: terms that all must match, such as `state:failed lr>0.01` (docs/rest-api.md).
             sort: key to sort by, such as `name` or `-metrics.eval_accuracy`.
         """
-        return self._rest.items("/training/jobs", limit=limit, state=state, query=query, sort=sort)
+        asked = {"state": state, "search": search, "query": query, "sort": sort}
+        return self._rest.items("/training/jobs", limit=limit, **asked)
 
     def views(self) -> Iterator[Json]:
         """Yield the saved views of the list of jobs: `name`, `query`, `sort`, `columns`…"""

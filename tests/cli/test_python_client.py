@@ -61,7 +61,7 @@ def test_job_is_submitted_waited_for_and_read(
     assert {"loss", "eval_accuracy", "forward_seconds"} <= set(client.metrics(job["id"]))
     assert [c["step"] for c in client.checkpoints(job["id"])] == [30, 20, 10]
     assert "completed" in [e["data"].get("state") for e in client.events(job["id"])]
-    assert job["id"] in [each["id"] for each in client.jobs(state="completed")]
+    assert job["id"] in [each["id"] for each in client.jobs(state=["completed"], search=job["id"])]
     with pytest.raises(WrongStateError, match="completed"):
         client.pause(job["id"])
     # As on the command line, a unique beginning will do.

@@ -6,7 +6,9 @@ import { count } from "@/shared/format";
 import { usePageCommands } from "@/shared/page/commands";
 import { PageHeading } from "@/shared/page/heading";
 import { LoadMore } from "@/shared/page/load-more";
+import { listing } from "@/shared/snippets";
 import { useTitle } from "@/shared/title";
+import { CopyAs } from "@/shared/ui/copy-as";
 import { Empty } from "@/shared/ui/empty";
 import { PlusIcon } from "@/shared/ui/icons";
 import { ButtonLink } from "@/shared/ui/links";
@@ -80,6 +82,11 @@ export default function JobsPage() {
     <Stack gap="md">
       <PageHeading title="Jobs">
         <Group gap="xs">
+          <CopyAs
+            snippets={() =>
+              listing(window.location.origin, { states: FILTERS[show].states, search, query, sort })
+            }
+          />
           <ViewsMenu search={{ show, search, query, sort, columns: given, pinned }} />
           <ColumnChooser
             columns={columns}

@@ -3,11 +3,14 @@ import type { UseMutationResult } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { ApiError } from "../api/problem";
 import type { Submission } from "../api/yaml";
+import { submission } from "../snippets";
+import { CopyAs } from "../ui/copy-as";
 import { AlertIcon, CheckIcon } from "../ui/icons";
 import { LinkedText } from "../ui/linked-text";
 import { Problem } from "../ui/problem";
 import { clearDraft, type Draft, readDraft, writeDraft } from "./draft";
 import { SpecEditor } from "./spec-editor";
+import { documentOf } from "./spec-text";
 
 export interface Example {
   label: string;
@@ -139,6 +142,9 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
         <Text size="xs" c="dimmed" mr="auto" visibleFrom="sm">
           <Kbd size="xs">Ctrl</Kbd> + <Kbd size="xs">Enter</Kbd> {props.effect}
         </Text>
+        <CopyAs
+          snippets={() => submission(draft, window.location.origin, text, documentOf(text))}
+        />
         {check ? (
           <Button variant="default" loading={checking} disabled={create.isPending} onClick={verify}>
             Check

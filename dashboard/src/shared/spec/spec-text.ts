@@ -1,4 +1,13 @@
-import { stringify } from "yaml";
+import { parse, stringify } from "yaml";
+
+/** The document that a text in YAML describes; undefined if it is not valid. */
+export function documentOf(text: string): unknown {
+  try {
+    return parse(text, { logLevel: "error" }) as unknown;
+  } catch {
+    return undefined;
+  }
+}
 
 /** A spec as YAML, without what is null: leaving a key out means the same. */
 export function specText(spec: Record<string, unknown>): string {

@@ -1,22 +1,27 @@
 import { Group, Stack } from "@mantine/core";
 import { type ReactNode, useMemo } from "react";
+import { submission } from "../snippets";
+import { CopyAs } from "../ui/copy-as";
 import { CopyButton } from "../ui/copy-button";
-import { specText } from "./spec-text";
+import type { Draft } from "./draft";
+import { documentOf, specText } from "./spec-text";
 import classes from "./spec-view.module.css";
 
 interface Props {
+  of: Draft;
   spec: Record<string, unknown>;
   /** The button that submits the spec again. */
   children: ReactNode;
 }
 
 /** A submitted spec with its defaults. */
-export function SpecView({ spec, children }: Props) {
+export function SpecView({ of, spec, children }: Props) {
   const text = useMemo(() => specText(spec), [spec]);
   return (
     <Stack gap="sm">
       <Group justify="flex-end" gap="xs">
         <CopyButton value={text} label="Copy" />
+        <CopyAs snippets={() => submission(of, window.location.origin, text, documentOf(text))} />
         {children}
       </Group>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}

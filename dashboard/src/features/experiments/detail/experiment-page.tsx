@@ -65,7 +65,7 @@ function Sections({ experiment }: { experiment: Experiment }) {
         <Analysis experiment={experiment} />
       </Tabs.Panel>
       <Tabs.Panel value="spec" pt="md">
-        <SpecView spec={experiment.spec}>
+        <SpecView of="experiment" spec={experiment.spec}>
           <ButtonLink
             size="xs"
             variant="default"

@@ -4,7 +4,7 @@ import { ButtonLink } from "@/shared/ui/links";
 
 export default function SpecTab({ job }: { job: Job }) {
   return (
-    <SpecView spec={job.spec}>
+    <SpecView of="job" spec={job.spec}>
       <ButtonLink size="xs" variant="default" to="/new" search={{ from: job.id }}>
         Submit again
       </ButtonLink>
