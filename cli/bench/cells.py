@@ -1,4 +1,4 @@
-"""The runs of a benchmark on this host, one after the other."""
+"""The runs of a benchmark or scaling study on this host, one after the other."""
 
 import json
 import tempfile
@@ -9,20 +9,23 @@ import numpy as np
 
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.output import Json, notice
-from trainhall.cli.local.local import STOPPED, LocalRun
+from trainhall.cli.local.local import STOPPED, LocalRun, places
 from trainhall.cli.local.local_plan import choose
+from trainhall.cluster.agent.devices import physical_cores
 from trainhall.cluster.experiments.analysis.figures import (
     SERIES,
     Distribution,
     after_warmup,
     speed_figures,
 )
-from trainhall.cluster.experiments.analysis.rows import RunRow, field_labels
+from trainhall.cluster.experiments.analysis.rows import RunRow, TrialRow, field_labels
 from trainhall.cluster.experiments.analysis.text import value_text
 from trainhall.cluster.experiments.benchmark.rows import benchmark_rows, cell_trials
 from trainhall.cluster.experiments.runs import job_of, plan_configurations, start_order
+from trainhall.cluster.experiments.scaling.analyze import scaling_curves
+from trainhall.cluster.experiments.scaling.findings import curve_findings
 from trainhall.cluster.experiments.spec import ExperimentSpec
-from trainhall.training.spec import SpecError
+from trainhall.training.spec import JobSpec, SpecError
 
 _COMPLETED = 0
 _HIGHER_IS_BETTER = -1
@@ -65,12 +68,25 @@ class CellRuns:
 
     def rows(self) -> list[Json]:
         """Return the rows, one for each combination, as the analysis of an experiment has them."""
-        runs = [self._found.get(key) or self._not_run(*key) for key in self._order]
         baseline = next(each for each in self._planned.values() if not each.problem)
-        spec = {"job": self._spec.job, "baseline": baseline.values}
-        trials = cell_trials(self._spec.job, runs)
-        found = benchmark_rows(spec, trials, _HIGHER_IS_BETTER)
+        values = baseline.values if self._spec.kind == "benchmark" else None
+        spec = {"job": self._spec.job, "baseline": values}
+        found = benchmark_rows(spec, self._trials(), _HIGHER_IS_BETTER)
         return [row.model_dump(mode="json") for row in found]
+
+    def scaling(self) -> Json:
+        """Return the curves of a scaling study and what they show; empty of a benchmark."""
+        if self._spec.scaling is None:
+            return {}
+        found = scaling_curves(self._spec.document(), self._trials())
+        return {
+            "scaling": [curve.model_dump(mode="json") for curve in found],
+            "findings": curve_findings(found, field_labels(self._spec.space)),
+        }
+
+    def _trials(self) -> list[TrialRow]:
+        runs = [self._found.get(key) or self._not_run(*key) for key in self._order]
+        return cell_trials(self._spec.job, runs)
 
     def _describe(self, number: int, repeat: int) -> str:
         values = self._planned[number].values
@@ -95,6 +111,7 @@ class CellRuns:
         return RunRow(
             number, repeat, values, "completed",
             objective=figures.get("samples_per_second"), figures=figures,
+            shares_cores=_shares_cores(spec),
         )  # fmt: skip
 
     def _not_run(self, number: int, repeat: int) -> RunRow:
@@ -123,6 +140,11 @@ class CellRuns:
             "steps": result["steps"],
             "duration_seconds": result["seconds"],
         }
+
+
+def _shares_cores(spec: JobSpec) -> bool:
+    slots = places(spec.resources)
+    return slots[0].device_kind == "cpu" and 0 < physical_cores() < len(slots)
 
 
 def _number(value: float | None) -> float:

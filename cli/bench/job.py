@@ -1,4 +1,4 @@
-"""`trainhall bench FILE`: a benchmark of a job on this host, without a server."""
+"""`trainhall bench FILE`: a benchmark or scaling study of a job on this host, without a server."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -57,6 +57,16 @@ def job(
         str | None,
         _list("--compressions", "Compressions of gradients, such as fp16.", "NAME,NAME…"),
     ] = None,
+    scaling: Annotated[
+        str | None,
+        typer.Option(
+            "--scaling",
+            metavar="NAME,NAME…",
+            help="A scaling study over --workers: strong (the global batch size stays), weak (the "
+            "batch of each worker stays), or both.",
+            show_default="a benchmark",
+        ),
+    ] = None,
     repeats: Annotated[
         int, typer.Option("--repeats", min=1, max=100, help="Runs of each combination.")
     ] = 3,
@@ -72,18 +82,19 @@ def job(
 ) -> None:
     """Measure how fast a task trains on this host, without a server; `job` may be left out.
 
-    Every combination of the values runs, one after the other in random
-    order, each as `trainhall run` does; the first of those that can run is the baseline. One that
-    cannot run is a row with its reason. Ctrl-C stops and prints what there is.
+      Every combination of the values runs, one after the other in random
+      order, each as `trainhall run` does; the first of those that can run is the baseline. One that
+      cannot run is a row with its reason. Ctrl-C stops and prints what there is.
 
-    \b
-    Examples:
-      trainhall bench job examples/digits.yaml --workers 1,2 --strategies ddp,fsdp
-      trainhall bench job job.yaml --batch-sizes 64,256 --precisions fp32,bf16 --repeats 5 -o csv
-      trainhall bench job job.yaml --workers 2 --compressions none,fp16 -o json
+      \b
+      Examples:
+        trainhall bench job examples/digits.yaml --workers 1,2 --strategies ddp,fsdp
+        trainhall bench job job.yaml --batch-sizes 64,256 --precisions fp32,bf16 --repeats 5 -o csv
+        trainhall bench job job.yaml --workers 2 --compressions none,fp16 -o json
+    trainhall bench job job.yaml --workers 1,2,4 --scaling strong,weak
 
-    \b
-    Exit codes: 0 a run completed, 1 none did, 2 wrong input, 130 stopped.
+      \b
+      Exit codes: 0 a run completed, 1 none did, 2 wrong input, 130 stopped.
     """
     given = specs.load(file, overrides)
     if given.script is not None:
@@ -98,7 +109,11 @@ def job(
     }
     benchmark = _experiment(
         given, {field: values for field, values in space.items() if values},
-        {"repeats": repeats, "warmup_steps": warmup_steps, "seed": seed},
+        {
+            "kind": "benchmark" if scaling is None else "scaling",
+            "scaling": None if scaling is None else _names(scaling),
+            "repeats": repeats, "warmup_steps": warmup_steps, "seed": seed,
+        },
     )  # fmt: skip
     check_installed("torch", "training")
     from trainhall.cli.bench.cells import CellRuns
@@ -106,7 +121,7 @@ def job(
     runs = CellRuns(benchmark)
     runs.run()
     rows = runs.rows()
-    _print(rows, output)
+    _print(rows, runs.scaling(), output)
     if runs.was_interrupted:
         raise typer.Exit(INTERRUPTED)
     if not any(row["completed"] for row in rows):
@@ -121,7 +136,6 @@ def _experiment(
 
     document = {
         "name": given.name,
-        "kind": "benchmark",
         "job": given.model_dump(mode="json", exclude_unset=True),
         "space": space,
         **options,
@@ -140,13 +154,18 @@ def _numbers(text: str | None, option: str) -> list[Any]:
     return [quantities.integer(item, option, least=1, most=2**31) for item in _names(text)]
 
 
-def _print(rows: Sequence[out.Json], output: BenchFormat) -> None:
+def _print(rows: Sequence[out.Json], scaling: out.Json, output: BenchFormat) -> None:
     from trainhall.cli.base.options import ReportFormat
-    from trainhall.cli.experiments.benchmark import benchmark_csv, benchmark_table
+    from trainhall.cli.experiments.analysis import sentences
+    from trainhall.cli.experiments.benchmark import benchmark_csv, speed_tables
 
     if output is BenchFormat.TABLE:
-        print(benchmark_table(rows, "samples_per_second"))
+        print(
+            speed_tables({"table": rows, "scaling": None, "metric": "samples_per_second"} | scaling)
+        )
+        if scaling:
+            print(f"\n{sentences(scaling['findings'])}")
     elif output is BenchFormat.JSON:
-        print(out.rendered({"rows": list(rows)}, ReportFormat.JSON))
+        print(out.rendered({"rows": list(rows)} | scaling, ReportFormat.JSON))
     else:
         print(benchmark_csv(rows), end="")

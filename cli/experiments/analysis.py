@@ -1,10 +1,11 @@
 """An analysis of an experiment as text."""
 
 import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 from trainhall.cli.base import output as out
-from trainhall.cli.experiments.benchmark import benchmark_table
+from trainhall.cli.experiments.benchmark import speed_tables
 
 _WIDTH = 100
 
@@ -12,18 +13,23 @@ _WIDTH = 100
 def page(analysis: out.Json) -> str:
     """Format findings, comparisons and the importance of fields."""
     parts = [f"{out.one_line(analysis['name'])} ({analysis['experiment_id']})"]
-    if is_benchmark(analysis):
-        parts.append(benchmark_table(analysis["table"], analysis["metric"]))
-    parts.append("\n".join(map(_item, analysis["findings"])))
+    if has_cells(analysis):
+        parts.append(speed_tables(analysis))
+    parts.append(sentences(analysis["findings"]))
     if compared := [each for each in analysis["comparisons"] if each["field"] is not None]:
-        parts.append("Comparisons\n" + "\n".join(_item(each["text"]) for each in compared))
+        parts.append("Comparisons\n" + sentences(each["text"] for each in compared))
     if fields := analysis["importance"]["fields"]:
         parts.append("Importance\n" + out.table(fields, _COLUMNS))
     return "\n\n".join(parts)
 
 
-def is_benchmark(analysis: out.Json) -> bool:
+def has_cells(analysis: out.Json) -> bool:
+    """Return whether it is one of a benchmark or scaling study."""
     return any("is_baseline" in row for row in analysis.get("table", ()))
+
+
+def sentences(texts: Iterable[str]) -> str:
+    return "\n".join(map(_item, texts))
 
 
 def _item(text: str) -> str:

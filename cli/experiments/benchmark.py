@@ -1,4 +1,4 @@
-"""The table of a benchmark, of `experiment analyze`, `experiment show` and `bench`."""
+"""Tables of speeds, of `experiment analyze`, `experiment show` and `bench`."""
 
 from collections.abc import Sequence
 
@@ -21,6 +21,35 @@ def benchmark_table(rows: Sequence[out.Json], metric: str) -> str:
         for column in benchmark_columns(rows, labels, metric)
     ]
     return out.table(list(rows), columns)
+
+
+def speed_tables(analysis: out.Json) -> str:
+    """Draw the table of the cells, and of a scaling study one for each curve."""
+    metric = analysis["metric"]
+    fields = list(analysis["table"][0]["values"]) if analysis["table"] else []
+    tables = [
+        benchmark_table(analysis["table"], metric),
+        *(scaling_table(curve, fields, metric) for curve in analysis["scaling"] or ()),
+    ]
+    return "\n\n".join(tables)
+
+
+def scaling_table(curve: out.Json, fields: Sequence[str], metric: str) -> str:
+    """Draw a line for each point.
+
+    Args:
+        fields: all that vary.
+        metric: the objective.
+    """
+    from trainhall.cluster.experiments.analysis.rows import field_labels
+    from trainhall.cluster.experiments.scaling.table import curve_name, scaling_columns
+
+    columns = [
+        out.Column(column.title.upper(), column.cell, right=column.right)
+        for column in scaling_columns(metric)
+    ]
+    name = curve_name(curve["scaling"], curve["values"], field_labels(fields))
+    return f"{name}\n{out.table(curve['points'], columns)}"
 
 
 def benchmark_csv(rows: Sequence[out.Json]) -> str:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from trainhall.cli.experiments.document import Checked
 
 app = typer.Typer(
-    help="Create, analyze, pause, resume and cancel experiments: sweeps over values of a job, and "
-    "benchmarks.",
+    help="Create, analyze, pause, resume and cancel experiments: sweeps over values of a job, "
+    "benchmarks and scaling studies.",
     no_args_is_help=True,
 )
 ExperimentId = Annotated[str, id_argument("experiment", complete.experiments)]
@@ -132,7 +132,8 @@ def list_experiments(
 
 @app.command("show")
 def show(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Show an experiment: state, number of runs, best trial, the table of a benchmark.
+    """Show an experiment: state, number of runs, best trial, the tables of a benchmark or scaling
+    study.
 
     \b
     Examples:
@@ -141,7 +142,7 @@ def show(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = DEF
     """
     with connect(url) as client:
         found = client.experiment(experiment)
-        shows_table = found["kind"] == "benchmark" and output is Format.TABLE
+        shows_table = found["kind"] != "sweep" and output is Format.TABLE
         analysis = client.analyze_experiment(found["id"]) if shows_table else None
         out.notice_if_simulated(client)
     out.print_item(found, output, lambda: _page(found, analysis))
@@ -380,9 +381,9 @@ def _page(experiment: out.Json, analysis: out.Json | None) -> str:
         entries.append(("baseline", _values(spec["baseline"])))
     if analysis is None:
         return out.pairs(entries)
-    from trainhall.cli.experiments.benchmark import benchmark_table
+    from trainhall.cli.experiments.benchmark import speed_tables
 
-    return f"{out.pairs(entries)}\n\n{benchmark_table(analysis['table'], analysis['metric'])}"
+    return f"{out.pairs(entries)}\n\n{speed_tables(analysis)}"
 
 
 def _ended(experiment: out.Json) -> str:

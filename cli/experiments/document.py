@@ -68,7 +68,9 @@ def check(given: Given) -> Checked:
 
     try:
         document, job = _with_job(given)
-        spec = validate_experiment(document if job is None else {**document, "job": {}})
+        if job is not None:
+            document["job"] = job.model_dump(mode="json", exclude_unset=True)
+        spec = validate_experiment(document)
         if job is None:
             return Checked(spec, plan_configurations(spec), None)
         sent, code = specs.document_of(job)

@@ -187,9 +187,15 @@ def processor_name() -> str:
     return platform.processor() or platform.machine() or "CPU"
 
 
+@functools.cache
+def physical_cores() -> int:
+    """Return the number of this host's cores, without hyper-threads; 0: not known."""
+    return psutil.cpu_count(logical=False) or 0
+
+
 def host_use(data_dir: Path) -> HostUse:
     """Measure the current use of the host; values that cannot be read stay zero."""
-    use = HostUse()
+    use = HostUse(cores=physical_cores())
     with contextlib.suppress(psutil.Error, OSError):
         use.cpu = psutil.cpu_percent(interval=None)
         memory = psutil.virtual_memory()

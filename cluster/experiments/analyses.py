@@ -18,7 +18,11 @@ from trainhall.cluster.experiments.report.content import Report
 from trainhall.cluster.experiments.report.formats import ReportFormat
 from trainhall.cluster.experiments.report.render import render
 from trainhall.cluster.experiments.report.tables import to_csv
+from trainhall.cluster.experiments.scaling.analyze import analyze_scaling
+from trainhall.cluster.experiments.spec import SPEED_KINDS
 from trainhall.cluster.service import Service, ServiceContext
+
+_BY_KIND = {"benchmark": analyze_benchmark, "scaling": analyze_scaling}
 
 
 class AnalysisService(Service):
@@ -43,7 +47,7 @@ class AnalysisService(Service):
         """
         loaded, now = await self._load(experiment_id)
         if form is ReportFormat.CSV:
-            figures = BENCHMARK_FIGURES if loaded.experiment.kind == "benchmark" else FIGURES
+            figures = BENCHMARK_FIGURES if loaded.experiment.kind in SPEED_KINDS else FIGURES
             return await asyncio.to_thread(to_csv, loaded.spec["space"], loaded.rows, figures)
         report = Report(await self._compute(loaded, now), loaded.spec)
         return await asyncio.to_thread(render, report, form)
@@ -54,8 +58,8 @@ class AnalysisService(Service):
         return loaded, now
 
     async def _compute(self, loaded: LoadedExperiment, now: datetime) -> Analysis:
-        if loaded.experiment.kind == "benchmark":
-            return analyze_benchmark(loaded.experiment, loaded.spec, loaded.rows, now)
+        if (analyze_kind := _BY_KIND.get(loaded.experiment.kind)) is not None:
+            return analyze_kind(loaded.experiment, loaded.spec, loaded.rows, now)
         async with self._turn:
             return await asyncio.to_thread(analyze, loaded.experiment, loaded.rows, now, _ped_anova)
 

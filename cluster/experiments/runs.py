@@ -10,9 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trainhall.cluster.experiments.scaling_space import WORKERS, scalings_of
 from trainhall.cluster.experiments.space import replace_field
 from trainhall.cluster.experiments.spec import (
     MAX_RUNS,
+    SPEED_KINDS,
     AshaSpec,
     ExperimentError,
     ExperimentSpec,
@@ -40,18 +42,18 @@ class Configuration:
     values: dict[str, Any]
     """By the field of the job spec."""
     problem: str = ""
-    """Reason why it cannot run; only those of a benchmark have one."""
+    """Reason why it cannot run; only those of a benchmark or scaling study have one."""
 
 
 def plan_configurations(spec: ExperimentSpec) -> list[Configuration]:
     """Decide all configurations, and check the job of each.
 
     Those of method `tpe` are chosen later: the ends of its ranges and each value of its lists are
-    checked. Those of a benchmark that cannot run have a problem.
+    checked. Those of a benchmark or scaling study that cannot run have a problem.
 
     Raises:
         ExperimentError: there are too many or too long ones, or one of them is not a valid job; of
-            a benchmark all of them, or the baseline.
+            a benchmark or scaling study all of them, or the baseline.
     """
     _check_parameters(spec, _check_job(spec))
     _check_number(spec)
@@ -66,7 +68,7 @@ def plan_configurations(spec: ExperimentSpec) -> list[Configuration]:
         for number, values in enumerate(itertools.islice(points, spec.trials), 1)
     ]
     _check_length(spec, planned)
-    if spec.kind == "benchmark":
+    if spec.kind in SPEED_KINDS:
         return _with_problems(spec, planned)
     for configuration in planned:
         _check_configuration(spec, configuration)
@@ -76,12 +78,12 @@ def plan_configurations(spec: ExperimentSpec) -> list[Configuration]:
 def start_order(spec: ExperimentSpec, planned: Iterable[Configuration]) -> list[tuple[int, int]]:
     """Return the runs, each the number of its configuration and of its repeat, as they start.
 
-    Those of a benchmark are in random order, so that a host that slows down is no difference
+    Where speeds are compared, the order is random, so that a host that slows down is no difference
     between configurations: all of them once, then all once more.
     """
     numbers = [each.number for each in planned]
     repeats = range(1, spec.repeats + 1)
-    if spec.kind != "benchmark":
+    if spec.kind not in SPEED_KINDS:
         return list(itertools.product(numbers, repeats))
     order: list[tuple[int, int]] = []
     for repeat in repeats:
@@ -317,13 +319,25 @@ def _within(part: str, problem: SpecProblem, addition: str = "") -> SpecProblem:
 def _points(spec: ExperimentSpec) -> float:
     """Number of combinations; infinite if a field is continuous."""
     dimensions = spec.space.values()
+    if spec.scaling is not None:
+        return float(sum(1 for _ in _grid(spec)))
     return math.prod([math.inf if d.values is None else float(len(d.values)) for d in dimensions])
 
 
 def _grid(spec: ExperimentSpec) -> Iterator[dict[str, Any]]:
     choices = [dimension.values or () for dimension in spec.space.values()]
     for point in itertools.product(*choices):
-        yield dict(zip(spec.space, point, strict=True))
+        values = dict(zip(spec.space, point, strict=True))
+        if _is_run(spec, values):
+            yield values
+
+
+def _is_run(spec: ExperimentSpec, values: Mapping[str, Any]) -> bool:
+    """Return whether a combination is run: of a scaling study only those on a line of it."""
+    if spec.scaling is None:
+        return True
+    fewest = min(spec.space[WORKERS].values or ())
+    return bool(scalings_of(spec.job, values, fewest, spec.scaling))
 
 
 def _samples(spec: ExperimentSpec) -> Iterator[Configuration]:

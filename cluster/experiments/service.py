@@ -17,6 +17,7 @@ from trainhall.cluster.experiments.runs import (
     plan_configurations,
     start_order,
 )
+from trainhall.cluster.experiments.scaling.capacity import check_capacity
 from trainhall.cluster.experiments.spec import ExperimentSpec, rungs_of
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import Command
@@ -41,9 +42,10 @@ class ExperimentService(Service):
         """Return what an experiment would run, and create nothing.
 
         Raises:
-            SpecError: one of its jobs would not be valid, or names a folder of code.
+            SpecError: one of its jobs would not be valid, or names a folder of code; a scaling
+                study has more workers than the cluster has devices.
         """
-        planned = await asyncio.to_thread(plan_configurations, spec)
+        planned = await self._plan(spec)
         try:
             code_missing = not await self._code.has(job_of(spec, {}, 1, 1))
         except SpecError as error:
@@ -71,9 +73,10 @@ class ExperimentService(Service):
 
         Raises:
             ConflictError: the key was used with another body.
-            SpecError: one of its jobs would not be valid, or names code that was not uploaded.
+            SpecError: one of its jobs would not be valid, or names code that was not uploaded; a
+                scaling study has more workers than the cluster has devices.
         """
-        planned = await asyncio.to_thread(plan_configurations, spec)
+        planned = await self._plan(spec)
         try:
             await self._code.check(job_of(spec, {}, 1, 1))
         except SpecError as error:
@@ -84,6 +87,12 @@ class ExperimentService(Service):
         if created:
             self._notifier.notify_reconciler()
         return view, created
+
+    async def _plan(self, spec: ExperimentSpec) -> list[Configuration]:
+        planned = await asyncio.to_thread(plan_configurations, spec)
+        async with self._db.session() as session:
+            await check_capacity(session, spec)
+        return planned
 
     async def _add(
         self, session: AsyncSession, spec: ExperimentSpec, planned: list[Configuration]

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from trainhall.cluster.experiments.scaling_space import STRONG, scaling_space
 from trainhall.cluster.experiments.space import GivenDimension, overlapping
 from trainhall.training.spec import SpecError, SpecProblem
 from trainhall.training.spec.base import Name, SpecModel, Text
@@ -18,14 +19,15 @@ from trainhall.training.spec.training import PositiveStep
 MAX_RUNS = 1000
 MAX_FIELDS = 64
 SEED_LIMIT = 2**62
-_LATER = {("kind", "scaling"): "scaling is not offered yet; use sweep or benchmark"}
-_OF_BENCHMARK = {
+SPEED_KINDS = frozenset({"benchmark", "scaling"})
+"""Kinds that run every combination of a matrix and compare speeds."""
+_OF_SPEED_KINDS = {
     "method": "grid",
     "objective": {"metric": "samples_per_second", "goal": "max", "at": "median"},
     "parallel": 1,
     "warmup_steps": 10,
 }
-"""Defaults of a benchmark that differ from a sweep's, or are required there."""
+"""Their defaults that differ from a sweep's, or are required there."""
 
 
 class ExperimentError(SpecError):
@@ -91,8 +93,8 @@ class EarlyStoppingSpec(SpecModel):
 
 
 def _without_required(schema: dict[str, Any]) -> None:
-    """Take out of a schema what a benchmark has defaults for."""
-    schema["required"] = [name for name in schema["required"] if name not in _OF_BENCHMARK]
+    """Take out of a schema what the kinds that measure speed have defaults for."""
+    schema["required"] = [name for name in schema["required"] if name not in _OF_SPEED_KINDS]
 
 
 class ExperimentSpec(SpecModel):
@@ -102,8 +104,9 @@ class ExperimentSpec(SpecModel):
 
     name: Name
     """Need not be unique."""
-    kind: Literal["sweep", "benchmark"]
-    """`sweep`: which values are best? `benchmark`: how fast is each combination?"""
+    kind: Literal["sweep", "benchmark", "scaling"]
+    """`sweep`: which values are best? `benchmark`: how fast is each combination? `scaling`: how
+    much faster are more workers?"""
     job: dict[str, Any]
     """The job spec that every run starts from."""
     space: Annotated[dict[str, GivenDimension], Field(min_length=1, max_length=MAX_FIELDS)]
@@ -112,13 +115,13 @@ class ExperimentSpec(SpecModel):
     method: Literal["grid", "random", "tpe"]
     """`grid`: every combination, the last field varying fastest. `random`: combinations drawn with
     the seed. `tpe`: each combination is chosen from the results so far, by Optuna's
-    tree-structured Parzen estimator. Required for a sweep; a benchmark is a `grid`."""
+    tree-structured Parzen estimator. Required for a sweep; the other kinds are a `grid`."""
     objective: ObjectiveSpec
-    """Required for a sweep. Default for a benchmark: the median of `samples_per_second`."""
+    """Required for a sweep. Default for the other kinds: the median of `samples_per_second`."""
     trials: Annotated[int, Field(ge=1, le=MAX_RUNS)] | None = None
     """Number of combinations; required for `random` and `tpe`. Default for `grid`: all of them."""
     parallel: Annotated[int, Field(ge=1, le=MAX_RUNS)] = 4
-    """Most runs that are unfinished at a time. Default for a benchmark: 1."""
+    """Most runs that are unfinished at a time. Default for benchmark and scaling: 1."""
     repeats: Annotated[int, Field(ge=1, le=100)] = 1
     """Runs of each combination, with seeds that count up."""
     seed: Annotated[int, Field(ge=0, lt=SEED_LIMIT)] | None = None
@@ -127,38 +130,59 @@ class ExperimentSpec(SpecModel):
     early_stopping: EarlyStoppingSpec | None = None
     """Default: all runs take all steps."""
     warmup_steps: Annotated[int, Field(ge=0, le=10**6)] = 0
-    """First steps of each attempt of a job that medians leave out. Default for a benchmark: 10."""
+    """First steps of each attempt of a job that medians leave out. Default for benchmark and
+    scaling: 10."""
     baseline: dict[str, Any] | None = None
     """Benchmark: values of the combination that the others are compared with."""
+    scaling: Annotated[list[Literal["strong", "weak"]], Field(min_length=1)] | None = None
+    """Scaling: `strong` keeps the global batch size; `weak` the batch of each worker, which the
+    fewest workers have with the job's global batch size. Default for scaling: `[strong]`."""
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_what_is_planned(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        for (field, value), message in _LATER.items():
-            if data.get(field) == value:
-                raise problem_at(field, value, message)
-        return _OF_BENCHMARK | data if data.get("kind") == "benchmark" else data
+    def _with_defaults_of_kind(cls, data: Any) -> Any:
+        # What is no text may not be hashable.
+        if isinstance(data, dict) and str(data.get("kind")) in SPEED_KINDS:
+            return _OF_SPEED_KINDS | data
+        return data
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
+        if self.kind in SPEED_KINDS:
+            self._check_matrix()
+        if self.kind == "scaling":
+            self._check_scaling()
+        elif self.scaling is not None:
+            raise problem_at("scaling", None, "is for kind scaling; leave it out")
         if self.kind == "benchmark":
-            self._check_benchmark()
+            self._check_baseline()
         elif self.baseline is not None:
             raise problem_at("baseline", None, "is for kind benchmark; leave it out")
         return self
 
-    def _check_benchmark(self) -> None:
+    def _check_matrix(self) -> None:
+        """Refuse what does not run every combination."""
+        name = {"benchmark": "a benchmark", "scaling": "a scaling study"}[self.kind]
         if self.method != "grid":
             raise problem_at("method", self.method,
-                "a benchmark runs every combination: leave it out, or use kind sweep",
+                f"{name} runs every combination: leave it out, or use kind sweep",
             )  # fmt: skip
         for field in ("trials", "early_stopping"):
             if getattr(self, field) is not None:
                 raise problem_at(field, None,
-                    "a benchmark runs every combination to its end: leave it out",
+                    f"{name} runs every combination to its end: leave it out",
                 )  # fmt: skip
+
+    def _check_scaling(self) -> None:
+        if self.objective.goal is not MetricMode.MAX:
+            raise problem_at(("objective", "metric"), self.objective.metric,
+                "must be a speed, of which more is better, such as samples_per_second",
+            )  # fmt: skip
+        scaling = list(dict.fromkeys(self.scaling or [STRONG]))
+        object.__setattr__(self, "scaling", scaling)
+        object.__setattr__(self, "space", scaling_space(self.job, self.space, scaling))
+
+    def _check_baseline(self) -> None:
         for field, value in (self.baseline or {}).items():
             if field not in self.space:
                 raise problem_at(("baseline", field), None,

@@ -47,7 +47,7 @@ class Experiment(View):
     id: str
     name: str
     kind: str
-    """`sweep` or `benchmark`."""
+    """`sweep`, `benchmark` or `scaling`."""
     state: ExperimentState
     reason: str
     """Reason for the state, as a sentence."""
@@ -79,7 +79,8 @@ class Configuration(View):
     values: JsonObject
     """Values by the fields of the job spec that they replace."""
     problem: str | None
-    """Reason why it cannot run; null: it can. Only those of a benchmark have one."""
+    """Reason why it cannot run; null: it can. Only those of a benchmark or scaling study have
+    one."""
 
 
 class ExperimentPlan(View):
@@ -112,7 +113,8 @@ class Trial(View):
     """Number of its configuration."""
     repeat: int
     position: int
-    """Place in the order in which the runs start, from 1; that of a benchmark is random."""
+    """Place in the order in which the runs start, from 1; random where speeds are
+    compared."""
     job_id: str | None
     """Null before it is started, and if its job was deleted."""
     state: str

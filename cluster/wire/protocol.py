@@ -117,6 +117,8 @@ class HostUse(Message):
     """Bytes."""
     backlog: int = 0
     """Bytes of output, metrics and events that the coordinator has not acknowledged."""
+    cores: int = 0
+    """Physical cores; 0: not known."""
 
 
 class JoinRequest(Message):

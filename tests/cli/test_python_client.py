@@ -203,6 +203,19 @@ def test_benchmark_example_has_a_row_per_cell(client: Client) -> None:
     assert "batch size 64 is not divisible by 3" in table[2]["reason"]
 
 
+def test_scaling_example_has_strong_and_weak_curves(client: Client) -> None:
+    example = yaml.safe_load((EXAMPLES / "experiments" / "scaling.yaml").read_text())
+    example["job"]["training"]["steps"] = 20
+    made = client.create_experiment({**example, "repeats": 1})
+    client.wait_for_experiment(made["id"], timeout=180)
+    strong, weak = client.analyze_experiment(made["id"])["scaling"]
+    for curve, batch in ((strong, 64), (weak, 128)):
+        base, double = curve["points"]
+        assert (base["workers"], base["speedup"], base["batch_size"]) == (1, 1, 64)
+        assert (double["workers"], double["batch_size"]) == (2, batch)
+        assert double["speedup"] == pytest.approx(double["speed"] / base["speed"])
+
+
 def test_experiment_is_commanded(client: Client, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(ENDLESS))
     sweep = {

@@ -39,6 +39,7 @@ def analyze(
         findings=findings(experiment, trials, ranked, compared, importance),
         comparisons=[_comparison(each) for each in compared],
         importance=_importance(importance),
+        scaling=None,
         table=[views.AnalysisRow(**row_fields(trial)) for trial in trials],
     )
 
@@ -61,7 +62,6 @@ def common_fields(
         "metric": experiment.metric,
         "goal": experiment.goal.value,
         "best": _best(ranked[0], experiment.sign) if ranked else None,
-        "scaling": None,
         "device_hours": sum(run.device_seconds for run in runs) / 3600,
         "generated_at": now,
     }

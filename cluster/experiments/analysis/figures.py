@@ -11,14 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 SPEEDS = ("samples_per_second", "step_seconds")
-SERIES = (*SPEEDS, "communication_seconds", "model_flops_utilization", "tokens_per_second")
-"""Job-wide series that the figures of a benchmark are from."""
+SERIES = (
+    *SPEEDS,
+    "communication_seconds",
+    "data_seconds",
+    "model_flops_utilization",
+    "tokens_per_second",
+)
+"""Job-wide series that the figures of runs are from whose speed is compared."""
 BENCHMARK_FIGURES = (
     "samples_per_second",
     "tokens_per_second",
     "step_seconds",
     "step_seconds_p95",
     "communication_share",
+    "data_share",
     "peak_memory_bytes",
     "model_flops_utilization",
     "energy_per_sample",
@@ -26,7 +33,7 @@ BENCHMARK_FIGURES = (
     "steps",
     "duration_seconds",
 )
-"""Measured in each run of a benchmark."""
+"""Measured in each run whose speed is compared."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +80,11 @@ def speed_figures(
     """
     medians = ("samples_per_second", "step_seconds", "model_flops_utilization", "tokens_per_second")
     figures = {name: found[name].median for name in medians if name in found}
-    step, communication = found.get("step_seconds"), found.get("communication_seconds")
-    if step is not None:
+    if (step := found.get("step_seconds")) is not None:
         figures["step_seconds_p95"] = step.p95
-        if communication is not None and step.mean > 0:
-            figures["communication_share"] = communication.mean / step.mean
+        for phase in ("communication", "data"):
+            if f"{phase}_seconds" in found and step.mean > 0:
+                figures[f"{phase}_share"] = found[f"{phase}_seconds"].mean / step.mean
     if tokens_per_sample is not None and "samples_per_second" in figures:
         rate = figures["samples_per_second"] * tokens_per_sample
         figures.setdefault("tokens_per_second", rate)

@@ -20,6 +20,7 @@ from trainhall.cluster.experiments.analysis.figures import (
 )
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, RunRow
 from trainhall.cluster.experiments.analysis.surroundings import with_surroundings
+from trainhall.cluster.experiments.spec import SPEED_KINDS
 from trainhall.cluster.experiments.views import UNFINISHED, shown_state
 from trainhall.cluster.lifecycle.reasons import ReasonCode
 from trainhall.cluster.lifecycle.states import TrialState
@@ -63,13 +64,13 @@ def load_rows(connection: Connection, experiment_id: str, now: datetime) -> Load
     if found is None:
         raise NotFoundError("experiment", experiment_id)
     held = _held_seconds(connection, experiment_id, now)
-    names = SERIES if found.kind == "benchmark" else SPEEDS
+    names = SERIES if found.kind in SPEED_KINDS else SPEEDS
     speeds = _distributions(connection, experiment_id, names, found.spec.get("warmup_steps", 0))
     rows = [
         _run(row, held.get(row.job_id, (None, 0.0)), speed_figures(speeds.get(row.job_id, {})))
         for row in connection.execute(_runs(experiment_id))
     ]
-    if found.kind == "benchmark":
+    if found.kind in SPEED_KINDS:
         rows = with_surroundings(connection, experiment_id, rows, now)
     stopping = found.spec.get("early_stopping")
     experiment = ExperimentRow(

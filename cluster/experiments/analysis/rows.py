@@ -41,11 +41,14 @@ class RunRow:
     """By the names in `FIGURES`; None: not measured."""
     device_seconds: float = 0.0
     can_run: bool = True
-    """False: of a combination that a benchmark cannot run."""
+    """False: of a combination that a benchmark or scaling study cannot run."""
     shared_with: tuple[str, ...] = ()
-    """Other jobs that ran on its hosts meanwhile; only known of a benchmark."""
+    """Other jobs that ran on its hosts meanwhile; only known where speeds are compared, as the next
+    two."""
+    shares_cores: bool = False
+    """A host ran more ranks of its job than it has cores or devices."""
     plan: JobPlan | None = None
-    """Plan that its job ran with; only known of a benchmark."""
+    """Plan that its job ran with."""
 
 
 @dataclass(frozen=True)

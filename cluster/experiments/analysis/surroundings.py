@@ -1,4 +1,4 @@
-"""Surroundings of a benchmark's runs: jobs beside them, their plans, the power of their devices."""
+"""Surroundings of runs whose speed is compared: other jobs, plans, cores, power of devices."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 from trainhall.cluster.experiments.analysis.rows import RunRow
 from trainhall.cluster.jobs.auto_plans import JobPlan, known_plan
 from trainhall.db.documents import Allocation
-from trainhall.db.models import Attempt, DeviceReading, Job
+from trainhall.db.models import Attempt, DeviceReading, Job, Node
 from trainhall.monitoring.devices import SECONDS
 
 _POWER = 4
@@ -35,16 +35,19 @@ class _Held:
 def with_surroundings(
     connection: Connection, experiment_id: str, rows: Sequence[RunRow], now: datetime
 ) -> list[RunRow]:
-    """Return runs with the other jobs on their hosts, their plans and the energy of a sample."""
+    """Return runs with the other jobs on their hosts, their plans, the energy of a sample, and
+    whether their ranks shared cores."""
     held = _held(connection, experiment_id, now)
     beside = _beside(connection, held, now)
     power = _power(connection, held)
     plans = _plans(connection, experiment_id)
+    crowded = _crowded(connection, held)
     return [
         replace(
             row,
             shared_with=tuple(beside.get(row.job_id or "", ())),
             plan=plans.get(row.job_id or ""),
+            shares_cores=row.job_id in crowded,
             figures={**row.figures, "energy_per_sample": _energy(row, power)},
         )
         for row in rows
@@ -103,6 +106,22 @@ def _beside(connection: Connection, held: Sequence[_Held], now: datetime) -> dic
         }
         found[run.job_id] = list(dict.fromkeys([*found.get(run.job_id, ()), *others]))
     return found
+
+
+def _crowded(connection: Connection, held: Sequence[_Held]) -> set[str]:
+    """Return the jobs of which a host ran more ranks than it has cores, or than devices."""
+    nodes = {node_id for each in held for node_id in each.allocation.node_ids}
+    found = connection.execute(select(Node.id, Node.host_use).where(Node.id.in_(nodes)))
+    cores = {row.id: row.host_use.get("cores", 0) for row in found}
+    return {
+        each.job_id
+        for each in held
+        if len(each.allocation.devices) < each.allocation.world_size
+        or (
+            each.allocation.device_kind == "cpu"
+            and any(0 < cores.get(host.node_id, 0) < len(host.ranks) for host in each.allocation)
+        )
+    }
 
 
 def _power(connection: Connection, held: Sequence[_Held]) -> dict[str, float]:

@@ -21,6 +21,11 @@ def figure(value: float) -> str:
     return f"{value:.4g}"
 
 
+def percent(share: float) -> str:
+    """Return a share as whole percents, a smaller one in two digits."""
+    return f"{100 * share:.0f} %" if not 1e-5 < share < 0.01 else f"{100 * share:.2g} %"
+
+
 def value_text(value: Any) -> str:
     """Return the value of a field: numbers are rounded, lists and objects are JSON."""
     if isinstance(value, float):

@@ -47,7 +47,8 @@ class Predicted(View):
 
 
 class BenchmarkRow(AnalysisRow):
-    """One cell of a benchmark, over all its repeats. Speeds leave out the warm-up."""
+    """One cell of a benchmark or scaling study, over all its repeats. Speeds leave out the
+    warm-up."""
 
     strategy: str | None
     """Null for a script, as `precision`, `batch_size` and `compression`."""
@@ -62,6 +63,8 @@ class BenchmarkRow(AnalysisRow):
     """95th percentile over the steps of a run; `step_seconds` is the median."""
     communication_share: float | None
     """Part of the steps' time in which ranks wait for each other, from 0 to 1."""
+    data_share: float | None
+    """Part of the steps' time in which ranks wait for data."""
     model_flops_utilization: float | None
     """In percent; null on a CPU."""
     energy_per_sample: float | None
@@ -79,6 +82,82 @@ class BenchmarkRow(AnalysisRow):
     verdict: Verdict | None
     """Against the baseline: `no_difference` if the interval has 1 in it; `too_few_runs` below 3
     repeats."""
+
+
+class ScalingPoint(View):
+    """A number of workers, measured or predicted. A figure that is not known is null."""
+
+    workers: int
+    trial: int | None
+    """Null of a predicted one."""
+    is_predicted: bool
+    shares_cores: bool
+    """A host ran more ranks than it has cores or devices: left out of all that is fitted."""
+    batch_size: int | None
+    """Samples per optimizer step over all ranks; null for a script."""
+    speed: float
+    """Objective: the mean over the repeats."""
+    speedup: float
+    """Speed over that of the fewest workers, times their number."""
+    speedup_interval: list[float] | None
+    """95 % bootstrap interval over the repeats; null with one run each."""
+    efficiency: float
+    """Speed-up by worker; 1 is ideal."""
+    compute_seconds: float | None
+    """Part of the time of a step, as the next two."""
+    data_seconds: float | None
+    """Time in which ranks wait for data."""
+    communication_seconds: float | None
+    """Time in which ranks wait for each other."""
+
+
+class SerialShare(View):
+    """Share of the work of one worker that more workers do not speed up."""
+
+    share: float
+    """From 0 to 1; by Amdahl's law for strong scaling, by Gustafson's for weak scaling."""
+    interval: list[float] | None
+    """95 % bootstrap interval over the repeats; null with one run each."""
+    fitted_on: list[int]
+    """Numbers of workers."""
+
+
+class WorthwhileWorkers(View):
+    """Number of workers up to which more of them pay: efficiency is at least 50 %, and twice as
+    many workers are at least 10 % faster."""
+
+    workers: int
+    is_predicted: bool
+    """True if the number, or the end that was found, is a predicted point."""
+    reason: str
+    """Why it ends there, as part of a sentence; empty: no end was found."""
+
+
+class ScalingModel(View):
+    """Model that the predictions are from, fitted without the largest measured point."""
+
+    fitted_on: list[int]
+    """Numbers of workers."""
+    validated_on: int
+    """Number of workers of the largest measured point."""
+    error: float
+    """Predicted over measured speed there, minus 1."""
+
+
+class ScalingCurve(View):
+    """Points of strong or weak scaling with the same other values."""
+
+    scaling: str
+    """`strong` or `weak`."""
+    values: JsonObject
+    """Values of the other fields that vary."""
+    points: list[ScalingPoint]
+    """By number of workers; a measured one before a predicted one."""
+    serial_share: SerialShare | None
+    worthwhile: WorthwhileWorkers | None
+    model: ScalingModel | None
+    note: str
+    """Reason why nothing is fitted or predicted; else empty."""
 
 
 class AnalysisBest(View):
@@ -161,10 +240,10 @@ class Analysis(View):
     """The best trial against the runner-up, then against the best of each other value of the
     fields that are not numeric."""
     importance: ImportanceOfFields
-    scaling: JsonObject | None
-    """Reserved for scaling experiments; null."""
+    scaling: list[ScalingCurve] | None
+    """Null of other kinds than `scaling`."""
     device_hours: float
     """Devices times the hours that the runs held them."""
     table: list[BenchmarkRow] | list[AnalysisRow]
-    """A row per trial, in their order: of a benchmark, one per cell."""
+    """A row per trial, in their order: of a benchmark or scaling study, one per cell."""
     generated_at: Time

@@ -27,5 +27,6 @@ def analyze_benchmark(
         findings=benchmark_findings(experiment, trials, ranked, rows),
         comparisons=[],
         importance=views.ImportanceOfFields(fields=[], note=""),
+        scaling=None,
         table=rows,
     )

@@ -56,9 +56,9 @@ def benchmark_findings(
         *progress(experiment, runs),
         *_best(experiment, ranked, labels),
         *_against_baseline(experiment, rows, labels),
-        *_cannot_run(trials, labels),
+        *cannot_run(trials, labels),
         *failures([run for run in runs if run.can_run]),
-        *_shared(rows, labels),
+        *shared_hosts(rows, labels),
         *_predictions(rows, labels),
         *_not_measured(rows),
         *cost(runs),
@@ -116,7 +116,7 @@ def _ratio(row: BenchmarkRow) -> str:
     return f"{text}: {_VERDICTS[row.verdict]}"
 
 
-def _cannot_run(trials: Sequence[TrialRow], labels: Mapping[str, str]) -> Iterator[str]:
+def cannot_run(trials: Sequence[TrialRow], labels: Mapping[str, str]) -> Iterator[str]:
     refused = [trial for trial in trials if not trial.runs[0].can_run]
     if not refused:
         return
@@ -126,7 +126,7 @@ def _cannot_run(trials: Sequence[TrialRow], labels: Mapping[str, str]) -> Iterat
         yield f"{cell_text(trial.values, labels)} {reason}."
 
 
-def _shared(rows: Sequence[BenchmarkRow], labels: Mapping[str, str]) -> Iterator[str]:
+def shared_hosts(rows: Sequence[BenchmarkRow], labels: Mapping[str, str]) -> Iterator[str]:
     shared = [row for row in rows if row.shared_with]
     if not shared:
         return

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainhall.cluster.experiments.analysis.text import figure, value_text
+from trainhall.cluster.experiments.analysis.text import figure, percent, value_text
 from trainhall.training.common.units import brief, size_text
 
 Row = Mapping[str, Any]
@@ -78,10 +78,6 @@ def _with_spread(name: str, title: str, text: Callable[[float], str]) -> Column:
     return Column(title, cell)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
 def _ratio(row: Row) -> str:
     if row["is_baseline"]:
         return "baseline"
@@ -113,7 +109,7 @@ def _reason(row: Row) -> str:
 _FIGURES = (
     _figure("step_seconds", "step", brief),
     _figure("step_seconds_p95", "p95", brief),
-    _figure("communication_share", "communication", _percent),
+    _figure("communication_share", "communication", percent),
     _figure("peak_memory_bytes", "memory", lambda value: size_text(int(value))),
     _figure("model_flops_utilization", "MFU", lambda value: f"{value:.1f} %"),
     _figure("final_loss", "loss", figure),

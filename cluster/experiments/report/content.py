@@ -1,7 +1,7 @@
 """Texts and figures that the formats of a report share."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from trainhall.cluster.experiments.analysis.rows import field_labels
 from trainhall.cluster.experiments.analysis.text import count, figure, value_text
 from trainhall.cluster.experiments.analysis.views import Analysis, AnalysisRow
 from trainhall.cluster.experiments.benchmark.table import Column, benchmark_columns
+from trainhall.cluster.experiments.scaling.table import curve_name, scaling_columns
+from trainhall.cluster.experiments.spec import SPEED_KINDS
 from trainhall.db.views import rfc3339
 from trainhall.training.common.units import brief, size_text
 
@@ -24,8 +26,9 @@ class Report:
     """Document of the experiment, with its defaults."""
 
     @property
-    def is_benchmark(self) -> bool:
-        return bool(self.spec["kind"] == "benchmark")
+    def has_cells(self) -> bool:
+        """Return whether the rows of its table are cells of a matrix."""
+        return self.spec["kind"] in SPEED_KINDS
 
     @property
     def labels(self) -> dict[str, str]:
@@ -55,7 +58,7 @@ def summary(report: Report) -> list[tuple[str, str]]:
 
 def columns(report: Report) -> list[str]:
     """Return the titles of the table of trials."""
-    if report.is_benchmark:
+    if report.has_cells:
         return [column.title for column in _benchmark_columns(report)]
     measured = [title for name, title, _ in _FIGURES if _is_measured(report, name)]
     metric = report.analysis.metric
@@ -65,7 +68,7 @@ def columns(report: Report) -> list[str]:
 def cells(report: Report, row: AnalysisRow) -> list[str]:
     """Return the texts of a row of the table of trials; empty where nothing was measured, or of a
     benchmark a dash."""
-    if report.is_benchmark:
+    if report.has_cells:
         return [column.cell(row.model_dump()) for column in _benchmark_columns(report)]
     values = [
         value_text(row.values[field]) if field in row.values else "" for field in report.labels
@@ -82,6 +85,30 @@ def cells(report: Report, row: AnalysisRow) -> list[str]:
 def _benchmark_columns(report: Report) -> list[Column]:
     rows = [row.model_dump() for row in report.analysis.table]
     return benchmark_columns(rows, report.labels, report.analysis.metric)
+
+
+@dataclass(frozen=True)
+class CurveTable:
+    """The points of a scaling curve as texts."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    predicted: frozenset[int]
+    """Indexes of the rows that are predicted."""
+
+
+def curve_tables(report: Report) -> Iterator[CurveTable]:
+    """Yield a table for each curve of a scaling study."""
+    columns = scaling_columns(report.analysis.metric)
+    for curve in report.analysis.scaling or ():
+        points = [point.model_dump() for point in curve.points]
+        yield CurveTable(
+            title=curve_name(curve.scaling, curve.values, report.labels),
+            columns=[column.title for column in columns],
+            rows=[[column.cell(point) for column in columns] for point in points],
+            predicted=frozenset(i for i, each in enumerate(curve.points) if each.is_predicted),
+        )
 
 
 def environment() -> list[tuple[str, str]]:

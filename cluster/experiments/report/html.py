@@ -28,6 +28,8 @@ figcaption { font-size: .9rem; margin-bottom: .25rem }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
 th, td { padding: .25rem .6rem; text-align: left; border-bottom: 1px solid var(--line) }
 th { color: var(--dim); font-weight: 600 }
+tr.predicted { color: var(--dim); font-style: italic }
+h3 { font-size: 1rem; margin: 1rem 0 .25rem }
 tr.best { background: var(--soft); font-weight: 600 }
 td { max-width: 22rem; overflow-wrap: break-word }
 pre { background: var(--soft); padding: .75rem; border-radius: .5rem; overflow-x: auto }
@@ -47,6 +49,7 @@ def to_html(report: Report) -> str:
             "<h2>Findings</h2>", _list(report.analysis.findings),
             *_comparisons(report),
             *_plots(report),
+            *_curves(report),
             "<h2>Trials</h2>", _table(report),
             "<h2>Experiment</h2>", f"<pre>{escape(content.spec_yaml(report))}</pre>",
             "<h2>Environment</h2>", _pairs(content.environment()),
@@ -73,15 +76,33 @@ def _plots(report: Report) -> list[str]:
 
 def _table(report: Report) -> str:
     best = report.analysis.best.trial if report.analysis.best is not None else None
-    head = "".join(f"<th>{escape(title)}</th>" for title in content.columns(report))
     rows = [
-        f"<tr{' class=best' if row.trial == best else ''}>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in content.cells(report, row))
-        + "</tr>"
+        _row(content.cells(report, row), "best" if row.trial == best else "")
         for row in report.analysis.table
     ]
+    return _table_of(content.columns(report), rows)
+
+
+def _curves(report: Report) -> list[str]:
+    found = []
+    for table in content.curve_tables(report):
+        rows = [
+            _row(cells, "predicted" if i in table.predicted else "")
+            for i, cells in enumerate(table.rows)
+        ]
+        found += [f"<h3>{escape(table.title)}</h3>", _table_of(table.columns, rows)]
+    return ["<h2>Scaling</h2>", *found] if found else []
+
+
+def _table_of(titles: Sequence[str], rows: Sequence[str]) -> str:
+    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
     body = "\n".join(rows)
     return f'<div class="wide"><table>\n<tr>{head}</tr>\n{body}\n</table></div>'
+
+
+def _row(cells: Sequence[str], name: str) -> str:
+    inner = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+    return f"<tr{f' class={name}' if name else ''}>{inner}</tr>"
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> str:

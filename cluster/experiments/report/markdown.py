@@ -22,6 +22,7 @@ def to_markdown(report: Report) -> str:
         *(["## Comparisons", _list(compared)] if compared else []),
         *(["## Charts"] if drawn else []),
         *(f"{_text(title)}\n\n{svg}" for title, svg in drawn),
+        *_curves(report),
         "## Trials",
         _table(
             content.columns(report),
@@ -33,6 +34,14 @@ def to_markdown(report: Report) -> str:
         _code("sh", "\n".join(content.commands(report))),
     ]  # fmt: skip
     return "\n\n".join(sections) + "\n"
+
+
+def _curves(report: Report) -> list[str]:
+    tables = [
+        f"### {_text(table.title)}\n\n{_table(table.columns, table.rows)}"
+        for table in content.curve_tables(report)
+    ]
+    return ["## Scaling", *tables] if tables else []
 
 
 def _text(text: str) -> str:

@@ -5,9 +5,20 @@ from itertools import accumulate
 from typing import Any
 
 from trainhall.cluster.experiments.analysis.text import is_number, value_text
-from trainhall.cluster.experiments.analysis.views import AnalysisRow
+from trainhall.cluster.experiments.analysis.views import AnalysisRow, ScalingPoint
 from trainhall.cluster.experiments.report.content import Report
-from trainhall.cluster.experiments.report.svg import Axis, Bar, Kind, bars, scatter
+from trainhall.cluster.experiments.report.svg import (
+    Axis,
+    Bar,
+    Curve,
+    Kind,
+    Mark,
+    Point,
+    bars,
+    doubling_curves,
+    scatter,
+)
+from trainhall.cluster.experiments.scaling.table import curve_name
 from trainhall.training.spec.recovery import MetricMode
 
 _MOST_FIELDS = 8
@@ -17,9 +28,34 @@ _WIDE = 100
 
 def plots(report: Report) -> list[tuple[str, str]]:
     """Return the charts, each with its title."""
-    if report.is_benchmark:
+    if report.analysis.scaling is not None:
+        return list(_speedups(report))
+    if report.has_cells:
         return list(_over_fields(report))
     return [*_over_trials(report), *_importance(report), *_over_fields(report)]
+
+
+def _speedups(report: Report) -> Iterator[tuple[str, str]]:
+    found = [curve for curve in report.analysis.scaling or () if curve.points]
+    if not found:
+        return
+    title = "Speed-up over workers (filled: measured; hollow, dashed: predicted"
+    if any(point.shares_cores for curve in found for point in curve.points):
+        title += "; crosses: ranks shared cores"
+    drawn = [
+        Curve(
+            curve_name(curve.scaling, curve.values, report.labels),
+            [Point(point.workers, point.speedup, _mark(point)) for point in curve.points],
+        )
+        for curve in found
+    ]
+    yield f"{title})", doubling_curves(title, drawn, "workers", "speed-up")
+
+
+def _mark(point: ScalingPoint) -> Mark:
+    if point.is_predicted:
+        return Mark.HOLLOW
+    return Mark.CROSS if point.shares_cores else Mark.FILLED
 
 
 def _over_trials(report: Report) -> Iterator[tuple[str, str]]:

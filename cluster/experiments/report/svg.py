@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from html import escape
+from itertools import pairwise
 
 from trainhall.cluster.experiments.analysis.text import figure, shortened
 
@@ -13,12 +14,17 @@ WIDTH, HEIGHT = 720, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 44
 _ACCENT, _BEST = "#4b6fd0", "#e8590c"
 _TICKS = 5
+_DOUBLINGS = 13
 _LABELS = 12
 """Most labels of values without an order."""
 _LABEL_LENGTH = 16
 _WIDE = 1000
 """Positive numbers that span this factor are drawn on a logarithmic scale."""
 _BAR = 26
+_LEGEND = 20
+_COLORS = ("#4b6fd0", "#e8590c", "#2b8a3e", "#9c36b5", "#c92a2a", "#0c8599")
+_HOLLOW = "4 4"
+"""Dashes of what is not measured."""
 _NAMES = 190
 
 
@@ -26,6 +32,14 @@ class Kind(Enum):
     LINEAR = auto()
     LOG = auto()
     NAMES = auto()
+
+
+class Mark(Enum):
+    """The look of a point."""
+
+    FILLED = auto()
+    HOLLOW = auto()
+    CROSS = auto()
 
 
 @dataclass(frozen=True)
@@ -45,11 +59,35 @@ class Bar:
     is_faint: bool
 
 
+@dataclass(frozen=True)
+class Point:
+    x: float
+    y: float
+    mark: Mark
+
+
+@dataclass(frozen=True)
+class Curve:
+    label: str
+    points: Sequence[Point]
+    """In the order of their x."""
+
+
 class _Scale:
     """Maps numbers to pixels."""
 
-    def __init__(self, values: Sequence[float], start: float, end: float, *, is_log: bool) -> None:
+    def __init__(
+        self,
+        values: Sequence[float],
+        start: float,
+        end: float,
+        *,
+        is_log: bool,
+        doubles: bool = False,
+    ) -> None:
+        """Span the values; `doubles`: the marks of a logarithmic scale are powers of two."""
         self._is_log = is_log
+        self._base = 2.0 if doubles else 10.0
         low, high = min(values), max(values)
         if low == high:
             pad = abs(low) / 10 or 1.0
@@ -65,13 +103,17 @@ class _Scale:
     def ticks(self) -> list[float]:
         if not self._is_log:
             return _ticks(self.low, self.high)
-        first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
-        stride = max(1, math.ceil((last - first + 1) / _TICKS))
-        decades = [10.0**power for power in range(first, last + 1, stride)]
+        first, last = math.ceil(self._log(self.low)), math.floor(self._log(self.high))
+        most = _TICKS if self._base == 10 else _DOUBLINGS
+        stride = max(1, math.ceil((last - first + 1) / most))
+        decades = [self._base**power for power in range(first, last + 1, stride)]
         return decades if len(decades) > 1 else _ticks(self.low, self.high)
 
     def _number(self, value: float) -> float:
         return math.log10(value) if self._is_log else value
+
+    def _log(self, value: float) -> float:
+        return math.log10(value) if self._base == 10 else math.log2(value)
 
 
 def scatter(
@@ -110,6 +152,50 @@ def scatter(
             f'stroke="{_BEST}" stroke-width="2.5"/>'
         )
     return _document(title, HEIGHT, parts)
+
+
+def doubling_curves(title: str, curves: Sequence[Curve], x_label: str, y_label: str) -> str:
+    """Draw curves on axes whose marks double, with the line on which y equals x. A curve is dashed
+    from its first hollow point on; its crosses are by themselves."""
+    points = [point for curve in curves for point in curve.points]
+    xs = [point.x for point in points]
+    across = _Scale(xs, _LEFT, WIDTH - _RIGHT, is_log=True, doubles=True)
+    ys = [*(point.y for point in points), across.low, across.high]
+    down = _Scale(ys, HEIGHT - _BOTTOM, _TOP, is_log=True, doubles=True)
+    ideal = [(across.at(end), down.at(end)) for end in (across.low, across.high)]
+    parts = [*_y_axis(down, y_label), *_x_axis(across, Axis(x_label, Kind.LOG))]
+    parts.append(_line(*ideal[0], *ideal[1], opacity=0.4))
+    parts.append(_text(ideal[1][0] - 4, ideal[1][1] + 14, "ideal", "end"))
+    for i, curve in enumerate(curves):
+        color = _COLORS[i % len(_COLORS)]
+        places = [(across.at(p.x), down.at(p.y), p.mark) for p in curve.points]
+        parts += [_joined(places, color), *(_marked(*place, color) for place in places)]
+        y = HEIGHT + _LEGEND * i
+        parts += [_marked(_LEFT, y, Mark.FILLED, color), _text(_LEFT + 12, y + 4, curve.label)]
+    return _document(title, HEIGHT + _LEGEND * len(curves), parts)
+
+
+def _joined(places: Sequence[tuple[float, float, Mark]], color: str) -> str:
+    """Join the points of a curve but its crosses."""
+    joined = [place for place in places if place[2] is not Mark.CROSS]
+    lines = ""
+    for (x, y, _), (to_x, to_y, mark) in pairwise(joined):
+        dashes = f' stroke-dasharray="{_HOLLOW}"' if mark is Mark.HOLLOW else ""
+        lines += (
+            f'<path d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}" stroke="{color}" '
+            f'stroke-width="2"{dashes} fill="none"/>'
+        )
+    return lines
+
+
+def _marked(x: float, y: float, mark: Mark, color: str) -> str:
+    if mark is Mark.CROSS:
+        arms = f"M{x - 4:.1f} {y - 4:.1f}l8 8M{x - 4:.1f} {y + 4:.1f}l8 -8"
+        return f'<path d="{arms}" stroke="{color}" stroke-width="2" fill="none"/>'
+    fill = color if mark is Mark.FILLED else "none"
+    return (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{fill}" stroke="{color}" stroke-width="2"/>'
+    )
 
 
 def bars(title: str, rows: Sequence[Bar]) -> str:
@@ -193,7 +279,7 @@ def _line(
     )
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> str:
+def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 

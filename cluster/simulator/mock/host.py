@@ -44,6 +44,7 @@ class GpuHost(Host):
             memory_total=2 * _TIB,
             disk_used=int(self._disk_used * _TIB),
             disk_total=14 * _TIB,
+            cores=128,
         )
 
     def plan(self, launch: Launch) -> ChosenPlan:

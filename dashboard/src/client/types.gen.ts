@@ -281,11 +281,9 @@ export type Analysis = {
     /**
      * Scaling
      *
-     * Reserved for scaling experiments; null.
+     * Null of other kinds than `scaling`.
      */
-    scaling: {
-        [key: string]: unknown;
-    } | null;
+    scaling: Array<ScalingCurve> | null;
     /**
      * Device Hours
      *
@@ -295,7 +293,7 @@ export type Analysis = {
     /**
      * Table
      *
-     * A row per trial, in their order: of a benchmark, one per cell.
+     * A row per trial, in their order: of a benchmark or scaling study, one per cell.
      */
     table: Array<BenchmarkRow> | Array<AnalysisRow>;
     /**
@@ -533,7 +531,8 @@ export type AttemptState = 'starting' | 'running' | 'stopping' | 'completed' | '
 /**
  * BenchmarkRow
  *
- * One cell of a benchmark, over all its repeats. Speeds leave out the warm-up.
+ * One cell of a benchmark or scaling study, over all its repeats. Speeds leave out the
+ * warm-up.
  */
 export type BenchmarkRow = {
     /**
@@ -650,6 +649,12 @@ export type BenchmarkRow = {
      * Part of the steps' time in which ranks wait for each other, from 0 to 1.
      */
     communication_share: number | null;
+    /**
+     * Data Share
+     *
+     * Part of the steps' time in which ranks wait for data.
+     */
+    data_share: number | null;
     /**
      * Model Flops Utilization
      *
@@ -1075,7 +1080,8 @@ export type Configuration = {
     /**
      * Problem
      *
-     * Reason why it cannot run; null: it can. Only those of a benchmark have one.
+     * Reason why it cannot run; null: it can. Only those of a benchmark or scaling study have
+     * one.
      */
     problem: string | null;
 };
@@ -1438,7 +1444,7 @@ export type Experiment = {
     /**
      * Kind
      *
-     * `sweep` or `benchmark`.
+     * `sweep`, `benchmark` or `scaling`.
      */
     kind: string;
     state: ExperimentState;
@@ -1589,9 +1595,10 @@ export type ExperimentSpec = {
     /**
      * Kind
      *
-     * `sweep`: which values are best? `benchmark`: how fast is each combination?
+     * `sweep`: which values are best? `benchmark`: how fast is each combination? `scaling`: how
+     * much faster are more workers?
      */
-    kind: 'sweep' | 'benchmark';
+    kind: 'sweep' | 'benchmark' | 'scaling';
     /**
      * Job
      *
@@ -1618,11 +1625,11 @@ export type ExperimentSpec = {
      *
      * `grid`: every combination, the last field varying fastest. `random`: combinations drawn with
      * the seed. `tpe`: each combination is chosen from the results so far, by Optuna's
-     * tree-structured Parzen estimator. Required for a sweep; a benchmark is a `grid`.
+     * tree-structured Parzen estimator. Required for a sweep; the other kinds are a `grid`.
      */
     method?: 'grid' | 'random' | 'tpe';
     /**
-     * Required for a sweep. Default for a benchmark: the median of `samples_per_second`.
+     * Required for a sweep. Default for the other kinds: the median of `samples_per_second`.
      */
     objective?: ObjectiveSpec;
     /**
@@ -1634,7 +1641,7 @@ export type ExperimentSpec = {
     /**
      * Parallel
      *
-     * Most runs that are unfinished at a time. Default for a benchmark: 1.
+     * Most runs that are unfinished at a time. Default for benchmark and scaling: 1.
      */
     parallel?: number;
     /**
@@ -1657,7 +1664,8 @@ export type ExperimentSpec = {
     /**
      * Warmup Steps
      *
-     * First steps of each attempt of a job that medians leave out. Default for a benchmark: 10.
+     * First steps of each attempt of a job that medians leave out. Default for benchmark and
+     * scaling: 10.
      */
     warmup_steps?: number;
     /**
@@ -1668,6 +1676,13 @@ export type ExperimentSpec = {
     baseline?: {
         [key: string]: unknown;
     } | null;
+    /**
+     * Scaling
+     *
+     * Scaling: `strong` keeps the global batch size; `weak` the batch of each worker, which the
+     * fewest workers have with the job's global batch size. Default for scaling: `[strong]`.
+     */
+    scaling?: Array<'strong' | 'weak'> | null;
 };
 
 /**
@@ -2112,6 +2127,12 @@ export type Host = {
      * Bytes of output, metrics and events that the coordinator has not acknowledged.
      */
     backlog?: number;
+    /**
+     * Cores
+     *
+     * Physical cores; 0: not known.
+     */
+    cores?: number;
 };
 
 /**
@@ -4371,6 +4392,145 @@ export type SavedViewPage = {
 };
 
 /**
+ * ScalingCurve
+ *
+ * Points of strong or weak scaling with the same other values.
+ */
+export type ScalingCurve = {
+    /**
+     * Scaling
+     *
+     * `strong` or `weak`.
+     */
+    scaling: string;
+    /**
+     * Values
+     *
+     * Values of the other fields that vary.
+     */
+    values: {
+        [key: string]: unknown;
+    };
+    /**
+     * Points
+     *
+     * By number of workers; a measured one before a predicted one.
+     */
+    points: Array<ScalingPoint>;
+    serial_share: SerialShare | null;
+    worthwhile: WorthwhileWorkers | null;
+    model: ScalingModel | null;
+    /**
+     * Note
+     *
+     * Reason why nothing is fitted or predicted; else empty.
+     */
+    note: string;
+};
+
+/**
+ * ScalingModel
+ *
+ * Model that the predictions are from, fitted without the largest measured point.
+ */
+export type ScalingModel = {
+    /**
+     * Fitted On
+     *
+     * Numbers of workers.
+     */
+    fitted_on: Array<number>;
+    /**
+     * Validated On
+     *
+     * Number of workers of the largest measured point.
+     */
+    validated_on: number;
+    /**
+     * Error
+     *
+     * Predicted over measured speed there, minus 1.
+     */
+    error: number;
+};
+
+/**
+ * ScalingPoint
+ *
+ * A number of workers, measured or predicted. A figure that is not known is null.
+ */
+export type ScalingPoint = {
+    /**
+     * Workers
+     */
+    workers: number;
+    /**
+     * Trial
+     *
+     * Null of a predicted one.
+     */
+    trial: number | null;
+    /**
+     * Is Predicted
+     */
+    is_predicted: boolean;
+    /**
+     * Shares Cores
+     *
+     * A host ran more ranks than it has cores or devices: left out of all that is fitted.
+     */
+    shares_cores: boolean;
+    /**
+     * Batch Size
+     *
+     * Samples per optimizer step over all ranks; null for a script.
+     */
+    batch_size: number | null;
+    /**
+     * Speed
+     *
+     * Objective: the mean over the repeats.
+     */
+    speed: number;
+    /**
+     * Speedup
+     *
+     * Speed over that of the fewest workers, times their number.
+     */
+    speedup: number;
+    /**
+     * Speedup Interval
+     *
+     * 95 % bootstrap interval over the repeats; null with one run each.
+     */
+    speedup_interval: Array<number> | null;
+    /**
+     * Efficiency
+     *
+     * Speed-up by worker; 1 is ideal.
+     */
+    efficiency: number;
+    /**
+     * Compute Seconds
+     *
+     * Part of the time of a step, as the next two.
+     */
+    compute_seconds: number | null;
+    /**
+     * Data Seconds
+     *
+     * Time in which ranks wait for data.
+     */
+    data_seconds: number | null;
+    /**
+     * Communication Seconds
+     *
+     * Time in which ranks wait for each other.
+     */
+    communication_seconds: number | null;
+};
+
+/**
  * ScriptSpec
  *
  * A script started once per rank, with `torchrun`'s environment (docs/scripts.md).
@@ -4416,6 +4576,32 @@ export type ScriptSpec = {
      * Working directory, resolved like `path`. Default: `code`, else the script's folder.
      */
     working_dir?: string | null;
+};
+
+/**
+ * SerialShare
+ *
+ * Share of the work of one worker that more workers do not speed up.
+ */
+export type SerialShare = {
+    /**
+     * Share
+     *
+     * From 0 to 1; by Amdahl's law for strong scaling, by Gustafson's for weak scaling.
+     */
+    share: number;
+    /**
+     * Interval
+     *
+     * 95 % bootstrap interval over the repeats; null with one run each.
+     */
+    interval: Array<number> | null;
+    /**
+     * Fitted On
+     *
+     * Numbers of workers.
+     */
+    fitted_on: Array<number>;
 };
 
 /**
@@ -4740,7 +4926,8 @@ export type Trial = {
     /**
      * Position
      *
-     * Place in the order in which the runs start, from 1; that of a benchmark is random.
+     * Place in the order in which the runs start, from 1; random where speeds are
+     * compared.
      */
     position: number;
     /**
@@ -4932,6 +5119,31 @@ export type WhatIf = {
      * Assumptions of the replay.
      */
     assumptions: Array<string>;
+};
+
+/**
+ * WorthwhileWorkers
+ *
+ * Number of workers up to which more of them pay: efficiency is at least 50 %, and twice as
+ * many workers are at least 10 % faster.
+ */
+export type WorthwhileWorkers = {
+    /**
+     * Workers
+     */
+    workers: number;
+    /**
+     * Is Predicted
+     *
+     * True if the number, or the end that was found, is a predicted point.
+     */
+    is_predicted: boolean;
+    /**
+     * Reason
+     *
+     * Why it ends there, as part of a sentence; empty: no end was found.
+     */
+    reason: string;
 };
 
 export type ReadHealthData = {

@@ -110,6 +110,21 @@ def test_rows_are_printed_as_table_and_csv(bench: Bench) -> None:
     assert (rows[0]["energy_per_sample"], rows[0]["state"]) == ("", "completed")
 
 
+def test_scaling_study_has_curves(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "physical_cores", lambda: 1)
+    study = ("--workers", "1,2", "--scaling", "strong,weak", "--repeats", "1")
+    strong, weak = json.loads(bench(*study, "-o", "json")[1])["scaling"]
+    assert [(curve["scaling"], curve["values"]) for curve in (strong, weak)] == [
+        ("strong", {"parallelism.strategy": "ddp"}), ("weak", {"parallelism.strategy": "ddp"}),
+    ]  # fmt: skip
+    assert [point["shares_cores"] for point in strong["points"]] == [False, True]
+    assert strong["points"][1]["speedup"] == pytest.approx(2, rel=0.02)
+    assert [point["batch_size"] for point in weak["points"]] == [64, 128]
+    _, printed = bench(*study)
+    assert "measured, shared cores" in printed
+    assert "- Strong scaling, strategy ddp: nothing is predicted" in printed
+
+
 def test_interrupted_benchmark_prints_what_there_is(bench: Bench) -> None:
     Training.stopped_after = 1
     code, printed = bench("--workers", "1,2", "--repeats", "1", "--seed", "1", "-o", "json")

@@ -97,6 +97,13 @@ def test_benchmark_is_listed_shown_and_analyzed(cli: Cli) -> None:
     assert impossible["samples_per_second"] is None
 
 
+def test_scaling_study_is_shown_without_a_measured_point(cli: Cli) -> None:
+    study = {**{key: SWEEP[key] for key in ("name", "job")}, "kind": "scaling", "scaling": ["weak"]}
+    experiment = cli.create({**study, "space": {"resources.workers": [1, 2]}})
+    assert "Weak scaling\nWORKERS  POINT" in cli("show", experiment)
+    assert "speed-up takes two measured numbers of workers" in cli("analyze", experiment)
+
+
 def test_experiment_is_created_listed_and_shown(cli: Cli) -> None:
     made = json.loads(cli("create", cli.file(SWEEP), "-o", "json"))
     assert made["state"] == "running"

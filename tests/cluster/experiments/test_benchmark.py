@@ -1,4 +1,4 @@
-"""Benchmarks whose jobs run on a simulated cluster, on both databases."""
+"""Benchmarks and scaling studies on a simulated cluster, on both databases."""
 
 import csv
 import io
@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 from support.cluster.simulated import SimulatedCluster
 from support.experiments import read, trials
 from support.storage.frames import frame, table
@@ -15,7 +15,7 @@ from trainhall.cluster.experiments.analysis.views import BenchmarkRow
 from trainhall.cluster.experiments.report.formats import ReportFormat
 from trainhall.cluster.experiments.spec import ExperimentError, validate_experiment
 from trainhall.db.documents import NodeAllocation, RankPlacement
-from trainhall.db.models import Attempt, DeviceReading
+from trainhall.db.models import Attempt, DeviceReading, Node
 
 STRATEGY, WORKERS = "parallelism.strategy", "resources.workers"
 BENCHMARK: dict[str, Any] = {
@@ -138,6 +138,41 @@ async def test_cells_run_in_random_order_and_are_compared(cluster: SimulatedClus
     html = await cluster.coordinator.analyses.report(experiment, ReportFormat.HTML)
     assert "<td>baseline</td>" in html
     assert "<td>—</td>" in html
+
+
+async def test_scaling_study_has_speedups_and_predictions(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 8)
+    changes = {"kind": "scaling", "space": {WORKERS: [1, 2, 4, 8]}, "baseline": None}
+    with pytest.raises(ExperimentError, match=r"workers: the cluster has 8 CPU slots: leave out"):
+        await create(cluster, **changes | {"space": {WORKERS: [1, 16]}})
+    experiment = await create(cluster, **changes)
+    running_analysis = await cluster.coordinator.analyses.analyze(experiment)
+    assert running_analysis.findings[0].startswith("The experiment is running: 0 of 4 runs")
+    await run_all(cluster, experiment, {1: 1.0, 2: 0.5, 3: 0.3, 4: 0.2})
+    analysis = await cluster.coordinator.analyses.analyze(experiment)
+    assert analysis.scaling is not None
+    (curve,) = analysis.scaling
+    assert [p.workers for p in curve.points if not p.is_predicted] == [1, 2, 4, 8]
+    assert [p.workers for p in curve.points if p.is_predicted] == [16, 32, 64]
+    assert curve.points[3].speedup == pytest.approx(5)
+    assert curve.points[3].communication_seconds == pytest.approx(0.2 * 1.01 / 2)
+    assert curve.model is not None
+    assert (curve.model.fitted_on, curve.model.validated_on) == ([1, 2, 4], 8)
+    for form in (ReportFormat.HTML, ReportFormat.MD):
+        report = await cluster.coordinator.analyses.report(experiment, form)
+        assert "predicted, not measured: 64 workers have a speed" in report
+        assert 'stroke-dasharray="4 4"' in report
+
+    # On a host with four cores, eight ranks share them.
+    async with cluster.db.transaction() as session:
+        (await session.scalars(select(Node))).one().host_use = {"cores": 4}
+    analysis = await cluster.coordinator.analyses.analyze(experiment)
+    assert analysis.scaling is not None
+    (curve,) = analysis.scaling
+    assert [p.workers for p in curve.points if p.shares_cores] == [8]
+    assert curve.model is not None
+    assert (curve.model.fitted_on, curve.model.validated_on) == ([1, 2], 4)
+    assert any("shared cores or devices: marked" in text for text in analysis.findings)
 
 
 async def test_row_names_the_jobs_beside_it(cluster: SimulatedCluster) -> None:

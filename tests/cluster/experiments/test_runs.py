@@ -14,6 +14,7 @@ from trainhall.cluster.experiments.spec import (
 )
 
 RATE, STEPS = "training.learning_rate", "training.steps"
+WORKERS, BATCH = "resources.workers", "training.global_batch_size"
 JOB: dict[str, Any] = {"name": "digits", "task": {"name": "digits"}}
 WITH_PARAMETERS = {**JOB, "parameters": {"a": 0, "b": 1}}
 SCRIPT: dict[str, Any] = {"name": "script", "script": {"path": "/train.py"}}
@@ -29,6 +30,12 @@ SWEEP: dict[str, Any] = {
     "method": "grid",
     "objective": {"metric": "eval_accuracy"},
 }
+
+
+def scaling(**changes: Any) -> dict[str, Any]:
+    """The changes that make a scaling study of a sweep."""
+    defaults = {"kind": "scaling", "space": {WORKERS: [1, 2]}}
+    return {**defaults, "objective": {"metric": "samples_per_second", "goal": "max"}, **changes}
 
 
 def sweep(**changes: Any) -> ExperimentSpec:
@@ -222,7 +229,26 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
                                  "baseline", "nothing can be compared with it: training.global_"),
     "benchmark of a misspelt field": ({"kind": "benchmark", "space": {"training.stepz": [1, 2]}},
                                       "space.training.stepz", "'steps'"),
-    "scaling": ({"kind": "scaling"}, "kind", "not offered yet"),
+    "scaling without workers": (scaling(space={RATE: [0.1]}), f"space.{WORKERS}", "is required"),
+    "scaling over no workers": (scaling(space={WORKERS: []}), f"space.{WORKERS}", "is empty"),
+    "scaling over one number": (scaling(space={WORKERS: [2]}), f"space.{WORKERS}", "at least two"),
+    "workers twice": (scaling(space={WORKERS: [1, 2, 1]}), f"space.{WORKERS}.2", "given twice"),
+    "workers without end": (scaling(space={WORKERS: {"range": [1, 4]}}), f"space.{WORKERS}",
+                            "at least two"),
+    "too many workers": (scaling(space={WORKERS: [1, 5000]}), f"space.{WORKERS}.1", "to 4,096"),
+    "half a worker": (scaling(space={WORKERS: [0.5, 1]}), f"space.{WORKERS}.0", "a number of"),
+    "unknown scaling": (scaling(scaling=["soft"]), "scaling.0", "one of strong, weak"),
+    "scaling of a sweep": ({"scaling": ["weak"]}, "scaling", "is for kind scaling"),
+    "baseline of scaling": (scaling(baseline={WORKERS: 1}), "baseline", "is for kind benchmark"),
+    "random scaling": (scaling(method="random", trials=2), "method", "runs every combination"),
+    "scaling of a loss": (scaling(objective={"metric": "loss"}), "objective.metric", "a speed"),
+    "batch of strong scaling": (scaling(space={WORKERS: [1, 2], BATCH: [64, 128]}),
+                                f"space.{BATCH}", "leave it out"),
+    "batch of weak scaling": (scaling(space={WORKERS: [1, 2], BATCH: [64, 96]}, scaling=["weak"]),
+                              f"space.{BATCH}", "[64, 128]: leave it out"),
+    "uneven weak scaling": (scaling(space={WORKERS: [3, 4]}, scaling=["weak"]),
+                            "scaling", "choose a multiple"),
+    "weak scaling of a script": (scaling(job=SCRIPT, scaling=["weak"]), "scaling", "use strong"),
     "falling rungs": (stopping(9, 9), "early_stopping.asha.min_steps", "below max_steps (9)"),
     "misspelt stopping": ({"early_stopping": {"asha": {"min_steps": 1, "max_steps": 9, "eta": 3}}},
                           "early_stopping.asha.eta", "unknown key"),
@@ -264,6 +290,20 @@ def test_benchmark_has_defaults_of_its_own() -> None:
     assert validate_experiment(spec.document()) == spec
     schema = ExperimentSpec.model_json_schema()
     assert schema["required"] == ["name", "kind", "job", "space"]
+
+
+def test_strong_and_weak_scaling_share_the_fewest_workers() -> None:
+    space = {WORKERS: [4, 1, 2]}
+    assert values(**scaling(space=space)) == [{WORKERS: 4}, {WORKERS: 1}, {WORKERS: 2}]
+    spec = sweep(**scaling(space=space, scaling=["weak", "strong"]))
+    assert [each.values for each in plan_configurations(spec)] == [
+        {WORKERS: 4, BATCH: 64}, {WORKERS: 4, BATCH: 256}, {WORKERS: 1, BATCH: 64},
+        {WORKERS: 2, BATCH: 64}, {WORKERS: 2, BATCH: 128},
+    ]  # fmt: skip
+    assert validate_experiment(spec.document()) == spec
+    assert spec.parallel == 1
+    defaults = {"name": "a", "kind": "scaling", "job": JOB, "space": space}
+    assert validate_experiment(defaults).scaling == ["strong"]
 
 
 def test_cell_that_cannot_run_has_its_reason() -> None:

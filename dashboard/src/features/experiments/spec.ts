@@ -5,7 +5,7 @@ import { metric, plural } from "@/shared/format";
 /** Most trials that the check of an experiment names. */
 const SHOWN_TRIALS = 12;
 
-/** A spec with what a benchmark need not give. */
+/** A spec with what a benchmark or scaling study need not give. */
 type StoredSpec = ExperimentSpec & Required<Pick<ExperimentSpec, "method" | "objective">>;
 
 /** The spec of an experiment, which the coordinator returns with its defaults. */

@@ -31,6 +31,8 @@ export type {
   QuotaPage,
   RegisteredNode,
   Remark,
+  ScalingCurve,
+  ScalingPoint,
   SeriesOut as Series,
   Summary,
   Trial,

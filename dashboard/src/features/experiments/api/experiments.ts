@@ -16,7 +16,7 @@ import { notifyProblem } from "@/shared/ui/notify";
 const PAGE = 50;
 const TRIALS_PAGE = 500;
 const POLL_MS = 3000;
-const BENCHMARK_POLL_MS = 10_000;
+const SPEEDS_POLL_MS = 10_000;
 const SETTLED_MS = 20_000;
 
 /** The experiments, the newest first, page by page. */
@@ -58,8 +58,8 @@ export function useTrials({ id, finished_at }: Experiment) {
   });
 }
 
-/** The analysis as it was when it was asked for: it takes the coordinator seconds. That of a
- * benchmark, which takes little, is kept up to date. */
+/** The analysis as it was when it was asked for: it takes the coordinator seconds. Where speeds
+ * are compared, which takes little, it is kept up to date. */
 export function useAnalysis({ id, kind, finished_at }: Experiment) {
   return useQuery({
     // Asked for once more when the experiment has ended.
@@ -69,7 +69,7 @@ export function useAnalysis({ id, kind, finished_at }: Experiment) {
     placeholderData: (before) => before,
     staleTime: Number.POSITIVE_INFINITY,
     refetchInterval: ({ state: { data } }) =>
-      kind === "benchmark" && !isSettled(data, finished_at) ? BENCHMARK_POLL_MS : false,
+      kind !== "sweep" && !isSettled(data, finished_at) ? SPEEDS_POLL_MS : false,
   });
 }
 

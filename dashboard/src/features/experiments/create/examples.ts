@@ -78,6 +78,24 @@ repeats: 3
 `,
   },
   {
+    label: "Scaling",
+    text: `# How much faster are more workers, with the same batch for all or as large a batch for each?
+name: digits scaling
+kind: scaling
+job:
+  name: digits
+  task:
+    name: digits
+  training:
+    steps: 60
+    global_batch_size: 64
+space:
+  resources.workers: [1, 2]
+scaling: [strong, weak]
+repeats: 3
+`,
+  },
+  {
     label: "Your own script",
     text: `# The script gets each value as an argument, and reports the metric with trainhall.report().
 name: my-script learning rate

@@ -24,6 +24,7 @@ const ROW: BenchmarkRow = {
   tokens_per_second: null,
   step_seconds_p95: 0.75,
   communication_share: 0.25,
+  data_share: 0,
   model_flops_utilization: null,
   energy_per_sample: null,
   final_loss: 0.1,

@@ -145,19 +145,21 @@ function plain(
   };
 }
 
-function interval(ends: number[] | null | undefined, text: (end: number) => string): string {
+export function interval(ends: number[] | null | undefined, text: (end: number) => string): string {
   const [low, high] = ends ?? [];
   return low === undefined || high === undefined ? "" : `${text(low)} to ${text(high)}`;
 }
 
-function rate(value: number | null): string {
+export function rate(value: number | null): string {
   return value !== null && value >= 1000 ? count(Math.round(value)) : metric(value);
 }
 
-function three(value: number): string {
+export function three(value: number): string {
   return String(Number(value.toPrecision(3)));
 }
 
-function share(value: number | null): string {
-  return value === null ? NOTHING : `${Math.round(100 * value)} %`;
+export function share(value: number | null): string {
+  if (value === null) return NOTHING;
+  const isSmall = value > 1e-5 && value < 0.01;
+  return `${isSmall ? Number((100 * value).toPrecision(2)) : Math.round(100 * value)} %`;
 }

@@ -11,6 +11,7 @@ import { useExperiment } from "../api/experiments";
 import { Analysis } from "./analysis";
 import { Benchmark } from "./benchmark";
 import { Header } from "./header";
+import { Scaling } from "./scaling";
 import { TrialsTab } from "./trials-tab";
 
 const route = getRouteApi("/experiments/$experimentId");
@@ -30,7 +31,8 @@ export default function ExperimentPage() {
   return (
     <Stack gap="lg">
       <Header experiment={experiment} />
-      {experiment.kind === "benchmark" ? <Benchmark experiment={experiment} /> : null}
+      {experiment.kind === "scaling" ? <Scaling experiment={experiment} /> : null}
+      {experiment.kind === "sweep" ? null : <Benchmark experiment={experiment} />}
       <Sections experiment={experiment} />
     </Stack>
   );

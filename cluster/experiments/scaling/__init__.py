@@ -1,0 +1,1 @@
+"""Scaling studies: speed-up over workers, measured and predicted; imports `benchmark`."""
