@@ -108,7 +108,7 @@ function ClusterUse() {
   }
   if (!data) return null;
   return (
-    <Text size="xs" c="dimmed" className="numbers" visibleFrom="sm">
+    <Text size="xs" c="dimmed" className="numbers" visibleFrom="lg">
       {plural(data.nodes, "node")} · {data.devices_busy} of {plural(data.devices, "device")} busy
     </Text>
   );

@@ -16,7 +16,7 @@ import { useSignal } from "@/shared/live/signal";
 import { useCurveVersion } from "@/shared/live/use-job-live";
 import { Empty } from "@/shared/ui/empty";
 import { DeviceUse } from "./device-use";
-import { markersOf } from "./markers";
+import { evaluationsOf, markersOf } from "./markers";
 import { panelsOf, ranksOf } from "./panels";
 import { SaveMetrics } from "./save-metrics";
 
@@ -42,7 +42,13 @@ export default function CurvesTab({ job, live }: Props) {
     [live, store, origin, ranks, seriesKey, mainMetric],
   );
   const events = useSignal(live.events);
-  const markers = useMemo(() => markersOf(events), [events]);
+  const evaluations = evaluationsOf(live.curves);
+  const lastEvaluation = evaluations.at(-1)?.step;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the last one stands for them all
+  const markers = useMemo(
+    () => [...evaluations, ...markersOf(events)],
+    [events, lastEvaluation, evaluations.length],
+  );
   const { phase } = useSignal(live.status);
   const { shown, pinOf } = useArrangement(panels, view.charts ?? "", phase !== "connecting");
   const change = (next: Partial<typeof view>) =>

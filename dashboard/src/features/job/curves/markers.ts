@@ -1,7 +1,11 @@
 import type { JobEvent } from "@/shared/api/types";
 import type { Marker } from "@/shared/curves/chart/markers";
+import type { CurveStore } from "@/shared/curves/data/store";
 import { count } from "@/shared/format";
+import { isValidation } from "@/shared/live/metric-names";
 
+/** More would be one bar along the chart. */
+const MAX_EVALUATIONS = 200;
 const RESIZES = new Set(["resize_requested", "resized", "regrouped", "grew"]);
 
 /** What a job's curves show of its events: saved checkpoints, and every start from one. */
@@ -30,4 +34,20 @@ function startOf(step: number, time: number, cause: JobEvent | null): Marker {
   }
   const kind = RESIZES.has(cause.code) ? "resize" : "restart";
   return { kind, step, time, label: cause.reason };
+}
+
+/** Where a job was evaluated: the steps of its validation metrics. */
+export function evaluationsOf(curves: CurveStore): Marker[] {
+  const times = new Map<number, number>();
+  for (const name of curves.jobWideNames().filter(isValidation)) {
+    const { steps = [], times: of = [] } = curves.get(name) ?? {};
+    steps.forEach((step, i) => void times.set(step, of[i] ?? 0));
+  }
+  if (times.size > MAX_EVALUATIONS) return [];
+  return [...times].map(([step, time]) => ({
+    kind: "evaluation",
+    step,
+    time,
+    label: `evaluated at step ${count(step)}`,
+  }));
 }

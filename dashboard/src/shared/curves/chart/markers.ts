@@ -6,7 +6,7 @@ import { resolved } from "./palette";
 
 /** Something that happened to a job, at a position of its curves. */
 export interface Marker {
-  kind: "checkpoint" | "resume" | "restart" | "resize";
+  kind: "checkpoint" | "evaluation" | "resume" | "restart" | "resize";
   step: number;
   /** Seconds since the epoch. */
   time: number;
@@ -15,6 +15,7 @@ export interface Marker {
 
 const COLORS: Record<Marker["kind"], string> = {
   checkpoint: "var(--curve-2)",
+  evaluation: "var(--curve-3)",
   resume: "var(--curve-7)",
   restart: "var(--curve-1)",
   resize: "var(--curve-6)",
@@ -33,7 +34,7 @@ function positionOf({ step, time }: Marker, axis: Axis, curve: Curve | undefined
   return axis === "step" ? step : axis === "time" ? time : time - (curve?.origin ?? 0);
 }
 
-/** Checkpoints as triangles on the axis, all others as lines. */
+/** Checkpoints as triangles on the axis, evaluations as triangles at the top, all others as lines. */
 export function markerPlugin(
   markers: () => readonly Marker[],
   axis: Axis,
@@ -51,10 +52,11 @@ export function markerPlugin(
       const x = Math.round(plot.valToPos(positionOf(marker, axis, curve), "x", true));
       ctx.strokeStyle = ctx.fillStyle = resolved(COLORS[marker.kind]);
       ctx.beginPath();
-      if (marker.kind === "checkpoint") {
-        ctx.moveTo(x - TICK * ratio, bottom);
-        ctx.lineTo(x + TICK * ratio, bottom);
-        ctx.lineTo(x, bottom - 1.6 * TICK * ratio);
+      if (marker.kind === "checkpoint" || marker.kind === "evaluation") {
+        const [edge, up] = marker.kind === "checkpoint" ? [bottom, -1] : [bbox.top, 1];
+        ctx.moveTo(x - TICK * ratio, edge);
+        ctx.lineTo(x + TICK * ratio, edge);
+        ctx.lineTo(x, edge + up * 1.6 * TICK * ratio);
         ctx.fill();
       } else {
         ctx.setLineDash([3 * ratio, 3 * ratio]);
