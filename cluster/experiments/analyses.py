@@ -58,10 +58,11 @@ class AnalysisService(Service):
         return loaded, now
 
     async def _compute(self, loaded: LoadedExperiment, now: datetime) -> Analysis:
-        if (analyze_kind := _BY_KIND.get(loaded.experiment.kind)) is not None:
-            return analyze_kind(loaded.experiment, loaded.spec, loaded.rows, now)
+        experiment, rows = loaded.experiment, loaded.rows
         async with self._turn:
-            return await asyncio.to_thread(analyze, loaded.experiment, loaded.rows, now, _ped_anova)
+            if (analyze_kind := _BY_KIND.get(experiment.kind)) is not None:
+                return await asyncio.to_thread(analyze_kind, experiment, loaded.spec, rows, now)
+            return await asyncio.to_thread(analyze, experiment, rows, now, _ped_anova)
 
 
 def _ped_anova(axes: Sequence[Axis], ranks: NDArray[np.int64], top: float) -> NDArray[np.float64]:

@@ -36,8 +36,8 @@ class WhatIfService(Service):
             known = ", ".join(node.name for node in nodes) or "none"
             message = f"there is no such node in service; there are: {known}"
             raise InvalidValueError("remove", name, message)
-        workload = await self._db.read(lambda c: load_workload(c, since, now))
         async with self._turn:
+            workload = await self._db.read(lambda c: load_workload(c, since, now))
             return await asyncio.to_thread(
                 compare, workload, nodes, self._options, change, since, days
             )

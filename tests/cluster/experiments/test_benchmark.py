@@ -2,6 +2,7 @@
 
 import csv
 import io
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,9 @@ from support.cluster.simulated import SimulatedCluster
 from support.experiments import read, trials
 from support.storage.frames import frame, table
 
-from trainhall.cluster.experiments.analysis.views import BenchmarkRow
+from trainhall.cluster.experiments import analyses
+from trainhall.cluster.experiments.analysis.views import Analysis, BenchmarkRow
+from trainhall.cluster.experiments.benchmark.analyze import analyze_benchmark
 from trainhall.cluster.experiments.report.formats import ReportFormat
 from trainhall.cluster.experiments.spec import ExperimentError, validate_experiment
 from trainhall.db.documents import NodeAllocation, RankPlacement
@@ -38,6 +41,21 @@ async def create(cluster: SimulatedCluster, **changes: Any) -> str:
     view, _ = await cluster.coordinator.experiments.create(spec)
     await cluster.settle()
     return view.id
+
+
+async def test_analysis_leaves_the_event_loop_free(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Intervals of hundreds of cells take a third of a second."""
+    threads = []
+
+    def analyze(*arguments: Any) -> Analysis:
+        threads.append(threading.current_thread())
+        return analyze_benchmark(*arguments)
+
+    monkeypatch.setitem(analyses._BY_KIND, "benchmark", analyze)
+    await cluster.coordinator.analyses.analyze(await create(cluster))
+    assert threads != [threading.current_thread()]
 
 
 async def run(cluster: SimulatedCluster, job_id: str, seconds: list[float]) -> None:
