@@ -49,6 +49,8 @@ class Dispatcher(Service):
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._sending: set[asyncio.Task[int | None]] = set()
+        self._numbering = asyncio.Lock()
+        """Held while a message to browsers takes the next number of their sequence."""
         self._is_stopping = False
 
     def wake(self) -> None:
@@ -158,7 +160,7 @@ class Dispatcher(Service):
     async def _publish(self, delivery_id: int) -> None:
         """Hand a message to the browsers that listen, now and later."""
         now = self._clock.now()
-        async with self._db.transaction() as session:
+        async with self._numbering, self._db.transaction() as session:
             newest = await session.scalar(select(func.max(AlertDelivery.sequence)))
             await session.execute(
                 update(AlertDelivery)

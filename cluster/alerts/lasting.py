@@ -5,13 +5,14 @@ stored until it no longer holds: it is reported once, by whichever coordinator.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, case, func, select
 
+from trainhall.cluster.durations import format_duration
 from trainhall.cluster.lifecycle.alerts import Condition, Subject
 from trainhall.cluster.lifecycle.nodes import UNREACHABLE_STATES
 from trainhall.cluster.lifecycle.reasons import job_label
@@ -67,6 +68,10 @@ class Change:
         return "; ".join([*first, *([f"and {more} more"] if more else [])])
 
 
+Finder = Callable[[Row[Any], set[str]], list[Holding]]
+"""Return what a condition holds of, for an alert and the keys that it has reported."""
+
+
 def find_changes(
     connection: Connection, now: datetime, quotas: Quotas, own_disk: DiskUse | None
 ) -> list[Change]:
@@ -79,24 +84,39 @@ def find_changes(
     if not asked:
         return []
     reported = _reported(connection)
-    waiting = _waiting(connection) if Condition.JOB_WAITING in asked else []
-    disks = _disks(connection, own_disk) if Condition.DISK_FILLING in asked else []
-    held = _devices_held(connection) if Condition.QUOTA_REACHED in asked else Counter()
     changes = []
-    for alert in alerts:
-        for condition in LASTING.intersection(map(Condition, alert.on)):
+    for condition, find in _finders(connection, asked, now, quotas, own_disk).items():
+        for alert in alerts:
+            if condition not in alert.on:
+                continue
             known = reported[alert.id, condition]
-            if condition is Condition.JOB_WAITING:
-                holding = _waiting_too_long(alert, waiting, now)
-            elif condition is Condition.DISK_FILLING:
-                holding = _full_disks(alert, disks, known)
-            else:
-                holding = _reached_quotas(alert, quotas, held)
-            keys = {each.key for each in holding}
+            holding = find(alert, known)
             begun = [each for each in holding if each.key not in known]
-            if begun or known - keys:
-                changes.append(Change(alert.id, condition, begun, frozenset(known - keys)))
+            ended = known - {each.key for each in holding}
+            if begun or ended:
+                changes.append(Change(alert.id, condition, begun, frozenset(ended)))
     return changes
+
+
+def _finders(
+    connection: Connection,
+    asked: Collection[Condition],
+    now: datetime,
+    quotas: Quotas,
+    own_disk: DiskUse | None,
+) -> dict[Condition, Finder]:
+    """Read what the conditions depend on, once for all alerts."""
+    finders: dict[Condition, Finder] = {}
+    if Condition.JOB_WAITING in asked:
+        waiting = connection.execute(_WAITING).all()
+        finders[Condition.JOB_WAITING] = lambda alert, _: _waiting_too_long(alert, waiting, now)
+    if Condition.DISK_FILLING in asked:
+        disks = _disks(connection, own_disk)
+        finders[Condition.DISK_FILLING] = lambda alert, known: _full_disks(alert, disks, known)
+    if Condition.QUOTA_REACHED in asked:
+        held = _devices_held(connection)
+        finders[Condition.QUOTA_REACHED] = lambda alert, _: _reached_quotas(alert, quotas, held)
+    return finders
 
 
 def _reported(connection: Connection) -> dict[tuple[str, str], set[str]]:
@@ -122,17 +142,13 @@ _WAITING = (
 )
 
 
-def _waiting(connection: Connection) -> Sequence[Row[Any]]:
-    return connection.execute(_WAITING).all()
-
-
 def _waiting_too_long(alert: Row[Any], waiting: Iterable[Row[Any]], now: datetime) -> list[Holding]:
     limit = now - timedelta(seconds=alert.waiting_seconds)
     return [
         Holding(
             Subject("job", job.id, job.name),
-            f"{job_label(job.id, job.name)} has waited for {_duration(now - job.since)}: "
-            f"{job.reason}",
+            f"{job_label(job.id, job.name)} has waited for "
+            f"{format_duration((now - job.since).total_seconds())}: {job.reason}",
         )
         for job in waiting
         if job.since <= limit and _is_in_scope(alert, job)
@@ -199,11 +215,3 @@ def _reached_quotas(
             text = f"{kind} {name} has reached its quota: {count} of {limit} devices"
             found.append(Holding(subject, text))
     return found
-
-
-def _duration(waited: timedelta) -> str:
-    minutes = int(waited.total_seconds()) // 60
-    if minutes < 1:
-        return f"{int(waited.total_seconds())} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

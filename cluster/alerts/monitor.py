@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 from sqlalchemy import delete, select
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 
 from trainhall.cluster.alerts.lasting import Change, DiskUse, find_changes
 from trainhall.cluster.alerts.loss_watch import LossFinding, LossWatch
@@ -41,6 +41,8 @@ class AlertMonitor(Service):
         self._data_dir = data_dir
         self._wanted = asyncio.Event()
         self.losses = LossWatch(self.wake)
+        self._found: list[LossFinding] = []
+        """Findings to be reported: kept while the database is away."""
 
     def wake(self) -> None:
         self._wanted.set()
@@ -63,8 +65,10 @@ class AlertMonitor(Service):
             asked = (await session.scalars(select(Alert.on).where(Alert.enabled.is_(True)))).all()
         conditions = {condition for on in asked for condition in on}
         self.losses.wanted = bool(conditions & _OF_LOSSES)
-        for finding in self.losses.take():
-            await self._report_loss(finding)
+        self._found += self.losses.take()
+        while self._found:
+            await self._report_loss(self._found[0])
+            del self._found[0]
         if self.losses.wanted:
             await self._forget_ended()
         else:
@@ -82,31 +86,27 @@ class AlertMonitor(Service):
         return True
 
     async def _store(self, change: Change) -> None:
-        now = self._clock.now()
-        try:
-            async with self._db.transaction() as session:
-                of_alert = (
-                    AlertFiring.alert_id == change.alert_id,
-                    AlertFiring.condition == change.condition.value,
+        now, alert_id, condition = self._clock.now(), change.alert_id, change.condition
+        async with self._db.transaction() as session:
+            alert = await session.get(Alert, alert_id, with_for_update=True)
+            if alert is None or not alert.enabled or condition not in alert.on:
+                return  # a user has changed or deleted it since
+            await session.execute(
+                delete(AlertFiring).where(
+                    AlertFiring.alert_id == alert_id,
+                    AlertFiring.condition == condition.value,
+                    AlertFiring.subject.in_(change.ended),
                 )
-                for key in change.ended:
-                    await session.execute(
-                        delete(AlertFiring).where(*of_alert, AlertFiring.subject == key)
-                    )
-                for holding in change.begun:
-                    session.add(
-                        AlertFiring(
-                            alert_id=change.alert_id, condition=change.condition.value,
-                            subject=holding.key, since=now,
-                        )
-                    )  # fmt: skip
-                if change.begun:
-                    subjects = [holding.subject for holding in change.begun]
-                    session.add(
-                        new_delivery(change.alert_id, change.condition, change.text, subjects, now)
-                    )
-        except IntegrityError:
-            log.info("alert_deleted_meanwhile", alert_id=change.alert_id)
+            )
+            session.add_all(
+                AlertFiring(
+                    alert_id=alert_id, condition=condition.value, subject=holding.key, since=now
+                )
+                for holding in change.begun
+            )
+            if change.begun:
+                subjects = [holding.subject for holding in change.begun]
+                session.add(new_delivery(alert_id, condition, change.text, subjects, now))
 
     async def _report_loss(self, finding: LossFinding) -> None:
         """Record the event in the job's timeline, with the messages about it."""

@@ -1,5 +1,6 @@
 """Alerts as users see them: create, read, change, delete, test, and the log of their deliveries."""
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -51,6 +52,8 @@ class AlertService(Service):
         self._settings = context.options.alerts
         self._dispatcher = dispatcher
         self._monitor = monitor
+        self._creating = asyncio.Lock()
+        """Held while an alert takes the next number."""
 
     async def create(self, wanted: Definition) -> views.AlertWithSecret:
         """Create an alert. It reports what happens from now on, and what holds already.
@@ -60,7 +63,7 @@ class AlertService(Service):
             InvalidValueError: a part of it does not fit the others, or this coordinator.
         """
         check_target(wanted.target, self._settings)
-        async with self._db.transaction() as session:
+        async with self._creating, self._db.transaction() as session:
             await _check_scope(session, wanted)
             if (await session.scalar(select(func.count()).select_from(Alert)) or 0) >= MAX_ALERTS:
                 raise ConflictError(f"there are {MAX_ALERTS} alerts already; delete some first")

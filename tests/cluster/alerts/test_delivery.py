@@ -1,5 +1,6 @@
 """Messages on their way: stored with their event, sent until they are accepted."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -332,6 +333,16 @@ async def test_browsers_follow_numbered_notifications(cluster: SimulatedCluster)
     assert (found[0].title, found[0].alert_name, found[0].path) == ("Test alert", "a", "/alerts")
     await follow.aclose()
     assert await feed.newest() == 2
+
+
+async def test_browsers_get_messages_of_two_alerts_at_once(cluster: SimulatedCluster) -> None:
+    four = (add_alert(cluster, None, kind="browser") for _ in range(4))
+    alerts = await asyncio.gather(*four)
+    await cluster.add_node("alpha")
+    await fail_job(cluster)
+    await deliver(cluster)
+    states = [(await deliveries(cluster, alert.id))[0].state for alert in alerts]
+    assert states == ["delivered"] * 4
 
 
 async def test_deleted_alert_sends_nothing_any_more(cluster: SimulatedCluster) -> None:

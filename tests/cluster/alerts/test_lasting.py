@@ -4,12 +4,16 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from sqlalchemy import update
+from sqlalchemy.exc import OperationalError
 from support.alerts import add_alert, deliveries
 from support.cluster.simulated import SimulatedCluster
 from support.database import on_sqlite
 from support.storage.frames import frame, table
 
+from trainhall.cluster.alerts import monitor
+from trainhall.cluster.alerts.lasting import COORDINATOR, Change, Holding
 from trainhall.cluster.alerts.service import Scope
 from trainhall.cluster.lifecycle.alerts import Condition
 from trainhall.cluster.quotas import Quotas
@@ -31,7 +35,7 @@ async def test_job_that_waits_too_long_is_reported_once(cluster: SimulatedCluste
     cluster.clock.advance(4000.0)
     found = await texts(cluster, alert.id)
     assert len(found) == 1
-    assert found[0].startswith(f"“test” ({job_id}) has waited for 1 h 6 min: needs 1 CPU slot")
+    assert found[0].startswith(f"“test” ({job_id}) has waited for 1h06m: needs 1 CPU slot")
     cluster.clock.advance(4000.0)
     cluster.start_coordinator()
     assert len(await texts(cluster, alert.id)) == 1, "another coordinator knows"
@@ -145,6 +149,41 @@ async def test_losses_are_reported_with_an_event(cluster: SimulatedCluster) -> N
     assert not_finite.endswith("has no finite loss: the loss is nan at step 32")
     events = (await cluster.coordinator.jobs.events(job_id)).items
     assert [each.code for each in events][-2:] == ["loss_spike", "loss_not_finite"]
+
+
+@on_sqlite
+async def test_losses_are_kept_while_the_database_is_away(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.add_node("host")
+    job_id = await cluster.submit(1)
+    await cluster.run_until(job_id, "running")
+    alert = await add_alert(cluster, URL, Condition.LOSS_NOT_FINITE)
+    assert await texts(cluster, alert.id) == []
+    body = frame(1, table([1], loss=[math.nan]))
+    await cluster.coordinator.ingest.metrics(job_id, 1, "0-aaaaaaaa", body)
+
+    async def away(*_: object) -> None:
+        raise OperationalError("SELECT", {}, Exception("no connection"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(monitor, "report_job", away)
+        with pytest.raises(OperationalError):
+            await cluster.coordinator.alert_monitor.check()
+    assert len(await texts(cluster, alert.id)) == 1
+
+
+@on_sqlite
+async def test_alert_disabled_during_a_check_reports_nothing(cluster: SimulatedCluster) -> None:
+    alert = await add_alert(cluster, URL, Condition.JOB_WAITING, waiting_seconds=0.0)
+    await cluster.submit(1)
+    await cluster.coordinator.alert_monitor.check()
+    await cluster.coordinator.alerts.change(alert.id, {"enabled": False})
+    change = Change(alert.id, Condition.JOB_WAITING, [Holding(COORDINATOR, "x")], frozenset())
+    await cluster.coordinator.alert_monitor._store(change)
+    assert len(await deliveries(cluster, alert.id)) == 1
+    await cluster.coordinator.alerts.delete(alert.id)
+    await cluster.coordinator.alert_monitor._store(change)
 
 
 @on_sqlite
