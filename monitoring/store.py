@@ -330,24 +330,21 @@ def _add_metrics(
         return Stored(stored, first_step=first_step)
     writers[key] = item.headers[-1].sequence
     job.changed = True
-    whole = item.body[item.headers[skip].start :]
-    parts = _divided(item, skip, whole, first_superseded)
+    parts = _divided(item, skip, first_superseded)
     rows += [_frame_row(job, item.attempt, *part) for part in parts]
+    points = sum(len(t.steps) * len(t.columns) for _, part, _ in parts for t in part)
     tables = [table for _, part, superseded in parts if not superseded for table in part]
     losses: tuple[tuple[Ints, Floats], ...] = ()
     if item.attempt == job.newest_attempt and tables and not attempt.revoked:
-        # Ranks continue from their current step when they regroup in place. Rows that lost ranks
-        # ship later still count, but are not the newest. Otherwise rank 0 alone reports the
-        # job's step, in order, and it may be below that of an earlier attempt.
-        continues = attempt.in_place and attempt.generations is not None
-        _note_last_values(job, tables, continues=continues)
-        losses = tuple(
-            (table.steps, table.columns[LOSS])
-            for table in tables
-            if table.rank is None and LOSS in table.columns
-        )
-    points = sum(len(t.steps) * len(t.columns) for _, part, _ in parts for t in part)
+        _note_last_values(job, tables, attempt)
+        losses = _losses(tables)
     return Stored(writers[key], points=points, first_step=first_step, losses=losses)
+
+
+def _losses(tables: Iterable[Table]) -> tuple[tuple[Ints, Floats], ...]:
+    """Return the steps and values of the job's loss."""
+    of_job = (table for table in tables if table.rank is None)
+    return tuple((t.steps, t.columns[LOSS]) for t in of_job if LOSS in t.columns)
 
 
 def _first_step(item: Metrics, first_superseded: int | None) -> int | None:
@@ -372,15 +369,15 @@ def _frame_row(
 
 
 def _divided(
-    item: Metrics, skip: int, whole: bytes, first_superseded: int | None
+    item: Metrics, skip: int, first_superseded: int | None
 ) -> list[tuple[bytes, list[Table], bool]]:
     """Return an item's new data as it is stored: payload, its tables, and if superseded.
 
     Args:
         skip: so many of its frames are stored already.
-        whole: the others.
         first_superseded: the first step from which they are superseded.
     """
+    whole = item.body[item.headers[skip].start :]
     tables = [table for part in item.tables[skip:] for table in part]
     if first_superseded is None or not first_superseded:
         return [(whole, tables, first_superseded == 0)]
@@ -413,8 +410,26 @@ def _rows(table: Table, wanted: NDArray[np.bool_]) -> Table:
     return Table(table.rank, table.steps[wanted], table.times[wanted], columns)
 
 
-def _note_last_values(job: _Job, tables: list[Table], *, continues: bool) -> None:
-    """Note last values; `continues`: steps of the attempt only rise."""
+def _note_last_values(job: _Job, tables: list[Table], attempt: Any) -> None:
+    """Note the last values and the step that tables of the job's newest attempt have."""
+    step, last = _last_values(tables)
+    if step is None:
+        return
+    merged = {**job.metrics, **last}
+    # Ranks continue from their current step when they regroup in place. Rows that lost ranks ship
+    # later still count, but are not the newest. Otherwise rank 0 alone reports the job's step, in
+    # order, and it may be below that of an earlier attempt.
+    regroups = attempt.in_place and attempt.generations is not None
+    if regroups and step < job.step:
+        merged = {**last, **job.metrics}
+    else:
+        job.step = step
+    job.metrics = dict(list(merged.items())[:MAX_LAST_VALUES])
+    job.ranges = widened(job.ranges, tables)
+
+
+def _last_values(tables: Iterable[Table]) -> tuple[int | None, dict[str, Any]]:
+    """Return the highest step of job-wide values, and each metric's value at its highest one."""
     last: dict[str, Any] = {}
     steps: dict[str, int] = {}
     step: int | None = None
@@ -427,14 +442,7 @@ def _note_last_values(job: _Job, tables: list[Table], *, continues: bool) -> Non
             for name, values in table.columns.items():
                 if name not in DIGESTS and at >= steps.get(name, 0):
                     steps[name], last[name] = at, number_or_text(float(values[row]))
-    if step is not None:
-        merged = {**job.metrics, **last}
-        if continues and step < job.step:
-            merged = {**last, **job.metrics}
-        else:
-            job.step = step
-        job.metrics = dict(list(merged.items())[:MAX_LAST_VALUES])
-        job.ranges = widened(job.ranges, tables)
+    return step, last
 
 
 def widened(ranges: Ranges, tables: Iterable[Table]) -> Ranges:
