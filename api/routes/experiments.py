@@ -114,7 +114,7 @@ async def list_trials(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> TrialPage:
-    """Each run of each configuration, in the order in which they start."""
+    """Each run of each configuration, in the order of their numbers."""
     return await coordinator.experiments.trials(experiment_id, limit=limit, cursor=cursor)
 
 

@@ -41,7 +41,7 @@ from trainhall.cluster.jobs.submission import RunOf, add_job
 from trainhall.cluster.lifecycle.experiments import move_experiment
 from trainhall.cluster.lifecycle.jobs import set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label
-from trainhall.cluster.lifecycle.states import ExperimentState, TrialState
+from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, ExperimentState, TrialState
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.documents import Allocation
 from trainhall.db.experiments import Experiment, Trial
@@ -55,8 +55,6 @@ _REASONS = {
     Command.RESUME: ReasonCode.EXPERIMENT_RESUMED,
     Command.CANCEL: ReasonCode.EXPERIMENT_CANCELLED,
 }
-
-_UNFINISHED = (TrialState.PENDING.value, TrialState.STARTED.value, TrialState.WAITING.value)
 
 
 class ExperimentAdvancer(Service):
@@ -238,7 +236,7 @@ class ExperimentAdvancer(Service):
             .group_by(Trial.state)
         )
         counts = {row.state: row.runs for row in states}
-        if not counts.keys().isdisjoint(_UNFINISHED):
+        if not counts.keys().isdisjoint((TrialState.PENDING, *UNFINISHED_TRIALS)):
             return  # a user commanded its job between the statements that read it
         experiment.finished_at = self._clock.now()
         if experiment.state == ExperimentState.CANCELLED:

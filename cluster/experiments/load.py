@@ -17,7 +17,13 @@ from trainhall.cluster.experiments.decide import (
 )
 from trainhall.cluster.experiments.spec import AshaSpec
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
-from trainhall.cluster.lifecycle.states import FINAL_STATES, ExperimentState, JobState, TrialState
+from trainhall.cluster.lifecycle.states import (
+    FINAL_STATES,
+    UNFINISHED_TRIALS,
+    ExperimentState,
+    JobState,
+    TrialState,
+)
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job, JobProgress
 from trainhall.training.spec.recovery import MetricMode
@@ -37,7 +43,7 @@ _UNFINISHED = (
 )
 
 
-_IS_UNFINISHED = Trial.state.in_((TrialState.STARTED.value, TrialState.WAITING.value))
+_IS_UNFINISHED = Trial.state.in_(UNFINISHED_TRIALS)
 _AT_REST = sorted({*FINAL_STATES, JobState.PAUSED})
 _IS_IDLE = and_(
     Trial.command.is_(None),

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.experiments.analysis.figures import after_warmup
 from trainhall.cluster.experiments.means import mean_of_repeats
 from trainhall.cluster.experiments.spec import rungs_of
-from trainhall.cluster.lifecycle.states import TrialState
+from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, TrialState
 from trainhall.db.database import Database
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Attempt, JobProgress
@@ -158,7 +158,7 @@ async def _best_at_rungs(
         select(Trial.experiment_id, Trial.number, Trial.job_id, Trial.results, Trial.values)
         .where(
             Trial.experiment_id.in_(experiments),
-            Trial.state.in_((TrialState.STARTED.value, TrialState.WAITING.value)),
+            Trial.state.in_(UNFINISHED_TRIALS),
             Trial.objective.is_not(None),
         )
         .order_by(Trial.experiment_id, Trial.number, Trial.repeat)

@@ -25,7 +25,7 @@ from trainhall.cluster.lifecycle.creation import Creation, RequestKey
 from trainhall.cluster.lifecycle.experiments import create_experiment, move_experiment
 from trainhall.cluster.lifecycle.jobs import reason_columns, set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label
-from trainhall.cluster.lifecycle.states import ExperimentState, TrialState
+from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, ExperimentState, TrialState
 from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job, JobProgress
@@ -241,7 +241,7 @@ async def _command_trials(session: AsyncSession, experiment: Experiment, command
     else:
         label = experiment_label(experiment.id, experiment.name)
         reason = Reason.of(ReasonCode.EXPERIMENT_CANCELLED, experiment=label)
-        unfinished = Trial.state.in_((TrialState.STARTED.value, TrialState.WAITING.value))
+        unfinished = Trial.state.in_(UNFINISHED_TRIALS)
         await session.execute(
             update(Trial).where(of_experiment, unfinished).values(command="cancel")
         )

@@ -9,12 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.experiments.commands import allowed_commands
 from trainhall.cluster.experiments.rating import best_trials
 from trainhall.cluster.jobs.commands import Command
-from trainhall.cluster.lifecycle.states import ExperimentState, TrialState
+from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, ExperimentState
 from trainhall.db import experiments as tables
 from trainhall.db import models
 from trainhall.db.views import JsonObject, MetricValue, Page, Time, View
-
-UNFINISHED = (TrialState.STARTED, TrialState.WAITING)
 
 
 class Best(View):
@@ -220,7 +218,7 @@ def trial_view(
     Args:
         rungs: steps of the experiment's rungs; empty without early stopping.
     """
-    explains = job if job is not None and trial.state in UNFINISHED else trial
+    explains = job if job is not None and trial.state in UNFINISHED_TRIALS else trial
     return Trial.of(
         trial,
         state=shown_state(trial.state, job.state if job is not None else None),
@@ -239,4 +237,4 @@ def trial_view(
 
 def shown_state(state: str, job_state: str | None) -> str:
     """Return the state of a run, which until it ends is that of its job."""
-    return job_state if state in UNFINISHED and job_state is not None else state
+    return job_state if state in UNFINISHED_TRIALS and job_state is not None else state

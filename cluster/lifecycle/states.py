@@ -142,7 +142,11 @@ class TrialState(StrEnum):
     WAITING = "waiting"
     """Its job is paused at a rung of early stopping, until it is promoted or stopped."""
     STOPPED = "stopped"
-    """Early, at a rung."""
+    """Early, at a rung or before its start."""
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+UNFINISHED_TRIALS = (TrialState.STARTED, TrialState.WAITING)
+"""Trials whose jobs have not ended."""

@@ -21,9 +21,9 @@ from trainhall.cluster.experiments.analysis.figures import (
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, RunRow
 from trainhall.cluster.experiments.analysis.surroundings import with_surroundings
 from trainhall.cluster.experiments.spec import SPEED_KINDS
-from trainhall.cluster.experiments.views import UNFINISHED, shown_state
+from trainhall.cluster.experiments.views import shown_state
 from trainhall.cluster.lifecycle.reasons import ReasonCode
-from trainhall.cluster.lifecycle.states import TrialState
+from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, TrialState
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Attempt, Job, JobProgress, MetricChunk, Series
 from trainhall.monitoring.chunks import CHUNK, LEVELS, Run
@@ -115,7 +115,7 @@ def _runs(experiment_id: str) -> Select[Any]:
 
 def _run(row: Any, held: tuple[float | None, float], speeds: Mapping[str, float]) -> RunRow:
     duration, device_seconds = held
-    is_under_way = row.state in UNFINISHED and row.job_state is not None
+    is_under_way = row.state in UNFINISHED_TRIALS and row.job_state is not None
     return RunRow(
         trial=row.number,
         repeat=row.repeat,
