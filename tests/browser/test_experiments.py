@@ -132,6 +132,19 @@ def test_benchmark_has_a_table_with_its_baseline(page: Page) -> None:
     expect(first).to_contain_text("cannot run")
 
 
+def test_scaling_study_has_a_chart_and_a_table(page: Page) -> None:
+    study = BENCHMARK.replace("kind: benchmark", "kind: scaling").replace("[1, 2, 3]", "[1, 2]")
+    study = study.replace("baseline: {resources.workers: 1}\n", "")
+    page.goto("/experiments/new")
+    write_experiment(page, study.replace("workers-on", "scaling-on"))
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_test_id("experiment-state")).to_have_text("completed", timeout=SLOW)
+    table = page.get_by_role("table", name="Strong scaling")
+    expect(table.get_by_role("row").nth(2)).to_contain_text(re.compile(r"2measured"), timeout=SLOW)
+    expect(page.get_by_role("img", name="Speed-up over workers")).to_be_visible()
+    expect(page.get_by_text("nothing is predicted: it takes 3 numbers of workers")).to_be_visible()
+
+
 def test_sweep_with_early_stopping_shows_rungs_and_steps(page: Page) -> None:
     stopping = "early_stopping: {asha: {min_steps: 2, max_steps: 6}}\n"
     sweep = SWEEP.replace("steps: 5, ", "").replace("0.01]", "0.01, 0.1]") + stopping

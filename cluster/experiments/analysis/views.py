@@ -100,7 +100,8 @@ class ScalingPoint(View):
     speedup: float
     """Speed over that of the fewest workers, times their number."""
     speedup_interval: list[float] | None
-    """95 % bootstrap interval over the repeats; null with one run each."""
+    """95 % bootstrap interval over the repeats, to each of which a predicted one is fitted by
+    itself; null with one run each."""
     efficiency: float
     """Speed-up by worker; 1 is ideal."""
     compute_seconds: float | None

@@ -13,7 +13,12 @@ from trainhall.cluster.experiments.runs import document_of
 from trainhall.cluster.experiments.scaling.costs import NotPredictedError, cost_of
 from trainhall.cluster.experiments.scaling.curves import Curve, MeasuredPoint, Split, curves
 from trainhall.cluster.experiments.scaling.findings import scaling_findings
-from trainhall.cluster.experiments.scaling.model import Model, PredictedPoint, fit_model
+from trainhall.cluster.experiments.scaling.model import (
+    Model,
+    PredictedPoint,
+    fit_model,
+    speedup_intervals,
+)
 from trainhall.cluster.experiments.scaling.serial import serial_share
 from trainhall.cluster.experiments.scaling.worthwhile import SpeedPoint, worthwhile
 from trainhall.training.spec import SpecError
@@ -47,17 +52,21 @@ def scaling_curves(spec: Mapping[str, Any], trials: Sequence[TrialRow]) -> list[
 
 
 def _curve(job: Mapping[str, Any], curve: Curve) -> views.ScalingCurve:
-    note, model = "", None
+    note, model, intervals = "", None, dict[int, Interval]()
     if len(curve.points) < 2:
         note = "a speed-up takes two measured numbers of workers"
     else:
         try:
-            model = fit_model(curve, cost_of(_job_of(job, curve)))
+            cost = cost_of(_job_of(job, curve))
+            model = fit_model(curve, cost)
+            intervals = speedup_intervals(curve, cost)
         except NotPredictedError as error:
             note = str(error)
     points = [_measured(curve, point) for point in curve.points]
     if model is not None:
-        points += [_predicted(curve, point) for point in model.predictions()]
+        points += [
+            _predicted(curve, point, intervals.get(point.workers)) for point in model.predictions()
+        ]
     points.sort(key=lambda point: (point.workers, point.is_predicted))
     serial = serial_share(curve)
     return views.ScalingCurve(
@@ -92,12 +101,17 @@ def _measured(curve: Curve, point: MeasuredPoint) -> views.ScalingPoint:
     )
 
 
-def _predicted(curve: Curve, point: PredictedPoint) -> views.ScalingPoint:
+def _predicted(
+    curve: Curve, point: PredictedPoint, interval: Interval | None
+) -> views.ScalingPoint:
+    if interval is not None:
+        # The fit to the means need not lie among those to the repeats.
+        interval = min(interval[0], point.speedup), max(interval[1], point.speedup)
     return views.ScalingPoint(
         trial=None,
         is_predicted=True,
         shares_cores=False,
-        speedup_interval=None,
+        speedup_interval=_ends(interval),
         **_figures(curve, point.workers, point.batch, point.speed, point.split),
     )
 

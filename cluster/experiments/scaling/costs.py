@@ -7,6 +7,7 @@ Comput. Appl. 19, 2005).
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 from trainhall.distributed.collectives.algorithms.registry import all_reduce
@@ -50,10 +51,10 @@ def cost_of(spec: JobSpec) -> Callable[[int], Cost]:
         raise NotPredictedError(f"the cost of {sync.algorithm} depends on the hosts of the ranks")
     if sync.compression == "topk":
         # Every rank sends its own values to all others.
-        return lambda ranks: _cost(RingAllGather(ranks), float(ranks))
+        return cache(lambda ranks: _cost(RingAllGather(ranks), float(ranks)))
     if sync.algorithm == "native":
-        return lambda ranks: _cost(Ring(ranks), 1.0)
-    return lambda ranks: _cost(all_reduce(sync.algorithm, ranks), 1.0)
+        return cache(lambda ranks: _cost(Ring(ranks), 1.0))
+    return cache(lambda ranks: _cost(all_reduce(sync.algorithm, ranks), 1.0))
 
 
 def _cost(schedule: Schedule, size: float) -> Cost:

@@ -1,7 +1,7 @@
 """Curves of a scaling study: measured speeds by the number of workers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainhall.cluster.experiments.analysis.intervals import Interval, ratio_interval
@@ -49,6 +49,19 @@ class MeasuredPoint:
     def shares_cores(self) -> bool:
         return any(run.shares_cores for run in self.trial.runs)
 
+    @property
+    def repeats(self) -> dict[int, "MeasuredPoint"]:
+        """Return the point of each of its runs by itself, by the number of the repeat."""
+        return {
+            run.repeat: replace(
+                self,
+                trial=replace(self.trial, runs=(run,), objective=run.objective),
+                split=_split(run.figures),
+            )
+            for run in self.trial.runs
+            if run.objective is not None
+        }
+
     def speedup_interval(self, base: "MeasuredPoint") -> Interval | None:
         """Return the interval of `speedup`."""
         interval = ratio_interval(self.trial.objectives, base.trial.objectives)
@@ -80,6 +93,12 @@ class Curve:
     def fittable(self) -> tuple[MeasuredPoint, ...]:
         """Points whose ranks had cores or devices of their own."""
         return tuple(point for point in self.points if not point.shares_cores)
+
+    def repeats(self) -> Iterator["Curve"]:
+        """Yield the curve of each repeat by itself, of those that all points have."""
+        repeats = [point.repeats for point in self.points]
+        for number in sorted(set.intersection(*map(set, repeats))):
+            yield replace(self, points=tuple(points[number] for points in repeats))
 
     def speedup(self, workers: int, speed: float) -> tuple[float, float]:
         """Return the speed-up and the efficiency of a speed. The workers of the base count as fully

@@ -110,8 +110,16 @@ def _predictions(curve: ScalingCurve, name: str) -> Iterator[str]:
     for point in named:
         yield (
             f"{name}: predicted, not measured: {point.workers:,} workers have a speed-up of "
-            f"{figure(point.speedup)} ×, an efficiency of {percent(point.efficiency)}."
+            f"{figure(point.speedup)} ×{_interval(point)}, an efficiency of "
+            f"{percent(point.efficiency)}."
         )
+
+
+def _interval(point: ScalingPoint) -> str:
+    if point.speedup_interval is None:
+        return ""
+    low, high = map(figure, point.speedup_interval)
+    return f" ({LEVEL_PERCENT} % interval {low} to {high})"
 
 
 def _sharing_cores(trials: Sequence[TrialRow]) -> Iterator[str]:

@@ -7,9 +7,11 @@ Communication that computing hides today is taken to stay hidden, and links beyo
 points to be like those within. Where one point alone communicates, all of it counts as bandwidth.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from trainhall.cluster.experiments.analysis.intervals import Interval, mean_interval
 from trainhall.cluster.experiments.scaling.costs import Cost, NotPredictedError
 from trainhall.cluster.experiments.scaling.curves import Curve, MeasuredPoint, Split
 from trainhall.cluster.experiments.scaling.fit import Terms, fit
@@ -25,6 +27,7 @@ class PredictedPoint:
     batch: int
     split: Split
     speed: float
+    speedup: float
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ class Model:
         assert base.batch is not None
         # The objective need not be samples a second: tokens, say, are as many times more.
         unit = base.speed * base.split.seconds / base.batch
-        return PredictedPoint(workers, batch, split, unit * batch / split.seconds)
+        speed = unit * batch / split.seconds
+        return PredictedPoint(workers, batch, split, speed, self.curve.speedup(workers, speed)[0])
 
 
 def fit_model(curve: Curve, cost: Callable[[int], Cost]) -> Model:
@@ -91,6 +95,21 @@ def fit_model(curve: Curve, cost: Callable[[int], Cost]) -> Model:
         )
     *fitted, validated = points
     return Model(tuple(fitted), validated, curve, cost, *_terms(fitted, cost))
+
+
+def speedup_intervals(curve: Curve, cost: Callable[[int], Cost]) -> dict[int, Interval]:
+    """Return the intervals of predicted speed-ups over the repeats, each fitted by itself, by the
+    number of workers; empty with one run each."""
+    try:
+        models = [fit_model(repeat, cost) for repeat in curve.repeats()]
+    except NotPredictedError:
+        return {}
+    speedups: dict[int, list[float]] = defaultdict(list)
+    for model in models:
+        for point in model.predictions():
+            speedups[point.workers].append(point.speedup)
+    intervals = {workers: mean_interval(of_repeats) for workers, of_repeats in speedups.items()}
+    return {n: (max(0.0, each[0]), each[1]) for n, each in intervals.items() if each is not None}
 
 
 def _terms(points: list[MeasuredPoint], cost: Callable[[int], Cost]) -> tuple[Terms, Terms, Terms]:

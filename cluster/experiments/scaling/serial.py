@@ -6,12 +6,11 @@ scaling: Gustafson, "Reevaluating Amdahl's law", Communications of the ACM 31, 1
 s + (1-s)·n as fast as one.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainhall.cluster.experiments.analysis.intervals import Interval, mean_interval
 from trainhall.cluster.experiments.means import mean_of_repeats
-from trainhall.cluster.experiments.scaling.curves import Curve, MeasuredPoint
+from trainhall.cluster.experiments.scaling.curves import Curve
 from trainhall.cluster.experiments.scaling.fit import fit
 from trainhall.cluster.experiments.scaling_space import STRONG
 
@@ -27,29 +26,20 @@ class Serial:
 def serial_share(curve: Curve) -> Serial | None:
     """Fit the serial share; its interval is over the repeats, each fitted by itself. None: fewer
     than two points."""
-    points = curve.fittable
-    if len(points) < 2:
+    if len(curve.fittable) < 2:
         return None
-    repeats = [_speeds(point) for point in points]
-    common = sorted(set.intersection(*map(set, repeats)))
-    shares = [
-        _share(curve.scaling, points, [speeds[repeat] for speeds in repeats]) for repeat in common
-    ]
+    shares = [_share(each) for each in curve.repeats()]
     interval = mean_interval(shares)
     if interval is not None:
         interval = max(0.0, interval[0]), min(1.0, interval[1])
-    return Serial(mean_of_repeats(shares), interval, [point.workers for point in points])
+    fitted_on = [point.workers for point in curve.fittable]
+    return Serial(mean_of_repeats(shares), interval, fitted_on)
 
 
-def _speeds(point: MeasuredPoint) -> dict[int, float]:
-    """Return the speeds of a point's runs, by the number of the repeat."""
-    return {run.repeat: run.objective for run in point.trial.runs if run.objective is not None}
-
-
-def _share(scaling: str, points: Sequence[MeasuredPoint], speeds: Sequence[float]) -> float:
-    is_strong = scaling == STRONG
+def _share(curve: Curve) -> float:
+    is_strong = curve.scaling == STRONG
     # The time of a step with a fixed batch, or the speed with a batch that grows.
-    values = [1 / speed for speed in speeds] if is_strong else list(speeds)
-    rows = [(1.0, 1 / p.workers if is_strong else float(p.workers)) for p in points]
+    values = [1 / p.speed if is_strong else p.speed for p in curve.fittable]
+    rows = [(1.0, 1 / p.workers if is_strong else float(p.workers)) for p in curve.fittable]
     serial, parallel = fit(rows, values, values)
     return serial / (serial + parallel)

@@ -4501,7 +4501,8 @@ export type ScalingPoint = {
     /**
      * Speedup Interval
      *
-     * 95 % bootstrap interval over the repeats; null with one run each.
+     * 95 % bootstrap interval over the repeats, to each of which a predicted one is fitted by
+     * itself; null with one run each.
      */
     speedup_interval: Array<number> | null;
     /**

@@ -95,6 +95,26 @@ def test_model_of_a_ring_is_found_and_predicts() -> None:
     assert "predicted, not measured: 256 workers have a speed-up of 1.713" in text
 
 
+def test_predictions_have_intervals_over_the_repeats() -> None:
+    def change(run: RunRow) -> RunRow:
+        share = (run.figures["communication_share"] or 0.0) * (0.9 + run.repeat / 20)
+        return replace(run, figures={**run.figures, "communication_share": share})
+
+    curve = curve_of(analyzed(ring, 1, 2, 4, 8, repeats=3, change=change))
+    for point in (point for point in curve.points if point.is_predicted):
+        assert point.speedup_interval is not None
+        low, high = point.speedup_interval
+        assert low <= point.speedup <= high
+        assert low < high
+    # Of a repeat without its parts nothing is fitted.
+    unmeasured = analyzed(
+        ring, 1, 2, 4, repeats=2,
+        change=lambda run: replace(run, figures={}) if run.repeat == 2 else run,
+    )  # fmt: skip
+    predicted = curve_of(unmeasured).points[-1]
+    assert (predicted.is_predicted, predicted.speedup_interval) == (True, None)
+
+
 def test_error_of_a_wrong_model_is_said() -> None:
     def congested(workers: int, batch: int) -> tuple[float, float]:
         compute, communication = ring(workers, batch)
