@@ -1,8 +1,9 @@
 """Texts about an experiment that several commands print."""
 
-from statistics import mean
+from typing import Any
 
 from trainhall.cli.base import output as out
+from trainhall.cluster.experiments.means import mean_of_repeats
 
 
 def counts_text(experiment: out.Json) -> str:
@@ -28,12 +29,11 @@ def steps_text(steps: out.Json) -> str:
 
 def trial_means(runs: list[out.Json]) -> dict[int, float]:
     """Return the mean objective of each trial whose repeats all have a value."""
-    objectives: dict[int, list[float | None]] = {}
+    objectives: dict[int, list[Any]] = {}
     for run in runs:
         objectives.setdefault(run["number"], []).append(run["objective"])
-    means = {}
-    for number, values in objectives.items():
-        known = [value for value in values if value is not None]
-        if len(known) == len(values):
-            means[number] = mean(known)  # unlike fmean, without an overflow
-    return means
+    return {
+        number: mean_of_repeats(values)
+        for number, values in objectives.items()
+        if None not in values
+    }

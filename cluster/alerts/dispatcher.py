@@ -162,25 +162,17 @@ class Dispatcher(Service):
         now = self._clock.now()
         async with self._numbering, self._db.transaction() as session:
             newest = await session.scalar(select(func.max(AlertDelivery.sequence)))
-            await session.execute(
-                update(AlertDelivery)
-                .where(AlertDelivery.id == delivery_id)
-                .values(
-                    state="delivered", tries=1, next_try_at=None, finished_at=now,
-                    sequence=(newest or 0) + 1,
-                )
+            await _change(
+                session, delivery_id, state="delivered", tries=1, next_try_at=None,
+                finished_at=now, sequence=(newest or 0) + 1,
             )  # fmt: skip
         self._feed.wake()
 
     async def _finish(self, delivery: AlertDelivery, state: str, status: int | None) -> None:
         async with self._db.transaction() as session:
-            await session.execute(
-                update(AlertDelivery)
-                .where(AlertDelivery.id == delivery.id)
-                .values(
-                    state=state, status=status, error=None, tries=delivery.tries + 1,
-                    next_try_at=None, finished_at=self._clock.now(),
-                )
+            await _change(
+                session, delivery.id, state=state, status=status, error=None,
+                tries=delivery.tries + 1, next_try_at=None, finished_at=self._clock.now(),
             )  # fmt: skip
             await session.execute(
                 update(Alert)
@@ -214,7 +206,7 @@ class Dispatcher(Service):
                     )
                     .values(next_try_at=later)
                 )
-            await _change(session, delivery.id, changes)
+            await _change(session, delivery.id, **changes)
             await session.execute(
                 update(Alert).where(Alert.id == alert.id).values(failing_since=since)
             )
@@ -234,7 +226,7 @@ class Dispatcher(Service):
             else f"its target failed for {FAILURE_LIMIT.days} days"
         )
         reason = f"{why}: {changes['error']}"
-        await _change(session, delivery.id, changes)
+        await _change(session, delivery.id, **changes)
         ended = {"state": "failed", "next_try_at": None, "finished_at": now}
         await session.execute(
             update(AlertDelivery)
@@ -257,7 +249,7 @@ class Dispatcher(Service):
         return Backoff(first, LONGEST_PAUSE, self._chance).next()
 
 
-async def _change(session: AsyncSession, delivery_id: int, changes: dict[str, object]) -> None:
+async def _change(session: AsyncSession, delivery_id: int, **changes: object) -> None:
     await session.execute(
         update(AlertDelivery).where(AlertDelivery.id == delivery_id).values(**changes)
     )

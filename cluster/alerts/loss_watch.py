@@ -58,7 +58,7 @@ class LossWatch:
         steps: Iterable[SupportsInt],
         losses: Iterable[SupportsFloat],
     ) -> None:
-        """Look at the newest losses of a job."""
+        """Compare the newest losses of a job with its running mean."""
         if not self.wanted:
             return
         curve = self._curves.get(job_id)

@@ -27,7 +27,6 @@ TITLES: dict[str, str] = {
     TEST: "Test alert",
     DISABLED: "Alert disabled",
 }
-_PAGES = {"job": "/jobs/{id}", "node": "/nodes", "project": "/queue", "user": "/queue"}
 
 
 def message_id(delivery: AlertDelivery) -> str:
@@ -37,12 +36,12 @@ def message_id(delivery: AlertDelivery) -> str:
 
 def page_of(delivery: AlertDelivery) -> str:
     """Return the dashboard's page of what a message is about."""
-    subjects = delivery.subjects
-    if delivery.subject_count == 1 and subjects[0]["kind"] in _PAGES:
-        return _PAGES[subjects[0]["kind"]].format(id=subjects[0]["id"])
-    if not subjects:
+    if not delivery.subjects:
         return "/alerts"
-    return "/nodes" if subjects[0]["kind"] in ("node", "coordinator") else "/queue"
+    first = delivery.subjects[0]
+    if first["kind"] == "job" and delivery.subject_count == 1:
+        return f"/jobs/{first['id']}"
+    return "/nodes" if first["kind"] in ("node", "coordinator") else "/queue"
 
 
 def webhook_body(alert: Alert, delivery: AlertDelivery, dashboard_url: str | None) -> bytes:

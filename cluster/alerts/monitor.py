@@ -1,4 +1,4 @@
-"""The look-out for what no event reports: lasting conditions, and the losses of jobs."""
+"""Monitor of what no event reports: lasting conditions, and the losses of jobs."""
 
 import asyncio
 import functools
