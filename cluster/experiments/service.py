@@ -42,8 +42,8 @@ class ExperimentService(Service):
         """Return what an experiment would run, and create nothing.
 
         Raises:
-            SpecError: one of its jobs would not be valid, or names a folder of code; a scaling
-                study has more workers than the cluster has devices.
+            SpecError: one of its jobs would not be valid, or names a folder of code; a benchmark or
+                scaling study has more workers than the cluster has devices.
         """
         planned = await self._plan(spec)
         try:
@@ -74,7 +74,7 @@ class ExperimentService(Service):
         Raises:
             ConflictError: the key was used with another body.
             SpecError: one of its jobs would not be valid, or names code that was not uploaded; a
-                scaling study has more workers than the cluster has devices.
+                benchmark or scaling study has more workers than the cluster has devices.
         """
         planned = await self._plan(spec)
         try:
@@ -91,7 +91,7 @@ class ExperimentService(Service):
     async def _plan(self, spec: ExperimentSpec) -> list[Configuration]:
         planned = await asyncio.to_thread(plan_configurations, spec)
         async with self._db.session() as session:
-            await check_capacity(session, spec)
+            await check_capacity(session, spec, planned)
         return planned
 
     async def _add(

@@ -158,6 +158,15 @@ async def test_cells_run_in_random_order_and_are_compared(cluster: SimulatedClus
     assert "<td>—</td>" in html
 
 
+async def test_benchmark_of_too_many_workers_is_refused(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 3)
+    refused = r"workers: the cluster has 3 CPU slots: leave out larger numbers, or add hosts first"
+    for space in ({WORKERS: [1, 4, 8]}, {WORKERS: [1, 4], "resources.device": ["cpu"]}):
+        with pytest.raises(ExperimentError, match=refused):
+            await create(cluster, space=space, baseline=None)
+    assert await create(cluster, space={WORKERS: [1, 2]})
+
+
 async def test_scaling_study_has_speedups_and_predictions(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 8)
     changes = {"kind": "scaling", "space": {WORKERS: [1, 2, 4, 8]}, "baseline": None}
