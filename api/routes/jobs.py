@@ -24,9 +24,9 @@ from trainhall.api.problems import invalid
 from trainhall.api.routes.creation import created, request_key
 from trainhall.api.schemas.jobs import Changes, DryRun, JobEdit, Resize
 from trainhall.cluster.jobs.annotations import Annotation
-from trainhall.cluster.jobs.listing.keys import SORT_KEYS
+from trainhall.cluster.jobs.listing.keys import SORT_KEYS, GroupKey
 from trainhall.cluster.jobs.listing.query import MAX_QUERY
-from trainhall.cluster.jobs.views import AttemptPage, EventPage, Job, JobPage
+from trainhall.cluster.jobs.views import AttemptPage, EventPage, Job, JobGroupPage, JobPage
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.pagination import page_of
 from trainhall.monitoring import logs
@@ -105,32 +105,37 @@ async def submit_job(
     return created(request, view, is_new)
 
 
+States = Annotated[
+    list[JobState] | None, Query(description="Only jobs in this state. May be repeated.")
+]
+Search = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=256,
+        description="Only jobs whose name has this in it, in upper or lower case, or whose id "
+        "begins with it.",
+    ),
+]
+ListQuery = Annotated[
+    str | None,
+    Query(
+        max_length=MAX_QUERY,
+        description="Only jobs that match all terms of this query, such as `state:failed "
+        "parameters.lr>0.01 -user:maria` (docs/rest-api.md).",
+        examples=["state:failed lr>0.01"],
+    ),
+]
+
+
 @router.operation("GET", "", summary="List jobs", answer="A page of jobs.")
 async def list_jobs(
     coordinator: CoordinatorDep,
     limit: Limit = 50,
     cursor: Cursor = None,
-    state: Annotated[
-        list[JobState] | None, Query(description="Only jobs in this state. May be repeated.")
-    ] = None,
-    search: Annotated[
-        str | None,
-        Query(
-            min_length=1,
-            max_length=256,
-            description="Only jobs whose name has this in it, in upper or lower case, or whose id "
-            "begins with it.",
-        ),
-    ] = None,
-    query: Annotated[
-        str | None,
-        Query(
-            max_length=MAX_QUERY,
-            description="Only jobs that match all terms of this query, such as `state:failed "
-            "parameters.lr>0.01 -user:maria` (docs/rest-api.md).",
-            examples=["state:failed lr>0.01"],
-        ),
-    ] = None,
+    state: States = None,
+    search: Search = None,
+    query: ListQuery = None,
     sort: Annotated[
         str | None,
         Query(
@@ -145,6 +150,23 @@ async def list_jobs(
     return await coordinator.jobs.list(
         limit=limit, cursor=cursor, states=state or (), search=search, query=query, sort=sort
     )
+
+
+@router.operation("GET", "/groups", summary="Count jobs by a field", answer="A page of groups.")
+async def list_job_groups(
+    coordinator: CoordinatorDep,
+    by: Annotated[GroupKey, Query(description="The field.", examples=["user"])],
+    limit: Limit = 1000,
+    cursor: Cursor = None,
+    state: States = None,
+    search: Search = None,
+    query: ListQuery = None,
+) -> JobGroupPage:
+    """The largest group first; a job counts for each of its tags. The `query` of a group, added to
+    the one given here, lists its jobs."""
+    found = await coordinator.jobs.groups(by, states=state or (), search=search, query=query)
+    items, following = page_of("groups", found, limit, cursor)
+    return JobGroupPage(items=items, next_cursor=following)
 
 
 @router.operation("GET", "/{job_id}", summary="Read a job", answer="The job.")

@@ -21,6 +21,7 @@ from trainhall.cli.base.options import (
     Timeout,
     Url,
 )
+from trainhall.cli.jobs import columns as of_jobs
 from trainhall.cli.jobs import page
 from trainhall.cli.spec import specs
 from trainhall.cli.spec.overrides import Changes, Workers, body_of
@@ -125,6 +126,15 @@ def list_jobs(
             help="Use a view that was saved on the dashboard; other options go before its own.",
         ),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="NAMES",
+            help=f"Show these columns: {', '.join(of_jobs.NAMED)}, parameters and metrics, such as "
+            "name,lr,loss:min.",
+        ),
+    ] = None,
     limit: Annotated[
         int,
         typer.Option(
@@ -166,6 +176,7 @@ def list_jobs(
       trainhall ls -q experiment:7c0d --sort -metrics.eval_accuracy
       trainhall ls --query 'name:"my sweep" duration>2h' --sort -metrics.eval_accuracy
       trainhall ls --view "failed this week"
+      trainhall ls --columns name,state,lr,loss:min
       trainhall ls --queue
       trainhall ls -o name | xargs -n1 trainhall cancel
     """
@@ -174,7 +185,10 @@ def list_jobs(
             raise UsageError(
                 "--queue and --state exclude each other: the queue has waiting jobs only"
             )
-        given = {"--search": search, "--query": query, "--sort": sort, "--view": view}
+        given = {
+            "--search": search, "--query": query, "--sort": sort, "--view": view,
+            "--columns": columns,
+        }  # fmt: skip
         for option, value in given.items():
             if value is not None:
                 raise UsageError(f"--queue and {option} exclude each other; use --state queued")
@@ -189,24 +203,20 @@ def list_jobs(
         }  # fmt: skip
         jobs = list(client.items("/training/jobs", limit=limit, **asked))
         out.notice_if_simulated(client)
-    values = page.value_columns([sort, *saved.get("columns", ())], query, jobs)
-    for column in values if output is Format.TABLE else []:
-        if jobs and all(column.cell(job) == out.BLANK for job in jobs):
-            out.notice(f"None of these jobs has a value of {column.title}.")
-    columns = [
-        out.Column("ID", lambda j: j["id"]),
-        out.Column("NAME", lambda j: j["name"]),
-        out.Column("STATE", lambda j: j["state"]),
-        out.Column("STEP", page.step, right=True),
-        *values,
-        out.Column("METRIC", out.main_metric, spare=2),
-        out.Column("WORKERS", lambda j: str(j["world_size"]), right=True, spare=1),
-        *([out.Column("TAGS", page.tags)] if any(page.tags(job) for job in jobs) else []),
-        *([out.Column("RAN", out.ran, right=True)] if wide else []),
-        out.Column("AGE", lambda j: out.age(j["created_at"]), right=True, spare=3),
-        out.Column("REASON", page.warnings_and_reason),
-    ]
-    out.print_items(jobs, columns, output, empty="No jobs.", wide=wide)
+    if columns is not None:
+        shown = of_jobs.chosen(columns, jobs)
+    else:
+        values = of_jobs.value_columns([sort, *saved.get("columns", ())], query, jobs)
+        more = [*(["tags"] if any(map(page.tags, jobs)) else []), *(["duration"] if wide else [])]
+        first, *last = ("id", "name", "state", "step"), "metric", "world_size", *more
+        shown = [
+            *map(of_jobs.NAMED.__getitem__, first),
+            *values,
+            *map(of_jobs.NAMED.__getitem__, [*last, "created_at", "reason"]),
+        ]
+    if output is Format.TABLE:
+        of_jobs.notice_blank(shown, jobs)
+    out.print_items(jobs, shown, output, empty="No jobs.", wide=wide)
 
 
 def _view(client: "Client", name: str) -> out.Json:

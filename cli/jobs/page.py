@@ -1,16 +1,11 @@
 """A job in text: the page of `trainhall show`, and cells that lists of jobs share with it."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from trainhall.cli.base import output as out
-from trainhall.cluster.jobs.listing.keys import AGGREGATES, FIELDS, METRICS, PARAMETERS
-from trainhall.cluster.jobs.listing.query import parse_query
 from trainhall.training.common.units import brief
 
-_COLUMNS = ("tags", "metric")
-"""Columns of the dashboard that are no field of queries."""
 RECENT_EVENTS = 10
 RECENT_CHECKPOINTS = 2
 """Most checkpoint events that are listed, to leave room for others."""
@@ -29,45 +24,6 @@ def step(job: out.Json) -> str:
     if job["spec"].get("script") and not total and not job["step"]:
         return ""  # it reports none, or none yet
     return f"{job['step']}/{total}" if total else str(job["step"])
-
-
-def value_columns(
-    keys: Sequence[str | None], query: str | None, jobs: list[out.Json]
-) -> list[out.Column]:
-    """Return columns of the parameters and metrics among keys, and of those in a query."""
-    names = [(key or "").removeprefix("-") for key in keys]
-    names += [term.field.text for term in parse_query(query or "") if term.field is not None]
-    full = dict.fromkeys(
-        _full_key(name, jobs) for name in names if name and name not in (*FIELDS, *_COLUMNS)
-    )
-    return [_value_column(key) for key in full]
-
-
-def _full_key(key: str, jobs: list[out.Json]) -> str:
-    """Return `parameters.NAME` or `metrics.NAME` for a key that may be short."""
-    if key.startswith((PARAMETERS, METRICS)):
-        return key
-    is_parameter = any(key in (job["spec"].get("parameters") or {}) for job in jobs)
-    return (PARAMETERS if is_parameter else METRICS) + key
-
-
-def _value_column(key: str) -> out.Column:
-    _, _, name = key.partition(".")
-
-    def cell(job: out.Json) -> str:
-        values = job["spec"].get("parameters") if key.startswith(PARAMETERS) else job["metrics"]
-        return out.number((values or {}).get(name, _of_range(job, name)))
-
-    return out.Column(name, cell, right=True)
-
-
-def _of_range(job: out.Json, name: str) -> float | None:
-    """Return the minimum or maximum of a metric from NAME.min or NAME.max; None: neither."""
-    metric, _, aggregate = name.rpartition(".")
-    if aggregate not in AGGREGATES:
-        return None
-    ends: list[float | None] = job.get("metric_ranges", {}).get(metric, [None, None])
-    return ends[AGGREGATES.index(aggregate)]
 
 
 def tags(job: out.Json) -> str:

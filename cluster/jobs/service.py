@@ -15,6 +15,8 @@ from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import Command, check_allowed, give_command
 from trainhall.cluster.jobs.deletion import delete_job
 from trainhall.cluster.jobs.listing import pages
+from trainhall.cluster.jobs.listing.groups import read_groups
+from trainhall.cluster.jobs.listing.keys import GroupKey
 from trainhall.cluster.jobs.resizing import describe_workers, resize_active
 from trainhall.cluster.jobs.spec_changes import resized_spec
 from trainhall.cluster.jobs.submission import add_job
@@ -106,6 +108,27 @@ class JobService(Service):
             rows, following = await pages.read_page(session, asked, now)
             items = await views.job_views(session, rows, now)
         return views.JobPage(items=items, next_cursor=following)
+
+    async def groups(
+        self,
+        by: GroupKey,
+        *,
+        states: Sequence[str] = (),
+        search: str | None = None,
+        query: str | None = None,
+    ) -> Sequence[views.JobGroup]:
+        """Count the jobs of a list by a field; a job counts for each of its tags.
+
+        Args:
+            states, search, query: as in `list`.
+
+        Raises:
+            InvalidValueError: of a state, search or query that is not valid.
+        """
+        asked = pages.PageRequest(limit=0, states=states, search=search, query=query)
+        async with self._db.session() as session:
+            found = await read_groups(session, asked, by, self._clock.now())
+        return [views.JobGroup.of(group, query=group.term(by)) for group in found]
 
     async def events(
         self, job_id: str, *, after: int = 0, limit: int = 100, cursor: str | None = None

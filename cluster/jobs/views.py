@@ -132,6 +132,22 @@ class JobPage(Page[Job]):
     """Jobs, the newest first."""
 
 
+class JobGroup(View):
+    """Jobs of a list that share a value."""
+
+    value: str | None
+    """Null: jobs without a value."""
+    name: str | None
+    """Name of an experiment, whose id is the value."""
+    count: int
+    query: str
+    """Term of a query that keeps these jobs."""
+
+
+class JobGroupPage(Page[JobGroup]):
+    """Groups of jobs, the largest first."""
+
+
 class Generation(View):
     """An attempt between two regroupings of its ranks."""
 

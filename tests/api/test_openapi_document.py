@@ -23,6 +23,7 @@ OPERATIONS = [
 NAMES = {
     "submitJob",
     "listJobs",
+    "listJobGroups",
     "getJob",
     "listViews",
     "saveView",

@@ -32,7 +32,7 @@ from trainhall.cluster.jobs.listing.fields import (
     tagged,
     text_of,
 )
-from trainhall.cluster.jobs.listing.keys import nearest
+from trainhall.cluster.jobs.listing.keys import NO, nearest
 from trainhall.cluster.jobs.listing.query import Operator, QueryError, Term, Text
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.db.experiments import Experiment
@@ -82,14 +82,30 @@ def states_of(terms: Iterable[Term]) -> frozenset[str] | None:
 async def _condition(session: AsyncSession, term: Term, now: datetime) -> ColumnElement[bool]:
     if term.field is None:
         condition = or_(*(matching(value.text) for value in term.values))
+    elif term.field.text == NO and term.operator in _EQUAL:
+        condition = or_(*[_missing(await _field(session, value), now) for value in term.values])
     else:
-        try:
-            field = await find_fields(session, term.field.text)
-        except FieldError as error:
-            raise QueryError(term.field.position, f"{term.field.text!r} {error}") from None
+        field = await _field(session, term.field)
         condition = or_(*(_comparison(field, term, value, now) for value in term.values))
     # Jobs without a value match the negation.
     return not_(func.coalesce(condition, false())) if term.negated else condition
+
+
+async def _field(session: AsyncSession, name: Text) -> Field:
+    try:
+        return await find_fields(session, name.text)
+    except FieldError as error:
+        raise QueryError(name.position, f"{name.text!r} {error}") from None
+
+
+def _missing(field: Field, now: datetime) -> ColumnElement[bool]:
+    """Return the condition that a job has no value of a field."""
+    if field.name == "tag":
+        return Job.tags.is_(None)
+    if is_time(field):
+        return TIMES[field.name].is_(None)
+    values = (number_of(field, now), text_of(field))
+    return and_(*(value.is_(None) for value in values if value is not None))
 
 
 def _comparison(field: Field, term: Term, value: Text, now: datetime) -> ColumnElement[bool]:

@@ -1,6 +1,7 @@
 """Names by which jobs are sorted and filtered; the command line completes them."""
 
 from difflib import get_close_matches
+from enum import StrEnum
 
 PARAMETERS, METRICS = "parameters.", "metrics."
 
@@ -17,6 +18,18 @@ TIME_FIELDS = ("created_at", "started_at", "finished_at")
 FIELDS = (*TEXT_FIELDS, *NUMBER_FIELDS, "duration", "gpu_hours", *TIME_FIELDS)
 AGGREGATES = ("min", "max")
 """Ends of `metrics.NAME.min` and `.max`; without one, the latest value is meant."""
+NO = "no"
+"""As a field: `no:tag` keeps jobs without a tag."""
+
+
+class GroupKey(StrEnum):
+    """Field by whose values jobs are counted."""
+
+    USER = "user"
+    PROJECT = "project"
+    STATE = "state"
+    EXPERIMENT = "experiment"
+    TAG = "tag"
 
 
 def nearest(given: str, known: list[str]) -> str:

@@ -69,17 +69,7 @@ async def page_statement(
 
     It reads no other column: specs are long.
     """
-    states = _check_states(asked.states)
-    wanted: list[ColumnElement[bool]] = []
-    if asked.search is not None:
-        if not asked.search.isprintable():
-            message = "must not contain control characters"
-            raise InvalidValueError("search", asked.search, message)
-        wanted.append(matching(asked.search))
-    conditions, named = await _read_query(session, asked.query or "", now)
-    wanted += conditions
-    if named is not None:
-        states = states & named if states is not None else named
+    wanted, states = await read_filters(session, asked, now)
     if asked.cursor is not None:
         wanted.append(order.after(asked.cursor))
     if states is not None and not states:
@@ -94,6 +84,26 @@ async def page_statement(
         ]
         wanted = [Job.number.in_(union_all(*(select(each.c.number) for each in of_states)))]
     return _page(order, wanted, asked.limit)
+
+
+async def read_filters(
+    session: AsyncSession, asked: PageRequest, now: datetime
+) -> tuple[list[ColumnElement[bool]], frozenset[str] | None]:
+    """Return the conditions of what is asked for, and the states that it leaves; None: all.
+
+    Raises:
+        InvalidValueError: of a part that is not valid.
+    """
+    states = _check_states(asked.states)
+    wanted, named = await _read_query(session, asked.query or "", now)
+    if asked.search is not None:
+        if not asked.search.isprintable():
+            message = "must not contain control characters"
+            raise InvalidValueError("search", asked.search, message)
+        wanted.append(matching(asked.search))
+    if named is not None:
+        states = states & named if states is not None else named
+    return wanted, states
 
 
 async def _read_query(
@@ -114,8 +124,13 @@ async def _read_query(
 def _page(order: Order, wanted: list[ColumnElement[bool]], limit: int) -> Select[Any]:
     keys = [key.expression for key in order.keys]
     statement = select(Job.number, *keys).where(*wanted).order_by(*order.columns).limit(limit + 1)
-    if any(_reads_progress(expression) for expression in (*keys, *wanted)):
-        statement = statement.where(JobProgress.job_id == Job.id)
+    return with_progress(statement, [*keys, *wanted])
+
+
+def with_progress(statement: Select[Any], expressions: Sequence[ColumnElement[Any]]) -> Select[Any]:
+    """Join the progress of jobs, if one of the expressions reads it."""
+    if any(_reads_progress(expression) for expression in expressions):
+        return statement.where(JobProgress.job_id == Job.id)
     return statement
 
 

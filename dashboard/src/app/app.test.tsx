@@ -338,7 +338,31 @@ describe("the jobs", () => {
     await userEvent.type(input, "0.1");
     await waitFor(() => expect(document.querySelector("mark")).toBeNull());
     expect(router.state.location.search).toEqual({ query: "🙂 lr>0.1" });
-    expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("query")).toBe("🙂 lr>0.1");
+    const lists = asked.filter(({ url }) => url.includes("/training/jobs"));
+    expect(new URL(lists.at(-1)?.url ?? "").searchParams.get("query")).toBe("🙂 lr>0.1");
+  });
+
+  it("are counted in groups, which lead to their jobs", async () => {
+    const group = { value: "maria", name: null, count: 2, query: 'user="maria"' };
+    const none = { value: null, name: null, count: 1, query: "no:user" };
+    const asked = await open("/jobs?group=user&query=lr>1&show=archived", {
+      "GET /training/jobs": list(job()),
+      "GET /training/jobs/groups": list(group, none),
+    });
+    const link = await screen.findByRole("link", { name: "maria" });
+    const params = new URL(asked.find(({ url }) => url.includes("/groups"))?.url ?? "")
+      .searchParams;
+    expect(Object.fromEntries(params)).toEqual({
+      by: "user",
+      limit: "1000",
+      query: "lr>1 archived:yes",
+    });
+    expect(screen.getByRole("link", { name: "no owner" }).closest("tr")).toHaveTextContent("1");
+    await userEvent.click(link);
+    expect(await screen.findByText("digits", { selector: "a" })).toBeVisible();
+    expect(router.state.location.search).toEqual({ query: 'lr>1 user="maria"', show: "archived" });
+    await userEvent.selectOptions(screen.getByRole("combobox", { name: "Group by" }), "By state");
+    await screen.findByRole("table", { name: "Groups of jobs" });
   });
 
   it("have a query whose terms are explained", async () => {

@@ -4,6 +4,7 @@ import type { TrialSort } from "@/features/experiments/detail/trials";
 import { isLineId } from "@/features/job/logs/line-id";
 import { type Tab, tabOf } from "@/features/job/tabs";
 import { type Filter, isFilter } from "@/features/jobs/filters";
+import { type GroupBy, isGroupBy } from "@/features/jobs/groups/groups";
 import { type ColumnsSearch, columnsOf } from "@/features/jobs/table/columns";
 import type { Sort } from "@/features/jobs/table/sort";
 import { type CurveView, curveView } from "@/shared/curves/controls/view";
@@ -31,6 +32,8 @@ interface JobsSearch extends ColumnsSearch {
   query?: string | undefined;
   /** Left out: the newest first. */
   sort?: Sort | undefined;
+  /** Left out: the jobs themselves. */
+  group?: GroupBy | undefined;
   /** Ids of the jobs selected to be compared, separated by commas. */
   selected?: string | undefined;
 }
@@ -43,6 +46,7 @@ const jobs = createRoute({
     ...(raw.search ? { search: String(raw.search) } : {}),
     ...(raw.query ? { query: String(raw.query).slice(0, 1000) } : {}),
     ...(raw.sort ? { sort: String(raw.sort).slice(0, 256) } : {}),
+    ...(isGroupBy(raw.group) ? { group: raw.group } : {}),
     ...(raw.selected ? { selected: String(raw.selected) } : {}),
     ...columnsOf(raw),
   }),

@@ -2064,6 +2064,13 @@ export type Gradients = {
 };
 
 /**
+ * GroupKey
+ *
+ * Field by whose values jobs are counted.
+ */
+export type GroupKey = 'user' | 'project' | 'state' | 'experiment' | 'tag';
+
+/**
  * Health
  *
  * The process answers.
@@ -2468,6 +2475,54 @@ export type JobEdit = {
      * again. Only a job that has ended can be archived.
      */
     archived?: boolean | null;
+};
+
+/**
+ * JobGroup
+ *
+ * Jobs of a list that share a value.
+ */
+export type JobGroup = {
+    /**
+     * Value
+     *
+     * Null: jobs without a value.
+     */
+    value: string | null;
+    /**
+     * Name
+     *
+     * Name of an experiment, whose id is the value.
+     */
+    name: string | null;
+    /**
+     * Count
+     */
+    count: number;
+    /**
+     * Query
+     *
+     * Term of a query that keeps these jobs.
+     */
+    query: string;
+};
+
+/**
+ * JobGroupPage
+ *
+ * Groups of jobs, the largest first.
+ */
+export type JobGroupPage = {
+    /**
+     * Items
+     */
+    items: Array<JobGroup>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
 };
 
 /**
@@ -5386,6 +5441,78 @@ export type SubmitJobResponses = {
 };
 
 export type SubmitJobResponse = SubmitJobResponses[keyof SubmitJobResponses];
+
+export type ListJobGroupsData = {
+    body?: never;
+    path?: never;
+    query: {
+        /**
+         * The field.
+         */
+        by: GroupKey;
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+        /**
+         * State
+         *
+         * Only jobs in this state. May be repeated.
+         */
+        state?: Array<JobState> | null;
+        /**
+         * Search
+         *
+         * Only jobs whose name has this in it, in upper or lower case, or whose id begins with it.
+         */
+        search?: string | null;
+        /**
+         * Query
+         *
+         * Only jobs that match all terms of this query, such as `state:failed parameters.lr>0.01 -user:maria` (docs/rest-api.md).
+         */
+        query?: string | null;
+    };
+    url: '/api/v1/training/jobs/groups';
+};
+
+export type ListJobGroupsErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListJobGroupsError = ListJobGroupsErrors[keyof ListJobGroupsErrors];
+
+export type ListJobGroupsResponses = {
+    /**
+     * A page of groups.
+     */
+    200: JobGroupPage;
+};
+
+export type ListJobGroupsResponse = ListJobGroupsResponses[keyof ListJobGroupsResponses];
 
 export type CancelJobData = {
     body?: never;

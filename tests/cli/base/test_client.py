@@ -315,7 +315,8 @@ def test_job_is_found_by_a_unique_beginning(jobs: Server) -> None:
         assert client.job_id("aa11") == "aa11"
         assert client.job_id("bb") == "bb33"
         # Of a long list only those come that may be meant.
-        assert jobs.requests[-1][1] == "/api/v1/training/jobs?limit=200&search=bb"
+        path = "/api/v1/training/jobs?limit=200&search=bb&query=archived%3Ayes%2Cno"
+        assert jobs.requests[-1][1] == path
         with pytest.raises(NotFoundError, match="'cc'"):
             client.job_id("cc")
         with pytest.raises(UsageError, match="aa11, aa22"):

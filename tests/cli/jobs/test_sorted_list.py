@@ -36,6 +36,20 @@ def test_list_is_sorted_and_filtered(
             listed(query="lr>")
         with pytest.raises(UsageError, match=r"did you mean parameters\.lr\?"):
             listed(sort="lr")
+        chosen = "name, parameters.lr,lr,loss:min,user,gpu_hours,world_size"
+        jobs.list_jobs(columns=chosen, sort="name", url=cluster.url)
+        shown = capsys.readouterr()
+        assert [line.split() for line in shown.out.splitlines()] == [
+            ["NAME", "lr", "lr", "loss.min", "USER", "GPU-HOURS", "WORKERS"],
+            ["fast", "0.1", "0.1", "-", "-", "0", "2"],
+            ["plain", "-", "-", "-", "-", "0", "2"],
+            ["slow", "0.001", "0.001", "-", "-", "0", "2"],
+        ]
+        assert shown.err == "None of these jobs has a value of loss.min.\n"
+        jobs.list_jobs(columns="nam", url=cluster.url)
+        assert capsys.readouterr().err.endswith("value of nam; did you mean name?\n")
+        with pytest.raises(UsageError, match="needs names between its commas"):
+            jobs.list_jobs(columns="name,", url=cluster.url)
         header, *rows = listed(query="-metrics.loss.min<0")
         assert {row[header.index("loss.min")] for row in rows} == {"-"}
         saved = {"name": "rates", "sort": "parameters.lr", "columns": ["name", "parameters.lr"]}

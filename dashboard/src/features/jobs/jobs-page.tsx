@@ -14,9 +14,11 @@ import { PlusIcon } from "@/shared/ui/icons";
 import { ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
 import { SearchField } from "@/shared/ui/search-field";
+import { useJobGroups } from "./api/job-groups";
 import { type PageRange, useJobList } from "./api/job-list";
 import { BulkActions } from "./bulk/bulk-actions";
 import { counted, FILTERS, type Filter, queryOf } from "./filters";
+import { GroupSelect, JobGroups } from "./groups/job-groups";
 import classes from "./jobs-page.module.css";
 import { QueryInput, queryProblem } from "./query-input";
 import { ColumnChooser } from "./table/column-chooser";
@@ -27,18 +29,24 @@ import { ViewsMenu } from "./views/views-menu";
 
 const route = getRouteApi("/jobs");
 
+/** More jobs are read when so few rows follow those on the screen. */
+const ROWS_AHEAD = 40;
+
 export default function JobsPage() {
   useTitle("Jobs");
-  const { show = "all", search = "", query = "", sort, selected: ids, ...more } = route.useSearch();
-  const { columns: given, pinned } = more;
+  const asked = route.useSearch();
+  const { show = "all", search = "", query = "", sort, selected: ids, ...more } = asked;
+  const { columns: given, pinned, group } = more;
   const columns = useMemo(() => shownColumns({ columns: given, pinned }), [given, pinned]);
   const navigate = route.useNavigate();
   const [onScreen, setOnScreen] = useState<PageRange>([0, 0]);
   const order = sort ?? NEWEST_FIRST;
   const { states } = FILTERS[show];
-  const filter = { states, search, query: queryOf(show, query), sort: order };
-  const jobs = useJobList(filter, onScreen);
-  const problem = query === "" ? undefined : queryProblem(jobs.error);
+  const filter = { states, search, query: queryOf(show, query) };
+  const jobs = useJobList(filter, order, onScreen, group === undefined);
+  const groups = useJobGroups(group, filter);
+  const error = group === undefined ? jobs.error : groups.error;
+  const problem = query === "" ? undefined : queryProblem(error);
   // A query may be invalid while it is typed: the previous jobs stay.
   const found = useRef(jobs.data);
   if (jobs.data) found.current = jobs.data;
@@ -47,8 +55,15 @@ export default function JobsPage() {
   );
   const pages = useRef<number[]>([]);
   pages.current = rows.map(({ page }) => page);
+  const loadMore = useRef(() => {});
+  loadMore.current = () => {
+    if (jobs.hasNextPage && !jobs.isFetchingNextPage && !jobs.isPlaceholderData) {
+      void jobs.fetchNextPage();
+    }
+  };
   const onRows = useCallback((first: number, last: number) => {
     const { current } = pages;
+    if (last >= current.length - ROWS_AHEAD) loadMore.current();
     const range: PageRange = [current[first] ?? 0, current[last] ?? current.at(-1) ?? 0];
     setOnScreen((before) => (before.join() === range.join() ? before : range));
   }, []);
@@ -88,6 +103,15 @@ export default function JobsPage() {
             }
           />
           <ViewsMenu search={{ show, search, query, sort, columns: given, pinned }} />
+          <GroupSelect
+            value={group}
+            onChange={(next) =>
+              void navigate({
+                search: (old) => ({ ...old, group: next, selected: undefined }),
+                resetScroll: false,
+              })
+            }
+          />
           <ColumnChooser
             columns={columns}
             jobs={rows.map(({ job }) => job)}
@@ -131,29 +155,47 @@ export default function JobsPage() {
           />
         </Group>
       </Group>
-      {selected.length > 0 ? (
-        <BulkActions selected={selected} jobs={rows.map(({ job }) => job)} onSelect={select} />
-      ) : null}
-      {problem ? null : <Pending query={jobs} what="the jobs" height={240} />}
-      {rows.length > 0 ? (
-        <JobsTable
-          jobs={rows.map(({ job }) => job)}
-          columns={columns}
-          selected={selected}
-          onSelect={select}
-          sort={order}
-          onSort={onSort}
-          onScreen={onRows}
-        />
-      ) : null}
-      {jobs.data && rows.length === 0 && !jobs.isPlaceholderData ? (
-        show === "all" && search.trim() === "" && query.trim() === "" ? (
-          <NoJobs />
-        ) : (
-          <Empty title="No job matches">Change the state filter, the query or the search.</Empty>
+      {group !== undefined ? (
+        problem && !groups.data ? null : (
+          <JobGroups
+            by={group}
+            groups={groups}
+            searchOf={(term) => ({
+              ...asked,
+              group: undefined,
+              query: `${query} ${term}`.trim(),
+            })}
+          />
         )
-      ) : null}
-      {jobs.isPlaceholderData ? null : <LoadMore list={jobs} />}
+      ) : (
+        <>
+          {selected.length > 0 ? (
+            <BulkActions selected={selected} jobs={rows.map(({ job }) => job)} onSelect={select} />
+          ) : null}
+          {problem ? null : <Pending query={jobs} what="the jobs" height={240} />}
+          {rows.length > 0 ? (
+            <JobsTable
+              jobs={rows.map(({ job }) => job)}
+              columns={columns}
+              selected={selected}
+              onSelect={select}
+              sort={order}
+              onSort={onSort}
+              onScreen={onRows}
+            />
+          ) : null}
+          {jobs.data && rows.length === 0 && !jobs.isPlaceholderData ? (
+            show === "all" && search.trim() === "" && query.trim() === "" ? (
+              <NoJobs />
+            ) : (
+              <Empty title="No job matches">
+                Change the state filter, the query or the search.
+              </Empty>
+            )
+          ) : null}
+          {jobs.isPlaceholderData ? null : <LoadMore list={jobs} />}
+        </>
+      )}
     </Stack>
   );
 }

@@ -16,39 +16,50 @@ const PAGE = 100;
 const BUSY_MS = 1500;
 const CALM_MS = 4000;
 
-interface Filter {
+export interface Filter {
   /** Null: jobs in any state. */
   states: readonly Job["state"][] | null;
   /** A part of the name, or the beginning of the id. */
   search: string;
   /** Terms that all must match. */
   query: string;
-  sort: Sort;
+}
+
+/** The parameters of a request for the jobs that match. */
+export function parametersOf({ states, search, query }: Filter) {
+  return {
+    state: states === null ? undefined : [...states],
+    search: search.trim() || undefined,
+    query: query.trim() || undefined,
+  };
 }
 
 /** First and last page that have a row on the screen. */
 export type PageRange = readonly [first: number, last: number];
 
-/** The jobs that match, in the order of `sort`. Only the pages on the screen are polled. */
-export function useJobList(filter: Filter, [first, last]: PageRange) {
-  const { states, search, sort } = filter;
+/**
+ * The jobs that match, in the order of `sort`. Only the pages on the screen are polled.
+ *
+ * @param enabled Whether to read them.
+ */
+export function useJobList(filter: Filter, sort: Sort, [first, last]: PageRange, enabled: boolean) {
   const client = useQueryClient();
   const query = {
     limit: PAGE,
-    state: states === null ? undefined : [...states],
-    search: search.trim() || undefined,
-    query: filter.query.trim() || undefined,
+    ...parametersOf(filter),
     sort: sort === NEWEST_FIRST ? undefined : sort,
   };
   const options = listJobsInfiniteOptions({ query });
   const list = useInfiniteQuery({
     ...options,
     ...BY_CURSOR,
+    enabled,
     staleTime: Number.POSITIVE_INFINITY,
     // The previous jobs stay until the response arrives.
     placeholderData: keepPreviousData,
   });
-  const pages = list.isPlaceholderData ? [] : (list.data?.pages ?? []).slice(first, last + 1);
+  const pages =
+    list.isPlaceholderData || !enabled ? [] : (list.data?.pages ?? []).slice(first, last + 1);
   const errors = useQueries({
     queries: pages.map(({ items }, i) => {
       const cursor = list.data?.pageParams[first + i];
