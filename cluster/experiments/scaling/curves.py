@@ -143,7 +143,7 @@ def _point(job: Mapping[str, Any], trial: TrialRow) -> Iterator[MeasuredPoint]:
 
 def _split(figures: Mapping[str, float | None]) -> Split | None:
     step, communication = figures.get("step_seconds"), figures.get("communication_share")
-    if step is None or communication is None:
+    if step is None or step <= 0 or communication is None:
         return None
     data = figures.get("data_share") or 0.0
     return Split(max(0.0, 1 - data - communication) * step, data * step, communication * step)

@@ -38,8 +38,9 @@ def serial_share(curve: Curve) -> Serial | None:
 
 def _share(curve: Curve) -> float:
     is_strong = curve.scaling == STRONG
-    # The time of a step with a fixed batch, or the speed with a batch that grows.
-    values = [1 / p.speed if is_strong else p.speed for p in curve.fittable]
+    # The time of a step with a fixed batch, or the speed with a batch that grows; both relative.
+    speeds = [p.speed / curve.base.speed for p in curve.fittable]
+    values = [1 / speed for speed in speeds] if is_strong else speeds
     rows = [(1.0, 1 / p.workers if is_strong else float(p.workers)) for p in curve.fittable]
     serial, parallel = fit(rows, values, values)
     return serial / (serial + parallel)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -209,8 +210,9 @@ def test_too_few_points_are_not_fitted() -> None:
         "Strong scaling: nothing is fitted or predicted; a speed-up takes" in analysis.findings[0]
     )
     assert "it takes 3 numbers of workers" in curve_of(analyzed(ring, 1, 2)).note
-    unmeasured = analyzed(ring, 1, 2, 4, change=lambda run: replace(run, figures={}))
-    assert curve_of(unmeasured).note == "the time that steps communicate was not measured"
+    for figures in ({}, {"step_seconds": 0.0, "communication_share": 0.0}):
+        unmeasured = analyzed(ring, 1, 2, 4, change=partial(replace, figures=figures))
+        assert curve_of(unmeasured).note == "the time that steps communicate was not measured"
 
 
 def test_more_workers_pay_until_efficiency_or_gain_is_low() -> None:
