@@ -12,7 +12,8 @@ from trainhall.db.types import BigInt
 class LedgerEntry(Base):
     """Device-seconds and energy of an attempt (`trainhall.cluster.ledger`); outlives its job.
 
-    The four parts of `held_seconds` are NULL where they are not measured, and until it is closed.
+    The four parts of `held_seconds` are NULL where they are not measured, and smaller than they
+    have become while it is open.
     """
 
     __tablename__ = "ledger"

@@ -78,8 +78,9 @@ def _table(by: By, items: list[out.Json], page: out.Json) -> str:
     else:
         columns.append(_column("JOBS", "jobs", digits=0))
     columns += [_column(title, name) for title, name in _FIGURES.items()]
+    columns += [_column("KWH", "energy_kwh"), out.Column("METERED", _metered, right=True)]
     if page["currency"] is not None:
-        columns.append(_column(page["currency"], "cost", digits=2))
+        columns.append(_column(page["currency"], "cost"))
     return out.table([*items, total], columns)
 
 
@@ -90,11 +91,17 @@ _FIGURES = {
     "REDONE": "redone_hours",
     "IDLE": "idle_hours",
     "NOT MEASURED": "not_measured_hours",
-    "KWH": "energy_kwh",
 }
 
 
-def _column(title: str, name: str, digits: int = 1) -> out.Column:
+def _metered(row: out.Json) -> str:
+    """Return the share of the GPU-hours whose power was measured."""
+    if not row["gpu_hours"]:
+        return out.BLANK
+    return f"{100 * row['metered_hours'] / row['gpu_hours']:.0f}%"
+
+
+def _column(title: str, name: str, digits: int = 2) -> out.Column:
     def cell(row: out.Json) -> str:
         value = row[name]
         return out.BLANK if value is None else f"{value:,.{digits}f}"

@@ -1,4 +1,4 @@
-"""Upkeep of the ledger: open entries grow with the time; those of ended attempts are divided."""
+"""Upkeep of the ledger: open entries grow with the time, and are divided now and then."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,12 @@ LAG = timedelta(seconds=10)
 LATE = timedelta(seconds=60)
 """Time in which the last metrics and device readings of an ended attempt come."""
 CLOSED_AT_ONCE = 100
-"""Most entries that are divided in one pass."""
+"""Most entries that are closed in one pass."""
+GROWTH = 1.2
+"""An attempt that runs is divided when it holds so many times as much as when it last was: the
+steps of a long one are read a few times, not in every pass."""
+MAX_GAP = 150.0
+"""Seconds between two device readings; after a longer gap a reading covers only its own time."""
 _POWER = 4
 """Place of the power among the numbers of a device, `[index, …, power]`."""
 _STEP, _DATA = "step_seconds", "data_seconds"
@@ -40,6 +45,12 @@ _ATTEMPT = (
     Attempt.allocation,
     case((Attempt.generation > 1, Attempt.generations)).label("generations"),
     Job.task,
+)
+_DIVIDED = (
+    func.coalesce(LedgerEntry.useful_seconds, 0.0)
+    + func.coalesce(LedgerEntry.data_seconds, 0.0)
+    + func.coalesce(LedgerEntry.redone_seconds, 0.0)
+    + func.coalesce(LedgerEntry.idle_seconds, 0.0)
 )
 _WITH_ATTEMPT = (
     select(*_ATTEMPT)
@@ -133,7 +144,7 @@ def _readings(
         return found
     nodes = {node_id for _, held in with_gpus for span in held for node_id, _ in span.devices}
     # One earlier says from when on the first one was measured.
-    since = min(row.counted_until for row, _ in with_gpus) - timedelta(seconds=2 * SECONDS)
+    since = min(row.counted_until for row, _ in with_gpus) - timedelta(seconds=MAX_GAP)
     of_nodes = connection.execute(
         select(DeviceReading.node_id, DeviceReading.time, DeviceReading.devices)
         .where(
@@ -146,28 +157,36 @@ def _readings(
     for node_id, time, devices in of_nodes:
         end, before = time.timestamp(), found[node_id][-1:]
         gap = end - before[0].end if before else SECONDS
-        start = end - (gap if gap <= 2 * SECONDS else SECONDS)
+        start = end - (gap if gap <= MAX_GAP else SECONDS)
         watts = {each[0]: each[_POWER] for each in devices if each[_POWER] is not None}
         found[node_id].append(Reading(start, end, watts))
     return found
 
 
 def _divided(connection: Connection, now: datetime) -> list[dict[str, Any]]:
-    """Return the parts of attempts that ended a while ago, or whose steps were taken again."""
+    """Return the parts of attempts that ended a while ago, run, or whose steps were redone."""
     ended = connection.execute(
         _WITH_ATTEMPT.where(LedgerEntry.is_open.is_(True), Attempt.finished_at < now - LATE - LAG)
         .order_by(LedgerEntry.job_id, LedgerEntry.attempt)
         .limit(CLOSED_AT_ONCE)
     )
+    running = connection.execute(
+        _WITH_ATTEMPT.where(
+            LedgerEntry.is_open.is_(True),
+            Attempt.running_at.is_not(None),
+            Attempt.finished_at.is_(None),
+            LedgerEntry.held_seconds > GROWTH * _DIVIDED,
+        )
+    )
     redone = connection.execute(_redone())
     changes = []
-    for row in [*ended, *redone]:
+    for row in [*ended, *running, *redone]:
         parts = _split(connection, row)
         changes.append(
             {
                 **_key(row),
-                "is_open": False,
-                "counted_until": row.finished_at,
+                "is_open": row.finished_at is None,
+                "counted_until": row.finished_at or row.counted_until,
                 "useful_seconds": parts.useful if parts else None,
                 "redone_seconds": parts.redone if parts else None,
                 "data_seconds": parts.data if parts else None,
@@ -199,7 +218,7 @@ def _redone() -> Select[Any]:
 
 
 def _split(connection: Connection, row: Any) -> Split | None:
-    """Return the parts of an ended attempt; None: they are not measured."""
+    """Return the parts of what an attempt held; None: they are not measured."""
     points = read_points(connection, row.job_id, row.attempt, (_STEP, _DATA))
     superseded = points.get((_STEP, True), NO_POINTS)
     seconds = points.get((_STEP, False), NO_POINTS)
@@ -213,5 +232,5 @@ def _split(connection: Connection, row: Any) -> Split | None:
             Attempt.job_id == row.job_id, Attempt.number > row.attempt
         )
     )
-    spans = _spans(row, row.finished_at)
+    spans = _spans(row, row.counted_until)
     return split(row.held_seconds, spans, Steps(seconds, data, superseded), redone_from)

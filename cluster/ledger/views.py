@@ -30,7 +30,7 @@ class LedgerSums(View):
     idle_hours: float | None
     """Device-hours outside steps: start-up, regrouping, evaluation, saving, and the end."""
     not_measured_hours: float
-    """Device-hours of attempts that have not ended, and of scripts that report no step times."""
+    """Device-hours of scripts that report no step times, and the newest of attempts that run."""
     energy_kwh: float | None
     """Energy of the GPUs in `metered_hours`; null if that is 0."""
     metered_hours: float

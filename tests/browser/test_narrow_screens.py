@@ -71,7 +71,8 @@ def test_every_checkpoint_has_its_commands(phone: Page, job: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["/jobs", "/experiments", "/nodes", "/queue", "/alerts", "/new", "/experiments/new"]
+    "address",
+    ["/jobs", "/experiments", "/nodes", "/queue", "/ledger", "/alerts", "/new", "/experiments/new"],
 )
 def test_every_command_of_a_page_is_in_sight(phone: Page, job: str, address: str) -> None:
     phone.goto(address)
@@ -87,5 +88,7 @@ def test_narrow_screen_shows_every_page_in_the_header(phone: Page, simulated: bo
     phone.goto("/new")
     expect(phone.get_by_text("simulated", exact=True)).to_have_count(int(simulated))
     links = phone.get_by_role("navigation", name="Main").get_by_role("link")
-    expect(links).to_have_text(["Jobs", "Experiments", "Queue", "Nodes", "Alerts", "New job"])
+    expect(links).to_have_text(
+        ["Jobs", "Experiments", "Queue", "Nodes", "Ledger", "Alerts", "New job"]
+    )
     assert outside(links) == []

@@ -17,6 +17,7 @@ const PAGES = [
   { label: "Experiments", path: "/experiments" },
   { label: "Queue", path: "/queue" },
   { label: "Nodes", path: "/nodes" },
+  { label: "Ledger", path: "/ledger" },
   { label: "Alerts", path: "/alerts" },
   { label: "Compare", path: "/compare" },
   { label: "New job", path: "/new" },

@@ -7,6 +7,7 @@ import { type Filter, isFilter } from "@/features/jobs/filters";
 import { type GroupBy, isGroupBy } from "@/features/jobs/groups/groups";
 import { type ColumnsSearch, columnsOf } from "@/features/jobs/table/columns";
 import type { Sort } from "@/features/jobs/table/sort";
+import { ledgerSearch } from "@/features/ledger/search";
 import { type CurveView, curveView } from "@/shared/curves/controls/view";
 import type { Spread } from "@/shared/curves/data/curve";
 import { isSpread } from "@/shared/curves/data/spread";
@@ -122,6 +123,13 @@ const queue = createRoute({
   component: lazyComponent(() => import("@/features/queue/queue-page")),
 });
 
+const ledger = createRoute({
+  getParentRoute: () => root,
+  path: "/ledger",
+  validateSearch: ledgerSearch,
+  component: lazyComponent(() => import("@/features/ledger/ledger-page")),
+});
+
 const alerts = createRoute({
   getParentRoute: () => root,
   path: "/alerts",
@@ -188,6 +196,7 @@ export const router = createRouter({
     experiment,
     queue,
     nodes,
+    ledger,
     alerts,
     submit,
   ]),

@@ -53,6 +53,9 @@ export function Shell() {
               <Link to="/nodes" className={classes.link}>
                 Nodes
               </Link>
+              <Link to="/ledger" className={classes.link} activeOptions={{ includeSearch: false }}>
+                Ledger
+              </Link>
               <Link to="/alerts" className={classes.link}>
                 Alerts
               </Link>

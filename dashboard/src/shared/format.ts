@@ -44,6 +44,12 @@ export function count(value: number | null | undefined): string {
   return value.toLocaleString("en-US");
 }
 
+/** Hours, kilowatt-hours or money, all with two decimals, so that columns can be compared. */
+export function hours(value: number | null | undefined): string {
+  if (value === null || value === undefined) return NOTHING;
+  return value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+}
+
 /** A metric with four significant digits; very small and very large ones in powers of ten. */
 export function metric(value: number | string | null | undefined): string {
   if (value === null || value === undefined) return NOTHING;

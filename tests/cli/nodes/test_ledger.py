@@ -60,7 +60,7 @@ def test_lines_and_their_total_are_printed(
     title, row, total = capsys.readouterr().out.splitlines()
     assert title.split()[:3] == ["USER", "JOBS", "DEVICE-HOURS"]
     assert title.split()[-1] == "EUR"
-    figures = ["1,234.6", "-", "-", "-", "-", "1,234.6", "2.0", "99.50"]
+    figures = ["1,234.56", "-", "-", "-", "-", "1,234.56", "2.04", "0%", "99.50"]
     assert row.split() == ["maria", "2", *figures]
     assert total.split() == ["total", "2", *figures]
     run("--by", "job", "--since", "12h")

@@ -10,6 +10,7 @@ import { AnchorLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Moment } from "@/shared/ui/time";
+import { DeviceHours } from "./device-hours";
 import { IncidentReport } from "./incident-report";
 import { StateBar } from "./state-bar";
 import {
@@ -41,6 +42,7 @@ export function TimelineTab({ job, live }: { job: Job; live: JobLive }) {
         failures={failuresOf(attempts.data)}
         checkpoints={savedCheckpoints(events)}
       />
+      <DeviceHours job={job} />
       <Text size="xs" c="dimmed">
         Times in {zone}
       </Text>
