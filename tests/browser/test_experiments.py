@@ -146,10 +146,16 @@ def test_scaling_study_has_a_chart_and_a_table(page: Page) -> None:
 
 
 def test_sweep_with_early_stopping_shows_rungs_and_steps(page: Page) -> None:
-    stopping = "early_stopping: {asha: {min_steps: 2, max_steps: 6}}\n"
-    sweep = SWEEP.replace("steps: 5, ", "").replace("0.01]", "0.01, 0.1]") + stopping
     page.goto("/experiments/new")
-    write_experiment(page, sweep.replace("on-the-page", "stopped-early"))
+    write_experiment(page, SWEEP.replace("steps: 5, ", "steps: 6, "))
+    page.get_by_role("textbox", name="Name", exact=True).fill("stopped-early")
+    rates = page.get_by_role("textbox", name="Values of training.learning_rate")
+    expect(rates).to_have_value("0.001, 0.01")
+    rates.fill("0.001, 0.01, 0.1")
+    page.get_by_role("switch", name="Stop poor runs early").click()
+    page.get_by_role("textbox", name="First rung").fill("2")
+    page.get_by_role("button", name="Check").click()
+    expect(page.get_by_text("Valid. 3 trials: ")).to_be_visible()
     page.get_by_role("button", name="Create").click()
     expect(page.get_by_test_id("experiment-state")).to_have_text("completed", timeout=SLOW)
     expect(page.get_by_test_id("runs")).to_have_text("1 of 3 runs completed, 2 stopped")

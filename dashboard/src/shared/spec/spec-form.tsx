@@ -1,6 +1,6 @@
 import { Alert, Button, Group, Kbd, Select, Stack, Text, Title } from "@mantine/core";
 import type { UseMutationResult } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 import { ApiError } from "../api/problem";
 import type { Submission } from "../api/yaml";
 import { submission } from "../snippets";
@@ -10,6 +10,7 @@ import { LinkedText } from "../ui/linked-text";
 import { Problem } from "../ui/problem";
 import { clearDraft, type Draft, readDraft, writeDraft } from "./draft";
 import { SpecEditor } from "./spec-editor";
+import classes from "./spec-form.module.css";
 import { documentOf } from "./spec-text";
 
 export interface Example {
@@ -42,6 +43,8 @@ interface Props<Created, Checked> {
   effect: string;
   /** "Could not submit the job". */
   failure: string;
+  /** Fields beside the editor, which show the text and change it. */
+  fields?: (text: string, onChange: (text: string) => void) => ReactNode;
   /** A check that creates nothing; without it there is no button for it. */
   check?: {
     request: UseMutationResult<Checked, Error, string>;
@@ -96,8 +99,30 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
     setKey(randomKey());
   };
 
+  const editor = (
+    <SpecEditor
+      label={props.label}
+      value={text}
+      onChange={change}
+      onSubmit={send}
+      sent={sent}
+      error={create.error ?? check?.request.error}
+    >
+      {create.error ? (
+        <Problem error={create.error} what={failure} onRetry={send} />
+      ) : check?.request.error ? (
+        <Problem error={check.request.error} what="Could not check the spec" onRetry={verify} />
+      ) : check?.request.isSuccess && text === sent ? (
+        <CheckOutcome
+          text={check.describe(check.request.data)}
+          warns={check.warns?.(check.request.data) ?? false}
+        />
+      ) : null}
+    </SpecEditor>
+  );
+
   return (
-    <Stack gap="md" maw={920} mx="auto">
+    <Stack gap="md" maw={props.fields ? 1280 : 920} mx="auto">
       <Group justify="space-between" align="flex-end">
         <div>
           <Title order={1} size="h3">
@@ -119,25 +144,16 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
           }}
         />
       </Group>
-      <SpecEditor
-        label={props.label}
-        value={text}
-        onChange={change}
-        onSubmit={send}
-        sent={sent}
-        error={create.error ?? check?.request.error}
-      >
-        {create.error ? (
-          <Problem error={create.error} what={failure} onRetry={send} />
-        ) : check?.request.error ? (
-          <Problem error={check.request.error} what="Could not check the spec" onRetry={verify} />
-        ) : check?.request.isSuccess && text === sent ? (
-          <CheckOutcome
-            text={check.describe(check.request.data)}
-            warns={check.warns?.(check.request.data) ?? false}
-          />
-        ) : null}
-      </SpecEditor>
+      {props.fields ? (
+        <Group align="flex-start" gap="lg">
+          <div className={classes.fields}>{props.fields(text, change)}</div>
+          <Stack gap="md" className={classes.text}>
+            {editor}
+          </Stack>
+        </Group>
+      ) : (
+        editor
+      )}
       <Group justify="flex-end" gap="sm">
         <Text size="xs" c="dimmed" mr="auto" visibleFrom="sm">
           <Kbd size="xs">Ctrl</Kbd> + <Kbd size="xs">Enter</Kbd> {props.effect}

@@ -6,6 +6,7 @@ import { Pending } from "@/shared/ui/problem";
 import { useCheckExperiment, useCreateExperiment, useExperiment } from "../api/experiments";
 import { planText } from "../spec";
 import { EXAMPLES } from "./examples";
+import { SweepForm } from "./sweep-form";
 
 const route = getRouteApi("/experiments/new");
 
@@ -32,10 +33,11 @@ function ExperimentForm({ copied }: { copied?: Copied }) {
     <SpecForm
       draft="experiment"
       title="New experiment"
-      hint="Describe in YAML a job, the values to try, and the metric that rates them."
+      hint="Describe a job, the values to try, and the metric that rates them."
       label="Experiment in YAML"
       examples={EXAMPLES}
       copied={copied}
+      fields={(text, onChange) => <SweepForm text={text} onChange={onChange} />}
       check={{ request: useCheckExperiment(), describe: planText }}
       create={useCreateExperiment()}
       onCreated={({ id }) =>

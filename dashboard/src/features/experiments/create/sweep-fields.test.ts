@@ -1,0 +1,86 @@
+import { expect, test } from "vitest";
+import { parse } from "yaml";
+import { EXAMPLES } from "./examples";
+import { NEW_DIMENSION, sweepFields, withFields } from "./sweep-fields";
+
+const TEXT = `# why
+name: rates
+kind: sweep
+job: {name: digits, task: {name: digits}} # kept
+space:
+  training.learning_rate: {log: [0.0001, 0.1]}
+  task.params.hidden: [[32], [64, 64]]
+  training.optimizer: [sgd, "on", 1, true]
+  training.weight_decay: {range: [0, 0.5], step: 0.1}
+method: random
+trials: 12
+objective: {metric: eval_accuracy}
+seed: 3
+`;
+
+const fieldsOf = (text: string) => {
+  const fields = sweepFields(text);
+  if (fields === null) throw new Error("no sweep");
+  return fields;
+};
+
+test("fields are read from the document", () => {
+  const fields = fieldsOf(TEXT);
+  expect(fields).toMatchObject({ name: "rates", method: "random", trials: "12", goal: "" });
+  expect(fields.asha).toBeNull();
+  expect(fields.space.map(({ form }) => form)).toEqual(["log", "values", "values", "range"]);
+  expect(fields.space[0]).toMatchObject({ low: "0.0001", high: "0.1" });
+  expect(fields.space[1]?.values).toBe("[32], [64,64]");
+  expect(fields.space[3]?.step).toBe("0.1");
+});
+
+test("unchanged fields leave the document's meaning and comments", () => {
+  for (const text of [TEXT, ...EXAMPLES.map((example) => example.text)]) {
+    const fields = sweepFields(text);
+    if (fields === null) continue;
+    const written = withFields(text, fields);
+    expect(parse(written)).toEqual(parse(text));
+    expect(fieldsOf(written)).toEqual(fields);
+  }
+  expect(withFields(TEXT, fieldsOf(TEXT))).toContain("# why");
+});
+
+test("values are written back as they were read", () => {
+  const fields = fieldsOf(TEXT);
+  const [first, ...others] = fields.space;
+  if (first === undefined) throw new Error("no space");
+  const space = [...others, { ...first, form: "range" as const, step: "0.05" }];
+  const changed = parse(withFields(TEXT, { ...fields, space }));
+  expect(changed.space).toEqual({
+    "task.params.hidden": [[32], [64, 64]],
+    "training.optimizer": ["sgd", "on", 1, true],
+    "training.weight_decay": { range: [0, 0.5], step: 0.1 },
+    "training.learning_rate": { range: [0.0001, 0.1], step: 0.05 },
+  });
+  expect(changed).toMatchObject({ seed: 3, job: { name: "digits" } });
+});
+
+test("what is half typed keeps the document valid YAML", () => {
+  const fields = fieldsOf(TEXT);
+  for (const values of ["", "[1", '"', "1, ", "{", "a: b", "#"]) {
+    const space = [{ ...NEW_DIMENSION, id: "0", field: "training.seed", values }];
+    expect(fieldsOf(withFields(TEXT, { ...fields, space })).space).toHaveLength(1);
+  }
+});
+
+test("a grid has no number of trials, and early stopping is added and removed", () => {
+  const fields = fieldsOf(TEXT);
+  const asha = { min: "20", max: "540", factor: "" };
+  const text = withFields(TEXT, { ...fields, method: "grid", asha });
+  expect(parse(text)).toMatchObject({
+    early_stopping: { asha: { min_steps: 20, max_steps: 540 } },
+  });
+  expect(parse(text).trials).toBeUndefined();
+  expect(parse(withFields(text, { ...fieldsOf(text), asha: null })).early_stopping).toBeUndefined();
+});
+
+test("another kind and broken YAML have no form", () => {
+  expect(sweepFields(TEXT.replace("sweep", "benchmark"))).toBeNull();
+  expect(sweepFields("name: [")).toBeNull();
+  expect(sweepFields("")).toBeNull();
+});
