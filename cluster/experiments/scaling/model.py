@@ -7,6 +7,7 @@ Communication that computing hides today is taken to stay hidden, and links beyo
 points to be like those within. Where one point alone communicates, all of it counts as bandwidth.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from trainhall.training.spec.resources import MAX_WORKERS
 
 _LEAST_POINTS = 3
 """Two to fit, and one to validate the fit."""
+_MOST_LOG = 700.0
+"""Larger powers of e overflow."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +107,17 @@ def speedup_intervals(curve: Curve, cost: Callable[[int], Cost]) -> dict[int, In
         models = [fit_model(repeat, cost) for repeat in curve.repeats()]
     except NotPredictedError:
         return {}
-    speedups: dict[int, list[float]] = defaultdict(list)
+    # Their logarithms: a speed-up is as likely half as twice as large, and never below zero.
+    logs: dict[int, list[float]] = defaultdict(list)
     for model in models:
         for point in model.predictions():
-            speedups[point.workers].append(point.speedup)
-    intervals = {workers: mean_interval(of_repeats) for workers, of_repeats in speedups.items()}
-    return {n: (max(0.0, each[0]), each[1]) for n, each in intervals.items() if each is not None}
+            logs[point.workers].append(math.log(point.speedup))
+    intervals = {}
+    for workers, of_repeats in logs.items():
+        if (interval := mean_interval(of_repeats)) is not None:
+            low, high = interval
+            intervals[workers] = math.exp(low), math.exp(min(high, _MOST_LOG))
+    return intervals
 
 
 def _terms(points: list[MeasuredPoint], cost: Callable[[int], Cost]) -> tuple[Terms, Terms, Terms]:
