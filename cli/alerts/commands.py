@@ -277,7 +277,7 @@ def _print_changed(alert: out.Json, output: Format) -> None:
 
 
 def _conditions(on: list[str] | None) -> list[str] | None:
-    return [each for text in on for each in text.split(",") if each] if on else None
+    return [each.strip() for text in on for each in text.split(",") if each.strip()] if on else None
 
 
 def _limits(waiting: float | None, disk_percent: float | None) -> dict[str, Any]:

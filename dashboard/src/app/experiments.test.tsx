@@ -268,6 +268,10 @@ describe("an experiment", () => {
     await open(`/experiments/${ID}`, page(experiment({ best })));
     const section = await screen.findByRole("region", { name: "Best trial" });
     expect(section).toHaveTextContent("best eval_accuracy so far, at step 1,2000.9312");
+    const table = await screen.findByRole("table", { name: "Trials" });
+    expect(table).toHaveTextContent("2best so far");
+    await open("/experiments", { "GET /experiments": list(experiment({ best })) });
+    expect(await screen.findByText("eval_accuracy at step 1,200")).toBeVisible();
   });
 
   it("that ended without a value says which metric is missing", async () => {

@@ -71,7 +71,7 @@ function selectColumn({ selected, onPick }: TrialMarks): TrialColumn {
 function columnsOf(experiment: Experiment, trials: readonly Trial[]): TrialColumn[] {
   const { early_stopping, objective, repeats = 1, space } = specOf(experiment);
   const labels = fieldLabels(Object.keys(space));
-  const best = experiment.best?.trial;
+  const { best } = experiment;
   const parameters = Object.keys(space).map(
     (field): TrialColumn => ({
       id: field,
@@ -98,9 +98,9 @@ function columnsOf(experiment: Experiment, trials: readonly Trial[]): TrialColum
               repeat {repeat} of {repeats}
             </Text>
           ) : null}
-          {number === best ? (
+          {number === best?.trial ? (
             <Text size="xs" fw={600} className={classes.best ?? ""}>
-              best
+              best{best.step === null ? "" : " so far"}
             </Text>
           ) : null}
         </>

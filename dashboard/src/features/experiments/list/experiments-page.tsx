@@ -116,15 +116,17 @@ function Runs({ of }: { of: Experiment }) {
 }
 
 function BestValue({ of }: { of: Experiment }) {
+  const { best } = of;
   return (
     <>
-      {of.best === null ? null : (
+      {best === null ? null : (
         <Text size="sm" className="numbers">
-          {metric(of.best.value)}
+          {metric(best.value)}
         </Text>
       )}
       <Text size="xs" c="dimmed" className={classes.metric ?? ""}>
         {specOf(of).objective.metric}
+        {best === null || best.step === null ? "" : ` at step ${count(best.step)}`}
       </Text>
     </>
   );
