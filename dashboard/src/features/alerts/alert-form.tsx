@@ -13,7 +13,7 @@ import {
 import { useState } from "react";
 import type { Condition, NewAlert, NewScope, NewTarget } from "@/client";
 import type { Alert } from "@/shared/api/types";
-import { CopyButton } from "@/shared/ui/copy-button";
+import { CopyButton } from "@/shared/copy/copy-button";
 import { Dialog } from "@/shared/ui/dialog";
 import { Problem } from "@/shared/ui/problem";
 import { useChangeAlert, useCreateAlert } from "./api/alerts";

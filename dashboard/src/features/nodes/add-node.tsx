@@ -1,6 +1,6 @@
 import { Alert, Button, Code, Group, Modal, Stack, Text, TextInput } from "@mantine/core";
 import { useState } from "react";
-import { CopyButton } from "@/shared/ui/copy-button";
+import { CopyButton } from "@/shared/copy/copy-button";
 import { AlertIcon, PlusIcon } from "@/shared/ui/icons";
 import { Problem } from "@/shared/ui/problem";
 import { useRegisterNode } from "./api/nodes";

@@ -1,6 +1,6 @@
 import { Breadcrumbs, Group, Progress, Text, Title } from "@mantine/core";
 import type { ReactNode } from "react";
-import { CopyIconButton } from "../ui/copy-button";
+import { CopyIconButton } from "../copy/copy-button";
 import { LinkedText } from "../ui/linked-text";
 import { AnchorLink } from "../ui/links";
 import { StateBadge } from "../ui/state-badge";

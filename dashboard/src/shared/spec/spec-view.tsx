@@ -1,8 +1,8 @@
 import { Group, Stack } from "@mantine/core";
 import { type ReactNode, useMemo } from "react";
-import { submission } from "../snippets";
-import { CopyAs } from "../ui/copy-as";
-import { CopyButton } from "../ui/copy-button";
+import { CopyAs } from "../copy/copy-as";
+import { CopyButton } from "../copy/copy-button";
+import { submission } from "../copy/snippets";
 import type { Draft } from "./draft";
 import { documentOf, specText } from "./spec-text";
 import classes from "./spec-view.module.css";

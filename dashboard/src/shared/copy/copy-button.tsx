@@ -1,6 +1,6 @@
 import { Button, CopyButton as Copier } from "@mantine/core";
-import { IconButton } from "./icon-button";
-import { CheckIcon, CopyIcon } from "./icons";
+import { IconButton } from "../ui/icon-button";
+import { CheckIcon, CopyIcon } from "../ui/icons";
 
 interface Props {
   value: string;

@@ -1,7 +1,7 @@
 import { Button, Menu } from "@mantine/core";
 import { useClipboard } from "@mantine/hooks";
-import type { Snippets } from "../snippets";
-import { CheckIcon, CopyIcon } from "./icons";
+import { CheckIcon, CopyIcon } from "../ui/icons";
+import type { Snippets } from "./snippets";
 
 const FORMS: { key: keyof Snippets; label: string }[] = [
   { key: "cli", label: "Command line" },
