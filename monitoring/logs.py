@@ -2,6 +2,7 @@
 
 import zlib
 from bisect import bisect_right
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -142,6 +143,32 @@ async def read_logs(
         return _page(connection, query, _BEGINNING, limit)
 
     return await database.read(read)
+
+
+async def log_text(
+    database: Database,
+    job_id: str,
+    *,
+    rank: int | None = None,
+    stream: str | None = None,
+    attempt: int | None = None,
+    prefixed: bool = False,
+) -> AsyncIterator[str]:
+    """Yield the lines stored by now as text, a page at a time.
+
+    Args:
+        prefixed: whether each begins with its rank, as in `[3] `.
+    """
+    cursor: str | None = None
+    more = True
+    while more:
+        page = await read_logs(
+            database, job_id, rank=rank, stream=stream, attempt=attempt, after=cursor
+        )
+        yield "".join(
+            f"[{line.rank}] {line.text}\n" if prefixed else f"{line.text}\n" for line in page.items
+        )
+        cursor, more = page.next_cursor, page.more
 
 
 def _page(

@@ -4,6 +4,7 @@ import re
 from typing import Annotated, Literal
 
 from fastapi import Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from trainhall.api.bodies import read_document, read_json
 from trainhall.api.context import CoordinatorDep
@@ -305,6 +306,11 @@ async def list_events(
     return await coordinator.jobs.events(job_id, after=after, limit=limit, cursor=cursor)
 
 
+_Rank = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only this rank.")]
+_Stream = Annotated[Literal["stdout", "stderr"] | None, Query(description="Only this stream.")]
+_Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Only this attempt.")]
+
+
 @router.operation(
     "GET",
     "/{job_id}/logs",
@@ -315,13 +321,9 @@ async def list_events(
 async def read_logs(
     coordinator: CoordinatorDep,
     job_id: JobId,
-    rank: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only this rank.")] = None,
-    stream: Annotated[
-        Literal["stdout", "stderr"] | None, Query(description="Only this stream.")
-    ] = None,
-    attempt: Annotated[
-        int | None, Query(ge=1, le=2**31 - 1, description="Only this attempt.")
-    ] = None,
+    rank: _Rank = None,
+    stream: _Stream = None,
+    attempt: _Attempt = None,
     after: Annotated[
         str | None,
         Query(
@@ -372,6 +374,40 @@ async def read_logs(
         coordinator.db, job_id, rank=rank, stream=stream, attempt=attempt, after=after,
         before=before, at=line, tail=tail, search=search, limit=limit,
     )  # fmt: skip
+
+
+@router.operation(
+    "GET",
+    "/{job_id}/logs/download",
+    summary="Download a job's logs",
+    also={
+        200: {
+            "description": "All stored lines.",
+            "content": {"text/plain": {"schema": {"type": "string"}, "example": "epoch 4\n"}},
+        }
+    },
+    response_class=Response,
+)
+async def download_logs(
+    coordinator: CoordinatorDep,
+    job_id: JobId,
+    rank: _Rank = None,
+    stream: _Stream = None,
+    attempt: _Attempt = None,
+) -> StreamingResponse:
+    """The lines stored when it is read, as text. Without `rank`, those of several ranks begin with
+    their rank, as in `[3] `."""
+    job = await coordinator.jobs.get(job_id)
+    text = logs.log_text(
+        coordinator.db, job_id, rank=rank, stream=stream, attempt=attempt,
+        prefixed=rank is None and job.world_size > 1,
+    )  # fmt: skip
+    headers = {
+        "Content-Disposition": f'attachment; filename="{job_id}.log"',
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return StreamingResponse(text, media_type="text/plain; charset=utf-8", headers=headers)
 
 
 _LINE = re.compile(r"(\d{1,9})\.(\d{1,9})\.(stdout|stderr)\.(\d{1,18})", re.ASCII)

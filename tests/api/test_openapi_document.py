@@ -39,6 +39,7 @@ NAMES = {
     "listEvents",
     "readLedger",
     "readLogs",
+    "downloadLogs",
     "listAttempts",
     "listNodes",
     "registerNode",

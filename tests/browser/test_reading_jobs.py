@@ -209,6 +209,12 @@ def test_long_log_is_searched(page: Page, cluster: Cluster, tmp_path: Path) -> N
     expect(matches).to_have_text("1 of 3", timeout=SLOW)
     page.get_by_role("switch", name="Times").click()
     expect(chosen.locator("time")).to_have_text(re.compile(r"\d\d:\d\d:\d\d$"))
+    page.get_by_role("switch", name="Wrap").click()
+    expect(page).to_have_url(re.compile("wrap=true"))
+    expect(chosen).to_contain_text("step 5000 needle")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert len(Path(download.value.path()).read_text().splitlines()) == 30_001
     # Back at the end, where news are.
     page.get_by_role("switch", name="Follow").click()
     expect(log.get_by_text("the end")).to_be_visible()

@@ -205,6 +205,15 @@ async def test_pages_join_without_gap_or_repeat(output: Output, limit: int) -> N
     assert [line.text for line in lines] == [f"{i}.{j}" for i in range(12) for j in range(i)]
 
 
+async def test_log_text_has_the_lines_of_all_pages(output: Output) -> None:
+    await output.write(b"zero\n" * 1200)
+    await output.write("é\n".encode(), rank=1)
+    pages = [page async for page in logs.log_text(output.database, "job", prefixed=True)]
+    assert len(pages) == 2
+    assert "".join(pages) == "[0] zero\n" * 1200 + "[1] é\n"
+    assert [page async for page in logs.log_text(output.database, "job", rank=1)] == ["é\n"]
+
+
 @pytest.mark.parametrize("limit", [1, 3, 1000])
 async def test_pages_join_backwards_too(output: Output, limit: int) -> None:
     for i in range(12):

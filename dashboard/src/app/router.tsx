@@ -65,6 +65,8 @@ interface JobSearch extends CurveView {
   line?: string | undefined;
   /** Logs: show the time of each line. */
   times?: boolean | undefined;
+  /** Logs: break long lines. */
+  wrap?: boolean | undefined;
 }
 
 const job = createRoute({
@@ -79,6 +81,7 @@ const job = createRoute({
     ...(raw.find ? { find: String(raw.find).slice(0, 256) } : {}),
     ...(isLineId(raw.line) ? { line: raw.line } : {}),
     ...(raw.times === true ? { times: true } : {}),
+    ...(raw.wrap === true ? { wrap: true } : {}),
   }),
   component: lazyComponent(() => import("@/features/job/job-page")),
 });

@@ -2763,7 +2763,7 @@ export type LedgerRow = {
     /**
      * Not Measured Hours
      *
-     * Device-hours of attempts that have not ended, and of scripts that report no step times.
+     * Device-hours of scripts that report no step times, and the newest of attempts that run.
      */
     not_measured_hours: number;
     /**
@@ -2855,7 +2855,7 @@ export type LedgerSums = {
     /**
      * Not Measured Hours
      *
-     * Device-hours of attempts that have not ended, and of scripts that report no step times.
+     * Device-hours of scripts that report no step times, and the newest of attempts that run.
      */
     not_measured_hours: number;
     /**
@@ -6067,6 +6067,73 @@ export type ReadLogsResponses = {
 };
 
 export type ReadLogsResponse = ReadLogsResponses[keyof ReadLogsResponses];
+
+export type DownloadLogsData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: {
+        /**
+         * Rank
+         *
+         * Only this rank.
+         */
+        rank?: number | null;
+        /**
+         * Stream
+         *
+         * Only this stream.
+         */
+        stream?: 'stdout' | 'stderr' | null;
+        /**
+         * Attempt
+         *
+         * Only this attempt.
+         */
+        attempt?: number | null;
+    };
+    url: '/api/v1/training/jobs/{job_id}/logs/download';
+};
+
+export type DownloadLogsErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DownloadLogsError = DownloadLogsErrors[keyof DownloadLogsErrors];
+
+export type DownloadLogsResponses = {
+    /**
+     * All stored lines.
+     */
+    200: string;
+};
+
+export type DownloadLogsResponse = DownloadLogsResponses[keyof DownloadLogsResponses];
 
 export type ListAttemptsData = {
     body?: never;

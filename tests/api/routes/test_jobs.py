@@ -146,6 +146,14 @@ async def test_new_job_has_lists(client: httpx.AsyncClient, what: str) -> None:
     assert {"items", "next_cursor"} <= set(reply.json())
 
 
+async def test_logs_are_downloaded_as_text(client: httpx.AsyncClient) -> None:
+    job = await submitted(client)
+    reply = await client.get(f"{API}/training/jobs/{job}/logs/download?rank=0")
+    assert (reply.status_code, reply.text) == (200, "")
+    assert reply.headers["content-type"] == "text/plain; charset=utf-8"
+    assert reply.headers["content-disposition"] == f'attachment; filename="{job}.log"'
+
+
 @pytest.mark.parametrize(
     ("query", "field"),
     [

@@ -5,8 +5,6 @@ import { Signal } from "@/shared/live/signal";
 
 export interface LogState {
   lines: LogLine[];
-  /** Position of the first line: rises with each line dropped ahead of it, falls with each added. */
-  first: number;
   /** The first line is the job's first. */
   atStart: boolean;
   /** The last line was the newest when it was read; newer ones are added as they arrive. */
@@ -28,7 +26,6 @@ const RETRY_MS = 2000;
 
 const NOTHING: LogState = {
   lines: [],
-  first: 0,
   atStart: false,
   atEnd: false,
   loading: true,
@@ -184,16 +181,11 @@ export class LogFeed {
     if (this.isOutdated(epoch)) return;
     this.pages.unshift(loadedPage(page));
     const lines = page.items.concat(this.state.value.lines);
-    const first = this.state.value.first - page.items.length;
-    this.show({ ...this.bounded(lines, "end", first), atStart: page.previous_cursor === null });
+    this.show({ ...this.bounded(lines, "end"), atStart: page.previous_cursor === null });
   }
 
   /** Drops whole pages at one end while there are more than `MAX_LINES`. */
-  private bounded(
-    lines: LogLine[],
-    at: "start" | "end",
-    first = this.state.value.first,
-  ): Partial<LogState> {
+  private bounded(lines: LogLine[], at: "start" | "end"): Partial<LogState> {
     let excess = lines.length - MAX_LINES;
     let dropped = 0;
     while (excess > 0 && this.pages.length > 1) {
@@ -201,10 +193,9 @@ export class LogFeed {
       dropped += page?.count ?? 0;
       excess -= page?.count ?? 0;
     }
-    if (dropped === 0) return { lines, first };
-    if (at === "start")
-      return { lines: lines.slice(dropped), first: first + dropped, atStart: false };
-    return { lines: lines.slice(0, -dropped), first, atEnd: false };
+    if (dropped === 0) return { lines };
+    if (at === "start") return { lines: lines.slice(dropped), atStart: false };
+    return { lines: lines.slice(0, -dropped), atEnd: false };
   }
 
   private isOutdated(epoch: number): boolean {

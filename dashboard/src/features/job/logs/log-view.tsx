@@ -1,13 +1,15 @@
 import { Text } from "@mantine/core";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { memo, useEffect, useLayoutEffect, useRef } from "react";
+import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef } from "react";
 import { highlighted, type Segment, showLine } from "@/shared/ansi";
+import type { LogLine } from "@/shared/api/types";
 import { bytes, clock, moment } from "@/shared/format";
 import { lineId } from "./line-id";
 import type { LogState } from "./log-feed";
 import classes from "./log-view.module.css";
 import { withoutRank } from "./rank-prefix";
 import { useRestOfWindow } from "./rest-of-window";
+import { shiftOf, withoutOldBars } from "./shown-lines";
 
 /** A line to scroll to, once per object. */
 export interface ScrollTarget {
@@ -20,6 +22,8 @@ interface Props {
   showRank: boolean;
   /** Begin every line with its local time. */
   showTime: boolean;
+  /** Break long lines. */
+  wrap: boolean;
   following: boolean;
   /** Text to mark in every line; empty: none. */
   find: string;
@@ -46,8 +50,9 @@ const MIN_HEIGHT = 240;
 /** Log lines, virtualized. Output of ranks is untrusted: it only ever becomes text nodes. */
 export function LogView(props: Props) {
   const { state, following, chosen, target, onFollow, onEarlier, onLater } = props;
-  const { lines, first } = state;
+  const lines = useMemo(() => withoutOldBars(state.lines, chosen), [state.lines, chosen]);
   const scroller = useRef<HTMLElement>(null);
+  const all = useRef<HTMLDivElement>(null);
   useRestOfWindow(scroller, { below: BELOW, least: MIN_HEIGHT });
   const top = useRef(0);
   /** The reader scrolled, not the page: only a reader who reaches the end starts to follow. */
@@ -56,28 +61,30 @@ export function LogView(props: Props) {
     count: lines.length,
     getScrollElement: () => scroller.current,
     estimateSize: () => ROW,
+    // What was measured stays that of its line when others are added above.
+    getItemKey: useCallback((index: number) => idAt(lines, index), [lines]),
     overscan: 20,
   });
 
   // Keep the visible lines in place when lines are added or dropped above them.
-  const before = useRef(first);
+  const before = useRef(lines);
   useLayoutEffect(() => {
-    const shift = before.current - first;
-    before.current = first;
+    const shift = shiftOf(before.current, lines);
+    before.current = lines;
     const element = scroller.current;
     if (shift === 0 || element === null || following) return;
     element.scrollTop += shift * ROW;
     top.current = element.scrollTop;
-  }, [first, following]);
+  }, [lines, following]);
 
   useEffect(() => {
     const element = scroller.current;
     if (!following || lines.length === 0 || element === null) return;
     byReader.current = false;
-    element.scrollTop = lines.length * ROW;
+    element.scrollTop = element.scrollHeight;
   }, [following, lines]);
 
-  // Stay at the end when the window is resized.
+  // Stay at the end when the window is resized, or wrapped lines are measured.
   useEffect(() => {
     const element = scroller.current;
     if (!following || element === null) return;
@@ -86,8 +93,13 @@ export function LogView(props: Props) {
       element.scrollTop = element.scrollHeight;
     });
     observer.observe(element);
+    if (all.current) observer.observe(all.current);
     return () => observer.disconnect();
   }, [following]);
+
+  // Heights were measured with the other setting.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: of the setting alone
+  useEffect(() => virtual.measure(), [props.wrap]);
 
   // Scroll as soon as the line is loaded, once; then the reader scrolls freely.
   const shown = useRef<ScrollTarget>(null);
@@ -132,6 +144,7 @@ export function LogView(props: Props) {
       onTouchMove={onHand}
       onPointerDown={onHand}
       onKeyDown={onHand}
+      data-wrap={props.wrap || undefined}
       role="log"
       aria-label="Log lines"
       aria-live="off"
@@ -143,7 +156,7 @@ export function LogView(props: Props) {
           {state.loading ? "Loading…" : `No output${props.ended ? "" : " yet"}.`}
         </Text>
       ) : null}
-      <div className={classes.all} style={{ height: virtual.getTotalSize() }}>
+      <div ref={all} className={classes.all} style={{ height: virtual.getTotalSize() }}>
         {virtual.getVirtualItems().map((item) => {
           const line = lines[item.index];
           if (line === undefined) return null;
@@ -153,7 +166,8 @@ export function LogView(props: Props) {
             <div
               key={id}
               className={classes.row}
-              style={{ transform: `translateY(${item.start}px)`, height: ROW }}
+              style={{ transform: `translateY(${item.start}px)`, height: props.wrap ? "" : ROW }}
+              {...(props.wrap ? { ref: virtual.measureElement, "data-index": item.index } : {})}
               data-stream={line.stream}
               data-superseded={line.superseded || undefined}
               data-begins={previous === line.attempt ? undefined : `attempt ${line.attempt}`}
@@ -187,6 +201,11 @@ export function LogView(props: Props) {
       </div>
     </section>
   );
+}
+
+function idAt(lines: readonly LogLine[], index: number): string {
+  const line = lines[index];
+  return line === undefined ? String(index) : lineId(line);
 }
 
 const LineText = memo(function LineText({ text, find }: { text: string; find: string }) {

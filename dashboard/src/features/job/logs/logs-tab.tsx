@@ -7,6 +7,7 @@ import { isFinished, type Job } from "@/shared/api/types";
 import { plural, timeZone } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
+import { DownIcon } from "@/shared/ui/icons";
 import { Problem } from "@/shared/ui/problem";
 import { lineId } from "./line-id";
 import { LogFeed, type LogState } from "./log-feed";
@@ -26,7 +27,7 @@ interface Props {
 }
 
 export function LogsTab({ job, live }: Props) {
-  const { rank, stream, attempt, find = "", line, times = false } = route.useSearch();
+  const { rank, stream, attempt, find = "", line, times = false, wrap = false } = route.useSearch();
   const navigate = route.useNavigate();
   const [following, setFollowing] = useState(line === undefined);
   const [target, setScrollTarget] = useState<ScrollTarget | null>(() =>
@@ -36,12 +37,14 @@ export function LogsTab({ job, live }: Props) {
   const feed = useFeed(job.id, live, filter, line);
   const state = useSignal(feed.state);
   // The router would restore the scroll position from before the URL changed.
-  const choose = (next: string | undefined) =>
-    void navigate({
-      search: (old) => ({ ...old, line: next }),
-      replace: true,
-      resetScroll: false,
-    });
+  const show = (change: {
+    line?: string | undefined;
+    find?: string | undefined;
+    times?: boolean | undefined;
+    wrap?: boolean | undefined;
+  }) =>
+    void navigate({ search: (old) => ({ ...old, ...change }), replace: true, resetScroll: false });
+  const choose = (next: string | undefined) => show({ line: next });
   const goTo = (next: string): void => {
     setFollowing(false);
     setScrollTarget({ line: next });
@@ -66,13 +69,7 @@ export function LogsTab({ job, live }: Props) {
           filter={filter}
           find={find}
           chosen={line}
-          onFind={(text) =>
-            void navigate({
-              search: (old) => ({ ...old, find: text || undefined }),
-              replace: true,
-              resetScroll: false,
-            })
-          }
+          onFind={(text) => show({ find: text || undefined })}
           onChoose={goTo}
         />
       </Group>
@@ -86,6 +83,7 @@ export function LogsTab({ job, live }: Props) {
       <LogView
         state={state}
         showTime={times}
+        wrap={wrap}
         showRank={rank === undefined && job.world_size > 1}
         following={following}
         find={find}
@@ -108,13 +106,13 @@ export function LogsTab({ job, live }: Props) {
           size="xs"
           label={`Times (${timeZone()})`}
           checked={times}
-          onChange={({ currentTarget: { checked } }) =>
-            void navigate({
-              search: (old) => ({ ...old, times: checked || undefined }),
-              replace: true,
-              resetScroll: false,
-            })
-          }
+          onChange={({ currentTarget: { checked } }) => show({ times: checked || undefined })}
+        />
+        <Switch
+          size="xs"
+          label="Wrap"
+          checked={wrap}
+          onChange={({ currentTarget: { checked } }) => show({ wrap: checked || undefined })}
         />
         <Button
           size="compact-xs"
@@ -131,11 +129,10 @@ export function LogsTab({ job, live }: Props) {
           size="compact-xs"
           variant="default"
           component="a"
-          href={rawLogs(job.id, { rank, stream, attempt })}
-          target="_blank"
-          rel="noreferrer"
+          href={downloadOf(job.id, filter)}
+          leftSection={<DownIcon />}
         >
-          Open as JSON
+          Download
         </Button>
         <Text size="xs" c="dimmed" ml="auto" className="numbers">
           {extent(state)}
@@ -235,10 +232,10 @@ function numberOf(value: string | null): number | undefined {
   return value === null || value === "" ? undefined : Number(value);
 }
 
-function rawLogs(jobId: string, filter: Record<string, string | number | undefined>): string {
-  const query = new URLSearchParams({ limit: "1000" });
+function downloadOf(jobId: string, filter: LogFilter): string {
+  const query = new URLSearchParams();
   for (const [name, value] of Object.entries(filter)) {
     if (value !== undefined) query.set(name, String(value));
   }
-  return `/api/v1/training/jobs/${encodeURIComponent(jobId)}/logs?${query}`;
+  return `/api/v1/training/jobs/${encodeURIComponent(jobId)}/logs/download?${query}`;
 }
