@@ -126,13 +126,10 @@ class Step:
     @property
     def changes_trials(self) -> bool:
         """Return whether it changes more than jobs."""
-        return any(getattr(self, name) for name in _CHANGES)
+        return replace(self, commands=(), choose=False) != Step()
 
     def __bool__(self) -> bool:
-        return bool(self.commands) or self.choose or self.changes_trials
-
-
-_CHANGES = ("ended", "at_rung", "taken_up", "start", "promote", "stop", "finishes")
+        return self != Step()
 
 
 def next_step(facts: ExperimentFacts) -> Step:

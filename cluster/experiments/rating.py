@@ -34,21 +34,6 @@ _SAMPLED_POINTS = 4096
 
 
 @dataclass(frozen=True)
-class Objective:
-    """The value that rates a run."""
-
-    metric: str
-    goal: str
-    at: str
-    warmup_steps: int = 0
-
-    @classmethod
-    def of(cls, experiment: Experiment) -> "Objective":
-        warmup_steps = experiment.spec.get("warmup_steps", 0)
-        return cls(experiment.metric, experiment.goal, experiment.objective_at, warmup_steps)
-
-
-@dataclass(frozen=True)
 class BestTrial:
     trial: int
     job_id: str | None
@@ -60,14 +45,14 @@ class BestTrial:
 
 
 async def read_objective(
-    database: Database, job_id: str, objective: Objective, to_step: int | None = None
+    database: Database, job_id: str, experiment: Experiment, to_step: int | None = None
 ) -> float | None:
     """Return the value that rates a job, at its end or at a step; None: it has no finite one."""
-    metric, goal = objective.metric, objective.goal
-    if objective.at == "best":
-        return await _best_value(database, job_id, metric, goal, to_step)
-    if objective.at == "median":
-        return await _median_value(database, job_id, objective, to_step)
+    metric = experiment.metric
+    if experiment.objective_at == "best":
+        return await _best_value(database, job_id, metric, experiment.goal, to_step)
+    if experiment.objective_at == "median":
+        return await _median_value(database, job_id, experiment, to_step)
     if to_step is not None:
         return await _value_at(database, job_id, metric, to_step)
     async with database.session() as session:
@@ -93,13 +78,14 @@ async def _best_value(
 
 
 async def _median_value(
-    database: Database, job_id: str, objective: Objective, to_step: int | None
+    database: Database, job_id: str, experiment: Experiment, to_step: int | None
 ) -> float | None:
     """Return the median of the values after the warm-up of each attempt."""
-    run = await _job_wide(database, job_id, objective.metric, to_step, _SAMPLED_POINTS)
+    run = await _job_wide(database, job_id, experiment.metric, to_step, _SAMPLED_POINTS)
     async with database.session() as session:
         starts = await session.scalars(select(Attempt.first_step).where(Attempt.job_id == job_id))
-    values = run.last[after_warmup(run.steps, starts, objective.warmup_steps)]
+    warmup_steps = experiment.spec.get("warmup_steps", 0)
+    values = run.last[after_warmup(run.steps, starts, warmup_steps)]
     values = values[np.isfinite(values)]
     return float(np.median(values)) if len(values) else None
 

@@ -15,7 +15,7 @@ from trainhall.cluster.experiments.decide import (
     Step,
     StoppedTrial,
 )
-from trainhall.cluster.experiments.rating import Objective, missing_objective, read_objective
+from trainhall.cluster.experiments.rating import missing_objective, read_objective
 from trainhall.cluster.experiments.runs import run_name
 from trainhall.cluster.lifecycle.jobs import set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
@@ -52,24 +52,23 @@ async def measure(database: Database, facts: ExperimentFacts, step: Step) -> dic
     async with database.session() as session:
         experiment = await session.get_one(Experiment, facts.id)
     rungs = facts.early_stopping.rungs if facts.early_stopping is not None else ()
-    objective = Objective.of(experiment)
     return {
-        run.key: await _measure(database, objective, run, rungs)
+        run.key: await _measure(database, experiment, run, rungs)
         for run in (*step.ended, *step.at_rung)
     }
 
 
 async def _measure(
-    database: Database, objective: Objective, run: StartedRun, rungs: Sequence[int]
+    database: Database, experiment: Experiment, run: StartedRun, rungs: Sequence[int]
 ) -> Measured:
     if run.job_id is None:
         return Measured(run.rungs_reached)
     results = [
-        await read_objective(database, run.job_id, objective, at) for at in _passed(run, rungs)
+        await read_objective(database, run.job_id, experiment, at) for at in _passed(run, rungs)
     ]
     if run.job_state is not JobState.COMPLETED:
         return Measured(run.rungs_reached, tuple(results))
-    end = await read_objective(database, run.job_id, objective)
+    end = await read_objective(database, run.job_id, experiment)
     results += [end] if rungs else []
     return Measured(run.rungs_reached, tuple(results), end)
 

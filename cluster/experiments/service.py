@@ -55,10 +55,7 @@ class ExperimentService(Service):
             runs=num_runs(spec, planned),
             code_missing=code_missing,
             configurations=[
-                views.Configuration(
-                    number=each.number, values=each.values, problem=each.problem or None
-                )
-                for each in planned
+                views.Configuration.of(each, problem=each.problem or None) for each in planned
             ],
             spec=spec.document(),
         )

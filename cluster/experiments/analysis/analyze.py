@@ -7,8 +7,8 @@ from typing import Any
 from trainhall.cluster.experiments.analysis import views
 from trainhall.cluster.experiments.analysis.comparisons import TrialComparison, compare
 from trainhall.cluster.experiments.analysis.findings import findings
-from trainhall.cluster.experiments.analysis.importance import Evaluate, Importances, importances
-from trainhall.cluster.experiments.analysis.intervals import Interval, mean_interval
+from trainhall.cluster.experiments.analysis.importance import Evaluate, importances
+from trainhall.cluster.experiments.analysis.intervals import mean_interval
 from trainhall.cluster.experiments.analysis.rows import (
     ENDED,
     ExperimentRow,
@@ -38,7 +38,7 @@ def analyze(
         **common_fields(experiment, runs, ranked, now),
         findings=findings(experiment, trials, ranked, compared, importance),
         comparisons=[_comparison(each) for each in compared],
-        importance=_importance(importance),
+        importance=views.ImportanceOfFields.of(importance),
         scaling=None,
         table=[views.AnalysisRow(**row_fields(trial)) for trial in trials],
     )
@@ -88,41 +88,19 @@ def _best(trial: TrialRow, sign: int) -> views.AnalysisBest:
         (run for run in trial.runs if run.objective is not None),
         key=lambda run: (sign * (run.objective or 0.0), run.repeat),
     )
-    return views.AnalysisBest(
-        trial=trial.trial,
+    return views.AnalysisBest.of(
+        trial,
         job_id=best.job_id,
         value=trial.objective,
-        interval=_ends(mean_interval(trial.objectives)),
+        interval=mean_interval(trial.objectives),
         runs=len(trial.runs),
-        values=dict(trial.values),
     )
 
 
 def _comparison(compared: TrialComparison) -> views.Comparison:
-    return views.Comparison(
+    return views.Comparison.of(
+        compared,
         trial=compared.best.trial,
         other=compared.other.trial,
-        field=compared.field,
         value=compared.other.values[compared.field] if compared.field is not None else None,
-        difference=compared.difference,
-        interval=_ends(compared.interval),
-        verdict=compared.verdict,
-        text=compared.text,
     )
-
-
-def _importance(importance: Importances) -> views.ImportanceOfFields:
-    return views.ImportanceOfFields(
-        fields=[
-            views.FieldImportance(
-                field=each.field, share=each.share, interval=list(each.interval),
-                has_effect=each.has_effect,
-            )
-            for each in importance.fields
-        ],
-        note=importance.note,
-    )  # fmt: skip
-
-
-def _ends(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else list(interval)
