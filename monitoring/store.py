@@ -207,12 +207,16 @@ def log_chunks(
 
 def upsert(connection: Connection, table: type[Base], keys: Sequence[str]) -> Any:
     """Build an `INSERT`, or `UPDATE` of every other column for existing keys."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(table)
+    statement = _insert(connection, table)
     rest = [c.name for c in table.__table__.columns if c.name not in keys]
     return statement.on_conflict_do_update(
         index_elements=list(keys), set_={name: statement.excluded[name] for name in rest}
     )
+
+
+def _insert(connection: Connection, table: type[Base]) -> Any:
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(table)
 
 
 def _writers(
@@ -225,19 +229,9 @@ def _writers(
     found = _sequences(connection, job_id, wanted)
     missing = [key for key in wanted if key not in found]
     if missing:
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
         connection.execute(
-            dialect.insert(Writer).on_conflict_do_nothing(),
-            [
-                {
-                    "job_id": job_id,
-                    "attempt": attempt,
-                    "name": name,
-                    "metric_sequence": 0,
-                    "event_sequence": 0,
-                }
-                for attempt, name in missing
-            ],
+            _insert(connection, Writer).on_conflict_do_nothing(),
+            [{"job_id": job_id, "attempt": attempt, "name": name} for attempt, name in missing],
         )
         found = _sequences(connection, job_id, wanted)
     return found
