@@ -109,17 +109,14 @@ def _trial(number: int, repeats: Sequence[RungRun], sign: int) -> RungTrial:
     # As far as all of them have come.
     by_rung = zip(*(run.results for run in repeats), strict=False)
     results = tuple(_mean(values, sign) for values in by_rung)
-    waiting = [
-        run
-        for run in repeats
-        if run.state is TrialState.WAITING and len(run.results) == len(results)
-    ]
+    rung = len(results)
+    waiting = [r.key for r in repeats if r.state is TrialState.WAITING and len(r.results) == rung]
     status = Status.RUNNING
     if any(run.state is TrialState.STOPPED for run in repeats):
         status = Status.STOPPED
     elif len(waiting) == len(repeats):
         status = Status.WAITING
-    return RungTrial(number, status, results, tuple(run.key for run in waiting))
+    return RungTrial(number, status, results, tuple(waiting))
 
 
 def _mean(results: Sequence[float | None], sign: int) -> float | None:
