@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainhall.cluster.experiments.spec import ExperimentSpec, validate_experiment
 from trainhall.cluster.simulator.ranks import Fate
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
@@ -86,6 +87,30 @@ def digits(name: str, workers: int, *, steps: int, rate: float) -> JobSpec:
             "evaluate_every_steps": steps // 6,
         },
         checkpoint={"every_steps": steps // 3},
+    )
+
+
+def sweep(name: str, workers: int) -> ExperimentSpec:
+    """Return a sweep on handwritten digits whose poor runs are stopped early."""
+    return validate_experiment(
+        {
+            "name": name,
+            "kind": "sweep",
+            "job": {
+                "name": name,
+                "task": {"name": "digits", "params": {"dropout": 0.1}},
+                "resources": {"workers": workers, "device": "cuda"},
+                "training": {"global_batch_size": 64, "evaluate_every_steps": 30},
+                "priority": PRIORITY,
+                "user": "ada",
+                "project": _PROJECTS["ada"],
+            },
+            "space": {"training.learning_rate": [1e-4, 1e-3, 1e-2, 1e-1]},
+            "method": "grid",
+            "objective": {"metric": "eval_accuracy"},
+            "early_stopping": {"asha": {"min_steps": 60, "max_steps": 180}},
+            "parallel": 2,
+        }
     )
 
 

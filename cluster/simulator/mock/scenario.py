@@ -88,6 +88,8 @@ class Scenario:
             self._cluster.add_host(name)
         for seconds, order in opening_jobs():
             self._before(seconds, partial(self._submit, order))
+        create = self._cluster.coordinator.experiments.create
+        self._before(1900, partial(create, jobs.sweep("digits sweep", 2)))
         self._before(2150, partial(self._ask, "cancel", "retrieval tower lr=3e-3"))
         self._before(1250, partial(self._switch_off, "gpu-03", 140))
         self._before(820, partial(self._cut_off, "gpu-02", 35))

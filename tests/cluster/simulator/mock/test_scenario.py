@@ -66,6 +66,8 @@ async def test_scenario_shows_every_state_and_advances(mock: Mock) -> None:
     assert (mock.clock.now() - job.started_at).total_seconds() > OPENING_SECONDS / 4
     curves = await read_metrics(mock.coordinator.db, job.id, ["loss"])
     assert len(curves[0].run) > 100
+    (sweep,) = (await mock.coordinator.experiments.list()).items
+    assert (sweep.state, sum(sweep.counts.values())) == ("completed", 4)
     nodes = (await mock.coordinator.nodes.list()).items
     assert [(n.name, n.state, len(n.devices)) for n in nodes] == [
         (f"gpu-0{i}", "ready", 8) for i in (1, 2, 3, 4)
@@ -119,7 +121,7 @@ class IdleCluster:
         self.clock = SimpleNamespace(now=lambda: datetime.fromtimestamp(self.time, UTC))
         self.hosts: list[Any] = []
         self.submitted: list[float] = []
-        self.coordinator = SimpleNamespace(queue=self, nodes=self, jobs=self)
+        self.coordinator = SimpleNamespace(queue=self, nodes=self, jobs=self, experiments=self)
 
     async def list(self, **_: object) -> Any:
         """Waiting jobs, and running jobs and nodes that are none of its own."""
@@ -135,6 +137,8 @@ class IdleCluster:
 
     async def get(self, _: str) -> Any:
         return SimpleNamespace(state="completed")
+
+    async def create(self, _: object) -> None: ...
 
     async def cancel(self, _: str) -> None: ...
 
