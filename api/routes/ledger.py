@@ -53,7 +53,9 @@ async def read_ledger(
     until: Annotated[
         AwareDatetime | None, Query(description="Default: now, with what still runs.")
     ] = None,
-    job_id: Annotated[str | None, Query(max_length=32, description="Only this job.")] = None,
+    job_id: Annotated[
+        str | None, Query(pattern="^[0-9A-Za-z_-]{1,32}$", description="Only this job.")
+    ] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
     form: Annotated[

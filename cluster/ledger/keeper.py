@@ -113,11 +113,7 @@ def _grown(connection: Connection, now: datetime) -> list[dict[str, Any]]:
     changes = []
     for row, held in zip(rows, spans, strict=True):
         since = row.counted_until.timestamp()
-        new = {
-            node_id: [reading for reading in of_node if reading.end > since]
-            for node_id, of_node in readings.items()
-        }
-        joules, metered = energy_of(held, new) if row.device == "cuda" else (0.0, 0.0)
+        joules, metered = energy_of(held, readings, since)
         changes.append(
             {
                 **_key(row),

@@ -59,19 +59,20 @@ def held_seconds(spans: Iterable[Span], start: float, end: float) -> float:
 
 
 def energy_of(
-    spans: Iterable[Span], readings: Mapping[str, Sequence[Reading]]
+    spans: Iterable[Span], readings: Mapping[str, Sequence[Reading]], after: float = 0.0
 ) -> tuple[float, float]:
     """Return joules, and the device-seconds in which they were measured.
 
     Args:
         readings: by node id.
+        after: readings that ended up to then are counted already.
     """
     joules = metered = 0.0
     for span in spans:
         for node_id, index in span.devices:
             for reading in readings.get(node_id, ()):
                 watts = reading.watts.get(index)
-                if watts is not None:
+                if watts is not None and reading.end > after:
                     seconds = span.seconds_in(reading.start, reading.end)
                     joules += watts * seconds
                     metered += seconds

@@ -121,6 +121,7 @@ BAD_QUERIES = [
     ("/cluster/quotas", "cursor=x", "cursor"),
     ("/ledger", "cursor=x", "cursor"),
     ("/ledger", "by=team", "by"),
+    ("/ledger", "job_id=%00", "job_id"),
     ("/ledger", "format=pdf", "format"),
     ("/ledger", "since=2026-11-27T00:00:00", "since"),
     ("/ledger", "since=2026-11-27T00:00:00Z&until=2026-11-26T00:00:00Z", "since"),

@@ -102,3 +102,4 @@ def test_energy_is_of_held_and_measured_seconds() -> None:
         "c": [Reading(0.0, 60.0, {0: 999.0})],
     }
     assert energy_of(spans, readings) == (20 * 300.0 + 20 * 300.0, 60.0)
+    assert energy_of(spans, readings, after=30.0) == (20 * 300.0, 20.0)
