@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 from support.cluster.simulated import SimulatedCluster
+from support.database import on_sqlite
 from support.experiments import read, trials
 from support.storage.frames import frame, table
 
@@ -43,6 +44,7 @@ async def create(cluster: SimulatedCluster, **changes: Any) -> str:
     return view.id
 
 
+@on_sqlite
 async def test_analysis_leaves_the_event_loop_free(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +160,7 @@ async def test_cells_run_in_random_order_and_are_compared(cluster: SimulatedClus
     assert "<td>—</td>" in html
 
 
+@on_sqlite
 async def test_benchmark_of_too_many_workers_is_refused(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 3)
     refused = r"workers: the cluster has 3 CPU slots: leave out larger numbers, or add hosts first"

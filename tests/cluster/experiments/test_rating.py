@@ -65,3 +65,38 @@ async def test_best_trial_has_the_best_mean(database: Database, goal: str, repea
     async with database.session() as session:
         found = (await best_trials(session, [experiment]))["e"]
     assert (found.trial, found.value, found.values) == (best, means[best], {"a": best})
+
+
+@pytest.mark.parametrize(("goal", "best"), [("min", (2, 0.45, 20)), ("max", (3, 0.7, 20))])
+async def test_best_so_far_is_that_of_the_highest_rung(
+    database: Database, goal: str, best: tuple[int, float, int]
+) -> None:
+    asha = {"min_steps": 10, "max_steps": 40, "factor": 2}
+    experiment = Experiment(
+        id="e", number=1, name="x", kind="sweep", state="running", reason="", reason_code="",
+        spec={"repeats": 2, "early_stopping": {"asha": asha}}, metric="loss", goal=goal,
+        objective_at="last", parallel=1, created_at=datetime.now(UTC),
+    )  # fmt: skip
+    results: dict[int, list[tuple[str, list[float | None]]]] = {
+        1: [("waiting", [0.1]), ("started", [0.1, 0.1])],
+        2: [("waiting", [0.9, 0.5]), ("waiting", [0.9, 0.4])],
+        3: [("started", [0.2, 0.6]), ("waiting", [0.2, 0.8])],
+        4: [("waiting", [0.1, 0.0]), ("failed", [0.1, 0.0])],
+        5: [("waiting", [0.1, 9.0]), ("waiting", [0.1, None])],
+        6: [("stopped", [0.1, 0.0]), ("stopped", [0.1, 0.0])],
+    }
+    rows = [
+        Trial(
+            experiment_id="e", number=number, repeat=repeat, values={"a": number},
+            position=number, state=state, objective=found[-1], results=found,
+        )
+        for number, repeats in results.items()
+        for repeat, (state, found) in enumerate(repeats, 1)
+    ]  # fmt: skip
+    async with database.transaction() as session:
+        session.add(experiment)
+        await session.flush()
+        session.add_all(rows)
+    async with database.session() as session:
+        found = (await best_trials(session, [experiment]))["e"]
+    assert (found.trial, found.value, found.step) == best
