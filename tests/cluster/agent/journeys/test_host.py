@@ -194,6 +194,7 @@ def test_host_is_measured(tmp_path: Path) -> None:
     use = host_use(tmp_path)
     assert 0 < use.memory_used <= use.memory_total
     assert 0 < use.disk_used <= use.disk_total
+    assert 0 <= use.cores <= (os.cpu_count() or 1)
 
 
 def test_data_folder_has_one_agent(tmp_path: Path) -> None:
