@@ -67,6 +67,11 @@ async def filled(url: str, folder: Path, jobs: int) -> SimulatedCluster:
     """A coordinator whose database has finished jobs with parameters and metrics."""
     database = Database(url)
     await database.migrate()
+    await fill(database, jobs)
+    return SimulatedCluster(database, folder)
+
+
+async def fill(database: Database, jobs: int) -> None:
     await add_finished_jobs(database, jobs)
     postgres = database.dialect == "postgresql"
     async with database.transaction() as session:
@@ -74,7 +79,6 @@ async def filled(url: str, folder: Path, jobs: int) -> SimulatedCluster:
             await session.execute(text(statement))
     async with database.transaction() as session:
         await session.execute(text("ANALYZE"))
-    return SimulatedCluster(database, folder)
 
 
 _BACKENDS = """

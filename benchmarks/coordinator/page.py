@@ -96,8 +96,12 @@ class Held:
         return cls(used / MEBIBYTE, counted["nodes"], counted["jsEventListeners"])
 
 
+def find_browser() -> str | None:
+    return next((found for name in BROWSERS if (found := shutil.which(name))), None)
+
+
 def browse(server: Server, names: list[str], options: argparse.Namespace) -> list[Figure]:
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    path = find_browser()
     if path is None:
         print(f"no browser: none of {', '.join(BROWSERS)}")
         return []

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Request, Route, expect
 from support.cluster.cluster import Cluster
 from support.waiting import SLOW
 
@@ -68,6 +68,50 @@ def test_list_is_sorted_and_queried(page: Page, jobs: list[str]) -> None:
     page.reload()
     expect(names).to_have_text(["slow-learner"])
     expect(header).to_have_attribute("aria-sort", "descending")
+
+
+def test_ended_job_is_archived_and_deleted(page: Page, cluster: Cluster) -> None:
+    job = cluster.submit({**quick("put-away"), "resources": {"workers": 8}})
+    cluster.request("DELETE", f"/training/jobs/{job}")
+    page.goto(f"/jobs?search={job}&selected={job}")
+    row = page.locator("tr[data-job]")
+    expect(row).to_have_count(1)
+    page.get_by_role("button", name="Archive 1 job").click()
+    expect(page.get_by_text("No job matches")).to_be_visible()
+    page.get_by_role("button", name="Archived").click()
+    row.get_by_role("checkbox").check()
+    expect(page.get_by_role("button", name="Unarchive 1 job")).to_be_visible()
+    page.get_by_role("button", name="Delete 1 job…").click()
+    page.get_by_role("button", name="Delete 1 job", exact=True).click()
+    expect(page.get_by_text("1 job deleted")).to_be_visible()
+    expect(row).to_have_count(0)
+    expect(page).not_to_have_url(re.compile("selected"))
+
+
+def test_long_list_draws_only_what_is_on_screen(page: Page, jobs: list[str]) -> None:
+    size, pages = 100, 5
+    asked: list[str] = []
+
+    def answer(route: Route, request: Request) -> None:
+        cursor = int((re.search(r"cursor=(\d+)", request.url) or [0, 0])[1])
+        asked.append(str(cursor))
+        one = route.fetch(url=request.url.split("?")[0] + f"/{jobs[0]}").json()
+        items = [{**one, "id": f"{cursor * size + n:012}"} for n in range(size)]
+        following = str(cursor + 1) if cursor + 1 < pages else None
+        route.fulfill(json={"items": items, "next_cursor": following})
+
+    page.route(re.compile(r"/training/jobs\?"), answer)
+    page.route(re.compile(r"/metrics/jobs/0+"), lambda route: route.fulfill(json={"series": []}))
+    page.goto("/jobs")
+    table = page.get_by_role("table", name="Jobs")
+    for count in range(1, pages + 1):
+        expect(table).to_have_attribute("aria-rowcount", str(count * size + 1))
+        page.locator("tr[data-job]").last.scroll_into_view_if_needed()
+        page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+        expect(page.locator(f'tr[aria-rowindex="{count * size + 1}"]')).to_be_visible()
+        assert page.locator("tr[data-job]").count() < 60
+    expect(page.get_by_role("button", name="Load more")).to_have_count(0)
+    assert set(asked) == {str(each) for each in range(pages)}
 
 
 def test_zoom_loads_its_steps_and_updates_url(page: Page, jobs: list[str]) -> None:
