@@ -66,7 +66,10 @@ def page(browser: Browser, cluster: Cluster) -> Iterator[Page]:
     def on_error(error: Error) -> None:
         complaints.append(str(error))
 
-    context = browser.new_context(base_url=cluster.url, viewport={"width": 1360, "height": 900})
+    # Badges that breathe are a tenth of a processor, for as long as a page shows one.
+    context = browser.new_context(
+        base_url=cluster.url, viewport={"width": 1360, "height": 900}, reduced_motion="reduce"
+    )
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     expect.set_options(timeout=PATIENCE)
