@@ -6,23 +6,12 @@ import { useEffect, useState } from "react";
 import { listJobsOptions } from "@/client/@tanstack/react-query.gen";
 import { pageCommands } from "@/shared/page/commands";
 import { SearchIcon } from "@/shared/ui/icons";
+import { PAGES } from "./pages";
 import classes from "./palette.module.css";
 
 const TYPING_MS = 150;
 const MAX_JOBS = 8;
 const MAX_COMMANDS = 12;
-
-const PAGES = [
-  { label: "Jobs", path: "/jobs" },
-  { label: "Experiments", path: "/experiments" },
-  { label: "Queue", path: "/queue" },
-  { label: "Nodes", path: "/nodes" },
-  { label: "Ledger", path: "/ledger" },
-  { label: "Alerts", path: "/alerts" },
-  { label: "Compare", path: "/compare" },
-  { label: "New job", path: "/new" },
-  { label: "New experiment", path: "/experiments/new" },
-];
 
 interface Item {
   id: string;
@@ -113,7 +102,7 @@ function useGroups(text: string, onHelp: () => void): { label: string; items: It
     },
     {
       label: "Pages",
-      items: PAGES.filter(matches).map(({ label, path }) => ({ id: path, label, run: goTo(path) })),
+      items: PAGES.filter(matches).map(({ label, to }) => ({ id: to, label, run: goTo(to) })),
     },
     {
       label: "Jobs",

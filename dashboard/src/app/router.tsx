@@ -56,6 +56,8 @@ const jobs = createRoute({
 
 interface JobSearch extends CurveView {
   tab?: Tab | undefined;
+  /** Curves: the metric of the heat map of ranks; left out: the time of a step. */
+  heat?: string | undefined;
   /** Logs: only one rank, stream or attempt. */
   rank?: number | undefined;
   stream?: "stdout" | "stderr" | undefined;
@@ -75,6 +77,7 @@ const job = createRoute({
   validateSearch: (raw): JobSearch => ({
     ...tabOf(raw.tab),
     ...curveView(raw),
+    ...(raw.heat ? { heat: String(raw.heat).slice(0, 256) } : {}),
     ...(isWithin(raw.rank, 0, 1e6) ? { rank: raw.rank } : {}),
     ...(raw.stream === "stdout" || raw.stream === "stderr" ? { stream: raw.stream } : {}),
     ...(isWithin(raw.attempt, 1, 1e9) ? { attempt: raw.attempt } : {}),

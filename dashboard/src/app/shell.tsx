@@ -16,6 +16,7 @@ import { plural } from "@/shared/format";
 import { useNotifications } from "@/shared/live/notifications";
 import { IconButton } from "@/shared/ui/icon-button";
 import { CheckIcon, HelpIcon, MoonIcon, ScreenIcon, SearchIcon, SunIcon } from "@/shared/ui/icons";
+import { MAIN_PAGES } from "./pages";
 import { Palette } from "./palette";
 import classes from "./shell.module.css";
 import { ShortcutsHelp, useShortcuts } from "./shortcuts";
@@ -41,27 +42,16 @@ export function Shell() {
               <span className={classes.word}>Trainhall</span>
             </Link>
             <nav className={classes.nav} aria-label="Main">
-              <Link to="/jobs" className={classes.link} activeOptions={{ includeSearch: false }}>
-                Jobs
-              </Link>
-              <Link to="/experiments" className={classes.link}>
-                Experiments
-              </Link>
-              <Link to="/queue" className={classes.link}>
-                Queue
-              </Link>
-              <Link to="/nodes" className={classes.link}>
-                Nodes
-              </Link>
-              <Link to="/ledger" className={classes.link} activeOptions={{ includeSearch: false }}>
-                Ledger
-              </Link>
-              <Link to="/alerts" className={classes.link}>
-                Alerts
-              </Link>
-              <Link to="/new" className={classes.link} activeOptions={{ includeSearch: false }}>
-                New job
-              </Link>
+              {MAIN_PAGES.map(({ label, to }) => (
+                <Link
+                  key={to}
+                  to={to}
+                  className={classes.link}
+                  activeOptions={{ includeSearch: false }}
+                >
+                  {label}
+                </Link>
+              ))}
             </nav>
             <Group gap="sm" ml="auto" wrap="nowrap" className={classes.tools ?? ""}>
               <Simulated />

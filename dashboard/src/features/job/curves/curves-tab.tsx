@@ -18,6 +18,7 @@ import { Empty } from "@/shared/ui/empty";
 import { DeviceUse } from "./device-use";
 import { evaluationsOf, markersOf } from "./markers";
 import { panelsOf, ranksOf } from "./panels";
+import { RankHeatMap } from "./rank-heat-map";
 import { SaveMetrics } from "./save-metrics";
 
 const route = getRouteApi("/jobs/$jobId");
@@ -107,6 +108,12 @@ export default function CurvesTab({ job, live }: Props) {
           />
         ))}
       </div>
+      <RankHeatMap
+        jobId={job.id}
+        curves={store}
+        metric={view.heat}
+        onMetric={(heat) => change({ heat })}
+      />
       {devices}
     </Stack>
   );
