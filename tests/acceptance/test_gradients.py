@@ -15,15 +15,15 @@ def test_asked_for_while_the_agent_is_killed(cluster: Cluster) -> None:
     job_id = cluster.submit(
         {
             "name": "paced",
-            "task": {"name": "synthetic", "params": {"step_seconds": 0.02, "hidden": [8]}},
+            "task": {"name": "synthetic", "params": {"step_seconds": 0.1, "hidden": [8]}},
             "resources": {"workers": 2},
             "training": {
-                "steps": 100_000, "global_batch_size": 32, "capture_gradients_every_steps": 50,
+                "steps": 100_000, "global_batch_size": 32, "capture_gradients_every_steps": 10,
             },
         }
     )  # fmt: skip
     path = f"/training/jobs/{job_id}/gradients"
-    cluster.wait_for_step(job_id, 60)
+    cluster.wait_for_step(job_id, 12)
     cluster.agent.kill()
     assert cluster.post(path) == {"asked": 1, "answered": 0}
     cluster.agent.start()
@@ -36,7 +36,7 @@ def test_asked_for_while_the_agent_is_killed(cluster: Cluster) -> None:
     assert history["names"] == ["0.weight", "0.bias", "2.weight", "2.bias"]
     (asked,) = [each for each in history["steps"] if each["request"] == 1]
     regular = [each["step"] for each in history["steps"] if not each["request"]]
-    assert regular == list(range(50, regular[-1] + 1, 50))
+    assert regular == list(range(10, regular[-1] + 1, 10))
 
     def measured() -> Any:
         """What the metrics say of the same step: told by another way, and maybe later."""

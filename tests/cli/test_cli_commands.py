@@ -31,7 +31,7 @@ QUICK = {
 }
 ENDLESS = {
     "name": "endless",
-    "task": {"name": "synthetic", "params": {"step_seconds": 0.01}},
+    "task": {"name": "synthetic", "params": {"step_seconds": 0.1}},
     "resources": {"workers": 2},
     "training": {"steps": 1000000},
 }

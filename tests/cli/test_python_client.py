@@ -23,7 +23,7 @@ QUICK: dict[str, Any] = {
 }
 ENDLESS: dict[str, Any] = {
     "name": "endless",
-    "task": {"name": "synthetic", "params": {"step_seconds": 0.01}},
+    "task": {"name": "synthetic", "params": {"step_seconds": 0.1}},
     "training": {"steps": 1_000_000},
 }
 
