@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainhall.cluster.experiments.scaling_space import WORKERS, scalings_of
+from trainhall.cluster.experiments.scaling_space import BATCH, WORKERS, scalings_of
 from trainhall.cluster.experiments.space import replace_field
 from trainhall.cluster.experiments.spec import (
     MAX_RUNS,
@@ -318,26 +318,26 @@ def _within(part: str, problem: SpecProblem, addition: str = "") -> SpecProblem:
 
 def _points(spec: ExperimentSpec) -> float:
     """Number of combinations; infinite if a field is continuous."""
-    dimensions = spec.space.values()
+    sizes = {
+        f: math.inf if d.values is None else float(len(d.values)) for f, d in spec.space.items()
+    }
     if spec.scaling is not None:
-        return float(sum(1 for _ in _grid(spec)))
-    return math.prod([math.inf if d.values is None else float(len(d.values)) for d in dimensions])
+        # Batch sizes follow from the line and its workers; all lines share the fewest workers.
+        sizes[BATCH] = 1.0
+        sizes[WORKERS] = len(spec.scaling) * (sizes[WORKERS] - 1) + 1
+    return math.prod(sizes.values())
 
 
 def _grid(spec: ExperimentSpec) -> Iterator[dict[str, Any]]:
     choices = [dimension.values or () for dimension in spec.space.values()]
-    for point in itertools.product(*choices):
-        values = dict(zip(spec.space, point, strict=True))
-        if _is_run(spec, values):
-            yield values
-
-
-def _is_run(spec: ExperimentSpec, values: Mapping[str, Any]) -> bool:
-    """Return whether a combination is run: of a scaling study only those on a line of it."""
+    points = (dict(zip(spec.space, point, strict=True)) for point in itertools.product(*choices))
     if spec.scaling is None:
-        return True
+        yield from points
+        return
     fewest = min(spec.space[WORKERS].values or ())
-    return bool(scalings_of(spec.job, values, fewest, spec.scaling))
+    for values in points:
+        if scalings_of(spec.job, values, fewest, spec.scaling):
+            yield values
 
 
 def _samples(spec: ExperimentSpec) -> Iterator[Configuration]:

@@ -239,6 +239,12 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "half a worker": (scaling(space={WORKERS: [0.5, 1]}), f"space.{WORKERS}.0", "a number of"),
     "unknown scaling": (scaling(scaling=["soft"]), "scaling.0", "one of strong, weak"),
     "scaling of a sweep": ({"scaling": ["weak"]}, "scaling", "is for kind scaling"),
+    "too many points of scaling": (
+        scaling(job={**JOB, "parameters": dict.fromkeys("abcdefghij", 0)},
+                scaling=["strong", "weak"],
+                space={WORKERS: [1, 2], **dict.fromkeys([f"parameters.{p}" for p in "abcdefghij"],
+                                                        list(range(30)))}),
+        "space", "1.77147e+15 combinations"),
     "baseline of scaling": (scaling(baseline={WORKERS: 1}), "baseline", "is for kind benchmark"),
     "random scaling": (scaling(method="random", trials=2), "method", "runs every combination"),
     "scaling of a loss": (scaling(objective={"metric": "loss"}), "objective.metric", "a speed"),
