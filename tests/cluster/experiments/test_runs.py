@@ -242,8 +242,8 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "too many points of scaling": (
         scaling(job={**JOB, "parameters": dict.fromkeys("abcdefghij", 0)},
                 scaling=["strong", "weak"],
-                space={WORKERS: [1, 2], **dict.fromkeys([f"parameters.{p}" for p in "abcdefghij"],
-                                                        list(range(30)))}),
+                space={WORKERS: [1, 2], **{f"parameters.{parameter}": list(range(30))
+                                            for parameter in "abcdefghij"}}),
         "space", "1.77147e+15 combinations"),
     "baseline of scaling": (scaling(baseline={WORKERS: 1}), "baseline", "is for kind benchmark"),
     "random scaling": (scaling(method="random", trials=2), "method", "runs every combination"),
