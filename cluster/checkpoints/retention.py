@@ -11,7 +11,6 @@ from trainhall.cluster.checkpoints.lineage import STORE, candidates
 from trainhall.cluster.checkpoints.rows import IS_DELETING, age, mark_deleted, record_change
 from trainhall.cluster.checkpoints.views import checkpoint_view
 from trainhall.cluster.lifecycle.reasons import EventCode
-from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.db.models import Attempt, Checkpoint, Job, Node, OrphanedCheckpoint
 from trainhall.training.checkpoint.format.names import CheckpointName
 from trainhall.training.checkpoint.format.retention import Candidate, Verdict, verdicts
@@ -61,15 +60,15 @@ async def to_remove(session: AsyncSession, node_id: str) -> Sequence[str]:
     """Return the folders on shared storage that this node is asked to remove.
 
     Nodes that ran the attempt are asked, since they certainly see the storage; if none of them
-    is left, every node is.
+    is registered any more, every node is.
     """
     rows = (await session.execute(_TO_REMOVE)).all()
     if not rows:
         return []
-    ready = set(await session.scalars(select(Node.id).where(Node.state == NodeState.READY.value)))
+    registered = set(await session.scalars(select(Node.id)))
     folders = []
     for location, allocation in rows:
-        wrote = ready.intersection(allocation.node_ids)
+        wrote = registered.intersection(allocation.node_ids)
         if node_id in wrote or not wrote:
             folders.append(location)
     return folders

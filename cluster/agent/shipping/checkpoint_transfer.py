@@ -262,8 +262,12 @@ def remove_released(path: Path) -> bool:
     try:
         if path.is_symlink() or path.exists():
             remove_checkpoint(path)
-        else:
+        elif path.parent.parent.is_dir():
             vanish(path)  # finishes a removal that was cut short
+        else:
+            # A host without the storage cannot know that the checkpoint is gone.
+            logger.warning("checkpoint_not_removed", path=path, error="no such storage")
+            return False
     except NotRemovedError as error:
         logger.error("checkpoint_not_removed", path=path, error=error)
         return False

@@ -37,14 +37,14 @@ async def ended_job(cluster: SimulatedCluster, **checkpoint: Any) -> str:
 
 
 async def rows(cluster: SimulatedCluster) -> dict[str, int]:
-    """Rows of each table that has some, without those of nodes."""
+    """Rows of each table that has some, without those of nodes and of the ledger, which stay."""
     async with cluster.db.session() as session:
         counts = {
             name: await session.scalar(select(func.count()).select_from(each)) or 0
             for name, each in Base.metadata.tables.items()
         }
-    of_nodes = ("nodes", "devices", "node_events", "device_readings")
-    return {name: n for name, n in counts.items() if n and name not in of_nodes}
+    stay = ("nodes", "devices", "node_events", "device_readings", "ledger")
+    return {name: n for name, n in counts.items() if n and name not in stay}
 
 
 async def test_deleted_job_leaves_nothing(
@@ -93,6 +93,22 @@ async def test_other_jobs_keep_everything(cluster: SimulatedCluster) -> None:
         await cluster.heartbeat(1.0)
     assert await rows(cluster) == before
     assert (await cluster.coordinator.checkpoints.list(kept)).items
+
+
+async def test_folder_waits_for_a_node_that_wrote_it(cluster: SimulatedCluster) -> None:
+    writer = await cluster.add_node("alpha", 1)
+    job_id = await ended_job(cluster, path="/shared")
+    other = await cluster.add_node("beta", 1)
+    await cluster.disconnect(writer)
+    cluster.clock.advance(200.0)
+    await cluster.settle()
+    await cluster.coordinator.jobs.delete(job_id)
+    await cluster.heartbeat(1.0)
+    assert other.released == set(), "it may not see the storage"
+    await cluster.coordinator.nodes.remove(writer.node_id)
+    await cluster.coordinator.housekeep()
+    await cluster.heartbeat(1.0)
+    assert len(other.released) == 1
 
 
 async def unfinished(cluster: SimulatedCluster) -> tuple[str, str]:

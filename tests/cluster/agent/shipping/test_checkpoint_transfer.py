@@ -432,6 +432,14 @@ def test_only_checkpoints_are_removed(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_host_without_the_storage_does_not_report_a_removal(tmp_path: Path) -> None:
+    storage = tmp_path / "shared"
+    path = storage / "a-job" / NAME
+    assert not checkpoint_transfer.remove_released(path)
+    storage.mkdir()
+    assert checkpoint_transfer.remove_released(path), "a user removed the job's folder"
+
+
 def test_removal_that_was_cut_short_is_finished(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path, FILES)
     path.rename(tmp_path / f".removed-{NAME}")
