@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import Boolean, Index, String, text
+from sqlalchemy import Boolean, Index, String, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainhall.db.models import Base
@@ -13,7 +13,7 @@ class LedgerEntry(Base):
     """Device-seconds and energy of an attempt (`trainhall.cluster.ledger`); outlives its job.
 
     The four parts of `held_seconds` are NULL where they are not measured, and smaller than they
-    have become while it is open.
+    have become while it is open, or if its job was deleted then.
     """
 
     __tablename__ = "ledger"
@@ -52,3 +52,12 @@ class LedgerEntry(Base):
             postgresql_where=text("is_open IS true"),
         ),
     )
+
+
+DIVIDED = (
+    func.coalesce(LedgerEntry.useful_seconds, 0.0)
+    + func.coalesce(LedgerEntry.data_seconds, 0.0)
+    + func.coalesce(LedgerEntry.redone_seconds, 0.0)
+    + func.coalesce(LedgerEntry.idle_seconds, 0.0)
+)
+"""The part of `held_seconds` that is measured."""

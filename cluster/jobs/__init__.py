@@ -1,1 +1,1 @@
-"""Jobs as users command and read them; imports `lifecycle` and `wire`."""
+"""Jobs as users command and read them; imports `ledger`, `lifecycle` and `wire`."""

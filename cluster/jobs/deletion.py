@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import NotFoundError, WrongStateError
 from trainhall.cluster.jobs.commands import Command, check_allowed
+from trainhall.cluster.ledger.keeper import close_entries
 from trainhall.cluster.lifecycle.jobs import lock_job
 from trainhall.cluster.lifecycle.reasons import experiment_label, job_label
 from trainhall.db.alerts import Alert
@@ -96,6 +97,8 @@ async def delete_record(session: AsyncSession, job_id: str, now: datetime) -> No
     await session.execute(
         update(Alert).where(*of_job).values(enabled=False, reason="its job was deleted")
     )
+    connection = await session.connection()
+    await connection.run_sync(close_entries, job_id, now)
     session.add(DeletedJob(job_id=job_id, deleted_at=now))
     await session.execute(delete(Job).where(Job.id == job_id))
 

@@ -5,13 +5,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, case, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.orm import aliased
 
 from trainhall.cluster.ledger.spans import Reading, Span, energy_of, held_seconds, spans_of
 from trainhall.cluster.ledger.split import Split, Steps, split
 from trainhall.cluster.service import Service
-from trainhall.db.ledger import LedgerEntry
+from trainhall.db.ledger import DIVIDED, LedgerEntry
 from trainhall.db.models import Attempt, DeviceReading, Job
 from trainhall.monitoring.devices import SECONDS
 from trainhall.monitoring.points import NO_POINTS, read_points
@@ -46,12 +56,6 @@ _ATTEMPT = (
     case((Attempt.generation > 1, Attempt.generations)).label("generations"),
     Job.task,
 )
-_DIVIDED = (
-    func.coalesce(LedgerEntry.useful_seconds, 0.0)
-    + func.coalesce(LedgerEntry.data_seconds, 0.0)
-    + func.coalesce(LedgerEntry.redone_seconds, 0.0)
-    + func.coalesce(LedgerEntry.idle_seconds, 0.0)
-)
 _WITH_ATTEMPT = (
     select(*_ATTEMPT)
     .join(
@@ -63,6 +67,8 @@ _WITH_ATTEMPT = (
 _KEY = (
     LedgerEntry.job_id == bindparam("at_job"),
     LedgerEntry.attempt == bindparam("at_attempt"),
+    # Its job may have been deleted since it was read.
+    LedgerEntry.counted_until == bindparam("at_counted_until"),
 )
 
 
@@ -77,6 +83,23 @@ class LedgerKeeper(Service):
         if divided := await self._db.read(lambda connection: _divided(connection, now)):
             await self._db.write(lambda connection: _store(connection, divided))
         await self._db.write(_close_deleted)
+
+
+def close_entries(connection: Connection, job_id: str, now: datetime) -> None:
+    """Count and close the open entries of a job that has ended, before its attempts are deleted.
+
+    They stay as they were last divided: in one transaction with the deletion there is no time for
+    the points of its steps.
+    """
+    if grown := _grown(connection, now, LedgerEntry.job_id == job_id):
+        _store(connection, grown)
+    of_attempt = and_(Attempt.job_id == LedgerEntry.job_id, Attempt.number == LedgerEntry.attempt)
+    end = select(Attempt.finished_at).where(of_attempt).scalar_subquery()
+    connection.execute(
+        update(LedgerEntry)
+        .where(LedgerEntry.job_id == job_id, LedgerEntry.is_open.is_(True))
+        .values(is_open=False, counted_until=func.coalesce(end, LedgerEntry.counted_until))
+    )
 
 
 def _store(connection: Connection, changes: Sequence[Mapping[str, Any]]) -> None:
@@ -100,13 +123,19 @@ def _close_deleted(connection: Connection) -> None:
 
 
 def _key(row: Any) -> dict[str, Any]:
-    return {"at_job": row.job_id, "at_attempt": row.attempt}
+    return {
+        "at_job": row.job_id,
+        "at_attempt": row.attempt,
+        "at_counted_until": row.counted_until,
+    }
 
 
-def _grown(connection: Connection, now: datetime) -> list[dict[str, Any]]:
+def _grown(
+    connection: Connection, now: datetime, *wanted: ColumnElement[bool]
+) -> list[dict[str, Any]]:
     """Return open entries with what was held and taken since they were last counted."""
     # A condition on the time would lead SQLite to the index of all entries.
-    found = connection.execute(_WITH_ATTEMPT.where(LedgerEntry.is_open.is_(True)))
+    found = connection.execute(_WITH_ATTEMPT.where(LedgerEntry.is_open.is_(True), *wanted))
     rows = [row for row in found if row.counted_until < now]
     spans = [_spans(row, now) for row in rows]
     readings = _readings(connection, rows, spans, now)
@@ -171,7 +200,7 @@ def _divided(connection: Connection, now: datetime) -> list[dict[str, Any]]:
             LedgerEntry.is_open.is_(True),
             Attempt.running_at.is_not(None),
             Attempt.finished_at.is_(None),
-            LedgerEntry.held_seconds > GROWTH * _DIVIDED,
+            LedgerEntry.held_seconds > GROWTH * DIVIDED,
         )
     )
     redone = connection.execute(_redone())

@@ -13,7 +13,7 @@ from trainhall.cluster.errors import InvalidValueError
 from trainhall.cluster.ledger.views import Account, Ledger, LedgerRow, LedgerSums
 from trainhall.cluster.options import Prices
 from trainhall.cluster.service import Service
-from trainhall.db.ledger import LedgerEntry
+from trainhall.db.ledger import DIVIDED, LedgerEntry
 
 DAYS = timedelta(days=30)
 """Time that is read if no beginning is given."""
@@ -30,19 +30,6 @@ _KEYS: dict[Account, tuple[Any, ...]] = {
     Account.PROJECT: (LedgerEntry.project.label("name"),),
 }  # fmt: skip
 _HELD = func.coalesce(func.sum(LedgerEntry.held_seconds), 0.0)
-_NOT_DIVIDED = case(
-    (LedgerEntry.useful_seconds.is_(None), LedgerEntry.held_seconds),
-    (
-        LedgerEntry.is_open,
-        LedgerEntry.held_seconds
-        - LedgerEntry.useful_seconds
-        - func.coalesce(LedgerEntry.data_seconds, 0.0)
-        - LedgerEntry.redone_seconds
-        - LedgerEntry.idle_seconds,
-    ),
-    else_=0.0,
-)
-"""A closed entry is divided wholly, or not at all."""
 _SUMS = (
     func.count(LedgerEntry.job_id.distinct()).label("jobs"),
     _HELD.label("held"),
@@ -53,7 +40,7 @@ _SUMS = (
     func.sum(LedgerEntry.data_seconds).label("data"),
     func.sum(LedgerEntry.redone_seconds).label("redone"),
     func.sum(LedgerEntry.idle_seconds).label("idle"),
-    func.coalesce(func.sum(_NOT_DIVIDED), 0.0).label("not_measured"),
+    func.coalesce(func.sum(LedgerEntry.held_seconds - DIVIDED), 0.0).label("not_measured"),
     func.coalesce(func.sum(LedgerEntry.metered_seconds), 0.0).label("metered"),
     func.coalesce(func.sum(LedgerEntry.energy_joules), 0.0).label("energy"),
 )
@@ -168,7 +155,7 @@ def _figures(row: Row[Any], prices: Prices) -> dict[str, Any]:
         "data_hours": _hours(row.data),
         "redone_hours": _hours(row.redone),
         "idle_hours": _hours(row.idle),
-        # The parts of an open entry add up to what it held but for rounding.
+        # The parts of an entry add up to what it held but for rounding.
         "not_measured_hours": max(0.0, round(row.not_measured / _HOUR, 9)),
         "energy_kwh": energy,
         "metered_hours": row.metered / _HOUR,

@@ -45,6 +45,9 @@ class Inline:
     async def connection(self) -> "Inline":
         return Inline(self._wrapped.connection())
 
+    async def run_sync(self, work: Callable[..., T], *args: Any) -> T:
+        return work(self._wrapped, *args)
+
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self._wrapped, name)
 

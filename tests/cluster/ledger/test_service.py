@@ -113,6 +113,28 @@ async def test_script_without_step_times_is_not_measured(cluster: SimulatedClust
     assert (row.useful_hours, row.idle_hours, row.data_hours) == (None, None, None)
 
 
+async def test_deleted_job_is_counted_to_its_end(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 1, "cuda")
+    job_id = await cluster.submit(device="cuda")
+    await cluster.run_until(job_id, "running")
+    await take_steps(cluster, job_id, range(1, 11))
+    await measure(cluster, 360.0, 180)
+    await cluster.coordinator.ledger_keeper.keep()
+    (running,) = await lines(cluster)
+    await measure(cluster, 360.0, 30)
+    await cluster.finish(job_id)
+    ran = (await cluster.job(job_id)).ran_seconds
+    await cluster.coordinator.jobs.delete(job_id)
+    await keep(cluster)
+    (row,) = await lines(cluster)
+    assert row.device_hours == pytest.approx(ran / HOUR)
+    rest = row.device_hours - running.device_hours
+    assert rest > 30 / HOUR
+    assert row.not_measured_hours == pytest.approx(rest)
+    async with cluster.db.session() as session:
+        assert not (await session.scalars(select(LedgerEntry).where(LedgerEntry.is_open))).all()
+
+
 async def test_lines_are_summed_paged_and_priced(cluster: SimulatedCluster) -> None:
     now = cluster.clock.now()
     # The job of the last one was deleted while it was open.
