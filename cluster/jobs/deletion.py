@@ -4,7 +4,7 @@ A coordinator that is killed before the first commits has deleted nothing. After
 for everybody, and `deleted_jobs` says what is still to be done.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 import structlog
@@ -16,6 +16,7 @@ from trainhall.cluster.jobs.commands import Command, check_allowed
 from trainhall.cluster.ledger.keeper import close_entries
 from trainhall.cluster.lifecycle.jobs import lock_job
 from trainhall.cluster.lifecycle.reasons import experiment_label, job_label
+from trainhall.cluster.lifecycle.states import FINAL_STATES
 from trainhall.db.alerts import Alert
 from trainhall.db.database import Database
 from trainhall.db.experiments import Experiment
@@ -54,24 +55,39 @@ async def delete_job(session: AsyncSession, job_id: str, now: datetime) -> None:
     if job is None:
         raise NotFoundError("job", job_id)
     check_allowed(job, Command.DELETE)
-    if (why := await _needed_by(session, job)) is not None:
+    why = (await needed_by(session, [job])).get(job_id)
+    if why is not None:
         label = job_label(job.id, job.name)
         raise WrongStateError(f"{label} cannot be deleted: {why}", job.state)
     await delete_record(session, job_id, now)
 
 
-async def _needed_by(session: AsyncSession, job: Job) -> str | None:
-    if job.experiment_id is not None:
-        experiment = await session.get(Experiment, job.experiment_id)
-        if experiment is not None and experiment.finished_at is None:
-            label = experiment_label(experiment.id, experiment.name)
-            return f"it is a run of {label}, which has not ended; cancel that, or wait for its end"
-    if await session.scalar(select(exists().where(Grant.job_id == job.id))):
-        return (
-            "a node has not reported yet that its ranks have ended; wait until the node reconnects,"
-            " or remove the node"
+async def needed_by(session: AsyncSession, jobs: Sequence[Job]) -> dict[str, str]:
+    """Return why jobs that have ended cannot be deleted yet, by id; without those that can."""
+    ended = [job.id for job in jobs if job.state in FINAL_STATES]
+    if not ended:
+        return {}
+    rows = await session.execute(
+        select(Job.id, Experiment.id, Experiment.name)
+        .outerjoin(
+            Experiment, (Experiment.id == Job.experiment_id) & Experiment.finished_at.is_(None)
         )
-    return None
+        .where(
+            Job.id.in_(ended),
+            Experiment.id.is_not(None) | exists().where(Grant.job_id == Job.id),
+        )
+    )
+    return {job_id: _why_needed(experiment, name) for job_id, experiment, name in rows}
+
+
+def _why_needed(experiment: str | None, name: str | None) -> str:
+    if experiment is not None:
+        label = experiment_label(experiment, name or "")
+        return f"it is a run of {label}, which has not ended; cancel that, or wait for its end"
+    return (
+        "a node has not reported yet that its ranks have ended; wait until the node reconnects,"
+        " or remove the node"
+    )
 
 
 async def delete_record(session: AsyncSession, job_id: str, now: datetime) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.jobs import auto_plans
 from trainhall.cluster.jobs.auto_plans import PlanMeasured
 from trainhall.cluster.jobs.commands import Command, refused_commands
+from trainhall.cluster.jobs.deletion import needed_by
 from trainhall.cluster.jobs.incidents import Failure, Incident, failure_view, incidents_of
 from trainhall.cluster.jobs.main_metric import MainMetric, main_metric
 from trainhall.cluster.jobs.summaries import (
@@ -219,9 +220,10 @@ async def job_views(
     ran = await run_times(session, [job.id for job in jobs], now)
     slow = await stragglers(session, rows)
     warned = await job_warnings(session, jobs, now)
+    needed = await needed_by(session, jobs)
     views = []
     for job, progress in rows:
-        refused, plan = refused_commands(job), auto_plans.plan_of(job)
+        refused, plan = refused_commands(job, needed.get(job.id)), auto_plans.plan_of(job)
         view = Job.of(
             job,
             step=progress.step,

@@ -13,6 +13,7 @@ from trainhall.cluster.alerts.service import Definition, Scope
 from trainhall.cluster.alerts.targets import Target, TargetKind
 from trainhall.cluster.errors import NotFoundError, WrongStateError
 from trainhall.cluster.experiments.spec import ExperimentSpec
+from trainhall.cluster.jobs.commands import Command
 from trainhall.cluster.jobs.deletion import DeletedJobs
 from trainhall.cluster.lifecycle.alerts import Condition
 from trainhall.db.models import Base
@@ -144,7 +145,11 @@ async def test_needed_job_is_not_deleted(
     job_id, why = await make(cluster)
     with pytest.raises(WrongStateError, match=why):
         await cluster.coordinator.jobs.delete(job_id)
-    assert (await cluster.coordinator.jobs.get(job_id)).id == job_id
+    job = await cluster.coordinator.jobs.get(job_id)
+    assert Command.DELETE not in job.allowed_commands
+    assert why.lower() in job.refused_commands[Command.DELETE].lower()
+    (listed,) = [j for j in (await cluster.coordinator.jobs.list()).items if j.id == job_id]
+    assert listed.refused_commands == job.refused_commands
 
 
 async def test_alert_of_a_deleted_job_is_disabled(cluster: SimulatedCluster) -> None:
