@@ -25,6 +25,7 @@ from trainhall.cluster.experiments.views import shown_state
 from trainhall.cluster.lifecycle.reasons import ReasonCode
 from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, TrialState
 from trainhall.db.experiments import Experiment, Trial
+from trainhall.db.ledger import LedgerEntry
 from trainhall.db.models import Attempt, Job, JobProgress, MetricChunk, Series
 from trainhall.monitoring.chunks import CHUNK, LEVELS, Run
 from trainhall.training.spec.recovery import MetricMode
@@ -147,17 +148,34 @@ def _of_experiment(experiment_id: str) -> Select[Any]:
 def _held_seconds(
     connection: Connection, experiment_id: str, now: datetime
 ) -> dict[str, tuple[float | None, float]]:
-    """Return, by job, the seconds of its attempts, and those times the devices that they held."""
-    query = select(
-        Attempt.job_id, Attempt.started_at, Attempt.finished_at, Attempt.world_size
-    ).where(Attempt.job_id.in_(_of_experiment(experiment_id)))
+    """Return, by job, the seconds of its attempts, and the device-seconds that they held."""
+    is_of_attempt = and_(
+        LedgerEntry.job_id == Attempt.job_id, LedgerEntry.attempt == Attempt.number
+    )
+    query = (
+        select(
+            Attempt.job_id, Attempt.started_at, Attempt.finished_at, Attempt.world_size,
+            LedgerEntry.held_seconds, LedgerEntry.counted_until,
+        )
+        .join(LedgerEntry, is_of_attempt)
+        .where(Attempt.job_id.in_(_of_experiment(experiment_id)))
+    )  # fmt: skip
     found: dict[str, tuple[float | None, float]] = {}
     for row in connection.execute(query):
-        # The time of day may have been set back meanwhile.
-        seconds = max(0.0, ((row.finished_at or now) - row.started_at).total_seconds())
+        end = row.finished_at or now
         before, held = found.get(row.job_id, (None, 0.0))
-        found[row.job_id] = (before or 0.0) + seconds, held + seconds * row.world_size
+        # The ledger counts twice a minute; since then only the newest generation held devices.
+        since = row.world_size * _seconds(row.counted_until, end)
+        found[row.job_id] = (
+            (before or 0.0) + _seconds(row.started_at, end),
+            held + row.held_seconds + since,
+        )
     return found
+
+
+def _seconds(start: datetime, end: datetime) -> float:
+    # The time of day may have been set back meanwhile.
+    return max(0.0, (end - start).total_seconds())
 
 
 def _distributions(

@@ -2,10 +2,11 @@
 
 import csv
 import io
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, update
 from support.cluster.simulated import SimulatedCluster, failure
 from support.experiments import RATE, SWEEP
 from support.storage.frames import frame, table
@@ -13,6 +14,9 @@ from support.storage.frames import frame, table
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.experiments.report.formats import ReportFormat
 from trainhall.cluster.experiments.spec import validate_experiment
+from trainhall.db.documents import Allocation, GenerationRecord, NodeAllocation, RankPlacement
+from trainhall.db.ledger import LedgerEntry
+from trainhall.db.models import Attempt
 from trainhall.training.link.status import Outcome
 
 
@@ -21,6 +25,11 @@ async def create(cluster: SimulatedCluster, **changes: Any) -> str:
     view, _ = await cluster.coordinator.experiments.create(spec)
     await cluster.settle()
     return view.id
+
+
+def devices(count: int) -> Allocation:
+    ranks = tuple(RankPlacement(n, n, "cpu", n) for n in range(count))
+    return Allocation((NodeAllocation("a", "alpha", 0, ranks),))
 
 
 async def jobs(cluster: SimulatedCluster, experiment: str) -> list[str]:
@@ -77,6 +86,25 @@ async def test_ended_experiment_is_analyzed(cluster: SimulatedCluster) -> None:
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["objective"] for row in rows] == ["0.5", "0.75", ""]
     assert [row["job_id"] for row in rows] == [first, second, third]
+
+    start = cluster.clock.now() - timedelta(hours=20)
+    async with cluster.db.transaction() as session:
+        await session.execute(
+            update(Attempt)
+            .where(Attempt.job_id == first)
+            .values(
+                started_at=start, finished_at=start + timedelta(hours=10), world_size=1,
+                generation=2, generations=(
+                    GenerationRecord(1, start, "", 2, devices(2)),
+                    GenerationRecord(2, start + timedelta(hours=9), "", 1, devices(1)),
+                ),
+            )
+        )  # fmt: skip
+        counted = update(LedgerEntry).values(counted_until=start)
+        await session.execute(counted.where(LedgerEntry.job_id == first))
+    await cluster.coordinator.ledger_keeper.keep()
+    regrouped = await cluster.coordinator.analyses.analyze(experiment)
+    assert regrouped.device_hours == pytest.approx(2 * 9 + 1, abs=0.1)
 
 
 async def test_running_experiment_is_analyzed_as_far_as_it_is(cluster: SimulatedCluster) -> None:
