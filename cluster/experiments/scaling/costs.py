@@ -54,7 +54,15 @@ def cost_of(spec: JobSpec) -> Callable[[int], Cost]:
         return cache(lambda ranks: _cost(RingAllGather(ranks), float(ranks)))
     if sync.algorithm == "native":
         return cache(lambda ranks: _cost(Ring(ranks), 1.0))
+    if sync.algorithm == "naive":
+        return _naive
     return cache(lambda ranks: _cost(all_reduce(sync.algorithm, ranks), 1.0))
+
+
+def _naive(ranks: int) -> Cost:
+    """Return the closed form: the schedule has legs for every rank, which take seconds to add."""
+    messages = 2.0 * (ranks - 1)
+    return Cost(messages, messages)
 
 
 def _cost(schedule: Schedule, size: float) -> Cost:

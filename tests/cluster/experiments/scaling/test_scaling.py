@@ -13,9 +13,12 @@ from trainhall.cluster.experiments.analysis.rows import RunRow
 from trainhall.cluster.experiments.analysis.views import Analysis, ScalingCurve
 from trainhall.cluster.experiments.runs import plan_configurations
 from trainhall.cluster.experiments.scaling.analyze import analyze_scaling
+from trainhall.cluster.experiments.scaling.costs import cost_of
 from trainhall.cluster.experiments.scaling.fit import Terms, fit
 from trainhall.cluster.experiments.scaling.worthwhile import SpeedPoint, Worthwhile, worthwhile
 from trainhall.cluster.experiments.spec import validate_experiment
+from trainhall.distributed.collectives.algorithms.registry import all_reduce
+from trainhall.training.spec.parse import validate_spec
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 WORKERS, BATCH = "resources.workers", "training.global_batch_size"
@@ -192,10 +195,24 @@ def test_what_the_model_does_not_know_is_not_predicted(
     assert not any(point.is_predicted for point in curve.points)
 
 
-@pytest.mark.parametrize("sync", [{"algorithm": "tree"}, {"compression": "topk"}])
+@pytest.mark.parametrize(
+    "sync", [{"algorithm": "tree"}, {"algorithm": "naive"}, {"compression": "topk"}]
+)
 def test_cost_follows_the_algorithm(sync: dict[str, Any]) -> None:
     curve = curve_of(analyzed(ring, 1, 2, 4, parallelism={"gradient_sync": sync}))
     assert curve.points[-1].communication_seconds != pytest.approx(ring(1024, 1024)[1])
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 7])
+def test_cost_of_naive_is_that_of_its_schedule(ranks: int) -> None:
+    document = {
+        "name": "speed",
+        "task": {"name": "digits"},
+        "parallelism": {"gradient_sync": {"algorithm": "naive"}},
+    }
+    legs = list(all_reduce("naive", ranks).legs())
+    rounds, volume = sum(leg.times for leg in legs), sum(leg.times * leg.share for leg in legs)
+    assert cost_of(validate_spec(document))(ranks) == (rounds, volume)
 
 
 def test_too_few_points_are_not_fitted() -> None:
