@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -23,6 +24,7 @@ from trainhall.cluster.ledger.split import Split, Steps, split
 from trainhall.cluster.service import Service
 from trainhall.db.ledger import DIVIDED, LedgerEntry
 from trainhall.db.models import Attempt, DeviceReading, Job
+from trainhall.monitoring.codec import Ints
 from trainhall.monitoring.devices import SECONDS
 from trainhall.monitoring.points import NO_POINTS, read_points
 
@@ -247,11 +249,11 @@ def _split(connection: Connection, row: Any) -> Split | None:
     points = read_points(connection, row.job_id, row.attempt, (_STEP, _DATA))
     superseded = points.get((_STEP, True), NO_POINTS)
     seconds = points.get((_STEP, False), NO_POINTS)
-    has_steps = len(seconds.steps) + len(superseded.steps) > 0
+    steps = np.concatenate([seconds.steps, superseded.steps])
     # Tasks report every step; a script may take some that nobody hears of.
-    if not has_steps and row.task is None and row.running_at is not None:
+    if row.task is None and row.running_at is not None and not _consecutive(steps):
         return None
-    data = points.get((_DATA, False)) if has_steps else NO_POINTS
+    data = points.get((_DATA, False)) if len(steps) else NO_POINTS
     redone_from = connection.scalar(
         select(func.min(Attempt.first_step)).where(
             Attempt.job_id == row.job_id, Attempt.number > row.attempt
@@ -259,3 +261,8 @@ def _split(connection: Connection, row: Any) -> Split | None:
     )
     spans = _spans(row, row.counted_until)
     return split(row.held_seconds, spans, Steps(seconds, data, superseded), redone_from)
+
+
+def _consecutive(steps: Ints) -> bool:
+    """Return whether steps follow each other, or go back; one alone does not say."""
+    return len(steps) > 1 and int(np.diff(steps).max()) <= 1

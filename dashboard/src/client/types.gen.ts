@@ -2763,7 +2763,8 @@ export type LedgerRow = {
     /**
      * Not Measured Hours
      *
-     * Device-hours of scripts that report no step times, and the newest of attempts that run.
+     * Device-hours of scripts that do not report every step's time, and the newest of attempts that
+     * run, or whose job was deleted right after.
      */
     not_measured_hours: number;
     /**
@@ -2855,7 +2856,8 @@ export type LedgerSums = {
     /**
      * Not Measured Hours
      *
-     * Device-hours of scripts that report no step times, and the newest of attempts that run.
+     * Device-hours of scripts that do not report every step's time, and the newest of attempts that
+     * run, or whose job was deleted right after.
      */
     not_measured_hours: number;
     /**

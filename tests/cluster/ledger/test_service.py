@@ -99,11 +99,16 @@ async def test_failed_attempt_is_divided_and_its_energy_measured(
 
 
 @on_sqlite
-async def test_script_without_step_times_is_not_measured(cluster: SimulatedCluster) -> None:
+@pytest.mark.parametrize("steps", [range(0), range(50, 51), range(50, 151, 50)])
+async def test_script_without_all_step_times_is_not_measured(
+    cluster: SimulatedCluster, steps: range
+) -> None:
     await cluster.add_node("alpha", 2)
     script = {"path": "/train.py", "args": [], "env": {}}
     job_id = await cluster.submit(task=None, script=script, training={}, project="vision")
     await cluster.run_until(job_id, "running")
+    if steps:
+        await take_steps(cluster, job_id, steps)
     await cluster.heartbeat(60.0)
     await cluster.finish(job_id)
     await keep(cluster)
@@ -111,6 +116,21 @@ async def test_script_without_step_times_is_not_measured(cluster: SimulatedClust
     assert row.name == "vision"
     assert row.not_measured_hours == pytest.approx(row.device_hours)
     assert (row.useful_hours, row.idle_hours, row.data_hours) == (None, None, None)
+
+
+@on_sqlite
+async def test_script_with_all_step_times_is_divided(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 2)
+    script = {"path": "/train.py", "args": [], "env": {}}
+    job_id = await cluster.submit(task=None, script=script, training={})
+    await cluster.run_until(job_id, "running")
+    await take_steps(cluster, job_id, range(1, 11))
+    await cluster.heartbeat(60.0)
+    await cluster.finish(job_id)
+    await keep(cluster)
+    (row,) = await lines(cluster)
+    assert row.useful_hours == pytest.approx(15 / HOUR)
+    assert row.not_measured_hours == 0.0
 
 
 async def test_deleted_job_is_counted_to_its_end(cluster: SimulatedCluster) -> None:
