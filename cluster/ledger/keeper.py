@@ -37,7 +37,7 @@ CLOSED_AT_ONCE = 100
 GROWTH = 1.2
 """An attempt that runs is divided when it holds so many times as much as when it last was: the
 steps of a long one are read a few times, not in every pass."""
-MAX_GAP = 150.0
+MAX_GAP = 1.5 * SECONDS
 """Seconds between two device readings; after a longer gap a reading covers only its own time."""
 _POWER = 4
 """Place of the power among the numbers of a device, `[index, …, power]`."""

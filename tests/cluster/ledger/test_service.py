@@ -30,11 +30,11 @@ async def take_steps(cluster: SimulatedCluster, job_id: str, steps: range) -> No
     await cluster.coordinator.ingest.metrics(job_id, job.attempt, f"{job.attempt}-a", body)
 
 
-async def measure(cluster: SimulatedCluster, watts: float, seconds: int) -> None:
+async def measure(cluster: SimulatedCluster, watts: float, seconds: int, every: int = 30) -> None:
     """Let the time pass, with a device reading each half minute."""
     rows, (node_id,) = [], cluster.nodes
-    for _ in range(seconds // 30):
-        cluster.clock.advance(30.0)
+    for _ in range(seconds // every):
+        cluster.clock.advance(every)
         devices = [[0, 50.0, 1, 40.0, watts]]
         rows.append({"node_id": node_id, "time": cluster.clock.now(), "devices": devices})
     async with cluster.db.transaction() as session:
@@ -96,6 +96,18 @@ async def test_failed_attempt_is_divided_and_its_energy_measured(
     assert row.metered_hours == pytest.approx(210 / HOUR, rel=0.1)
     assert row.energy_kwh == pytest.approx(0.36 * row.metered_hours)
     assert (row.not_measured_hours, row.cost) == (0.0, None)
+
+
+@on_sqlite
+async def test_missing_device_readings_are_not_metered(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 1, "cuda")
+    job_id = await cluster.submit(device="cuda")
+    await cluster.run_until(job_id, "running")
+    await measure(cluster, 360.0, 240, every=120)
+    await cluster.coordinator.ledger_keeper.keep()
+    (row,) = await lines(cluster)
+    assert row.device_hours >= 230 / HOUR
+    assert row.metered_hours == pytest.approx(30 / HOUR)
 
 
 @on_sqlite
