@@ -22,6 +22,9 @@ it("of a progress bar only the last state is left", () => {
   const offsets = (chosen?: string) => withoutOldBars(lines, chosen).map(({ offset }) => offset);
   expect(offsets()).toEqual([0, 2, 4, 5, 6, 7, 8, 9]);
   expect(offsets("1.0.stderr.3")).toContain(3);
+  const stdout = { ...line(5, "printed"), stream: "stdout" } as LogLine;
+  const between = [line(4, bar(10)), stdout, line(6, bar(20))];
+  expect(withoutOldBars(between, undefined)).toEqual(between.slice(1));
   const plain = [line(0, "begin"), line(1, "end")];
   expect(withoutOldBars(plain, undefined)).toBe(plain);
 });

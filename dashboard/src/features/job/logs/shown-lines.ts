@@ -15,16 +15,25 @@ interface Bar {
  * are those at which output was sent. A bar that starts over, or with other output between, is another one.
  */
 export function withoutOldBars(lines: LogLine[], chosen: string | undefined): LogLine[] {
-  const next = new Map<string, Bar | null>();
+  const later = new Map<number, Bar>();
   const kept = lines.toReversed().filter((line) => {
-    const stream = `${line.attempt}.${line.rank}.${line.stream}`;
     const bar = barOf(line.text);
-    const later = next.get(stream) ?? null;
-    next.set(stream, bar);
-    const isOld = bar !== null && later?.name === bar.name && later.percent >= bar.percent;
+    if (bar === null) {
+      if (later.size > 0) later.delete(streamOf(line));
+      return true;
+    }
+    const stream = streamOf(line);
+    const next = later.get(stream);
+    later.set(stream, bar);
+    const isOld = next?.name === bar.name && next.percent >= bar.percent;
     return !isOld || lineId(line) === chosen;
   });
   return kept.length === lines.length ? lines : kept.reverse();
+}
+
+/** A number, which 200,000 lines build much faster than a text; a rank is below 2 ** 24. */
+function streamOf({ attempt, rank, stream }: LogLine): number {
+  return 2 * (attempt * 2 ** 24 + rank) + Number(stream === "stderr");
 }
 
 /** How many lines were added above those that were there; negative: were dropped. */
