@@ -358,6 +358,11 @@ describe("the jobs", () => {
       query: "lr>1 archived:yes",
     });
     expect(screen.getByRole("link", { name: "no owner" }).closest("tr")).toHaveTextContent("1");
+    const user = userEvent.setup();
+    await user.click(screen.getByRole("button", { name: "Copy as" }));
+    await user.click(await screen.findByRole("menuitem", { name: "Command line" }));
+    const copied = await navigator.clipboard.readText();
+    expect(copied).toContain("'--query=lr>1 archived:yes'");
     await userEvent.click(link);
     expect(await screen.findByText("digits", { selector: "a" })).toBeVisible();
     expect(router.state.location.search).toEqual({ query: 'lr>1 user="maria"', show: "archived" });

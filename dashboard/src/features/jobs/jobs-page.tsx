@@ -97,11 +97,7 @@ export default function JobsPage() {
     <Stack gap="md">
       <PageHeading title="Jobs">
         <Group gap="xs">
-          <CopyAs
-            snippets={() =>
-              listing(window.location.origin, { states: FILTERS[show].states, search, query, sort })
-            }
-          />
+          <CopyAs snippets={() => listing(window.location.origin, { ...filter, sort })} />
           <ViewsMenu search={{ show, search, query, sort, columns: given, pinned }} />
           <GroupSelect
             value={group}
