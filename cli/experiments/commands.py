@@ -121,6 +121,7 @@ def list_experiments(
     columns = [
         out.Column("ID", lambda e: e["id"]),
         out.Column("NAME", lambda e: e["name"]),
+        out.Column("KIND", lambda e: e["kind"]),
         out.Column("STATE", lambda e: e["state"]),
         out.Column("ENDED", _ended, right=True),
         out.Column("BEST", best_text),

@@ -257,6 +257,14 @@ class _SpecLoader(yaml.CSafeLoader):
         return super().construct_mapping(node, deep)
 
 
+# YAML 1.1, which PyYAML reads, takes 1e-4 for a text: a sweep would try the word.
+_SpecLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
+
+
 def _load_json(text: str) -> Any:
     def refuse_constant(name: str) -> None:
         raise ValueError(f"{name} is not a number")

@@ -132,6 +132,7 @@ it("jobs, commands and the shortcuts are found by keyboard", async () => {
   await find("shortcuts", "Keyboard shortcuts");
   expect(await screen.findByText("next job of the list")).toBeVisible();
   await userEvent.keyboard("{Escape}");
+  await waitFor(() => expect(screen.queryByText("next job of the list")).toBeNull());
   await find("bee", "bee");
   await waitFor(() => expect(router.state.location.pathname).toBe("/jobs/b2"));
 });

@@ -31,7 +31,15 @@ interface Props {
 /** Goes to jobs and pages by their names, and runs the commands of the page. */
 export function Palette({ opened, onClose, onHelp }: Props) {
   return (
-    <Modal opened={opened} onClose={onClose} title="Go to" yOffset={80} size="lg">
+    // It is gone at once: opened again while it fades, it would still hold the text of before.
+    <Modal
+      opened={opened}
+      onClose={onClose}
+      title="Go to"
+      yOffset={80}
+      size="lg"
+      transitionProps={{ duration: 0 }}
+    >
       <Choices onClose={onClose} onHelp={onHelp} />
     </Modal>
   );

@@ -1,4 +1,4 @@
-import { Group, Tooltip } from "@mantine/core";
+import { Group } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import {
@@ -44,18 +44,17 @@ function Again({ job, compact }: Required<Props>) {
   }
   return (
     <Group justify="flex-end">
-      <Tooltip label="Submit again" openDelay={300}>
-        <IconLink
-          to="/new"
-          search={search}
-          variant="subtle"
-          color="gray"
-          size="md"
-          aria-label={`Submit ${job.name} again`}
-        >
-          <AgainIcon />
-        </IconLink>
-      </Tooltip>
+      <IconLink
+        to="/new"
+        search={search}
+        variant="subtle"
+        color="gray"
+        size="md"
+        title="Submit again"
+        aria-label={`Submit ${job.name} again`}
+      >
+        <AgainIcon />
+      </IconLink>
     </Group>
   );
 }

@@ -125,7 +125,7 @@ def test_experiment_is_created_listed_and_shown(cli: Cli) -> None:
     assert json.loads(cli("show", experiment, "-o", "json"))["id"] == experiment
     assert experiment in cli("ls", "-o", "name").split()
     header, first, *_ = cli("ls").splitlines()
-    assert header.split() == ["ID", "NAME", "STATE", "ENDED", "BEST", "AGE", "REASON"]
+    assert header.split() == ["ID", "NAME", "KIND", "STATE", "ENDED", "BEST", "AGE", "REASON"]
     assert "0/4" in first
 
 

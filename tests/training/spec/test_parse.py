@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainhall.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError, parse_spec
-from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.parse import load_document, validate_spec
 from trainhall.training.spec.recovery import MetricMode, MetricSpec
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -536,3 +536,15 @@ def test_the_examples_are_valid(path: Path) -> None:
 def test_experiment_is_no_job() -> None:
     with pytest.raises(SpecError, match="create it with `trainhall experiment create`"):
         parse_spec("{name: a, kind: sweep, job: {}, space: {}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-4", 1e-4), ("[1e-7, 1E5, -2e3]", [1e-7, 1e5, -2e3]), (".5e2", 50.0), ("1.e3", 1e3),
+        ("1.0e-07", 1e-7), ("e5", "e5"), ("1e", "1e"), ("1e5f", "1e5f"), ("'1e5'", "1e5"),
+    ],
+)  # fmt: skip
+def test_exponents_are_numbers_in_yaml(text: str, value: Any) -> None:
+    """As in YAML 1.2 and in JSON."""
+    assert load_document(f"a: {text}", "yaml", "a job")["a"] == value

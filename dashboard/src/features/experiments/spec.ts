@@ -13,6 +13,11 @@ export function specOf({ spec }: Pick<Experiment, "spec">): StoredSpec {
   return spec as unknown as StoredSpec;
 }
 
+/** "sweep, grid", "benchmark": only a sweep has a method to choose. */
+export function kindText({ kind, spec }: Pick<Experiment, "kind" | "spec">): string {
+  return kind === "sweep" ? `${kind}, ${specOf({ spec }).method}` : kind;
+}
+
 /** Short names of the fields of a space: the last part of each, where no two are the same. */
 export function fieldLabels(fields: readonly string[]): Record<string, string> {
   const last = (field: string) => field.slice(field.lastIndexOf(".") + 1);

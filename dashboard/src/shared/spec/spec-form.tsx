@@ -1,4 +1,4 @@
-import { Alert, Button, Group, Kbd, Select, Stack, Text, Title } from "@mantine/core";
+import { Alert, Anchor, Button, Group, Kbd, Select, Stack, Text, Title } from "@mantine/core";
 import type { UseMutationResult } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useState } from "react";
 import { ApiError } from "../api/problem";
@@ -57,14 +57,17 @@ interface Props<Created, Checked> {
 /** A page on which a document is written in YAML and submitted. */
 export function SpecForm<Created, Checked = never>(props: Props<Created, Checked>) {
   const { draft, examples, copied, create, failure, check } = props;
-  const [initial] = useState(() => copied?.text ?? readDraft(draft) ?? examples[0].text);
+  const [kept] = useState(() => (copied ? null : readDraft(draft)));
+  const [isDraft, setIsDraft] = useState(kept !== null);
+  const [initial] = useState(copied?.text ?? kept ?? examples[0].text);
   const [text, setText] = useState(initial);
   const [sent, setSent] = useState("");
   const [key, setKey] = useState(randomKey);
 
   useEffect(() => {
-    if (text !== initial) writeDraft(draft, text);
-  }, [draft, text, initial]);
+    if (text === examples[0].text) clearDraft(draft);
+    else if (text !== initial) writeDraft(draft, text);
+  }, [draft, text, initial, examples]);
 
   const checking = check?.request.isPending ?? false;
   const begin = (): boolean => {
@@ -92,6 +95,10 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
         },
       },
     );
+  };
+  const discard = (): void => {
+    setIsDraft(false);
+    change(examples[0].text);
   };
   const change = (next: string): void => {
     setText(next);
@@ -129,7 +136,15 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
             {props.title}
           </Title>
           <Text size="sm" c="dimmed">
-            {copied?.origin ?? props.hint}
+            {copied?.origin ?? props.hint}{" "}
+            {isDraft ? (
+              <>
+                This is your draft.{" "}
+                <Anchor component="button" type="button" size="sm" onClick={discard}>
+                  Discard it
+                </Anchor>
+              </>
+            ) : null}
           </Text>
         </div>
         <Select

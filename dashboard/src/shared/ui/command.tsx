@@ -41,34 +41,38 @@ export function Command(props: Props) {
       if (refused === null) onClick();
     },
   };
+  const button = compact ? (
+    <ActionIcon
+      variant={pressed ? "light" : "subtle"}
+      color={pressed ? "ink" : danger ? "red" : "gray"}
+      // The browser's own tooltip: long tables have hundreds of commands.
+      title={refused === null ? label : undefined}
+      {...shared}
+    >
+      {icon}
+    </ActionIcon>
+  ) : (
+    <Button
+      size="xs"
+      variant="default"
+      leftSection={icon}
+      {...(danger && refused === null ? { c: "red" } : {})}
+      {...shared}
+    >
+      {label}
+    </Button>
+  );
+  if (compact && refused === null) return button;
   return (
     <Tooltip
-      label={refused ?? label}
-      disabled={refused === null && !compact}
+      label={refused}
+      disabled={refused === null}
       events={{ hover: true, focus: true, touch: true }}
       openDelay={300}
       multiline
       maw={280}
     >
-      {compact ? (
-        <ActionIcon
-          variant={pressed ? "light" : "subtle"}
-          color={pressed ? "ink" : danger ? "red" : "gray"}
-          {...shared}
-        >
-          {icon}
-        </ActionIcon>
-      ) : (
-        <Button
-          size="xs"
-          variant="default"
-          leftSection={icon}
-          {...(danger && refused === null ? { c: "red" } : {})}
-          {...shared}
-        >
-          {label}
-        </Button>
-      )}
+      {button}
     </Tooltip>
   );
 }

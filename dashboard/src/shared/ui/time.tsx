@@ -1,4 +1,3 @@
-import { Tooltip } from "@mantine/core";
 import { age, dateAndTime, moment, NOTHING, timeZone } from "../format";
 import { useDerivedNow } from "../now";
 
@@ -28,11 +27,11 @@ export function Moment({ value, zone, precision }: MomentProps) {
 function Stamped({ value, children }: { value: string; children: React.ReactNode }) {
   const utc = `${new Date(value).toISOString().slice(0, 19).replace("T", " ")} UTC`;
   const local = `${dateAndTime(value)} ${timeZone(value)}`;
+  const title = local === utc ? utc : `${local} · ${utc}`;
+  // The browser's own tooltip: long tables have hundreds of moments.
   return (
-    <Tooltip label={local === utc ? utc : `${local} · ${utc}`} openDelay={300}>
-      <time dateTime={value} style={{ whiteSpace: "nowrap" }}>
-        {children}
-      </time>
-    </Tooltip>
+    <time dateTime={value} title={title} style={{ whiteSpace: "nowrap" }}>
+      {children}
+    </time>
   );
 }

@@ -84,3 +84,25 @@ test("another kind and broken YAML have no form", () => {
   expect(sweepFields("name: [")).toBeNull();
   expect(sweepFields("")).toBeNull();
 });
+
+test("only what changes is written", () => {
+  const text = TEXT.replace("method: random", "method: grid")
+    .replace("seed: 3", "seed: 4611686018427387903")
+    .replace("[0.0001, 0.1]}", "[1.0e-07, 0.1]} # wide");
+  const named = withFields(text, { ...fieldsOf(text), name: "other" });
+  expect(named).toBe(text.replace("rates", "other"));
+  const fields = fieldsOf(text);
+  const space = fields.space.map((row, at) => (at === 1 ? { ...row, values: "[8]" } : row));
+  expect(withFields(text, { ...fields, space })).toBe(text.replace("[[32], [64, 64]]", "[[8]]"));
+});
+
+test("an incomplete document is completed, and one with a stray alias has no form", () => {
+  for (const rest of ["", "objective:\n", "early_stopping: {asha: }\n", "space:\n"]) {
+    const text = `kind: sweep\n${rest}`;
+    const fields = { ...fieldsOf(text), name: "a", metric: "loss", goal: "" };
+    const asha = { min: "1", max: "9", factor: "" };
+    const written = fieldsOf(withFields(text, { ...fields, asha }));
+    expect(written).toMatchObject({ name: "a", metric: "loss", asha });
+  }
+  expect(sweepFields("kind: sweep\njob: {code: *x}\n")).toBeNull();
+});

@@ -45,11 +45,63 @@ export const NEW_DIMENSION: Omit<DimensionFields, "id"> = {
 
 /** The fields of a sweep in YAML; null for another kind, and for what is no YAML. */
 export function sweepFields(text: string): SweepFields | null {
-  const document = parseDocument(text);
+  const document = parsed(text);
   if (document.errors.length > 0 || !isMap(document.contents)) return null;
+  try {
+    return fieldsOf(document);
+  } catch {
+    return null; // an alias of nothing, such as `*.py`
+  }
+}
+
+/** The YAML with these fields. What they leave as it was, and comments, stay. */
+export function withFields(text: string, fields: SweepFields): string {
+  const before = sweepFields(text);
+  if (before === null) return text;
+  const document = parsed(text);
+  const set = (path: string[], old: string | undefined, typed: string, value = asYaml(typed)) => {
+    if (typed !== old) setOrDelete(document, path, value);
+  };
+  set(["name"], before.name, fields.name, fields.name || undefined);
+  set(["method"], before.method, fields.method);
+  if (fields.method === "grid" && before.method !== "grid") document.delete("trials");
+  else if (fields.method !== "grid") set(["trials"], shown(document.get("trials")), fields.trials);
+  set(["parallel"], before.parallel, fields.parallel);
+  set(["repeats"], before.repeats, fields.repeats);
+  set(["objective", "metric"], before.metric, fields.metric, fields.metric || undefined);
+  set(["objective", "goal"], before.goal, fields.goal);
+  setSpace(document, before.space, fields.space);
+  if (fields.asha === null) {
+    if (before.asha !== null) document.delete("early_stopping");
+  } else {
+    set(["early_stopping", "asha", "min_steps"], before.asha?.min, fields.asha.min);
+    set(["early_stopping", "asha", "max_steps"], before.asha?.max, fields.asha.max);
+    set(["early_stopping", "asha", "factor"], before.asha?.factor, fields.asha.factor);
+  }
+  return document.toString({ lineWidth: 100, flowCollectionPadding: false });
+}
+
+/** Numbers are written as they were: 1.0e-07 is no 1e-7 to every reader, and 2**62 - 1 no double. */
+function parsed(text: string): Document.Parsed {
+  return parseDocument(text, {
+    customTags: (tags) =>
+      tags.map((tag) => {
+        if (typeof tag === "string" || tag.collection || !/:(int|float)$/.test(tag.tag)) return tag;
+        const { stringify } = tag;
+        return {
+          ...tag,
+          stringify: (item, ...rest) =>
+            item.source ?? stringify?.(item, ...rest) ?? String(item.value),
+        };
+      }),
+  });
+}
+
+function fieldsOf(document: Document): SweepFields | null {
   const read = (...path: string[]) => shown(document.getIn(path));
   if (read("kind") !== "sweep") return null;
   const space: unknown = document.toJS().space;
+  const rungs = (key: string) => read("early_stopping", "asha", key);
   return {
     name: read("name"),
     method: read("method"),
@@ -63,41 +115,32 @@ export function sweepFields(text: string): SweepFields | null {
       ? Object.entries(space).map(([field, given], at) => dimension(String(at), field, given))
       : [],
     asha: document.hasIn(["early_stopping", "asha"])
-      ? {
-          min: read("early_stopping", "asha", "min_steps"),
-          max: read("early_stopping", "asha", "max_steps"),
-          factor: read("early_stopping", "asha", "factor"),
-        }
+      ? { min: rungs("min_steps"), max: rungs("max_steps"), factor: rungs("factor") }
       : null,
   };
 }
 
-/** The YAML with these fields. What the form does not show, and comments, stay. */
-export function withFields(text: string, fields: SweepFields): string {
-  const document = parseDocument(text);
-  const set = (path: string[], typed: string) => setOrDelete(document, path, asYaml(typed));
-  setOrDelete(document, ["name"], fields.name || undefined);
-  set(["method"], fields.method);
-  set(["trials"], fields.method === "grid" ? "" : fields.trials);
-  set(["parallel"], fields.parallel);
-  set(["repeats"], fields.repeats);
-  setOrDelete(document, ["objective", "metric"], fields.metric || undefined);
-  set(["objective", "goal"], fields.goal);
-  if (JSON.stringify(sweepFields(text)?.space) !== JSON.stringify(fields.space)) {
-    const space = new YAMLMap();
-    for (const each of fields.space.filter(({ field }) => field !== "")) {
-      space.set(each.field, document.createNode(givenBy(each), { flow: true }));
-    }
-    document.set("space", space);
-  }
-  if (fields.asha === null) {
-    document.delete("early_stopping");
-  } else {
-    set(["early_stopping", "asha", "min_steps"], fields.asha.min);
-    set(["early_stopping", "asha", "max_steps"], fields.asha.max);
-    set(["early_stopping", "asha", "factor"], fields.asha.factor);
-  }
-  return document.toString({ lineWidth: 100, flowCollectionPadding: false });
+/** Write the rows that changed; the others keep their pairs, and with them their comments. */
+function setSpace(
+  document: Document,
+  before: readonly DimensionFields[],
+  rows: readonly DimensionFields[],
+): void {
+  if (JSON.stringify(before) === JSON.stringify(rows)) return;
+  const old = document.get("space");
+  const pairs = isMap(old) ? old.items : [];
+  const space = isMap(old) ? old : new YAMLMap();
+  space.items = rows
+    .filter(({ field }) => field !== "")
+    .map((row) => {
+      const at = before.findIndex(({ id, field }) => id === row.id && field === row.field);
+      const pair = pairs[at] ?? document.createPair(row.field, null);
+      if (JSON.stringify(before[at]) !== JSON.stringify(row)) {
+        pair.value = document.createNode(givenBy(row), { flow: true });
+      }
+      return pair;
+    });
+  document.set("space", space);
 }
 
 function dimension(id: string, field: string, given: unknown): DimensionFields {
@@ -118,7 +161,7 @@ function givenBy({ form, values, low, high, step }: DimensionFields): unknown {
 }
 
 /** Values between commas, each as YAML reads it: a number, a text, a list. */
-function listOf(values: string): unknown[] {
+export function listOf(values: string): unknown[] {
   try {
     const list: unknown = parse(`[${values}]`);
     if (Array.isArray(list)) return list;
@@ -147,8 +190,14 @@ function shown(value: unknown): string {
 }
 
 function setOrDelete(document: Document, path: string[], value: unknown): void {
-  if (value === undefined) document.deleteIn(path);
-  else if (document.getIn(path) !== value) document.setIn(path, value);
+  if (value !== undefined) {
+    const outer = path.slice(0, -1);
+    // A key without a value, as in `objective:`, holds nothing yet.
+    if (outer.length > 0 && document.getIn(outer) === null) document.deleteIn(outer);
+    document.setIn(path, value);
+  } else if (document.hasIn(path)) {
+    document.deleteIn(path);
+  }
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

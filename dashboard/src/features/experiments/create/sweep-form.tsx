@@ -17,6 +17,7 @@ import { CancelIcon, PlusIcon } from "@/shared/ui/icons";
 import {
   type DimensionFields,
   type Form,
+  listOf,
   NEW_DIMENSION,
   type SweepFields,
   sweepFields,
@@ -52,6 +53,7 @@ const FORM_LABELS: { value: Form; label: string }[] = [
 ];
 const FACTOR = 3;
 const DEFAULT_STEPS = 540;
+const DEFAULT_TRIALS = 12;
 
 interface Props {
   /** The experiment in YAML. */
@@ -67,7 +69,7 @@ export function SweepForm({ text, onChange }: Props) {
   if (fields === null)
     return (
       <Text size="sm" c="dimmed">
-        The form shows a sweep; this YAML is of another kind, or has an error.
+        There is a form for sweeps alone: this YAML has another kind, or an error.
       </Text>
     );
   const set = (part: Partial<SweepFields>) => {
@@ -244,7 +246,9 @@ function Method({ fields, set }: MethodProps) {
           aria-labelledby="sweep-method"
           data={METHODS}
           value={fields.method}
-          onChange={(method) => set({ method, trials: fields.trials || "12" })}
+          onChange={(method) =>
+            set({ method, trials: fields.trials || defaultTrials(fields.space) })
+          }
         />
         <Text size="xs" c="dimmed">
           {METHOD_HINTS[fields.method]}
@@ -260,6 +264,15 @@ function Method({ fields, set }: MethodProps) {
       )}
     </Group>
   );
+}
+
+/** At most as many as the space has combinations, where these can be counted. */
+function defaultTrials(space: readonly DimensionFields[]): string {
+  const sizes = space.map(({ form, values }) =>
+    form === "values" ? listOf(values).length : Number.POSITIVE_INFINITY,
+  );
+  const combinations = sizes.reduce((product, size) => product * size, 1);
+  return String(Math.min(DEFAULT_TRIALS, combinations));
 }
 
 interface EarlyStoppingProps {

@@ -5,7 +5,7 @@ import { RunFacts, RunProgress, RunReason, RunTitle } from "@/shared/page/run-he
 import { AnchorLink } from "@/shared/ui/links";
 import { Ago } from "@/shared/ui/time";
 import { ownReason, runsOf, stepsText } from "../runs";
-import { fieldLabels, specOf, valueText } from "../spec";
+import { fieldLabels, kindText, specOf, valueText } from "../spec";
 import { ExperimentCommands } from "./commands";
 import classes from "./header.module.css";
 import { ReportMenu } from "./report-menu";
@@ -14,7 +14,7 @@ import { ReportMenu } from "./report-menu";
 const AT_TEXT = { best: " at any step", last: " at the end", median: ", median of the steps" };
 
 export function Header({ experiment }: { experiment: Experiment }) {
-  const { objective, method, parallel = 0, repeats = 1 } = specOf(experiment);
+  const { objective, parallel = 0, repeats = 1 } = specOf(experiment);
   const reason = ownReason(experiment);
   return (
     <header>
@@ -30,7 +30,7 @@ export function Header({ experiment }: { experiment: Experiment }) {
       />
       {reason !== "" ? <RunReason text={reason} /> : null}
       <RunFacts>
-        <span>{method}</span>
+        <span>{kindText(experiment)}</span>
         <span>
           {objective.goal === "max" ? "highest" : "lowest"} {objective.metric}
           {AT_TEXT[objective.at ?? "last"]}

@@ -16,7 +16,7 @@ import { type Column, Table } from "@/shared/ui/table";
 import { Ago } from "@/shared/ui/time";
 import { useExperiments } from "../api/experiments";
 import { ownReason, runsOf } from "../runs";
-import { specOf } from "../spec";
+import { kindText, specOf } from "../spec";
 import classes from "./experiments-page.module.css";
 
 export default function ExperimentsPage() {
@@ -85,7 +85,7 @@ const COLUMNS: Column<Experiment>[] = [
       </>
     ),
   },
-  { id: "method", header: "Method", width: "9%", cell: (each) => specOf(each).method },
+  { id: "kind", header: "Kind", width: "9%", cell: kindText },
   { id: "runs", header: "Runs", width: "20%", cell: (experiment) => <Runs of={experiment} /> },
   { id: "best", header: "Best", width: "15%", cell: (experiment) => <BestValue of={experiment} /> },
   {

@@ -1,4 +1,4 @@
-import { Checkbox, Progress, Text, Tooltip } from "@mantine/core";
+import { Checkbox, Progress, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { createContext, useContext, useMemo } from "react";
 import { plainText } from "@/shared/ansi";
@@ -229,11 +229,9 @@ function JobProgress({ job }: { job: Job }) {
 function Reason({ job }: { job: Job }) {
   const text = hasReason(job) ? job.reason : ran(job);
   return (
-    <Tooltip label={text} multiline maw={420} openDelay={300} disabled={text === ""}>
-      <Text size="xs" c="dimmed" lineClamp={2} className={classes.reason ?? ""}>
-        <LinkedText text={text} />
-      </Text>
-    </Tooltip>
+    <Text size="xs" c="dimmed" lineClamp={2} className={classes.reason ?? ""} title={text}>
+      <LinkedText text={text} />
+    </Text>
   );
 }
 
