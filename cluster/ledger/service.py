@@ -56,7 +56,7 @@ class LedgerQuery:
 
 class LedgerService(Service):
     async def read(self, query: LedgerQuery, limit: int, cursor: str | None = None) -> Ledger:
-        """Return a page of the attempts that ended in a time, or hold devices at its end.
+        """Return a page of the attempts that ended in a time; without `until` also those that run.
 
         Raises:
             InvalidCursorError: the cursor was not handed out by this list.
