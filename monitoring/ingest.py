@@ -14,7 +14,15 @@ from trainhall.monitoring.codec import Floats, Ints
 from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin
 from trainhall.monitoring.prometheus import LOG_BYTES, POINTS
-from trainhall.monitoring.store import Item, Metrics, Output, Stored, record_first_step, store
+from trainhall.monitoring.store import (
+    Item,
+    Metrics,
+    Output,
+    Stored,
+    record_first_step,
+    reopen_entry,
+    store,
+)
 
 NoteLosses = Callable[[str, int, Ints, Floats], None]
 """Called with a job's id, the attempt, steps and losses."""
@@ -129,6 +137,7 @@ class Ingest:
 
         answers = await self._database.write(work)
         await self._record_first_steps(items, answers)
+        await self._reopen_entries(items, answers, now)
         for job_id, of_job in answers.items():
             stored = [answer for answer in of_job if isinstance(answer, Stored)]
             points = sum(answer.points for answer in stored)
@@ -170,5 +179,26 @@ class Ingest:
             def work(connection: Connection) -> None:
                 for (job_id, attempt), step in sorted(first.items()):
                     record_first_step(connection, job_id, attempt, step)
+
+            await self._database.write(work)
+
+    async def _reopen_entries(
+        self,
+        items: Mapping[str, list[Item]],
+        answers: Mapping[str, Sequence[Stored | UnknownAttemptError]],
+        now: datetime,
+    ) -> None:
+        """Let the ledger divide attempts again whose metrics came late."""
+        late = {
+            (job_id, item.attempt)
+            for job_id, of_job in items.items()
+            for item, answer in zip(of_job, answers[job_id], strict=True)
+            if isinstance(answer, Stored) and answer.late
+        }
+        if late:
+
+            def work(connection: Connection) -> None:
+                for job_id, attempt in sorted(late):
+                    reopen_entry(connection, job_id, attempt, now)
 
             await self._database.write(work)

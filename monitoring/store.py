@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, bindparam, case, func, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from trainhall.db.ledger import LedgerEntry
 from trainhall.db.models import (
     Attempt,
     Base,
@@ -91,6 +92,8 @@ class Stored:
     """The attempt's first step, if not reported yet."""
     losses: tuple[tuple[Ints, Floats], ...] = ()
     """Steps and values of the job's loss in it, if they are those of its newest attempt."""
+    late: bool = False
+    """It adds metrics to an attempt that has ended."""
 
 
 @dataclass
@@ -157,6 +160,7 @@ _ATTEMPTS = select(
     Attempt.revoked,
     Attempt.first_step,
     Attempt.in_place,
+    Attempt.finished_at,
     # Large, where there are many hosts, and of no use before the first regrouping.
     case((Attempt.generation > 1, Attempt.generations)).label("generations"),
     Attempt.began,
@@ -177,6 +181,22 @@ def record_first_step(connection: Connection, job_id: str, attempt: int, step: i
             Attempt.first_step.is_(None),
         )
         .values(first_step=step)
+    )
+
+
+def reopen_entry(connection: Connection, job_id: str, attempt: int, now: datetime) -> None:
+    """Open the ledger's entry of an attempt that has ended: its steps are divided again."""
+    known = select(Attempt.number).where(Attempt.job_id == job_id, Attempt.number == attempt)
+    connection.execute(
+        update(LedgerEntry)
+        .where(
+            LedgerEntry.job_id == job_id,
+            LedgerEntry.attempt == attempt,
+            LedgerEntry.is_open.is_(False),
+            known.exists(),
+        )
+        # All that it held and took is counted.
+        .values(is_open=True, counted_until=now)
     )
 
 
@@ -332,7 +352,8 @@ def _add_metrics(
     if item.attempt == job.newest_attempt and tables and not attempt.revoked:
         _note_last_values(job, tables, attempt)
         losses = _losses(tables)
-    return Stored(writers[key], points=points, first_step=first_step, losses=losses)
+    late = attempt.finished_at is not None
+    return Stored(writers[key], points, first_step=first_step, losses=losses, late=late)
 
 
 def _losses(tables: Iterable[Table]) -> tuple[tuple[Ints, Floats], ...]:

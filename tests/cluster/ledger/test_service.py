@@ -145,6 +145,23 @@ async def test_script_with_all_step_times_is_divided(cluster: SimulatedCluster) 
     assert row.not_measured_hours == 0.0
 
 
+async def test_late_metrics_are_divided(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 1, "cuda")
+    job_id = await cluster.submit(device="cuda")
+    await cluster.run_until(job_id, "running")
+    await measure(cluster, 360.0, 60)
+    await cluster.finish(job_id)
+    await keep(cluster)
+    (row,) = await lines(cluster)
+    assert row.idle_hours == row.device_hours
+    await take_steps(cluster, job_id, range(1, 11))
+    await cluster.coordinator.ledger_keeper.keep()
+    (later,) = await lines(cluster, until=cluster.clock.now())
+    assert later.useful_hours == pytest.approx(15 / HOUR)
+    assert later.idle_hours == pytest.approx(row.device_hours - 20 / HOUR)
+    assert (later.device_hours, later.energy_kwh) == (row.device_hours, row.energy_kwh)
+
+
 async def test_deleted_job_is_counted_to_its_end(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 1, "cuda")
     job_id = await cluster.submit(device="cuda")
