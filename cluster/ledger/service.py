@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
@@ -60,11 +60,11 @@ class LedgerService(Service):
 
         Raises:
             InvalidCursorError: the cursor was not handed out by this list.
-            InvalidValueError: the time ends before it begins.
+            InvalidValueError: the time ends before it begins, or is out of range.
         """
         start = pagination.decode_number(_LIST, cursor) if cursor is not None else 0
-        since, prices = self._since(query), self._options.prices
-        conditions = _conditions(query, since)
+        since, until = self._times(query)
+        conditions, prices = _conditions(query, since, until), self._options.prices
 
         def load(connection: Connection) -> tuple[Sequence[Row[Any]], Row[Any]]:
             page = _rows(query.by, conditions).offset(start).limit(limit + 1)
@@ -76,7 +76,7 @@ class LedgerService(Service):
         return Ledger(
             by=query.by,
             since=since,
-            until=query.until,
+            until=until,
             currency=prices.currency if _has_price(prices) else None,
             items=[_row(row, prices) for row in rows[:limit]],
             next_cursor=None if is_last else pagination.encode(_LIST, start + limit),
@@ -87,9 +87,9 @@ class LedgerService(Service):
         """Return all lines as CSV; what is not measured is empty.
 
         Raises:
-            InvalidValueError: the time ends before it begins.
+            InvalidValueError: the time ends before it begins, or is out of range.
         """
-        rows = _rows(query.by, _conditions(query, self._since(query)))
+        rows = _rows(query.by, _conditions(query, *self._times(query)))
         prices = self._options.prices
 
         def load(connection: Connection) -> str:
@@ -98,23 +98,34 @@ class LedgerService(Service):
 
         return await self._db.read(load)
 
-    def _since(self, query: LedgerQuery) -> datetime:
-        end = query.until or self._clock.now()
+    def _times(self, query: LedgerQuery) -> tuple[datetime, datetime | None]:
+        until = _utc("until", query.until)
+        end = until or self._clock.now()
         try:
-            since = query.since or end - DAYS
+            since = _utc("since", query.since) or end - DAYS
         except OverflowError:
             message = "is too early; give a later time"
             raise InvalidValueError("until", str(query.until), message) from None
         if since > end:
             message = f"must not be after until, {end.isoformat()}"
             raise InvalidValueError("since", since.isoformat(), message)
-        return since
+        return since, until
 
 
-def _conditions(query: LedgerQuery, since: datetime) -> list[ColumnElement[bool]]:
+def _utc(name: str, time: datetime | None) -> datetime | None:
+    try:
+        return None if time is None else time.astimezone(UTC)
+    except OverflowError:
+        message = "is out of range; give a time in the years 1 to 9999 of UTC"
+        raise InvalidValueError(name, str(time), message) from None
+
+
+def _conditions(
+    query: LedgerQuery, since: datetime, until: datetime | None
+) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = [LedgerEntry.counted_until >= since]
-    if query.until is not None:
-        found.append(LedgerEntry.counted_until < query.until)
+    if until is not None:
+        found.append(LedgerEntry.counted_until < until)
     if query.job_id is not None:
         found.append(LedgerEntry.job_id == query.job_id)
     return found
