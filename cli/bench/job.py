@@ -82,19 +82,19 @@ def job(
 ) -> None:
     """Measure how fast a task trains on this host, without a server; `job` may be left out.
 
-      Every combination of the values runs, one after the other in random
-      order, each as `trainhall run` does; the first of those that can run is the baseline. One that
-      cannot run is a row with its reason. Ctrl-C stops and prints what there is.
+    Every combination of the values runs, one after the other in random order, each as
+    `trainhall run` does; the first of those that can run is the baseline. One that cannot run is a
+    row with its reason. Ctrl-C stops and prints what there is.
 
-      \b
-      Examples:
-        trainhall bench job examples/digits.yaml --workers 1,2 --strategies ddp,fsdp
-        trainhall bench job job.yaml --batch-sizes 64,256 --precisions fp32,bf16 --repeats 5 -o csv
-        trainhall bench job job.yaml --workers 2 --compressions none,fp16 -o json
-    trainhall bench job job.yaml --workers 1,2,4 --scaling strong,weak
+    \b
+    Examples:
+      trainhall bench job examples/digits.yaml --workers 1,2 --strategies ddp,fsdp
+      trainhall bench job job.yaml --batch-sizes 64,256 --precisions fp32,bf16 --repeats 5 -o csv
+      trainhall bench job job.yaml --workers 2 --compressions none,fp16 -o json
+      trainhall bench job job.yaml --workers 1,2,4 --scaling strong,weak
 
-      \b
-      Exit codes: 0 a run completed, 1 none did, 2 wrong input, 130 stopped.
+    \b
+    Exit codes: 0 a run completed, 1 none did, 2 wrong input, 130 stopped.
     """
     given = specs.load(file, overrides)
     if given.script is not None:

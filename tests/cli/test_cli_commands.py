@@ -492,7 +492,9 @@ def test_every_command_has_help_with_examples_of_itself(cli: Cli) -> None:
     assert "Jobs:" in cli("--help").out
     assert "Examples:" in cli("ckpt", "restore", "-h").out
     for name, command in leaves(get_command(app)):
-        _, _, examples = command.help.partition("Examples:")
+        text, _, examples = command.help.partition("Examples:")
+        assert "\n " not in text, name
+        assert "\nt" not in examples.partition("\n\n")[0], name
         assert "trainhall " + ("" if command.hidden else name) in examples, name
         for param in command.params:
             assert param.hidden or param.help, f"{name}: {param.name}"
