@@ -14,12 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.errors import NotFoundError, WrongStateError
 from trainhall.cluster.jobs.commands import Command, check_allowed
 from trainhall.cluster.ledger.keeper import close_entries
-from trainhall.cluster.lifecycle.jobs import lock_job
-from trainhall.cluster.lifecycle.reasons import experiment_label, job_label
-from trainhall.cluster.lifecycle.states import FINAL_STATES
+from trainhall.cluster.lifecycle.jobs import lock_job, reason_columns
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label, job_label
+from trainhall.cluster.lifecycle.states import FINAL_STATES, TrialState
 from trainhall.db.alerts import Alert
 from trainhall.db.database import Database
-from trainhall.db.experiments import Experiment
+from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import (
     Attempt,
     Base,
@@ -113,6 +113,10 @@ async def delete_record(session: AsyncSession, job_id: str, now: datetime) -> No
     await session.execute(
         update(Alert).where(*of_job).values(enabled=False, reason="its job was deleted")
     )
+    # Its figures go: the row of its experiment says so, unless it says why there are none.
+    gone = reason_columns(Reason.of(ReasonCode.JOB_DELETED))
+    completed = (Trial.job_id == job_id, Trial.state == TrialState.COMPLETED)
+    await session.execute(update(Trial).where(*completed).values(**gone))
     connection = await session.connection()
     await connection.run_sync(close_entries, job_id, now)
     session.add(DeletedJob(job_id=job_id, deleted_at=now))

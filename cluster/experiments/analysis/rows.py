@@ -138,6 +138,11 @@ def field_labels(fields: Iterable[str]) -> dict[str, str]:
     return {name: end if ends[end := name.rpartition(".")[2]] == 1 else name for name in names}
 
 
+def _deleted(runs: Sequence[RunRow]) -> str:
+    """Say that a completed run has no figures, since its job was deleted."""
+    return next((run.reason for run in runs if run.job_id is None), "")
+
+
 def _trial(runs: tuple[RunRow, ...], figures: Sequence[str]) -> TrialRow:
     objectives = sorted(run.objective for run in runs if run.objective is not None)
     state = _state(runs)
@@ -152,7 +157,7 @@ def _trial(runs: tuple[RunRow, ...], figures: Sequence[str]) -> TrialRow:
         trial=runs[0].trial,
         values=runs[0].values,
         state=state,
-        reason=explains.reason if state != "completed" else "",
+        reason=explains.reason if state != "completed" else _deleted(runs),
         runs=runs,
         objectives=tuple(objectives),
         objective=mean_of_repeats(objectives) if len(objectives) == len(runs) else None,

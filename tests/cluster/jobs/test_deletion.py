@@ -127,6 +127,21 @@ async def of_experiment(cluster: SimulatedCluster) -> tuple[str, str]:
     return job_id, "it is a run of “"
 
 
+async def test_experiment_says_that_a_job_was_deleted(cluster: SimulatedCluster) -> None:
+    job_id, _ = await of_experiment(cluster)
+    experiment = (await cluster.coordinator.experiments.list()).items[0].id
+    await cluster.coordinator.experiments.cancel(experiment)
+    second = str((await trials(cluster, experiment))[1].job_id)
+    await cluster.run_until(second, "cancelled")
+    await cluster.settle()
+    for each in (job_id, second):
+        await cluster.coordinator.jobs.delete(each)
+    completed, cancelled, *_ = await trials(cluster, experiment)
+    assert (completed.job_id, completed.state) == (None, "completed")
+    assert completed.reason == "its job was deleted"
+    assert "cancelled" in cancelled.reason
+
+
 async def on_a_lost_node(cluster: SimulatedCluster) -> tuple[str, str]:
     node = await cluster.add_node("alpha", 1)
     job_id = await cluster.submit()

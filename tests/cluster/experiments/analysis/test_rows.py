@@ -51,6 +51,13 @@ def test_trial_has_means_and_spread_of_what_was_measured() -> None:
     assert trial.spread == {"objective": (0.5, 0.75), "step_seconds": (0.25, 0.75)}
 
 
+def test_completed_trial_says_that_a_job_was_deleted() -> None:
+    first, second = runs(1, {}, 0.5, 0.75)
+    assert trial_rows([first, second])[0].reason == ""
+    gone = RunRow(**{**vars(second), "job_id": None, "reason": "its job was deleted"})
+    assert trial_rows([first, gone])[0].reason == "its job was deleted"
+
+
 def test_state_of_an_unfinished_run_comes_first() -> None:
     first, second, third = runs(1, {}, 0.5, None, 0.5)
     assert trial_rows([first, second])[0].state == "failed"
