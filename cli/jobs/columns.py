@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from trainhall.cli.base import output as out
 from trainhall.cli.base.errors import UsageError
 from trainhall.cli.jobs import page
-from trainhall.cluster.jobs.listing.keys import AGGREGATES, FIELDS, METRICS, PARAMETERS, nearest
+from trainhall.cluster.jobs.listing.keys import AGGREGATES, FIELDS, METRICS, NO, PARAMETERS, nearest
 from trainhall.cluster.jobs.listing.query import parse_query
 
 
@@ -69,7 +69,7 @@ def value_columns(
     names = [(key or "").removeprefix("-") for key in keys]
     names += [term.field.text for term in parse_query(query or "") if term.field is not None]
     full = dict.fromkeys(
-        _full_key(name, jobs) for name in names if name and name not in (*FIELDS, *NAMED)
+        _full_key(name, jobs) for name in names if name and name not in (*FIELDS, NO, *NAMED)
     )
     return [_value_column(key) for key in full]
 

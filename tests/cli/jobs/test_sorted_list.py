@@ -8,6 +8,12 @@ from support.cluster.cluster import Cluster, running_cluster
 from trainhall.cli.base.errors import NotFoundError, UsageError, WrongStateError
 from trainhall.cli.jobs import annotations
 from trainhall.cli.jobs import commands as jobs
+from trainhall.cli.jobs.columns import value_columns
+
+
+def test_term_no_has_no_column() -> None:
+    keys = [column.title for column in value_columns(["-lr"], "no:tag -no:lr loss<1", [])]
+    assert keys == ["lr", "loss"]
 
 
 @pytest.mark.processes
