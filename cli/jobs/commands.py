@@ -25,7 +25,7 @@ from trainhall.cli.jobs import columns as of_jobs
 from trainhall.cli.jobs import page
 from trainhall.cli.spec import specs
 from trainhall.cli.spec.overrides import Changes, Workers, body_of
-from trainhall.cluster.jobs.listing.keys import SORT_KEYS
+from trainhall.cluster.jobs.listing.keys import FIELDS, SORT_KEYS
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
@@ -105,7 +105,8 @@ def list_jobs(
             "--query",
             "-q",
             metavar="QUERY",
-            help="Only jobs that match all terms: FIELD:VALUE, FIELD<NUMBER, -TERM, words.",
+            help="Only jobs that match all terms: FIELD:VALUE, FIELD<NUMBER, no:FIELD, -TERM, "
+            f"words. Fields: {', '.join(FIELDS)}, parameters and metrics, such as lr or loss.min.",
         ),
     ] = None,
     sort: Annotated[
@@ -161,10 +162,8 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first. A terminal cuts long reasons; `show` has them in full.
 
-    A query can use name, id, state, user, project, task, strategy, reason_code, experiment (name
-    or id), tag, notes, step, priority, world_size, duration, created_at, started_at, finished_at,
-    parameters and metrics (latest values). The list has a column for each parameter and metric in
-    it.
+    In a query, experiment is a name or id, and a metric is its latest value. The list has a column
+    for each parameter and metric in it.
 
     \b
     Examples:

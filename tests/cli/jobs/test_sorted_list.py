@@ -1,6 +1,8 @@
 """`trainhall ls --sort KEY --query QUERY`, in front of a coordinator."""
 
+import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from support.cluster.cluster import Cluster, running_cluster
@@ -9,11 +11,18 @@ from trainhall.cli.base.errors import NotFoundError, UsageError, WrongStateError
 from trainhall.cli.jobs import annotations
 from trainhall.cli.jobs import commands as jobs
 from trainhall.cli.jobs.columns import value_columns
+from trainhall.cluster.jobs.listing.keys import FIELDS
 
 
 def test_term_no_has_no_column() -> None:
     keys = [column.title for column in value_columns(["-lr"], "no:tag -no:lr loss<1", [])]
     assert keys == ["lr", "loss"]
+
+
+def test_help_names_the_fields_of_a_query() -> None:
+    _, option = get_args(jobs.list_jobs.__annotations__["query"])
+    assert set(FIELDS) <= set(re.findall(r"\w+", option.help))
+    assert "no:FIELD" in option.help
 
 
 @pytest.mark.processes
