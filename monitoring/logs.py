@@ -4,10 +4,11 @@ import zlib
 from bisect import bisect_right
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, func, select
 
 from trainhall.db import cursors
 from trainhall.db.database import Database
@@ -116,16 +117,7 @@ async def read_logs(
     """
     cursor = _BEGINNING if after is None else _Cursor.decode("after", after)
     end = None if before is None else _Cursor.decode("before", before)
-    chosen = [
-        column == value
-        for column, value in (
-            (LogChunk.rank, rank),
-            (LogChunk.stream, stream),
-            (LogChunk.attempt, attempt),
-        )
-        if value is not None
-    ]
-    query = select(LogChunk.__table__).where(LogChunk.job_id == job_id, *chosen)
+    query = _chunks(job_id, rank, stream, attempt)
 
     def read(connection: Connection) -> LogPage:
         if search is not None:
@@ -152,23 +144,42 @@ async def log_text(
     rank: int | None = None,
     stream: str | None = None,
     attempt: int | None = None,
-    prefixed: bool = False,
 ) -> AsyncIterator[str]:
     """Yield the lines stored by now as text, a page at a time.
 
-    Args:
-        prefixed: whether each begins with its rank, as in `[3] `.
+    Without `rank`, each begins with its rank, as in `[3] `, if several ranks have written.
     """
-    cursor: str | None = None
+    newest, last_rank = await database.read(partial(_newest, job_id=job_id))
+    prefixed = rank is None and last_rank > 0
+    query = _chunks(job_id, rank, stream, attempt).where(LogChunk.seq <= newest)
+    at = _BEGINNING
     more = True
     while more:
-        page = await read_logs(
-            database, job_id, rank=rank, stream=stream, attempt=attempt, after=cursor
-        )
+        page = await database.read(partial(_page, query=query, start=at, limit=1000))
         yield "".join(
             f"[{line.rank}] {line.text}\n" if prefixed else f"{line.text}\n" for line in page.items
         )
-        cursor, more = page.next_cursor, page.more
+        at, more = _Cursor.decode("after", page.next_cursor), page.more
+
+
+def _newest(connection: Connection, job_id: str) -> tuple[int, int]:
+    """Return the newest sequence of a job's output, and its last rank that has written."""
+    newest = select(func.max(LogChunk.seq)).where(LogChunk.job_id == job_id)
+    last_rank = select(func.max(LogChunk.rank)).where(LogChunk.job_id == job_id)
+    return connection.scalar(newest) or 0, connection.scalar(last_rank) or 0
+
+
+def _chunks(job_id: str, rank: int | None, stream: str | None, attempt: int | None) -> Select[Any]:
+    chosen = [
+        column == value
+        for column, value in (
+            (LogChunk.rank, rank),
+            (LogChunk.stream, stream),
+            (LogChunk.attempt, attempt),
+        )
+        if value is not None
+    ]
+    return select(LogChunk.__table__).where(LogChunk.job_id == job_id, *chosen)
 
 
 def _page(

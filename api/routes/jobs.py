@@ -395,13 +395,10 @@ async def download_logs(
     stream: _Stream = None,
     attempt: _Attempt = None,
 ) -> StreamingResponse:
-    """The lines stored when it is read, as text. Without `rank`, those of several ranks begin with
-    their rank, as in `[3] `."""
-    job = await coordinator.jobs.get(job_id)
-    text = logs.log_text(
-        coordinator.db, job_id, rank=rank, stream=stream, attempt=attempt,
-        prefixed=rank is None and job.world_size > 1,
-    )  # fmt: skip
+    """The lines stored when the download begins, as text. Without `rank`, they begin with their
+    rank, as in `[3] `, if several ranks of the job have written."""
+    await coordinator.jobs.check(job_id)
+    text = logs.log_text(coordinator.db, job_id, rank=rank, stream=stream, attempt=attempt)
     headers = {
         "Content-Disposition": f'attachment; filename="{job_id}.log"',
         "X-Content-Type-Options": "nosniff",

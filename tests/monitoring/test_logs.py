@@ -208,10 +208,18 @@ async def test_pages_join_without_gap_or_repeat(output: Output, limit: int) -> N
 async def test_log_text_has_the_lines_of_all_pages(output: Output) -> None:
     await output.write(b"zero\n" * 1200)
     await output.write("é\n".encode(), rank=1)
-    pages = [page async for page in logs.log_text(output.database, "job", prefixed=True)]
+    pages = [page async for page in logs.log_text(output.database, "job")]
     assert len(pages) == 2
     assert "".join(pages) == "[0] zero\n" * 1200 + "[1] é\n"
     assert [page async for page in logs.log_text(output.database, "job", rank=1)] == ["é\n"]
+
+
+async def test_log_text_ends_where_output_ended_at_first(output: Output) -> None:
+    await output.write(b"zero\n" * 1200)
+    pages = logs.log_text(output.database, "job")
+    text = await anext(pages)
+    await output.write(b"later\n", rank=1)
+    assert text + "".join([page async for page in pages]) == "zero\n" * 1200
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])

@@ -214,8 +214,8 @@ export const readLogs = <ThrowOnError extends boolean = true>(options: Options<R
 /**
  * Download a job's logs
  *
- * The lines stored when it is read, as text. Without `rank`, those of several ranks begin with
- * their rank, as in `[3] `.
+ * The lines stored when the download begins, as text. Without `rank`, they begin with their
+ * rank, as in `[3] `, if several ranks of the job have written.
  */
 export const downloadLogs = <ThrowOnError extends boolean = true>(options: Options<DownloadLogsData, ThrowOnError>) => (options.client ?? client).get<DownloadLogsResponses, DownloadLogsErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

@@ -449,8 +449,8 @@ export const downloadLogsQueryKey = (options: Options<DownloadLogsData>) => crea
 /**
  * Download a job's logs
  *
- * The lines stored when it is read, as text. Without `rank`, those of several ranks begin with
- * their rank, as in `[3] `.
+ * The lines stored when the download begins, as text. Without `rank`, they begin with their
+ * rank, as in `[3] `, if several ranks of the job have written.
  */
 export const downloadLogsOptions = (options: Options<DownloadLogsData>) => queryOptions<DownloadLogsResponse, DownloadLogsError, DownloadLogsResponse, ReturnType<typeof downloadLogsQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await downloadLogs({
