@@ -5,7 +5,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    case,
+    cast,
+    func,
+    literal,
+    or_,
+    select,
+)
 
 from trainhall.cluster import pagination
 from trainhall.cluster.csv_text import csv_text
@@ -30,6 +43,9 @@ _KEYS: dict[Account, tuple[Any, ...]] = {
     Account.PROJECT: (LedgerEntry.project.label("name"),),
 }  # fmt: skip
 _HELD = func.coalesce(func.sum(LedgerEntry.held_seconds), 0.0)
+_WHOLE = cast(_HELD, BigInteger())
+"""Lines are ordered by whole seconds: the last digits of a sum differ from read to read."""
+_FIRST_JOB = func.min(LedgerEntry.job_id)
 _SUMS = (
     func.count(LedgerEntry.job_id.distinct()).label("jobs"),
     _HELD.label("held"),
@@ -62,24 +78,26 @@ class LedgerService(Service):
             InvalidCursorError: the cursor was not handed out by this list.
             InvalidValueError: the time ends before it begins, or is out of range.
         """
-        start = pagination.decode_number(_LIST, cursor) if cursor is not None else 0
         since, until = self._times(query)
         conditions, prices = _conditions(query, since, until), self._options.prices
 
+        page = _rows(query.by, conditions).limit(limit + 1)
+        if cursor is not None:
+            page = page.having(_after(*pagination.decode(_LIST, cursor, int, str)))
+
         def load(connection: Connection) -> tuple[Sequence[Row[Any]], Row[Any]]:
-            page = _rows(query.by, conditions).offset(start).limit(limit + 1)
             total = select(*_SUMS).where(*conditions)
             return connection.execute(page).all(), connection.execute(total).one()
 
         rows, total = await self._db.read(load)
-        is_last = len(rows) <= limit
+        last = rows[limit - 1] if len(rows) > limit else None
         return Ledger(
             by=query.by,
             since=since,
             until=until,
             currency=prices.currency if _has_price(prices) else None,
             items=[_row(row, prices) for row in rows[:limit]],
-            next_cursor=None if is_last else pagination.encode(_LIST, start + limit),
+            next_cursor=pagination.encode(_LIST, last.whole, last.first_job) if last else None,
             total=LedgerSums(**_figures(total, prices)),
         )
 
@@ -134,11 +152,17 @@ def _conditions(
 def _rows(by: Account, conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
     keys = _KEYS[by]
     return (
-        select(*keys, *_SUMS)
+        select(*keys, *_SUMS, _WHOLE.label("whole"), _FIRST_JOB.label("first_job"))
         .where(*conditions)
         .group_by(*keys)
-        .order_by(_HELD.desc(), func.min(LedgerEntry.job_id))
+        .order_by(_WHOLE.desc(), _FIRST_JOB)
     )
+
+
+def _after(whole: int | str, first_job: int | str) -> ColumnElement[bool]:
+    """Select what follows a line, also if lines before it have grown since."""
+    seconds = literal(whole)
+    return or_(seconds > _WHOLE, and_(seconds == _WHOLE, literal(first_job) < _FIRST_JOB))
 
 
 def _row(row: Row[Any], prices: Prices) -> LedgerRow:

@@ -221,5 +221,13 @@ async def test_lines_are_summed_paged_and_priced(cluster: SimulatedCluster) -> N
     assert [line.job_id for line in await lines(cluster, job_id="job-2")] == ["job-2"]
     with pytest.raises(InvalidCursorError):
         await ledger.read(query, 1, "x")
+    new = LedgerEntry(
+        job_id="job-4", attempt=1, name="a", user="eve", device="cpu", counted_until=now,
+        held_seconds=7 * HOUR, is_open=False,
+    )  # fmt: skip
+    async with cluster.db.transaction() as session:
+        session.add(new)
+    after = await ledger.read(query, 1, first.next_cursor)
+    assert (after.items, after.next_cursor) == (second.items, None)
     async with cluster.db.session() as session:
         assert not (await session.scalars(select(LedgerEntry).where(LedgerEntry.is_open))).all()
