@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.jobs.listing.keys import GroupKey
 from trainhall.cluster.jobs.listing.pages import PageRequest, read_filters, with_progress
 from trainhall.db.experiments import Experiment
-from trainhall.db.json_values import JsonItems
+from trainhall.db.json_values import JsonItems, SortableText
 from trainhall.db.models import Job
 
 _COLUMNS: dict[GroupKey, ColumnElement[Any]] = {
@@ -51,7 +51,8 @@ async def read_groups(
         wanted.append(Job.state.in_(sorted(states)) if states else false())
     count = func.count()
     statement = with_progress(_grouped(by, count).where(*wanted), wanted)
-    rows = await session.execute(statement.order_by(count.desc(), column("value")))
+    order = SortableText(statement.selected_columns["value"]).nulls_last()
+    rows = await session.execute(statement.order_by(count.desc(), order))
     return [Group(*row) for row in rows]
 
 
