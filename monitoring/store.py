@@ -93,7 +93,7 @@ class Stored:
     losses: tuple[tuple[Ints, Floats], ...] = ()
     """Steps and values of the job's loss in it, if they are those of its newest attempt."""
     late: bool = False
-    """It adds metrics to an attempt that has ended."""
+    """True if it adds metrics to an attempt that has ended."""
 
 
 @dataclass
