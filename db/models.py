@@ -122,7 +122,6 @@ class DeletedJob(Base):
     __tablename__ = "deleted_jobs"
 
     job_id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    deleted_at: Mapped[datetime]
 
 
 class OrphanedCheckpoint(Base):

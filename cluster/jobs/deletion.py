@@ -119,7 +119,7 @@ async def delete_record(session: AsyncSession, job_id: str, now: datetime) -> No
     await session.execute(update(Trial).where(*completed).values(**gone))
     connection = await session.connection()
     await connection.run_sync(close_entries, job_id, now)
-    session.add(DeletedJob(job_id=job_id, deleted_at=now))
+    session.add(DeletedJob(job_id=job_id))
     await session.execute(delete(Job).where(Job.id == job_id))
 
 

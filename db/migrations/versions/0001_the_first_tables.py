@@ -50,7 +50,6 @@ def upgrade() -> None:
     op.create_table(
         "deleted_jobs",
         sa.Column("job_id", ID, primary_key=True),
-        sa.Column("deleted_at", TIME, nullable=False),
     )
     op.create_table(
         "orphaned_checkpoints",
