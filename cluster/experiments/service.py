@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
 from trainhall.cluster.experiments import views
+from trainhall.cluster.experiments.benchmark.capacity import check_capacity
 from trainhall.cluster.experiments.commands import STATE_AFTER, check_allowed
 from trainhall.cluster.experiments.load import running_reason
 from trainhall.cluster.experiments.runs import (
@@ -17,7 +18,6 @@ from trainhall.cluster.experiments.runs import (
     plan_configurations,
     start_order,
 )
-from trainhall.cluster.experiments.scaling.capacity import check_capacity
 from trainhall.cluster.experiments.spec import ExperimentSpec, rungs_of
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import Command

@@ -1,1 +1,3 @@
-"""Benchmarks: the table of combinations of values, and ratios to a baseline; imports `analysis`."""
+"""Benchmarks: the table of combinations of values, and ratios to a baseline; imports `analysis`.
+
+`capacity`, which refuses more workers than devices, alone imports `db`."""

@@ -167,6 +167,11 @@ async def test_benchmark_of_too_many_workers_is_refused(cluster: SimulatedCluste
     for space in ({WORKERS: [1, 4, 8]}, {WORKERS: [1, 4], "resources.device": ["cpu"]}):
         with pytest.raises(ExperimentError, match=refused):
             await create(cluster, space=space, baseline=None)
+    job = BENCHMARK["job"] | {"resources": {"workers": 4}}
+    with pytest.raises(ExperimentError, match=r"^job\.resources\.workers: the cluster has 3 CPU"):
+        await create(cluster, job=job, space={STRATEGY: ["ddp", "fsdp"]}, baseline=None)
+    for elastic in ({"resources": [3, {"max_workers": 4}]}, {"resources.max_workers": [4]}):
+        assert await create(cluster, job=job, space=elastic, baseline=None)
     assert await create(cluster, space={WORKERS: [1, 2]})
 
 
