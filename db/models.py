@@ -135,7 +135,7 @@ class OrphanedCheckpoint(Base):
 
 
 class SavedView(Base):
-    """Filters, order and columns of the list of jobs (`trainhall.cluster.jobs.saved_views`)."""
+    """View of the list of jobs (`trainhall.cluster.jobs.saved_views`)."""
 
     __tablename__ = "saved_views"
 

@@ -41,7 +41,7 @@ async def list_views(
     reads=body(NewView, {"view": _EXAMPLE}, required=True),
 )
 async def save_view(coordinator: CoordinatorDep, request: Request) -> SavedListView:
-    """Saves filters, order and columns of the list of jobs; what is left out is as by default."""
+    """Saves how the list of jobs is shown; what is left out is as by default."""
     wanted = await read_json(request, NewView)
     return await coordinator.views.save(wanted.name, wanted.view())
 

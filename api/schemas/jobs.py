@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field, StrictBool, StrictInt
 
 from trainhall.api.schemas.base import Body
+from trainhall.cluster.jobs.listing.keys import GroupKey
 from trainhall.cluster.jobs.listing.query import MAX_QUERY
 from trainhall.cluster.jobs.saved_views import ListView
 from trainhall.cluster.lifecycle.states import JobState
@@ -76,6 +77,8 @@ class NewView(Body):
     default ones."""
     pinned: Annotated[StrictInt, Field(ge=0, le=40)] = 0
     """So many of the first columns stay while the others scroll."""
+    group: GroupKey | None = None
+    """Field by whose values the jobs are counted; null: each is listed."""
 
     def view(self) -> ListView:
         return ListView(**self.model_dump(exclude={"name"}))

@@ -1,4 +1,4 @@
-"""Saved views of the list of jobs: filters, order and columns under a name, for all users."""
+"""Saved views of the list of jobs, for all users: filters, order, columns and groups."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ from sqlalchemy.exc import IntegrityError
 
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
 from trainhall.cluster.jobs.listing import pages
+from trainhall.cluster.jobs.listing.keys import GroupKey
 from trainhall.cluster.jobs.listing.sorting import order_of
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.service import Service
@@ -17,7 +18,7 @@ MAX_VIEWS = 500
 
 
 class ListView(View):
-    """Filters, order and columns of a list of jobs."""
+    """Filters, order, columns and groups of a list of jobs."""
 
     state: list[JobState]
     """Only jobs in one of these states; empty: in any."""
@@ -32,6 +33,8 @@ class ListView(View):
     order; empty: the default ones."""
     pinned: int
     """So many of the first columns stay while the others scroll."""
+    group: GroupKey | None
+    """Field by whose values the jobs are counted; null: each is listed."""
 
 
 class SavedListView(ListView):

@@ -821,7 +821,7 @@ export const listViews = <ThrowOnError extends boolean = true>(options?: Options
 /**
  * Save a view
  *
- * Saves filters, order and columns of the list of jobs; what is left out is as by default.
+ * Saves how the list of jobs is shown; what is left out is as by default.
  */
 export const saveView = <ThrowOnError extends boolean = true>(options: Options<SaveViewData, ThrowOnError>) => (options.client ?? client).post<SaveViewResponses, SaveViewErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

@@ -3197,6 +3197,10 @@ export type NewView = {
      * So many of the first columns stay while the others scroll.
      */
     pinned?: number;
+    /**
+     * Field by whose values the jobs are counted; null: each is listed.
+     */
+    group?: GroupKey | null;
 };
 
 /**
@@ -4420,6 +4424,10 @@ export type SavedListView = {
      * So many of the first columns stay while the others scroll.
      */
     pinned: number;
+    /**
+     * Field by whose values the jobs are counted; null: each is listed.
+     */
+    group: GroupKey | null;
     /**
      * Name
      */

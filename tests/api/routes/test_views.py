@@ -8,9 +8,11 @@ from support.database import on_sqlite
 API = "/api/v1/views"
 VIEW: dict[str, Any] = {
     "state": ["failed"], "search": "net", "query": "-user:maria", "sort": "-gpu_hours",
-    "columns": ["name", "metrics.val/f1.max"], "pinned": 1,
+    "columns": ["name", "metrics.val/f1.max"], "pinned": 1, "group": "user",
 }  # fmt: skip
-DEFAULT = {"state": [], "search": "", "query": "", "sort": "", "columns": [], "pinned": 0}
+DEFAULT: dict[str, Any] = {
+    "state": [], "search": "", "query": "", "sort": "", "columns": [], "pinned": 0, "group": None,
+}  # fmt: skip
 
 
 async def test_views_are_saved_listed_and_deleted(client: httpx.AsyncClient) -> None:
@@ -44,6 +46,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"columns": [""]}, "columns.0"),
     ({"columns": ["a"] * 41}, "columns"),
     ({"pinned": -1}, "pinned"),
+    ({"group": "owner"}, "group"),
     ({"pinned": True}, "pinned"),
     ({"more": 1}, "more"),
 ]

@@ -1597,7 +1597,7 @@ export const listViewsInfiniteOptions = (options?: Options<ListViewsData>) => in
 /**
  * Save a view
  *
- * Saves filters, order and columns of the list of jobs; what is left out is as by default.
+ * Saves how the list of jobs is shown; what is left out is as by default.
  */
 export const saveViewMutation = (options?: Partial<Options<SaveViewData>>): UseMutationOptions<SaveViewResponse, SaveViewError, Options<SaveViewData>> => {
     const mutationOptions: UseMutationOptions<SaveViewResponse, SaveViewError, Options<SaveViewData>> = {

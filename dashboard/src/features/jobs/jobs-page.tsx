@@ -98,7 +98,7 @@ export default function JobsPage() {
       <PageHeading title="Jobs">
         <Group gap="xs">
           <CopyAs snippets={() => listing(window.location.origin, { ...filter, sort })} />
-          <ViewsMenu search={{ show, search, query, sort, columns: given, pinned }} />
+          <ViewsMenu search={{ show, search, query, sort, columns: given, pinned, group }} />
           <GroupSelect
             value={group}
             onChange={(next) =>

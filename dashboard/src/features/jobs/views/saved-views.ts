@@ -1,5 +1,6 @@
 import type { SavedListView } from "@/client";
 import { FILTERS, type Filter, isFilter, queryOf } from "../filters";
+import type { GroupBy } from "../groups/groups";
 import { type ColumnsSearch, columnsOf } from "../table/columns";
 import { NEWEST_FIRST, type Sort } from "../table/sort";
 
@@ -9,6 +10,7 @@ export interface ViewSearch extends ColumnsSearch {
   search?: string | undefined;
   query?: string | undefined;
   sort?: Sort | undefined;
+  group?: GroupBy | undefined;
 }
 
 /** The URL's part that shows a view; what the view has by default is undefined. */
@@ -21,6 +23,7 @@ export function searchOf(view: SavedListView): ViewSearch {
     sort: view.sort && view.sort !== NEWEST_FIRST ? view.sort : undefined,
     columns,
     pinned,
+    group: view.group ?? undefined,
   };
 }
 
@@ -34,6 +37,7 @@ export function viewOf(name: string, { show = "all", ...search }: ViewSearch) {
     sort: search.sort ?? "",
     columns: search.columns ?? [],
     pinned: search.pinned ?? 0,
+    group: search.group ?? null,
   };
 }
 

@@ -15,6 +15,7 @@ const SEARCH = {
   sort: "-gpu_hours",
   columns: ["name", "user"],
   pinned: 1,
+  group: "project",
 } as const;
 
 it("a view keeps the URL's state", () => {

@@ -90,7 +90,7 @@ function SaveView({ search, onSaved }: { search: ViewSearch; onSaved: () => void
       <Stack gap="sm">
         <TextInput
           label="Save this view as"
-          description="Filters, order and columns, for all users"
+          description="Filters, order, columns and groups, for all users"
           value={name}
           maxLength={64}
           onChange={(event) => setName(event.currentTarget.value)}
