@@ -1,6 +1,8 @@
 """deploy/prometheus-rules.yaml: its series are those that the coordinator has."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +45,14 @@ def test_rules_have_severity_and_summary(rule: dict[str, Any]) -> None:
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
     assert rule["labels"]["severity"] in ("warning", "critical")
     assert rule["annotations"]["summary"].endswith(".")
+
+
+@pytest.mark.processes
+def test_promtool_accepts_the_rules() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool on the PATH: it is part of Prometheus, and checks expressions")
+    done = subprocess.run(
+        [promtool, "check", "rules", str(FILE)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
