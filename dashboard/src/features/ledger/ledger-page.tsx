@@ -84,7 +84,7 @@ export default function LedgerPage() {
           />
           <Text size="xs" c="dimmed">
             In device-hours. Redone: steps that were taken again; idle: outside steps; not measured:
-            scripts without step times, and the newest part of what still runs.
+            scripts that do not report every step, and the newest part of what still runs.
           </Text>
         </>
       ) : null}
