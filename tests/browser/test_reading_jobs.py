@@ -51,7 +51,7 @@ def drag(page: Page, over: Locator, begin: float, end: float) -> None:
 
 def test_list_is_sorted_and_queried(page: Page, jobs: list[str]) -> None:
     page.goto("/jobs")
-    names = page.get_by_role("table", name="Jobs").locator("tbody a[title]")
+    names = page.get_by_role("table", name="Jobs").locator("[data-cell=name] a")
     expect(names.filter(has_text="learner")).to_have_text(["fast-learner", "slow-learner"])
     header = page.get_by_role("columnheader", name="Job", exact=True)
     header.get_by_role("button").click()
@@ -79,7 +79,7 @@ def test_ended_job_is_archived_and_deleted(page: Page, cluster: Cluster) -> None
     page.get_by_role("button", name="Archive 1 job").click()
     expect(page.get_by_text("No job matches")).to_be_visible()
     page.get_by_role("button", name="Archived").click()
-    row.get_by_role("checkbox").check()
+    row.get_by_role("checkbox").click()
     expect(page.get_by_role("button", name="Unarchive 1 job")).to_be_visible()
     page.get_by_role("button", name="Delete 1 job…").click()
     page.get_by_role("button", name="Delete 1 job", exact=True).click()
