@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import Header, Path, Query, Request
-from pydantic import AfterValidator
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator
 
 from trainhall.api.problems import invalid_fields, shown
 from trainhall.api.schemas.problems import FieldProblem
@@ -37,6 +37,16 @@ IdempotencyKey = Annotated[
         "sent; with another body it is refused.",
     ),
 ]
+
+
+def _dated(value: object) -> object:
+    """Refuse numbers, which pydantic would take for seconds since 1970: the document has none."""
+    if isinstance(value, str) and not re.match(r"\d{4}-\d\d-\d\d", value):
+        raise ValueError("must be a time in RFC 3339, such as 2026-01-31T12:00:00Z")
+    return value
+
+
+Time = Annotated[AwareDatetime, BeforeValidator(_dated)]
 
 
 def parse_digits(text: str) -> int | None:

@@ -4,13 +4,12 @@ from datetime import timedelta
 from typing import Annotated
 
 from fastapi import Query, Request, Response
-from pydantic import AwareDatetime
 
 from trainhall.api.addresses import join_command, join_note
 from trainhall.api.bodies import read_json
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi.describe import NAME_TAKEN, NODE_GOES, Operations, body
-from trainhall.api.params import Cursor, Limit, NodeId
+from trainhall.api.params import Cursor, Limit, NodeId, Time
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.nodes import (
     Drain,
@@ -80,10 +79,8 @@ async def get_node(coordinator: CoordinatorDep, node_id: NodeId) -> Node:
 async def read_node_history(
     coordinator: CoordinatorDep,
     node_id: NodeId,
-    since: Annotated[
-        AwareDatetime | None, Query(description="Default: one hour before `until`.")
-    ] = None,
-    until: Annotated[AwareDatetime | None, Query(description="Default: now.")] = None,
+    since: Annotated[Time | None, Query(description="Default: one hour before `until`.")] = None,
+    until: Annotated[Time | None, Query(description="Default: now.")] = None,
     max_points: Annotated[
         int, Query(ge=1, le=6000, description="At most this many points per device.")
     ] = 240,

@@ -4,11 +4,10 @@ from enum import StrEnum
 from typing import Annotated
 
 from fastapi import Query, Request, Response
-from pydantic import AwareDatetime
 
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi.describe import Operations
-from trainhall.api.params import Cursor, Limit
+from trainhall.api.params import Cursor, Limit, Time
 from trainhall.api.problems import invalid
 from trainhall.cluster.ledger.service import LedgerQuery
 from trainhall.cluster.ledger.views import Account, Ledger
@@ -47,12 +46,8 @@ async def read_ledger(
     by: Annotated[Account, Query(description="A line for each job, user or project.")] = (
         Account.USER
     ),
-    since: Annotated[
-        AwareDatetime | None, Query(description="Default: 30 days before `until`.")
-    ] = None,
-    until: Annotated[
-        AwareDatetime | None, Query(description="Default: now, with what still runs.")
-    ] = None,
+    since: Annotated[Time | None, Query(description="Default: 30 days before `until`.")] = None,
+    until: Annotated[Time | None, Query(description="Default: now, with what still runs.")] = None,
     job_id: Annotated[
         str | None, Query(pattern="^[0-9A-Za-z_-]{1,32}$", description="Only this job.")
     ] = None,

@@ -96,6 +96,14 @@ test("only what changes is written", () => {
   expect(withFields(text, { ...fields, space })).toBe(text.replace("[[32], [64, 64]]", "[[8]]"));
 });
 
+test("numbers that change are written anew", () => {
+  const text = `${TEXT}early_stopping: {asha: {min_steps: 1, max_steps: 9}}\n`;
+  const fields = fieldsOf(text);
+  const asha = { min: "2", max: "9", factor: "" };
+  const written = parse(withFields(text, { ...fields, trials: "8", asha }));
+  expect(written).toMatchObject({ trials: 8, early_stopping: { asha: { min_steps: 2 } } });
+});
+
 test("an incomplete document is completed, and one with a stray alias has no form", () => {
   for (const rest of ["", "objective:\n", "early_stopping: {asha: }\n", "space:\n"]) {
     const text = `kind: sweep\n${rest}`;

@@ -91,7 +91,9 @@ function parsed(text: string): Document.Parsed {
         return {
           ...tag,
           stringify: (item, ...rest) =>
-            item.source ?? stringify?.(item, ...rest) ?? String(item.value),
+            item.source !== undefined && Number(item.source) === Number(item.value)
+              ? item.source
+              : (stringify?.(item, ...rest) ?? String(item.value)),
         };
       }),
   });
