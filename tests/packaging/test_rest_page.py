@@ -73,9 +73,11 @@ class Reader:
             env={"API": f"{self._cluster.url}/api/v1", "PATH": "/bin:/usr/bin:/usr/local/bin"},
         )  # fmt: skip
         assert done.returncode == 0, (command, done.stdout, done.stderr)
-        if "format=html" in line:
-            assert done.stdout.startswith("<!doctype html>"), line
-            return
+        texts = {"format=html": "<!doctype html>", "format=csv": "job", "/download": "begun"}
+        for form, start in texts.items():
+            if form in line:
+                assert done.stdout.startswith(start), (line, done.stdout)
+                return
         answer: Any = json.loads(done.stdout) if done.stdout else None
         if "POST $API/experiments " in line:
             self.experiment = answer["id"]
