@@ -123,14 +123,12 @@ def spec_yaml(report: Report) -> str:
     return text
 
 
-def commands(report: Report) -> list[str]:
-    """Return the commands that repeat the experiment and its report."""
-    experiment = report.analysis.experiment_id
-    return [
-        "trainhall experiment create experiment.yaml -f",
-        f"trainhall experiment analyze {experiment}",
-        f"trainhall experiment report {experiment} --format html --output report.html",
-    ]
+COMMANDS = (
+    "trainhall experiment create experiment.yaml -f   # prints the ID",
+    "trainhall experiment analyze ID",
+    "trainhall experiment report ID --format html --output report.html",
+)
+"""They repeat the experiment, as another one, and its report."""
 
 
 def _objective(row: AnalysisRow) -> str:

@@ -55,7 +55,7 @@ def to_html(report: Report) -> str:
             "<h2>Environment</h2>", _pairs(content.environment()),
             "<h2>Repeat it</h2>",
             "<p>Save the experiment above as <code>experiment.yaml</code>.</p>",
-            f"<pre>{escape(chr(10).join(content.commands(report)))}</pre>",
+            f"<pre>{escape(chr(10).join(content.COMMANDS))}</pre>",
             "</body>\n</html>\n",
         ]
     )  # fmt: skip

@@ -31,7 +31,7 @@ def to_markdown(report: Report) -> str:
         "## Experiment", _code("yaml", content.spec_yaml(report)),
         "## Environment", _table(["", ""], content.environment()),
         "## Repeat it", "Save the experiment above as `experiment.yaml`.",
-        _code("sh", "\n".join(content.commands(report))),
+        _code("sh", "\n".join(content.COMMANDS)),
     ]  # fmt: skip
     return "\n\n".join(sections) + "\n"
 

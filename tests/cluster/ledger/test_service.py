@@ -4,6 +4,7 @@ import csv
 import io
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
@@ -50,9 +51,9 @@ async def keep(cluster: SimulatedCluster) -> None:
 
 
 async def lines(
-    cluster: SimulatedCluster, by: Account = Account.JOB, **query: object
+    cluster: SimulatedCluster, by: Account = Account.JOB, **query: Any
 ) -> list[LedgerRow]:
-    found = await cluster.coordinator.ledger.read(LedgerQuery(by=by, **query), 100)  # type: ignore[arg-type]
+    found = await cluster.coordinator.ledger.read(LedgerQuery(by=by, **query), 100)
     return found.items
 
 

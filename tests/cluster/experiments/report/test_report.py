@@ -106,7 +106,7 @@ def test_html_has_summary_findings_charts_table_and_spec() -> None:
         assert finding in page.text
     for text in ("rates (7c0d93be12f4)", "2026-01-02 03:04:05 UTC", "250 ms", "Trainhall"):
         assert text in page.text
-    for command in ("create experiment.yaml -f", "report 7c0d93be12f4 --format html"):
+    for command in ("create experiment.yaml -f", "report ID --format html"):
         assert f"trainhall experiment {command}" in page.text
 
 
