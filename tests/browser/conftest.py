@@ -77,4 +77,7 @@ def page(browser: Browser, cluster: Cluster) -> Iterator[Page]:
     page.on("pageerror", on_error)
     yield page
     context.close()
+    # What a test left running would hold the devices that the next one needs.
+    cluster.start_what_ended()
+    cluster.cancel_everything()
     assert not complaints

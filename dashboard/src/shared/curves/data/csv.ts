@@ -29,7 +29,8 @@ export function saveText(name: string, text: string): void {
   link.href = url;
   link.download = name;
   link.click();
-  URL.revokeObjectURL(url);
+  // The browser reads it after the click, on a busy machine much later.
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
 function quoted(name: string): string {
