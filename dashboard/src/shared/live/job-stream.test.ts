@@ -288,6 +288,12 @@ describe("staleness", () => {
     expect(sockets).toHaveLength(1);
   });
 
+  it("says nothing new for frames while it is live", () => {
+    const before = statuses.length;
+    socket().send(point(11), point(12), point(13));
+    expect(statuses).toHaveLength(before);
+  });
+
   it("is stale without a response, and live again afterwards", async () => {
     const before = Date.now();
     probe = async () => {

@@ -28,7 +28,7 @@ type Phase = "connecting" | "live" | "reconnecting" | "stale" | "gone";
 
 export interface StreamStatus {
   phase: Phase;
-  /** The time of the coordinator's last response, in milliseconds since the epoch. */
+  /** The time of the coordinator's last response before this phase, in ms since the epoch. */
   lastResponseAt: number | null;
 }
 
@@ -264,7 +264,8 @@ export class JobStream {
   }
 
   private show(phase: Phase): void {
-    if (this.stopped || (this.status.phase === phase && phase !== "live")) return;
+    // Of the same phase nothing is new: the page would render for each frame.
+    if (this.stopped || this.status.phase === phase) return;
     this.status = { ...this.status, phase };
     this.options.onStatus(this.status);
   }
