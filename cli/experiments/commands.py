@@ -262,7 +262,8 @@ def report(
 
 @app.command("wait")
 def wait(experiment: ExperimentId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
-    """Wait until all runs of an experiment have ended; the exit code says how.
+    """Wait until all runs of an experiment have ended, or it has paused by itself; the exit code
+    says how.
 
     \b
     Examples:

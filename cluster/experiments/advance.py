@@ -6,6 +6,7 @@ the lock of the experiment, so that a coordinator that is killed starts none twi
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -115,6 +116,8 @@ class ExperimentAdvancer(Service):
                     return Step()
                 step = next_step(current)
                 recorded = await self._record(session, experiment, step, measured)
+                if experiment.state != current.state:
+                    step = replace(step, start=(), promote=(), stop=())  # it has paused itself
                 await self._decide(session, experiment, current, step)
                 started = await self._start(session, experiment, step.start)
                 await session.flush()
@@ -231,11 +234,16 @@ class ExperimentAdvancer(Service):
 
     async def _finish(self, session: AsyncSession, experiment: Experiment) -> None:
         states = await session.execute(
-            select(Trial.state, func.count().label("runs"))
+            select(
+                Trial.state, func.count().label("runs"), func.count(Trial.objective).label("rated")
+            )
             .where(Trial.experiment_id == experiment.id)
             .group_by(Trial.state)
         )
-        counts = {row.state: row.runs for row in states}
+        counts, rated_runs = {}, 0
+        for row in states:
+            counts[row.state] = row.runs
+            rated_runs += row.rated if row.state == TrialState.COMPLETED else 0
         if not counts.keys().isdisjoint((TrialState.PENDING, *UNFINISHED_TRIALS)):
             return  # a user commanded its job between the statements that read it
         experiment.finished_at = self._clock.now()
@@ -244,7 +252,7 @@ class ExperimentAdvancer(Service):
         completed = counts.get(TrialState.COMPLETED.value, 0)
         stopped = counts.get(TrialState.STOPPED.value, 0)
         rated = f"; {await _describe_best(session, experiment)}" if completed else ""
-        end = ExperimentState.COMPLETED if completed else ExperimentState.FAILED
+        end = ExperimentState.COMPLETED if rated_runs else ExperimentState.FAILED
         reason = Reason.of(
             ReasonCode.TRIALS_ENDED, completed=completed, total=sum(counts.values()),
             stopped=f", {stopped} stopped early" if stopped else "", rated=rated,

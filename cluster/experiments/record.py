@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from sqlalchemy import or_, select
 from sqlalchemy.event import listen
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -15,8 +16,10 @@ from trainhall.cluster.experiments.decide import (
     Step,
     StoppedTrial,
 )
+from trainhall.cluster.experiments.load import running_reason
 from trainhall.cluster.experiments.rating import missing_objective, read_objective
 from trainhall.cluster.experiments.runs import run_name
+from trainhall.cluster.lifecycle.experiments import move_experiment
 from trainhall.cluster.lifecycle.jobs import set_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import ExperimentState, JobState, TrialState
@@ -31,6 +34,7 @@ _ENDS = {
     JobState.FAILED: TrialState.FAILED,
     JobState.CANCELLED: TrialState.CANCELLED,
 }
+_WITH_RESULT = (TrialState.COMPLETED.value, TrialState.WAITING.value, TrialState.STOPPED.value)
 
 
 @dataclass(frozen=True)
@@ -165,13 +169,29 @@ def _why_stopped(why: Stop | TrialState, metric: str, compared: str) -> str:
 
 
 async def _explain_missing(session: AsyncSession, experiment: Experiment, trial: Trial) -> None:
-    """Say on the trial and on its experiment why a run has no objective: with a wrong metric all
-    others would run for nothing."""
+    """Say on the trial and on its experiment why a run has no objective; pause the experiment if
+    its first result does not have the metric: the others would run for nothing."""
     progress = await session.get(JobProgress, trial.job_id)
-    why = missing_objective(experiment.metric, progress.metrics if progress is not None else {})
+    reported = progress.metrics if progress is not None else {}
+    why = missing_objective(experiment.metric, reported)
     if trial.state == TrialState.COMPLETED:
         set_reason(trial, Reason.of(ReasonCode.NO_OBJECTIVE, why=why))
-    if experiment.state == ExperimentState.RUNNING:
-        repeats = experiment.spec.get("repeats", 1)
-        run = run_name(trial.number, trial.repeat, repeats)
+    if experiment.state != ExperimentState.RUNNING:
+        return
+    run = run_name(trial.number, trial.repeat, experiment.spec.get("repeats", 1))
+    is_unknown = experiment.metric not in reported and await _is_first_result(session, trial)
+    if is_unknown and (await running_reason(session, experiment)).code is ReasonCode.TRIALS_RUN:
+        reason = Reason.of(ReasonCode.PAUSED_UNRATED, run=run, why=why)
+        move_experiment(experiment, ExperimentState.PAUSED, reason)
+    else:
         set_reason(experiment, Reason.of(ReasonCode.TRIAL_NOT_RATED, run=run, why=why))
+
+
+async def _is_first_result(session: AsyncSession, trial: Trial) -> bool:
+    """Return whether no other run has completed or reached a rung."""
+    others = select(Trial.number).where(
+        Trial.experiment_id == trial.experiment_id,
+        or_(Trial.number != trial.number, Trial.repeat != trial.repeat),
+        or_(Trial.state.in_(_WITH_RESULT), Trial.objective.is_not(None)),
+    )
+    return (await session.execute(others.limit(1))).first() is None

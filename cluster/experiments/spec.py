@@ -141,8 +141,8 @@ class ExperimentSpec(SpecModel):
     @model_validator(mode="before")
     @classmethod
     def _with_defaults_of_kind(cls, data: Any) -> Any:
-        # What is no text may not be hashable.
-        if isinstance(data, dict) and str(data.get("kind")) in SPEED_KINDS:
+        # Of an unknown kind nothing else is missing.
+        if isinstance(data, dict) and data.get("kind") != "sweep":
             return _OF_SPEED_KINDS | data
         return data
 

@@ -1,9 +1,11 @@
 """The life of an experiment. Nothing else writes its `state`.
 
-    running → paused          a user's pause: no more trials start, and those that run are paused
+    running → paused          a user's pause: no more trials start, and those that run are paused;
+                              or by itself, as its first result does not have the metric of the
+                              objective: no more trials start, and those that run continue
     paused → running          a user's resume
-    running, paused → completed   every trial has ended, and one of them completed
-    running, paused → failed      every trial has ended, and none of them completed
+    running, paused → completed   every trial has ended, and one completed with an objective
+    running, paused → failed      every trial has ended, and none completed with an objective
     running, paused → cancelled   a user's cancel: its trials are cancelled
 
 `completed`, `failed` and `cancelled` are final.

@@ -50,6 +50,10 @@ class ReasonCode(StrEnum):
     TRIALS_STARTED = ("trials_started", "all runs are started")
     TRIALS_ENDED = ("trials_ended", "{completed} of {total} runs completed{stopped}{rated}")
     TRIAL_NOT_RATED = ("trial_not_rated", "{run} has no objective: {why}")
+    PAUSED_UNRATED = (
+        "paused_unrated",
+        "{run} has no objective, so no further run starts until you resume: {why}",
+    )
     NO_OBJECTIVE = ("no_objective", "completed without an objective: {why}")
     CANNOT_RUN = ("cannot_run", "cannot run: {why}")
     TRIAL_NOT_STARTED = ("trial_not_started", "could not be started: {why}")

@@ -32,6 +32,7 @@ from trainhall.cli.base.errors import (
 )
 from trainhall.cli.base.output import label
 from trainhall.cli.experiments import document
+from trainhall.cli.experiments.follow import has_stopped
 from trainhall.cli.jobs import follow
 from trainhall.cli.spec import specs
 
@@ -259,7 +260,8 @@ class Client:
         return self._rest.experiment_report(self.experiment(experiment_id)["id"], form)
 
     def wait_for_experiment(self, experiment_id: str, timeout: float | None = None) -> Json:
-        """Wait until all runs of an experiment have ended, and return it.
+        """Wait until all runs of an experiment have ended, and return it; paused, if it has paused
+        by itself as its first result does not have the metric of the objective.
 
         The coordinator may be restarted meanwhile.
 
@@ -274,7 +276,7 @@ class Client:
         with _timing_out(deadline, f"experiment {experiment_id}"):
             path = f"/experiments/{self._rest.experiment(experiment_id, deadline)['id']}"
             for found in follow.readings(self._rest, path, follow.POLL_SECONDS, deadline):
-                if found["finished_at"] is not None:
+                if has_stopped(found):
                     return found
         raise TimeoutError(
             f"experiment {label(found)} is still {found['state']} after {timeout:g} s"

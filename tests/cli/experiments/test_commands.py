@@ -276,6 +276,12 @@ def test_progress_names_a_missing_objective() -> None:
     assert follow._progress({**found, "reason_code": "trials_run"}) == "1 completed, 2 pending"
 
 
+def test_wait_ends_once_the_experiment_pauses_itself() -> None:
+    found = {"finished_at": None, "reason_code": "paused"}
+    assert not follow.has_stopped(found)
+    assert follow.has_stopped({**found, "reason_code": "paused_unrated"})
+
+
 def test_analysis_is_printed(cli: Cli) -> None:
     experiment = cli.create(SWEEP)
     text = cli("analyze", experiment[:8])

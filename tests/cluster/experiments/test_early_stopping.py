@@ -270,15 +270,22 @@ async def test_trial_with_a_cancelled_repeat_starts_no_other(cluster: SimulatedC
 
 async def test_run_without_a_value_is_stopped_and_explained(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 4)
-    experiment = await create(cluster, values=3, objective={"metric": "lost", "goal": "min"})
+    experiment = await create(
+        cluster, values=3, objective={"metric": "lost", "goal": "min"}, parallel=1
+    )
     first, *_ = await trials(cluster, experiment)
     await advance(cluster, first, 0.5)
-    first, *_ = await trials(cluster, experiment)
+    view = await read(cluster, experiment)
+    assert (view.state, view.reason_code) == ("paused", "paused_unrated")
+    await cluster.coordinator.experiments.resume(experiment)
+    await cluster.settle()
+    first, second, _ = await trials(cluster, experiment)
+    await advance(cluster, second, 0.5)
     assert (first.state, first.objective) == ("stopped", None)
     assert first.reason == "stopped early at step 10: it has no finite value of lost"
     view = await read(cluster, experiment)
     why = "it reports loss, not lost; did you mean loss?"
-    assert view.reason == f"trial 1 has no objective: {why}"
+    assert view.reason == f"trial 2 has no objective: {why}"
 
 
 async def test_run_that_passes_its_rungs_is_compared_there(cluster: SimulatedCluster) -> None:

@@ -348,3 +348,13 @@ def test_experiment_is_read_from_yaml_and_json() -> None:
     for raw in ("[1]", "", "a: b: c"):
         with pytest.raises(ExperimentError):
             parse_experiment(raw, "yaml")
+
+
+@pytest.mark.parametrize("rest", [{}, {"method": "grid", "objective": {"metric": "loss"}}])
+def test_wrong_kind_is_the_only_problem(rest: dict[str, Any]) -> None:
+    document = {"name": "a", "kind": "sweeep", "job": JOB, "space": {STEPS: [1, 2]}, **rest}
+    with pytest.raises(ExperimentError) as refused:
+        validate_experiment(document)
+    (problem,) = refused.value.problems
+    assert problem.field == "kind"
+    assert problem.message.endswith("did you mean sweep?")

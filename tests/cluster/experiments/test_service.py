@@ -130,25 +130,39 @@ async def test_failed_trial_is_a_row_with_its_cause(cluster: SimulatedCluster) -
     assert (second.state, second.objective) == ("completed", None)
     assert second.reason == "completed without an objective: eval_accuracy has no finite value"
     view = await read(cluster, experiment)
-    assert (view.state, view.best) == ("completed", None)
+    assert (view.state, view.best) == ("failed", None)
     assert view.reason == (
         "1 of 2 runs completed; no trial has a value of eval_accuracy; trial 2: eval_accuracy has "
         "no finite value"
     )
 
 
-async def test_wrong_objective_is_named_after_the_first_run(cluster: SimulatedCluster) -> None:
-    await cluster.add_node("alpha", 1)
+async def test_first_run_without_the_metric_pauses(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 2)
     objective = {"metric": "eval_acc", "goal": "max"}
-    experiment = await create(cluster, objective=objective, parallel=1)
-    first, *_ = await trials(cluster, experiment)
+    experiment = await create(cluster, objective=objective)
+    first, second, *_ = await trials(cluster, experiment)
     await run_trial(cluster, first.job_id, 0.5)
     first, *_ = await trials(cluster, experiment)
     why = "it reports eval_accuracy, not eval_acc; did you mean eval_accuracy?"
     assert first.reason == f"completed without an objective: {why}"
     view = await read(cluster, experiment)
-    assert (view.state, view.reason) == ("running", f"trial 1 has no objective: {why}")
-    assert view.reason_code == "trial_not_rated"
+    assert view.reason == (
+        f"trial 1 has no objective, so no further run starts until you resume: {why}"
+    )
+    assert (view.state, view.reason_code) == ("paused", "paused_unrated")
+    # The run that had started goes on to its end.
+    await run_trial(cluster, second.job_id, 0.5)
+    assert (await read(cluster, experiment)).counts == {"completed": 2, "pending": 2}
+    await cluster.coordinator.experiments.resume(experiment)
+    await cluster.settle()
+    _, _, third, fourth = await trials(cluster, experiment)
+    await run_trial(cluster, third.job_id, 0.5)
+    view = await read(cluster, experiment)
+    assert (view.state, view.reason) == ("running", f"trial 3 has no objective: {why}")
+    await run_trial(cluster, fourth.job_id, 0.5)
+    view = await read(cluster, experiment)
+    assert (view.state, view.counts) == ("failed", {"completed": 4})
 
 
 @pytest.mark.parametrize("repeats", [1, 2])

@@ -118,7 +118,7 @@ async def unfinished(cluster: SimulatedCluster) -> tuple[str, str]:
 
 async def of_experiment(cluster: SimulatedCluster) -> tuple[str, str]:
     await cluster.add_node("alpha", 1)
-    wanted = ExperimentSpec.model_validate({**SWEEP, "parallel": 1})
+    wanted = ExperimentSpec.model_validate({**SWEEP, "parallel": 2})
     experiment, _ = await cluster.coordinator.experiments.create(wanted)
     await cluster.settle()
     job_id = str((await trials(cluster, experiment.id))[0].job_id)
