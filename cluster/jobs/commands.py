@@ -213,13 +213,13 @@ def check_allowed(job: Job, command: Command) -> None:
         raise WrongStateError(message, job.state)
 
 
-def refused_commands(job: Job, needed: str | None = None) -> dict[Command, str]:
+def refused_commands(job: Job, others: Mapping[Command, str] | None = None) -> dict[Command, str]:
     """Return the commands that would have no effect, each with the reason as a sentence.
 
     A repeated command, such as pausing a paused job, is accepted but has no effect either.
 
     Args:
-        needed: why a job that has ended cannot be deleted yet (`deletion.needed_by`).
+        others: reasons that do not follow from its own row, as clauses about "it".
     """
     state = JobState(job.state)
     refused = {}
@@ -229,8 +229,7 @@ def refused_commands(job: Job, needed: str | None = None) -> dict[Command, str]:
             why = f"it is already {state.value}"
         if why is None and command is _ARCHIVING[bool(job.archived)]:
             why = f"it is {'already' if job.archived else 'not'} archived"
-        if why is None and command is Command.DELETE:
-            why = needed
+        why = why or (others or {}).get(command)
         if why is not None:
             refused[command] = f"{why[0].upper()}{why[1:]}."
     return refused

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import or_, select, tuple_
+from sqlalchemy import exists, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.lifecycle.reasons import EventCode, clock_time
@@ -27,6 +27,16 @@ async def job_warnings(
     for job_id, why in await _on_suspect_hosts(session, on_hosts, now):
         warnings[job_id].append(why)
     return warnings
+
+
+async def unrestorable(session: AsyncSession, jobs: Iterable[Job]) -> dict[str, str]:
+    """Return why jobs that are not active cannot be restored, by id; without those that can."""
+    at_rest = [job.id for job in jobs if job.state not in ACTIVE_STATES]
+    if not at_rest:
+        return {}
+    committed = exists().where(Checkpoint.job_id == Job.id, Checkpoint.state == "committed")
+    without = select(Job.id).where(Job.id.in_(at_rest), ~committed)
+    return dict.fromkeys(await session.scalars(without), "it has no checkpoint to restore")
 
 
 def not_finite_losses(job: Job, progress: JobProgress) -> Sequence[str]:

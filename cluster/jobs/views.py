@@ -16,6 +16,7 @@ from trainhall.cluster.jobs.summaries import (
     not_finite_losses,
     run_times,
     stragglers,
+    unrestorable,
 )
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
 from trainhall.db import models
@@ -220,10 +221,12 @@ async def job_views(
     ran = await run_times(session, [job.id for job in jobs], now)
     slow = await stragglers(session, rows)
     warned = await job_warnings(session, jobs, now)
-    needed = await needed_by(session, jobs)
+    needed, unsaved = await needed_by(session, jobs), await unrestorable(session, jobs)
     views = []
     for job, progress in rows:
-        refused, plan = refused_commands(job, needed.get(job.id)), auto_plans.plan_of(job)
+        others = {Command.DELETE: needed.get(job.id), Command.RESTORE: unsaved.get(job.id)}
+        refused = refused_commands(job, {each: why for each, why in others.items() if why})
+        plan = auto_plans.plan_of(job)
         view = Job.of(
             job,
             step=progress.step,

@@ -289,7 +289,8 @@ async def test_restore_restarts_a_finished_job_at_older_step(cluster: SimulatedC
     with pytest.raises(WrongStateError, match="running"):
         await service.restore(views[20].id)
     await cluster.finish(job_id)
-    assert (await cluster.job(job_id)).state == "completed"
+    completed = await cluster.job(job_id)
+    assert (completed.state, "restore" in completed.allowed_commands) == ("completed", True)
     with pytest.raises(SpecError, match="workers"):
         await service.restore(views[20].id, resources={"workers": 0})
     assert (await cluster.job(job_id)).state == "completed"

@@ -19,6 +19,7 @@ from trainhall.cluster.errors import (
     ProtocolMismatchError,
     WrongStateError,
 )
+from trainhall.cluster.jobs.commands import Command
 from trainhall.cluster.wire.protocol import DeviceInfo, JoinRequest
 from trainhall.db.models import Attempt
 from trainhall.monitoring.lineage import Origin
@@ -74,7 +75,9 @@ async def test_command_in_wrong_state_lists_allowed_commands(cluster: SimulatedC
     assert (await jobs.pause(job_id)).state == "paused"
     assert (await jobs.pause(job_id)).state == "paused"
     assert (await jobs.resume(job_id)).state == "queued"
-    assert (await jobs.cancel(job_id)).state == "cancelled"
+    cancelled = await jobs.cancel(job_id)
+    assert cancelled.state == "cancelled"
+    assert cancelled.refused_commands[Command.RESTORE] == "It has no checkpoint to restore."
     with pytest.raises(WrongStateError, match=r"it is cancelled, which is final$"):
         await jobs.pause(job_id)
     with pytest.raises(
