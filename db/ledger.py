@@ -13,7 +13,7 @@ class LedgerEntry(Base):
     """Device-seconds and energy of an attempt (`trainhall.cluster.ledger`); outlives its job.
 
     The four parts of `held_seconds` are NULL where they are not measured, and smaller than they
-    have become while it is open, or if its job was deleted then.
+    have become while it is open.
     """
 
     __tablename__ = "ledger"

@@ -104,6 +104,8 @@ def _metered(row: out.Json) -> str:
 def _column(title: str, name: str, digits: int = 2) -> out.Column:
     def cell(row: out.Json) -> str:
         value = row[name]
+        if digits and value and value < 0.005:
+            return "<0.01"
         return out.BLANK if value is None else f"{value:,.{digits}f}"
 
     return out.Column(title, cell, right=True)

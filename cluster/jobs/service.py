@@ -20,6 +20,7 @@ from trainhall.cluster.jobs.listing.keys import GroupKey
 from trainhall.cluster.jobs.resizing import describe_workers, resize_active
 from trainhall.cluster.jobs.spec_changes import resized_spec
 from trainhall.cluster.jobs.submission import add_job
+from trainhall.cluster.ledger.keeper import divide_entries
 from trainhall.cluster.lifecycle.creation import Creation, RequestKey
 from trainhall.cluster.lifecycle.jobs import lock_job, record_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
@@ -252,6 +253,7 @@ class JobService(Service):
         Raises:
             WrongStateError: it has not ended, or something still needs it.
         """
+        await divide_entries(self._db, job_id, self._clock.now())
         async with self._db.transaction() as session:
             await delete_job(session, job_id, self._clock.now())
         self._notifier.notify_viewers(job_id)

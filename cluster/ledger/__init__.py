@@ -8,7 +8,7 @@ that time, and divide into
 - redone: in steps that do not count, since a later attempt or generation took them again;
 - idle: outside steps: start-up, regrouping, evaluation, saving, and the end;
 - not measured: a script without `step_seconds` of every step, and the newest of an attempt that
-  runs or whose job is deleted.
+  runs.
 
 Time in steps is the job-wide metric `step_seconds`, of which `data_seconds` is the waiting. Energy
 is the measured power of GPUs over the time that they were held.

@@ -22,6 +22,7 @@ from sqlalchemy.orm import aliased
 from trainhall.cluster.ledger.spans import Reading, Span, energy_of, held_seconds, spans_of
 from trainhall.cluster.ledger.split import Split, Steps, split
 from trainhall.cluster.service import Service
+from trainhall.db.database import Database
 from trainhall.db.ledger import DIVIDED, LedgerEntry
 from trainhall.db.models import Attempt, DeviceReading, Job
 from trainhall.monitoring.codec import Ints
@@ -87,11 +88,24 @@ class LedgerKeeper(Service):
         await self._db.write(_close_deleted)
 
 
+async def divide_entries(database: Database, job_id: str, now: datetime) -> None:
+    """Count, divide and close the open entries of a job whose attempts have ended, without the
+    time for their last metrics: it is about to be deleted."""
+    of_job = LedgerEntry.job_id == job_id
+    if grown := await database.read(lambda connection: _grown(connection, now, of_job)):
+        await database.write(lambda connection: _store(connection, grown))
+    ended = _WITH_ATTEMPT.where(
+        of_job, LedgerEntry.is_open.is_(True), Attempt.finished_at.is_not(None)
+    )
+    if parts := await database.read(lambda connection: _parts(connection, ended)):
+        await database.write(lambda connection: _store(connection, parts))
+
+
 def close_entries(connection: Connection, job_id: str, now: datetime) -> None:
     """Count and close the open entries of a job that has ended, before its attempts are deleted.
 
-    They stay as they were last divided: in one transaction with the deletion there is no time for
-    the points of its steps.
+    They stay as they were last divided (`divide_entries`): in one transaction with the deletion
+    there is no time for the points of its steps.
     """
     if grown := _grown(connection, now, LedgerEntry.job_id == job_id):
         _store(connection, grown)
@@ -192,22 +206,23 @@ def _readings(
 
 def _divided(connection: Connection, now: datetime) -> list[dict[str, Any]]:
     """Return the parts of attempts that ended a while ago, run, or whose steps were redone."""
-    ended = connection.execute(
+    ended = (
         _WITH_ATTEMPT.where(LedgerEntry.is_open.is_(True), Attempt.finished_at < now - LATE - LAG)
         .order_by(LedgerEntry.job_id, LedgerEntry.attempt)
         .limit(CLOSED_AT_ONCE)
     )
-    running = connection.execute(
-        _WITH_ATTEMPT.where(
-            LedgerEntry.is_open.is_(True),
-            Attempt.running_at.is_not(None),
-            Attempt.finished_at.is_(None),
-            LedgerEntry.held_seconds > GROWTH * DIVIDED,
-        )
+    running = _WITH_ATTEMPT.where(
+        LedgerEntry.is_open.is_(True),
+        Attempt.running_at.is_not(None),
+        Attempt.finished_at.is_(None),
+        LedgerEntry.held_seconds > GROWTH * DIVIDED,
     )
-    redone = connection.execute(_redone())
+    return _parts(connection, ended, running, _redone())
+
+
+def _parts(connection: Connection, *wanted: Select[Any]) -> list[dict[str, Any]]:
     changes = []
-    for row in [*ended, *running, *redone]:
+    for row in [row for query in wanted for row in connection.execute(query)]:
         parts = _split(connection, row)
         changes.append(
             {

@@ -11,6 +11,8 @@ from trainhall.monitoring.codec import Floats
 from trainhall.monitoring.points import NO_POINTS, Points
 
 _EVER = 2**62
+_ALMOST_ALL = 0.9
+"""Share of the steps that must have their waiting for data; a few get lost at an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Steps:
 
     seconds: Points
     data_seconds: Points | None = None
-    """None: not measured."""
+    """None: not measured. Of fewer steps than `seconds` they are no measure of all."""
     superseded: Points = NO_POINTS
     """Seconds of steps that ranks took although others had replaced them."""
 
@@ -54,8 +56,9 @@ def split(
     redone = float(seconds[~counts].sum() + _device_seconds(steps.superseded, spans).sum())
     data = None
     if steps.data_seconds is not None:
-        waited = _device_seconds(steps.data_seconds, spans)
-        data = min(useful, float(waited[_counted(steps.data_seconds, before)].sum()))
+        waited = _device_seconds(steps.data_seconds, spans)[_counted(steps.data_seconds, before)]
+        if len(waited) >= _ALMOST_ALL * counts.sum():
+            data = min(useful, float(waited.sum()))
     scale = min(1.0, held / (useful + redone)) if useful + redone else 1.0
     useful, redone = useful * scale, redone * scale
     if data is not None:

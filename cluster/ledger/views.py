@@ -31,7 +31,7 @@ class LedgerSums(View):
     """Device-hours outside steps: start-up, regrouping, evaluation, saving, and the end."""
     not_measured_hours: float
     """Device-hours of scripts that do not report every step's time, and the newest of attempts that
-    run, or whose job was deleted right after."""
+    run."""
     energy_kwh: float | None
     """Energy of the GPUs in `metered_hours`; null if that is 0."""
     metered_hours: float

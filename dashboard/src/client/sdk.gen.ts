@@ -848,7 +848,7 @@ export const deleteView = <ThrowOnError extends boolean = true>(options: Options
  * Read the ledger
  *
  * Sums up the attempts that ended in that time; those that still run count as far as they are.
- * Most device-hours first.
+ * Most device-hours first; lines of jobs that run may change places between two pages.
  */
 export const readLedger = <ThrowOnError extends boolean = true>(options?: Options<ReadLedgerData, ThrowOnError>) => (options?.client ?? client).get<ReadLedgerResponses, ReadLedgerErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

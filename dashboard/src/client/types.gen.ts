@@ -2764,7 +2764,7 @@ export type LedgerRow = {
      * Not Measured Hours
      *
      * Device-hours of scripts that do not report every step's time, and the newest of attempts that
-     * run, or whose job was deleted right after.
+     * run.
      */
     not_measured_hours: number;
     /**
@@ -2857,7 +2857,7 @@ export type LedgerSums = {
      * Not Measured Hours
      *
      * Device-hours of scripts that do not report every step's time, and the newest of attempts that
-     * run, or whose job was deleted right after.
+     * run.
      */
     not_measured_hours: number;
     /**

@@ -47,6 +47,7 @@ export function count(value: number | null | undefined): string {
 /** Hours, kilowatt-hours or money, all with two decimals, so that columns can be compared. */
 export function hours(value: number | null | undefined): string {
   if (value === null || value === undefined) return NOTHING;
+  if (value > 0 && value < 0.005) return "< 0.01";
   return value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 }
 

@@ -89,3 +89,9 @@ def test_bad_option_is_refused(coordinator: Coordinator) -> None:
     with pytest.raises(UsageError, match="--since is too long"):
         run("--since", "99999999d")
     assert coordinator.asked == []
+
+
+def test_little_is_not_shown_as_nothing() -> None:
+    column = ledger._column("USEFUL", "useful_hours")
+    shown = [column.cell({"useful_hours": hours}) for hours in (0.0, 0.001, 0.005, None)]
+    assert shown == ["0.00", "<0.01", "0.01", "-"]

@@ -178,9 +178,9 @@ async def test_deleted_job_is_counted_to_its_end(cluster: SimulatedCluster) -> N
     await keep(cluster)
     (row,) = await lines(cluster)
     assert row.device_hours == pytest.approx(ran / HOUR)
-    rest = row.device_hours - running.device_hours
-    assert rest > 30 / HOUR
-    assert row.not_measured_hours == pytest.approx(rest)
+    assert row.device_hours - running.device_hours > 30 / HOUR
+    assert row.useful_hours == pytest.approx(15 / HOUR)
+    assert row.not_measured_hours == 0.0
     async with cluster.db.session() as session:
         assert not (await session.scalars(select(LedgerEntry).where(LedgerEntry.is_open))).all()
 

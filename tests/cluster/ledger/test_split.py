@@ -37,6 +37,11 @@ def test_steps_taken_again_within_an_attempt_count_once() -> None:
     assert found == Split(useful=5.0, redone=2.0, data=None, idle=13.0, last_step=5)
 
 
+def test_waiting_for_data_of_few_steps_is_not_measured() -> None:
+    found = split(20.0, ONE, Steps(points(range(1, 11)), points([5, 10], 0.25)))
+    assert (found.useful, found.data) == (10.0, None)
+
+
 def test_superseded_steps_are_redone() -> None:
     found = split(20.0, ONE, Steps(points([1, 2]), None, points([3, 4, 5])))
     assert (found.useful, found.redone, found.last_step) == (2.0, 3.0, 2)
