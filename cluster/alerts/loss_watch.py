@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from typing import SupportsFloat, SupportsInt
 
 from trainhall.cluster.lifecycle.alerts import Condition
+from trainhall.monitoring.points import Points
 
 WARM_UP = 20
 """Steps of an attempt before the first spike: its mean has to settle."""
 MEMORY = 50
 """Steps, about, that the running mean goes back."""
+REPLAYED = 10_000
+"""Newest losses of a job that are compared again after a restart."""
+RECENT_SECONDS = 60.0
+"""Time before the newest loss in which a finding may not have been reported before a restart."""
 SPREADS, RATIO = 8.0, 1.5
 """A spike lies so many mean deviations, and by this factor, above the running mean."""
 
@@ -77,6 +82,11 @@ class LossWatch:
         if len(self._found) > before:
             self._notify()
 
+    def adopt(self, other: "LossWatch") -> None:
+        """Continue with the curves and the findings of another one."""
+        self._curves |= other._curves
+        self._found += other._found
+
     def take(self) -> list[LossFinding]:
         """Return what was found since the last call."""
         found, self._found = self._found, []
@@ -86,6 +96,19 @@ class LossWatch:
         """Forget the curves of jobs that do not run."""
         for job_id in self._curves.keys() - set(job_ids):
             del self._curves[job_id]
+
+
+def replay(job_id: str, attempt: int, losses: Points) -> LossWatch:
+    """Return a watch that has compared the stored losses of a job, with its recent findings."""
+    watch = LossWatch(lambda: None)
+    watch.wanted = True
+    steps, values = losses.steps[-REPLAYED:], losses.values[-REPLAYED:]
+    times = losses.times[-REPLAYED:]
+    recent = times >= times.max(initial=0.0) - RECENT_SECONDS
+    watch.record(job_id, attempt, steps[~recent], values[~recent])
+    watch.take()
+    watch.record(job_id, attempt, steps[recent], values[recent])
+    return watch
 
 
 def _classify(curve: _Curve, loss: float) -> Condition | None:

@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 
 import structlog
-from sqlalchemy import delete, select
+from sqlalchemy import Connection, delete, select
 from sqlalchemy.exc import DBAPIError
 
 from trainhall.cluster.alerts.lasting import Change, DiskUse, find_changes
-from trainhall.cluster.alerts.loss_watch import LossFinding, LossWatch
+from trainhall.cluster.alerts.loss_watch import LossFinding, LossWatch, replay
 from trainhall.cluster.lifecycle.alerts import Condition, new_delivery, report_job
 from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES
@@ -18,7 +18,9 @@ from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.waiting import run_to_end, wait_until_set
 from trainhall.db.alerts import Alert, AlertFiring
 from trainhall.db.events import record_event
-from trainhall.db.models import Job
+from trainhall.db.models import Event, Job
+from trainhall.monitoring.points import NO_POINTS, read_points
+from trainhall.monitoring.store import LOSS
 
 log = structlog.get_logger(__name__)
 
@@ -27,6 +29,7 @@ _CODES = {
     Condition.LOSS_NOT_FINITE: EventCode.LOSS_NOT_FINITE,
     Condition.LOSS_SPIKE: EventCode.LOSS_SPIKE,
 }
+_ACTIVE = select(Job.id, Job.attempt).where(Job.state.in_(sorted(ACTIVE_STATES)))
 
 
 class AlertMonitor(Service):
@@ -43,6 +46,7 @@ class AlertMonitor(Service):
         self.losses = LossWatch(self.wake)
         self._found: list[LossFinding] = []
         """Findings to be reported: kept while the database is away."""
+        self._caught_up = False
 
     def wake(self) -> None:
         self._wanted.set()
@@ -65,6 +69,9 @@ class AlertMonitor(Service):
             asked = (await session.scalars(select(Alert.on).where(Alert.enabled.is_(True)))).all()
         conditions = {condition for on in asked for condition in on}
         self.losses.wanted = bool(conditions & _OF_LOSSES)
+        if not self._caught_up and self.losses.wanted:
+            await self._catch_up()
+        self._caught_up = True
         self._found += self.losses.take()
         while self._found:
             await self._report_loss(self._found[0])
@@ -84,6 +91,15 @@ class AlertMonitor(Service):
         for change in await self._db.read(find):
             await self._store(change)
         return True
+
+    async def _catch_up(self) -> None:
+        """Compare the newest losses that are stored: a coordinator may have been killed before it
+        reported them."""
+        async with self._db.session() as session:
+            jobs = (await session.execute(_ACTIVE)).all()
+        for job_id, attempt in jobs:
+            replayed = functools.partial(_replayed, job_id=job_id, attempt=attempt)
+            self.losses.adopt(await self._db.read(replayed))
 
     async def _store(self, change: Change) -> None:
         now, alert_id, condition = self._clock.now(), change.alert_id, change.condition
@@ -110,12 +126,19 @@ class AlertMonitor(Service):
 
     async def _report_loss(self, finding: LossFinding) -> None:
         """Record the event in the job's timeline, with the messages about it."""
-        now, text = self._clock.now(), _loss_text(finding)
+        now, text, code = self._clock.now(), _loss_text(finding), _CODES[finding.condition]
+        reported = select(Event.data).where(
+            Event.job_id == finding.job_id,
+            Event.attempt == finding.attempt,
+            Event.code == code.value,
+        )
         try:
             async with self._db.transaction() as session:
+                if any(data["step"] == finding.step for data in await session.scalars(reported)):
+                    return
                 await record_event(
                     session, finding.job_id, time=now, kind="note",
-                    code=_CODES[finding.condition], reason=text, attempt=finding.attempt,
+                    code=code, reason=text, attempt=finding.attempt,
                     data={"step": finding.step, "loss": finding.loss, "mean": finding.mean},
                 )  # fmt: skip
                 await report_job(session, finding.job_id, finding.condition, text, now)
@@ -124,10 +147,14 @@ class AlertMonitor(Service):
         self._notifier.notify_viewers(finding.job_id)
 
     async def _forget_ended(self) -> None:
-        active = [state.value for state in ACTIVE_STATES]
         async with self._db.session() as session:
-            jobs = await session.scalars(select(Job.id).where(Job.state.in_(active)))
+            jobs = await session.scalars(_ACTIVE)
         self.losses.forget_all_but(jobs.all())
+
+
+def _replayed(connection: Connection, job_id: str, attempt: int) -> LossWatch:
+    points = read_points(connection, job_id, attempt, [LOSS])
+    return replay(job_id, attempt, points.get((LOSS, False), NO_POINTS))
 
 
 def _loss_text(finding: LossFinding) -> str:

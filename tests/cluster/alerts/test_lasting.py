@@ -152,6 +152,22 @@ async def test_losses_are_reported_with_an_event(cluster: SimulatedCluster) -> N
 
 
 @on_sqlite
+async def test_loss_before_a_restart_is_reported_once(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("host")
+    job_id = await cluster.submit(1)
+    await cluster.run_until(job_id, "running")
+    alert = await add_alert(cluster, URL, Condition.LOSS_SPIKE)
+    assert await texts(cluster, alert.id) == []
+    losses = [1.0 - step / 1000 for step in range(1, 31)] + [9.0]
+    body = frame(1, table(list(range(1, 32)), loss=losses))
+    await cluster.coordinator.ingest.metrics(job_id, 1, "0-aaaaaaaa", body)
+    for _ in range(2):
+        cluster.start_coordinator()
+        (spike,) = await texts(cluster, alert.id)
+        assert "the loss rose to 9 at step 31" in spike
+
+
+@on_sqlite
 async def test_losses_are_kept_while_the_database_is_away(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
