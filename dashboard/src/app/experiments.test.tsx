@@ -150,6 +150,17 @@ describe("a new experiment", () => {
     );
     expect(dryRun).toBe("true");
   });
+
+  it("begins with the draft, which is discarded by a click", async () => {
+    sessionStorage.setItem("trainhall.draft.experiment", "name: mine\nkind: sweep\n");
+    await open("/experiments/new", {});
+    expect(await screen.findByText(/This is your draft/)).toBeVisible();
+    const name = screen.getByLabelText("Name");
+    expect(name).toHaveValue("mine");
+    await userEvent.click(screen.getByText("Discard it"));
+    expect(name).not.toHaveValue("mine");
+    expect(screen.queryByText(/This is your draft/)).toBeNull();
+  });
 });
 
 describe("an experiment", () => {

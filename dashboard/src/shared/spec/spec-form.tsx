@@ -1,7 +1,7 @@
 import { Alert, Anchor, Button, Group, Kbd, Select, Stack, Text, Title } from "@mantine/core";
 import type { UseMutationResult } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useState } from "react";
-import { ApiError } from "../api/problem";
+import { ApiError, type FieldProblem } from "../api/problem";
 import type { Submission } from "../api/yaml";
 import { CopyAs } from "../copy/copy-as";
 import { submission } from "../copy/snippets";
@@ -43,8 +43,12 @@ interface Props<Created, Checked> {
   effect: string;
   /** "Could not submit the job". */
   failure: string;
-  /** Fields beside the editor, which show the text and change it. */
-  fields?: (text: string, onChange: (text: string) => void) => ReactNode;
+  /** Fields beside the editor, which show the text and its problems, and change it. */
+  fields?: (
+    text: string,
+    onChange: (text: string) => void,
+    problems: readonly FieldProblem[],
+  ) => ReactNode;
   /** A check that creates nothing; without it there is no button for it. */
   check?: {
     request: UseMutationResult<Checked, Error, string>;
@@ -106,6 +110,8 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
     setKey(randomKey());
   };
 
+  const error = create.error ?? check?.request.error;
+  const problems = text === sent && error instanceof ApiError ? error.fields : [];
   const editor = (
     <SpecEditor
       label={props.label}
@@ -113,7 +119,7 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
       onChange={change}
       onSubmit={send}
       sent={sent}
-      error={create.error ?? check?.request.error}
+      error={error}
     >
       {create.error ? (
         <Problem error={create.error} what={failure} onRetry={send} />
@@ -161,7 +167,7 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
       </Group>
       {props.fields ? (
         <Group align="flex-start" gap="lg">
-          <div className={classes.fields}>{props.fields(text, change)}</div>
+          <div className={classes.fields}>{props.fields(text, change, problems)}</div>
           <Stack gap="md" className={classes.text}>
             {editor}
           </Stack>

@@ -37,7 +37,9 @@ function ExperimentForm({ copied }: { copied?: Copied }) {
       label="Experiment in YAML"
       examples={EXAMPLES}
       copied={copied}
-      fields={(text, onChange) => <SweepForm text={text} onChange={onChange} />}
+      fields={(text, onChange, problems) => (
+        <SweepForm text={text} onChange={onChange} problems={problems} />
+      )}
       check={{ request: useCheckExperiment(), describe: planText }}
       create={useCreateExperiment()}
       onCreated={({ id }) =>

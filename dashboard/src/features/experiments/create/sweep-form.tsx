@@ -12,7 +12,8 @@ import {
   Text,
   TextInput,
 } from "@mantine/core";
-import { useState } from "react";
+import { createContext, useContext, useState } from "react";
+import type { FieldProblem } from "@/shared/api/problem";
 import { CancelIcon, PlusIcon } from "@/shared/ui/icons";
 import {
   type DimensionFields,
@@ -59,10 +60,20 @@ interface Props {
   /** The experiment in YAML. */
   text: string;
   onChange: (text: string) => void;
+  /** Of the text as it is. */
+  problems: readonly FieldProblem[];
+}
+
+const Problems = createContext<readonly FieldProblem[]>([]);
+
+/** What is wrong with a field of the experiment, or within it. */
+function useProblem(path: string): string | undefined {
+  return useContext(Problems).find(({ field }) => field === path || field.startsWith(`${path}.`))
+    ?.message;
 }
 
 /** The fields of a sweep. The YAML beside them has the same, and the job. */
-export function SweepForm({ text, onChange }: Props) {
+export function SweepForm({ text, onChange, problems }: Props) {
   // What is half typed, such as "0.", is in the form alone; the text has its value.
   const [form, setForm] = useState(() => ({ text, fields: sweepFields(text) }));
   const fields = form.text === text ? form.fields : sweepFields(text);
@@ -79,11 +90,25 @@ export function SweepForm({ text, onChange }: Props) {
     onChange(next);
   };
   return (
+    <Problems value={problems}>
+      <SweepInputs fields={fields} set={set} />
+    </Problems>
+  );
+}
+
+interface InputsProps {
+  fields: SweepFields;
+  set: (part: Partial<SweepFields>) => void;
+}
+
+function SweepInputs({ fields, set }: InputsProps) {
+  return (
     <Stack gap="sm">
       <TextInput
         label="Name"
         value={fields.name}
         maxLength={128}
+        error={useProblem("name")}
         onChange={(event) => set({ name: event.currentTarget.value })}
       />
       <Space space={fields.space} onChange={(space) => set({ space })} />
@@ -94,6 +119,7 @@ export function SweepForm({ text, onChange }: Props) {
           description="A metric that the job reports"
           data={METRICS}
           value={fields.metric}
+          error={useProblem("objective.metric")}
           onChange={(metric) => set({ metric })}
         />
         <NativeSelect
@@ -105,15 +131,18 @@ export function SweepForm({ text, onChange }: Props) {
             { value: "min", label: "Lower" },
           ]}
           value={fields.goal}
+          error={useProblem("objective.goal")}
           onChange={(event) => set({ goal: event.currentTarget.value })}
         />
         <Count
+          field="parallel"
           label="Runs at a time"
           placeholder="4"
           value={fields.parallel}
           onChange={(parallel) => set({ parallel })}
         />
         <Count
+          field="repeats"
           label="Repeats"
           placeholder="1"
           value={fields.repeats}
@@ -178,6 +207,7 @@ function Dimension({ dimension, isTwice, onChange, onRemove }: DimensionProps) {
   const { field, form } = dimension;
   const set = (part: Partial<DimensionFields>) => onChange({ ...dimension, ...part });
   const name = field || "the new field";
+  const problem = useProblem(`space.${field}`);
   const input = (key: "low" | "high" | "step" | "values", label: string, placeholder: string) => (
     <TextInput
       size="xs"
@@ -199,7 +229,7 @@ function Dimension({ dimension, isTwice, onChange, onRemove }: DimensionProps) {
           placeholder="training.learning_rate"
           data={FIELDS}
           value={field}
-          error={field && isTwice ? "is given twice" : undefined}
+          error={field && isTwice ? "is given twice" : problem}
           onChange={(changed) => set({ field: changed })}
         />
         <NativeSelect
@@ -229,12 +259,7 @@ function Dimension({ dimension, isTwice, onChange, onRemove }: DimensionProps) {
   );
 }
 
-interface MethodProps {
-  fields: SweepFields;
-  set: (part: Partial<SweepFields>) => void;
-}
-
-function Method({ fields, set }: MethodProps) {
+function Method({ fields, set }: InputsProps) {
   const isGrid = fields.method === "grid";
   return (
     <Group gap="sm" align="flex-end" wrap="nowrap">
@@ -256,6 +281,7 @@ function Method({ fields, set }: MethodProps) {
       </Stack>
       {isGrid ? null : (
         <Count
+          field="trials"
           label="Trials"
           placeholder="12"
           value={fields.trials}
@@ -298,16 +324,19 @@ function EarlyStopping({ asha, steps, onChange }: EarlyStoppingProps) {
       {asha === null ? null : (
         <SimpleGrid cols={3} spacing="sm">
           <Count
+            field="early_stopping.asha.min_steps"
             label="First rung"
             value={asha.min}
             onChange={(min) => onChange({ ...asha, min })}
           />
           <Count
+            field="early_stopping.asha.max_steps"
             label="Max steps"
             value={asha.max}
             onChange={(max) => onChange({ ...asha, max })}
           />
           <Count
+            field="early_stopping.asha.factor"
             label="Factor"
             placeholder="3"
             value={asha.factor}
@@ -320,6 +349,8 @@ function EarlyStopping({ asha, steps, onChange }: EarlyStoppingProps) {
 }
 
 interface CountProps {
+  /** Of the experiment. */
+  field: string;
   label: string;
   value: string;
   placeholder?: string;
@@ -327,10 +358,11 @@ interface CountProps {
 }
 
 /** A number of things, as text: the coordinator says what is wrong with it. */
-function Count({ label, value, placeholder, onChange }: CountProps) {
+function Count({ field, label, value, placeholder, onChange }: CountProps) {
   return (
     <TextInput
       label={label}
+      error={useProblem(field)}
       inputMode="numeric"
       placeholder={placeholder}
       value={value}
