@@ -2,7 +2,7 @@ import { Button, Tooltip } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { readSeries } from "@/shared/api/jobs";
 import type { Job } from "@/shared/api/types";
-import { curvesCsv, saveText } from "@/shared/curves/data/csv";
+import { curvesCsv, saveCsv } from "@/shared/curves/data/csv";
 import { CurveSeries } from "@/shared/curves/data/series";
 import { count, toNumber } from "@/shared/format";
 import { jobWideNames, TIMING } from "@/shared/live/metric-names";
@@ -16,7 +16,7 @@ const MAX_ROWS = 100_000;
 export function SaveMetrics({ job }: { job: Job }) {
   const save = useMutation({
     mutationFn: () => allMetrics(job),
-    onSuccess: (text) => saveText(`${job.id}-metrics.csv`, text),
+    onSuccess: (text) => saveCsv(`${job.id}-metrics.csv`, text),
     onError: (error) => notifyProblem("Could not load the metrics", error),
   });
   return (

@@ -2,7 +2,7 @@ import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useRef } from "react";
 import "uplot/dist/uPlot.min.css";
 import { type Axis, metricOf, type Range } from "@/shared/curves/data/axis";
-import { curvesCsv, saveText } from "@/shared/curves/data/csv";
+import { curvesCsv, saveCsv } from "@/shared/curves/data/csv";
 import {
   type Curve,
   hasPoints,
@@ -13,8 +13,9 @@ import {
 } from "@/shared/curves/data/curve";
 import { metric } from "@/shared/format";
 import { IconButton } from "@/shared/ui/icon-button";
-import { DownIcon } from "@/shared/ui/icons";
+import { DownIcon, ImageIcon } from "@/shared/ui/icons";
 import classes from "./chart.module.css";
+import { savePng } from "./image";
 import { legendOrder, legendText, positionText } from "./legend";
 import type { Marker } from "./markers";
 import { scheduleWork, useLingering, useOnScreen } from "./on-screen";
@@ -173,9 +174,21 @@ export function Chart(props: Props) {
             label="Download as CSV"
             name={`Download ${title} as CSV`}
             size="xs"
-            onClick={() => saveText(`${syncKey}-${slug(title)}.csv`, csv(curves))}
+            onClick={() => saveCsv(`${syncKey}-${slug(title)}.csv`, csv(curves))}
           >
             <DownIcon />
+          </IconButton>
+          <IconButton
+            label="Download as PNG"
+            name={`Download ${title} as PNG`}
+            size="xs"
+            onClick={() => {
+              const keys = curves.filter(({ label }) => label !== "");
+              const drawn = host.current?.closest("figure");
+              if (drawn) savePng(`${syncKey}-${slug(title)}.png`, title, keys, drawn);
+            }}
+          >
+            <ImageIcon />
           </IconButton>
         </span>
         {/* Many keys scroll, which must be possible by keyboard, too. */}

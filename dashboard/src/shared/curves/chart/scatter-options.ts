@@ -1,8 +1,8 @@
 import uPlot from "uplot";
 import { metric } from "@/shared/format";
+import { axisLook, each, linearRange, logRange, vertical } from "./axes";
 import { positionText } from "./legend";
 import { type Look, look, resolved } from "./palette";
-import { axisLook, each, linearRange, logRange, vertical } from "./plot";
 import { powersOfTen, SECOND_TICKS, STEP_TICKS, spaced } from "./ticks";
 
 export interface ScatterPoint {

@@ -1,3 +1,4 @@
+import { saveFile } from "@/shared/save-file";
 import type { CurveSeries } from "./series";
 
 interface CsvColumn {
@@ -22,15 +23,9 @@ export function curvesCsv(columns: readonly CsvColumn[]): string {
   return `${[head, ...body].join("\n")}\n`;
 }
 
-/** Downloads a text as a file. */
-export function saveText(name: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name;
-  link.click();
-  // The browser reads it after the click, on a busy machine much later.
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+/** Downloads comma-separated values. */
+export function saveCsv(name: string, text: string): void {
+  saveFile(name, new Blob([text], { type: "text/csv" }));
 }
 
 function quoted(name: string): string {
