@@ -28,12 +28,14 @@ from trainhall.api.routes import (
     ledger,
     metrics,
     probes,
+    reports,
     views,
 )
 from trainhall.api.schemas.alerts import AlertChange, NewAlert
 from trainhall.api.schemas.jobs import Changes, JobEdit, NewView, Resize
 from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
 from trainhall.api.schemas.problems import Problem
+from trainhall.api.schemas.reports import NewReport, ReportChange
 from trainhall.api.schemas.what_if import Question
 from trainhall.cluster.api_paths import API_PREFIX
 from trainhall.cluster.experiments.spec import ExperimentSpec
@@ -43,6 +45,7 @@ TITLE = "Trainhall"
 PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
     experiments.router, alerts.router, views.router, ledger.router,
+    reports.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.
@@ -62,6 +65,7 @@ _TAGS = [
         "description": "Jobs that differ in some values.",
     },
     {"name": "alerts", "description": "Messages about jobs and nodes, to people and programs."},
+    {"name": "reports", "description": "Markdown with live charts, written by users."},
     {"name": "cluster", "description": "Nodes, their devices, and the queue."},
     {"name": "metrics", "description": "Metric series and a summary of the cluster."},
     {"name": "checkpoints", "description": "Saved and verified states of jobs."},
@@ -126,6 +130,8 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
                 ExperimentSpec,
                 NewAlert,
                 AlertChange,
+                NewReport,
+                ReportChange,
                 Question,
                 Problem,
             )

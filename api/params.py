@@ -81,6 +81,11 @@ AlertId = Annotated[
     Path(description="The alert's id.", json_schema_extra=_SHAPE, examples=["c41d09be72aa"]),
     AfterValidator(partial(checked_id, "alert")),
 ]
+ReportId = Annotated[
+    str,
+    Path(description="The report's id.", json_schema_extra=_SHAPE, examples=["a83e5c07d1f2"]),
+    AfterValidator(partial(checked_id, "report")),
+]
 CheckpointId = Annotated[
     str,
     Path(description="The checkpoint's id.", json_schema_extra=_SHAPE, examples=["5e60b7d2f913"]),

@@ -23,6 +23,7 @@ from trainhall.cli.local import run
 from trainhall.cli.nodes import commands as nodes
 from trainhall.cli.nodes import doctor, ledger, quotas, top, what_if
 from trainhall.cli.plan import command as plan
+from trainhall.cli.reports import commands as reports
 from trainhall.cli.server import serve, up
 from trainhall.cli.verify import command as verify
 
@@ -58,6 +59,7 @@ app.command("unarchive", rich_help_panel=JOBS)(annotations.unarchive)
 app.command("rm", rich_help_panel=JOBS)(annotations.rm)
 app.command("wait", rich_help_panel=JOBS)(jobs.wait)
 app.add_typer(experiments.app, name="experiment", rich_help_panel=JOBS)
+app.add_typer(reports.app, name="report", rich_help_panel=JOBS)
 app.add_typer(nodes.app, name="nodes", rich_help_panel=NODES)
 app.command("quotas", rich_help_panel=NODES)(quotas.quotas)
 app.command("ledger", rich_help_panel=NODES)(ledger.ledger)

@@ -31,6 +31,7 @@ from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids, SystemClock, SystemIds
 from trainhall.cluster.reconcile.reconciler import Reconciler
+from trainhall.cluster.reports.service import ReportService
 from trainhall.cluster.scheduling.queue import QueueService
 from trainhall.cluster.scheduling.quota_service import QuotaService
 from trainhall.cluster.service import ServiceContext
@@ -74,6 +75,7 @@ class Coordinator:
         self.nodes = NodeService(context, self.heartbeats)
         self.queue = QueueService(context, self.heartbeats)
         self.views = SavedViewService(context)
+        self.reports = ReportService(context)
         self.quotas = QuotaService(context, self.heartbeats)
         self.what_if = WhatIfService(context, self.heartbeats)
         self.ledger = LedgerService(context)

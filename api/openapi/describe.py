@@ -8,7 +8,15 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from trainhall.api.bodies import FORMATS
-from trainhall.api.params import AlertId, CheckpointId, ExperimentId, JobId, Limit, NodeId
+from trainhall.api.params import (
+    AlertId,
+    CheckpointId,
+    ExperimentId,
+    JobId,
+    Limit,
+    NodeId,
+    ReportId,
+)
 from trainhall.api.problems import MEDIA_TYPE, RefusalError, invalid, invalid_fields
 from trainhall.api.schemas.problems import FieldProblem
 
@@ -29,11 +37,18 @@ NO_JOB = RefusalError(404, "not-found", "there is no job '3f2a9c51d07b'")
 NO_NODE = RefusalError(404, "not-found", "there is no node '9b1d44e0c2aa'")
 NO_EXPERIMENT = RefusalError(404, "not-found", "there is no experiment '7c0d93be12f4'")
 NO_ALERT = RefusalError(404, "not-found", "there is no alert 'c41d09be72aa'")
+NO_REPORT = RefusalError(404, "not-found", "there is no report 'a83e5c07d1f2'")
 NO_VIEW = RefusalError(404, "not-found", "there is no view 'failed this week'")
 VIEW_EXISTS = RefusalError(
     409,
     "conflict",
     "there is a view 'failed this week' already; use another name, or delete it first",
+)
+REPORT_CHANGED = RefusalError(
+    409,
+    "conflict",
+    "the report was changed at 2026-01-05T09:30:00.210000Z, after you opened it (you edited "
+    "version 1, the newest is 2); read it again and repeat your changes there",
 )
 NO_CHECKPOINT = RefusalError(404, "not-found", "there is no checkpoint '5e60b7d2f913'")
 BAD_LIMIT = invalid("limit", 0, "must be at least 1")
@@ -76,6 +91,7 @@ IMPLIED: Sequence[tuple[object, RefusalError]] = (
     (CheckpointId, NO_CHECKPOINT),
     (ExperimentId, NO_EXPERIMENT),
     (AlertId, NO_ALERT),
+    (ReportId, NO_REPORT),
 )
 """Refusals of every operation that has such a parameter."""
 

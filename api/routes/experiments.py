@@ -6,6 +6,7 @@ from fastapi import Query, Request, Response
 
 from trainhall.api.bodies import read_document
 from trainhall.api.context import CoordinatorDep
+from trainhall.api.creation import created, request_key
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
     NEITHER_JSON_NOR_YAML,
@@ -19,7 +20,6 @@ from trainhall.api.openapi.describe import (
 )
 from trainhall.api.params import Cursor, ExperimentId, IdempotencyKey, Limit
 from trainhall.api.problems import invalid
-from trainhall.api.routes.creation import created, request_key
 from trainhall.cluster.experiments.analysis.views import Analysis
 from trainhall.cluster.experiments.report.formats import ReportFormat
 from trainhall.cluster.experiments.report.html import CONTENT_SECURITY_POLICY

@@ -8,6 +8,7 @@ from fastapi.responses import StreamingResponse
 
 from trainhall.api.bodies import read_document, read_json
 from trainhall.api.context import CoordinatorDep
+from trainhall.api.creation import created, request_key
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
     BAD_LIMIT,
@@ -22,7 +23,6 @@ from trainhall.api.openapi.describe import (
 )
 from trainhall.api.params import Cursor, IdempotencyKey, JobId, Limit, Sequence
 from trainhall.api.problems import invalid
-from trainhall.api.routes.creation import created, request_key
 from trainhall.api.schemas.jobs import Changes, DryRun, JobEdit, Resize
 from trainhall.cluster.jobs.annotations import Annotation
 from trainhall.cluster.jobs.listing.keys import SORT_KEYS, GroupKey

@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, StrictBool
+from pydantic import Field, StrictBool
 
-from trainhall.api.schemas.base import Body
+from trainhall.api.schemas.base import Body, Name
 from trainhall.cluster.alerts.service import Definition, Scope
 from trainhall.cluster.alerts.targets import MAX_URL, Target, TargetKind
 from trainhall.cluster.alerts.views import ScopeKind
@@ -13,13 +13,6 @@ from trainhall.cluster.lifecycle.alerts import Condition
 _MAX_SECONDS = 365 * 86400.0
 
 
-def _plain(value: str) -> str:
-    if not value.isprintable() or not value.strip():
-        raise ValueError("must have a visible character, and no control characters")
-    return value.strip()
-
-
-Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_plain)]
 Conditions = Annotated[list[Condition], Field(min_length=1, max_length=len(Condition))]
 Seconds = Annotated[float, Field(strict=True, ge=0, le=_MAX_SECONDS)]
 Percent = Annotated[float, Field(strict=True, gt=0, le=100)]

@@ -75,6 +75,10 @@ class Client:
         """Return the address of a job in the dashboard."""
         return f"{self.url}/jobs/{job_id}"
 
+    def report_page(self, report_id: str) -> str:
+        """Return the address of a report in the dashboard."""
+        return f"{self.url}/reports/{report_id}"
+
     def request(self, method: str, path: str, *, deadline: float = math.inf, **options: Any) -> Any:
         """Send one request below /api/v1 and return the JSON of the answer (None when empty).
 
@@ -302,6 +306,13 @@ class Client:
         exact = [a for a in alerts if reference in (a["id"], a["name"])]
         found = exact or [a for a in alerts if a["id"].startswith(reference)]
         return only(found, "alert", reference)
+
+    def report(self, reference: str) -> Any:
+        """Return a report by its title or any unique prefix of its id."""
+        reports = list(self.items("/reports"))
+        exact = [r for r in reports if reference in (r["id"], r["title"])]
+        found = exact or [r for r in reports if r["id"].startswith(reference)]
+        return self.get(f"/reports/{only(found, 'report', reference)['id']}")
 
     def checkpoint(self, reference: str) -> Any:
         """Return a checkpoint by any unique prefix of its id."""

@@ -73,6 +73,12 @@ def alerts(context: typer.Context, incomplete: str) -> Completions:
     return _beginning(incomplete, ((a["id"], a["name"]) for a in items))
 
 
+def reports(context: typer.Context, incomplete: str) -> Completions:
+    """Return ids of the newest reports."""
+    items = _Coordinator(context).items(f"/reports?limit={NEWEST_JOBS}")
+    return _beginning(incomplete, ((r["id"], r["title"]) for r in items))
+
+
 def nodes(context: typer.Context, incomplete: str) -> Completions:
     """Return names of nodes."""
     items = _Coordinator(context).items("/cluster/nodes")

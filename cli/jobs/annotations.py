@@ -1,13 +1,13 @@
 """Commands about what users keep of jobs: tag, note, archive, unarchive, rm."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from trainhall.cli.base import output as out
+from trainhall.cli.base.confirm import confirm_deletion
 from trainhall.cli.base.connect import connect
-from trainhall.cli.base.errors import CliError, UsageError
+from trainhall.cli.base.errors import UsageError
 from trainhall.cli.base.options import DEFAULT_URL, Format, JobId, JobIds, Output, Url
 from trainhall.cli.jobs import page
 from trainhall.cli.jobs.commands import command_jobs
@@ -126,11 +126,7 @@ def rm(
         if not yes:
             for job in found:
                 out.notice(out.labelled_state(job))
-            what = "the job" if len(found) == 1 else f"the {len(found)} jobs"
-            if not sys.stdin.isatty():
-                raise UsageError(f"{what} would be deleted for good; confirm with --yes")
-            if not typer.confirm(f"Delete {what} for good?", err=True):
-                raise CliError("nothing was deleted")
+            confirm_deletion("the job" if len(found) == 1 else f"the {len(found)} jobs")
     ids = [job["id"] for job in found]
     command_jobs(url, ids, Format.TABLE, "DELETE", "/record", text=_deleted)
 

@@ -8,10 +8,11 @@ from alembic.autogenerate.api import AutogenContext
 from trainhall.db.alerts import Alert
 from trainhall.db.idempotency import IdempotencyKey
 from trainhall.db.ledger import LedgerEntry
+from trainhall.db.reports import Report
 from trainhall.db.types import UtcTime
 
 # Together they import the modules of all tables.
-TABLES = (Alert, IdempotencyKey, LedgerEntry)
+TABLES = (Alert, IdempotencyKey, LedgerEntry, Report)
 
 
 def render(kind: str, item: Any, _context: AutogenContext) -> str | Literal[False]:

@@ -299,6 +299,35 @@ class Client:
         done: Json = self._rest.request(method, path)
         return done
 
+    # -- reports ---------------------------------------------------------------------------------
+
+    def reports(self) -> Iterator[Json]:
+        """Yield the reports that users wrote, the newest first, without their texts."""
+        return self._rest.items("/reports")
+
+    def report(self, report_id: str) -> Json:
+        """Return a report by its title or id; its `text` is Markdown."""
+        found: Json = self._rest.report(report_id)
+        return found
+
+    def create_report(self, title: str, text: str) -> Json:
+        """Create a report; its page is `/reports/ID` of the dashboard."""
+        made: Json = self._rest.request("POST", "/reports", json={"title": title, "text": text})
+        return made
+
+    def change_report(self, report: Mapping[str, Any], **changes: str) -> Json:
+        """Change the `title` or `text` of a report that was read before.
+
+        Raises:
+            WrongStateError: somebody changed it since.
+        """
+        body = {"version": report["version"], **changes}
+        changed: Json = self._rest.request("PATCH", f"/reports/{report['id']}", json=body)
+        return changed
+
+    def delete_report(self, report_id: str) -> None:
+        self._rest.request("DELETE", f"/reports/{self.report(report_id)['id']}")
+
     # -- results ---------------------------------------------------------------------------------
 
     def metrics(self, job_id: str) -> list[str]:

@@ -78,7 +78,7 @@ def pages(client: httpx.Client) -> dict[str, str]:
     created(client.post("/api/v1/alerts", json=ALERT))
     titles = {
         "/jobs": "Jobs", "/queue": "Queue", "/nodes": "Nodes", "/new": "New job",
-        "/alerts": "Alerts", "/ledger": "Ledger",
+        "/alerts": "Alerts", "/ledger": "Ledger", "/reports/new": "New report",
         "/experiments": "Experiments", "/experiments/new": "New experiment",
         "/nowhere": "Page not found", f"/compare?jobs={failed},{running}": "Compare",
     }  # fmt: skip

@@ -72,7 +72,17 @@ def test_every_checkpoint_has_its_commands(phone: Page, job: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["/jobs", "/experiments", "/nodes", "/queue", "/ledger", "/alerts", "/new", "/experiments/new"],
+    [
+        "/jobs",
+        "/experiments",
+        "/nodes",
+        "/queue",
+        "/ledger",
+        "/alerts",
+        "/reports/new",
+        "/new",
+        "/experiments/new",
+    ],
 )
 def test_every_command_of_a_page_is_in_sight(phone: Page, job: str, address: str) -> None:
     phone.goto(address)
@@ -89,6 +99,6 @@ def test_narrow_screen_shows_every_page_in_the_header(phone: Page, simulated: bo
     expect(phone.get_by_text("simulated", exact=True)).to_have_count(int(simulated))
     links = phone.get_by_role("navigation", name="Main").get_by_role("link")
     expect(links).to_have_text(
-        ["Jobs", "Experiments", "Queue", "Nodes", "Ledger", "Alerts", "New job"]
+        ["Jobs", "Experiments", "Reports", "Queue", "Nodes", "Ledger", "Alerts", "New job"]
     )
     assert outside(links) == []

@@ -44,7 +44,7 @@ class Reader:
         self.job = cluster.submit({"name": "endless", "script": {"path": str(script)}})
         eventually("its output", lambda: cluster.log_text(self.job, 0))
         self.host = cluster.get("/cluster/nodes")["items"][0]["id"]
-        self.experiment = self.alert = ""
+        self.experiment = self.alert = self.report = ""
         self.node = cluster.post("/cluster/nodes", json={"name": "registered"})["id"]
 
     def run(self, line: str) -> None:
@@ -55,11 +55,12 @@ class Reader:
             "training/jobs": self.job, "metrics/jobs": self.job,
             "experiments": self.experiment,
             "alerts": self.alert,
+            "reports": self.report,
             "cluster/nodes": self.host if "/history" in line else self.node,
             "checkpoints": next(c["id"] for c in reversed(listed) if c["state"] == "committed"),
         }  # fmt: skip
         command = re.sub(
-            r"(training/jobs|metrics/jobs|cluster/nodes|checkpoints|experiments|alerts)/ID",
+            r"(training/jobs|metrics/jobs|cluster/nodes|checkpoints|experiments|alerts|reports)/ID",
             lambda found: f"{found[1]}/{known[found[1]]}",
             # A position that this job's output has.
             line.replace("at=1.0.stdout.4096", "at=1.0.stdout.0").replace(
@@ -83,6 +84,8 @@ class Reader:
             self.experiment = answer["id"]
         if "POST $API/alerts " in line:
             self.alert = answer["id"]
+        if "POST $API/reports " in line:
+            self.report = answer["id"]
         self.check(line, answer)
 
     def check(self, line: str, answer: Any) -> None:

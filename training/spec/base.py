@@ -93,10 +93,11 @@ def _check_tag(text: str) -> str:
     return text
 
 
-def _check_notes(text: str) -> str:
+def check_markdown(text: str) -> str:
+    """Refuse control characters, but for tabs and line breaks."""
     text = text.replace("\r\n", "\n")
     if not all(line.replace("\t", " ").isprintable() for line in text.split("\n")):
-        raise PydanticCustomError("notes", "may not hold control characters")
+        raise PydanticCustomError("markdown", "may not hold control characters")
     return text
 
 
@@ -104,7 +105,7 @@ Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_print
 Text = Annotated[str, Field(max_length=4096), AfterValidator(_no_nul)]
 Tag = Annotated[str, AfterValidator(_check_tag)]
 Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS), AfterValidator(unique)]
-Notes = Annotated[str, Field(max_length=MAX_NOTES), AfterValidator(_check_notes)]
+Notes = Annotated[str, Field(max_length=MAX_NOTES), AfterValidator(check_markdown)]
 
 
 class SpecModel(StrictNumbersModel):

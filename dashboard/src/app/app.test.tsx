@@ -458,7 +458,7 @@ describe("a new job", () => {
   });
 
   it("is sent as YAML when the editor is empty, too", async () => {
-    sessionStorage.setItem("trainhall.draft", "");
+    sessionStorage.setItem("trainhall.draft.job", "");
     const asked = await open("/new", { "POST /training/jobs": problem(422, "", "it is empty") });
     await userEvent.click(await screen.findByRole("button", { name: "Submit" }));
     expect(await screen.findByRole("alert")).toHaveTextContent("it is empty");

@@ -2,6 +2,7 @@
 export const MAIN_PAGES = [
   { label: "Jobs", to: "/jobs" },
   { label: "Experiments", to: "/experiments" },
+  { label: "Reports", to: "/reports" },
   { label: "Queue", to: "/queue" },
   { label: "Nodes", to: "/nodes" },
   { label: "Ledger", to: "/ledger" },
@@ -14,4 +15,5 @@ export const PAGES = [
   ...MAIN_PAGES,
   { label: "Compare", to: "/compare" },
   { label: "New experiment", to: "/experiments/new" },
+  { label: "New report", to: "/reports/new" },
 ] as const;

@@ -107,6 +107,37 @@ const compare = createRoute({
   component: lazyComponent(() => import("@/features/compare/compare-page")),
 });
 
+const reports = createRoute({
+  getParentRoute: () => root,
+  path: "/reports",
+  component: lazyComponent(() => import("@/features/reports/reports-page")),
+});
+
+interface ReportSearch {
+  /** Left out: it is read. */
+  edit?: true | undefined;
+}
+
+const report = createRoute({
+  getParentRoute: () => root,
+  path: "/reports/$reportId",
+  validateSearch: (raw): ReportSearch => (raw.edit === true ? { edit: true } : {}),
+  component: lazyComponent(() => import("@/features/reports/report-page")),
+});
+
+interface NewReportSearch {
+  /** A chart to begin with, or to add to the draft; the preview shows what is wrong with it. */
+  chart?: Record<string, unknown> | undefined;
+}
+
+const newReport = createRoute({
+  getParentRoute: () => root,
+  path: "/reports/new",
+  validateSearch: (raw): NewReportSearch =>
+    typeof raw.chart === "object" && raw.chart !== null ? { chart: { ...raw.chart } } : {},
+  component: lazyComponent(() => import("@/features/reports/new-report-page")),
+});
+
 interface NodesSearch {
   search?: string | undefined;
   /** Names of the opened nodes, separated by commas; left out: all, if they have few devices. */
@@ -200,6 +231,9 @@ export const router = createRouter({
     experiments,
     newExperiment,
     experiment,
+    reports,
+    newReport,
+    report,
     queue,
     nodes,
     ledger,

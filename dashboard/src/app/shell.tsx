@@ -30,7 +30,7 @@ export function Shell() {
   const openHelp = () => setOpen("help");
   useShortcuts(() => setOpen("palette"), openHelp);
   return (
-    <AppShell header={{ height: { base: 88, sm: 52 } }} padding="md">
+    <AppShell header={{ height: { base: 88, md: 52 } }} padding="md">
       <a className={classes.skip} href="#main">
         Skip to content
       </a>

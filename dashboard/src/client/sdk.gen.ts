@@ -2,7 +2,7 @@
 
 import type { Client, Options as Options2, TDataShape } from './client';
 import { client } from './client.gen';
-import type { AnalyzeExperimentData, AnalyzeExperimentErrors, AnalyzeExperimentResponses, AskWhatIfData, AskWhatIfErrors, AskWhatIfResponses, CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeAlertData, ChangeAlertErrors, ChangeAlertResponses, ChangeJobData, ChangeJobErrors, ChangeJobResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateAlertData, CreateAlertErrors, CreateAlertResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, DeleteAlertData, DeleteAlertErrors, DeleteAlertResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteViewData, DeleteViewErrors, DeleteViewResponses, DownloadLogsData, DownloadLogsErrors, DownloadLogsResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, GetAlertData, GetAlertErrors, GetAlertResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAlertsData, ListAlertsErrors, ListAlertsResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListJobGroupsData, ListJobGroupsErrors, ListJobGroupsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, ListViewsData, ListViewsErrors, ListViewsResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLedgerData, ReadLedgerErrors, ReadLedgerResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadReportData, ReadReportErrors, ReadReportResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SaveViewData, SaveViewErrors, SaveViewResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, TestAlertData, TestAlertErrors, TestAlertResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
+import type { AnalyzeExperimentData, AnalyzeExperimentErrors, AnalyzeExperimentResponses, AskWhatIfData, AskWhatIfErrors, AskWhatIfResponses, CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeAlertData, ChangeAlertErrors, ChangeAlertResponses, ChangeJobData, ChangeJobErrors, ChangeJobResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, ChangeReportData, ChangeReportErrors, ChangeReportResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateAlertData, CreateAlertErrors, CreateAlertResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, CreateReportData, CreateReportErrors, CreateReportResponses, DeleteAlertData, DeleteAlertErrors, DeleteAlertResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteReportData, DeleteReportErrors, DeleteReportResponses, DeleteViewData, DeleteViewErrors, DeleteViewResponses, DownloadLogsData, DownloadLogsErrors, DownloadLogsResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, GetAlertData, GetAlertErrors, GetAlertResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, GetReportData, GetReportErrors, GetReportResponses, ListAlertsData, ListAlertsErrors, ListAlertsResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListJobGroupsData, ListJobGroupsErrors, ListJobGroupsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListReportsData, ListReportsErrors, ListReportsResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, ListViewsData, ListViewsErrors, ListViewsResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLedgerData, ReadLedgerErrors, ReadLedgerResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadReportData, ReadReportErrors, ReadReportResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SaveViewData, SaveViewErrors, SaveViewResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, TestAlertData, TestAlertErrors, TestAlertResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -854,4 +854,67 @@ export const readLedger = <ThrowOnError extends boolean = true>(options?: Option
     responseStyle: 'data',
     url: '/api/v1/ledger',
     ...options
+});
+
+/**
+ * List reports
+ *
+ * The newest first, without their texts; all users share them.
+ */
+export const listReports = <ThrowOnError extends boolean = true>(options?: Options<ListReportsData, ThrowOnError>) => (options?.client ?? client).get<ListReportsResponses, ListReportsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/reports',
+    ...options
+});
+
+/**
+ * Create a report
+ *
+ * Its page on the dashboard is `/reports/{id}`.
+ */
+export const createReport = <ThrowOnError extends boolean = true>(options: Options<CreateReportData, ThrowOnError>) => (options.client ?? client).post<CreateReportResponses, CreateReportErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/reports',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Delete a report
+ *
+ * Deletes it for all users.
+ */
+export const deleteReport = <ThrowOnError extends boolean = true>(options: Options<DeleteReportData, ThrowOnError>) => (options.client ?? client).delete<DeleteReportResponses, DeleteReportErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/reports/{report_id}',
+    ...options
+});
+
+/**
+ * Read a report
+ *
+ * As it was written: the dashboard draws its charts.
+ */
+export const getReport = <ThrowOnError extends boolean = true>(options: Options<GetReportData, ThrowOnError>) => (options.client ?? client).get<GetReportResponses, GetReportErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/reports/{report_id}',
+    ...options
+});
+
+/**
+ * Change a report
+ *
+ * Fields that are left out stay. A report that was changed since the given version is not.
+ */
+export const changeReport = <ThrowOnError extends boolean = true>(options: Options<ChangeReportData, ThrowOnError>) => (options.client ?? client).patch<ChangeReportResponses, ChangeReportErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/reports/{report_id}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
 });

@@ -3116,6 +3116,24 @@ export type NewNodes = {
 };
 
 /**
+ * NewReport
+ *
+ * Report to create.
+ */
+export type NewReport = {
+    /**
+     * Title
+     */
+    title: string;
+    /**
+     * Text
+     *
+     * Markdown; a fenced block named `chart` is a live chart.
+     */
+    text?: string;
+};
+
+/**
  * NewScope
  *
  * Jobs that an alert is to be about.
@@ -4254,11 +4272,115 @@ export type Replayed = {
 };
 
 /**
+ * Report
+ *
+ * Report: Markdown, in which a fenced block named `chart` is a live chart.
+ */
+export type Report = {
+    /**
+     * Id
+     */
+    id: string;
+    /**
+     * Title
+     */
+    title: string;
+    /**
+     * Version
+     *
+     * Rises with every change, from 1.
+     */
+    version: number;
+    /**
+     * Created At
+     */
+    created_at: string;
+    /**
+     * Updated At
+     */
+    updated_at: string;
+    /**
+     * Text
+     */
+    text: string;
+};
+
+/**
+ * ReportChange
+ *
+ * Changes to a report; what is left out or null stays.
+ */
+export type ReportChange = {
+    /**
+     * Version
+     *
+     * Version of the report that was edited; a newer one is not overwritten.
+     */
+    version: number;
+    /**
+     * Title
+     */
+    title?: string | null;
+    /**
+     * Text
+     */
+    text?: string | null;
+};
+
+/**
  * ReportFormat
  *
  * Format of a report.
  */
 export type ReportFormat = 'html' | 'md' | 'json' | 'csv';
+
+/**
+ * ReportPage
+ *
+ * Reports, the newest first.
+ */
+export type ReportPage = {
+    /**
+     * Items
+     */
+    items: Array<ReportSummary>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+};
+
+/**
+ * ReportSummary
+ *
+ * Report without its text.
+ */
+export type ReportSummary = {
+    /**
+     * Id
+     */
+    id: string;
+    /**
+     * Title
+     */
+    title: string;
+    /**
+     * Version
+     *
+     * Rises with every change, from 1.
+     */
+    version: number;
+    /**
+     * Created At
+     */
+    created_at: string;
+    /**
+     * Updated At
+     */
+    updated_at: string;
+};
 
 /**
  * Resize
@@ -8880,3 +9002,254 @@ export type ReadLedgerResponses = {
 };
 
 export type ReadLedgerResponse = ReadLedgerResponses[keyof ReadLedgerResponses];
+
+export type ListReportsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/reports';
+};
+
+export type ListReportsErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListReportsError = ListReportsErrors[keyof ListReportsErrors];
+
+export type ListReportsResponses = {
+    /**
+     * A page of reports.
+     */
+    200: ReportPage;
+};
+
+export type ListReportsResponse = ListReportsResponses[keyof ListReportsResponses];
+
+export type CreateReportData = {
+    body: NewReport;
+    path?: never;
+    query?: never;
+    url: '/api/v1/reports';
+};
+
+export type CreateReportErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type CreateReportError = CreateReportErrors[keyof CreateReportErrors];
+
+export type CreateReportResponses = {
+    /**
+     * The report.
+     */
+    201: Report;
+};
+
+export type CreateReportResponse = CreateReportResponses[keyof CreateReportResponses];
+
+export type DeleteReportData = {
+    body?: never;
+    path: {
+        /**
+         * Report Id
+         *
+         * The report's id.
+         */
+        report_id: string;
+    };
+    query?: never;
+    url: '/api/v1/reports/{report_id}';
+};
+
+export type DeleteReportErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DeleteReportError = DeleteReportErrors[keyof DeleteReportErrors];
+
+export type DeleteReportResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type DeleteReportResponse = DeleteReportResponses[keyof DeleteReportResponses];
+
+export type GetReportData = {
+    body?: never;
+    path: {
+        /**
+         * Report Id
+         *
+         * The report's id.
+         */
+        report_id: string;
+    };
+    query?: never;
+    url: '/api/v1/reports/{report_id}';
+};
+
+export type GetReportErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type GetReportError = GetReportErrors[keyof GetReportErrors];
+
+export type GetReportResponses = {
+    /**
+     * The report.
+     */
+    200: Report;
+};
+
+export type GetReportResponse = GetReportResponses[keyof GetReportResponses];
+
+export type ChangeReportData = {
+    body: ReportChange;
+    path: {
+        /**
+         * Report Id
+         *
+         * The report's id.
+         */
+        report_id: string;
+    };
+    query?: never;
+    url: '/api/v1/reports/{report_id}';
+};
+
+export type ChangeReportErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ChangeReportError = ChangeReportErrors[keyof ChangeReportErrors];
+
+export type ChangeReportResponses = {
+    /**
+     * The report, with its new version.
+     */
+    200: Report;
+};
+
+export type ChangeReportResponse = ChangeReportResponses[keyof ChangeReportResponses];

@@ -1,4 +1,4 @@
-"""copies of those parts of a spec by which lists of jobs are filtered and sorted; saved views"""
+"""copies of parts of a spec, to filter and sort lists of jobs; saved views; reports"""
 
 from typing import Any
 
@@ -34,6 +34,17 @@ def upgrade() -> None:
         sa.Column("view", sa.JSON, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
     )
+    op.create_table(
+        "reports",
+        sa.Column("id", sa.String(32), primary_key=True),
+        sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), nullable=False),
+        sa.Column("title", sa.String(128), nullable=False),
+        sa.Column("text", sa.Text, nullable=False),
+        sa.Column("version", sa.Integer, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("updated_at", sa.BigInteger, nullable=False),
+        sa.UniqueConstraint("number"),
+    )
     connection = op.get_bind()
     for job_id, spec in connection.execute(sa.select(JOBS.c.id, JOBS.c.spec)).all():
         task = spec.get("task")
@@ -50,6 +61,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.drop_table("reports")
     op.drop_table("saved_views")
     for name in COLUMNS:
         op.drop_column("jobs", name)

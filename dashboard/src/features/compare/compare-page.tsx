@@ -1,8 +1,8 @@
 import { Select, Skeleton, Stack } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
-import { keepPreviousData, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useQueries, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useMemo, useState } from "react";
 import { listJobsOptions } from "@/client/@tanstack/react-query.gen";
 import { jobOptions } from "@/shared/api/jobs";
 import { ApiError } from "@/shared/api/problem";
@@ -14,22 +14,21 @@ import { useArrangement } from "@/shared/curves/controls/arrange";
 import { CurveControls, NoMatch } from "@/shared/curves/controls/controls";
 import controls from "@/shared/curves/controls/controls.module.css";
 import { type CurveView, rangeOf } from "@/shared/curves/controls/view";
-import type { Axis, Range } from "@/shared/curves/data/axis";
 import type { Spread } from "@/shared/curves/data/curve";
+import { labelOf } from "@/shared/curves/jobs/labels";
+import { panelsOf } from "@/shared/curves/jobs/panels";
+import { configsOf } from "@/shared/curves/jobs/seeds";
+import { comparedOf, isSettled, type Lives, useLives } from "@/shared/curves/jobs/use-lives";
 import { count, metric } from "@/shared/format";
-import { JobLive, originOf } from "@/shared/live/job-live";
 import { spansMagnitudes } from "@/shared/live/metric-names";
 import { PageHeading } from "@/shared/page/heading";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { IconButton } from "@/shared/ui/icon-button";
 import { CancelIcon } from "@/shared/ui/icons";
-import { AnchorLink } from "@/shared/ui/links";
+import { AnchorLink, ButtonLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import classes from "./compare-page.module.css";
-import { labelOf } from "./labels";
-import { type Compared, panelsOf } from "./panels";
-import { configsOf } from "./results";
 import { ResultsTable } from "./results-table";
 import { SeedChoice } from "./seed-choice";
 import { added, formatSlots, parseSlots, removed, type Slots } from "./slots";
@@ -38,8 +37,9 @@ import { SpecDifferences } from "./spec-differences";
 const route = getRouteApi("/compare");
 /** Drawing many jobs is expensive, and nobody reads ten plots four times a second. */
 const REDRAW_MS = 500;
-const TIMING = ["step_seconds"];
 const TYPING_MS = 150;
+/** Most charts that a block of a report shows. */
+const MAX_METRICS = 8;
 
 /** Several jobs on one chart per metric, and the differences of their specs. */
 export default function ComparePage() {
@@ -128,26 +128,15 @@ function Plots({ jobs, configs, slots, view, onView }: PlotsProps) {
   const { x = "step", smooth = 0, log = false, from, to, seeds } = view;
   const [dragged, setDragged] = useState<number | null>(null);
   const range = useMemo(() => rangeOf({ from, to }), [from, to]);
-  const lives = useLives(jobs.map((job) => job.id).join(), range, x);
-  const compared = jobs.flatMap((job, i): Compared[] => {
-    const live = lives.get(job.id);
-    if (live === undefined) return [];
-    const shown = live.window.value;
-    return [
-      {
-        label: labelOf(job, jobs),
-        slot: slots.indexOf(job.id),
-        config: configs[i] ?? job.id,
-        mainMetric: job.main_metric?.name,
-        all: live.curves,
-        shown: range !== null && shown?.ready ? shown.store : live.curves,
-        origin: originOf(job),
-      },
-    ];
+  const ids = jobs.map(({ id }) => id);
+  const lives = useLives(ids, range, x);
+  const compared = comparedOf(jobs, lives, {
+    slotOf: (job) => slots.indexOf(job.id),
+    configs,
+    isZoomed: range !== null,
   });
   const panels = panelsOf(compared, x, seeds);
-  const isSettled = [...lives.values()].every(({ status }) => status.value.phase !== "connecting");
-  const { shown, pinOf } = useArrangement(panels, view.charts ?? "", lives.size > 0 && isSettled);
+  const { shown, pinOf } = useArrangement(panels, view.charts ?? "", isSettled(lives));
   return (
     <Stack gap="md">
       <CurveControls
@@ -159,6 +148,23 @@ function Plots({ jobs, configs, slots, view, onView }: PlotsProps) {
         {new Set(configs).size < jobs.length ? (
           <SeedChoice value={seeds} onChange={(next) => onView({ seeds: next })} />
         ) : null}
+        <ButtonLink
+          size="compact-xs"
+          variant="default"
+          to="/reports/new"
+          search={{
+            chart: {
+              jobs: ids,
+              metric: shown.slice(0, MAX_METRICS).map(({ name }) => name),
+              ...(x === "step" ? {} : { x }),
+              ...(smooth === 0 ? {} : { smooth }),
+              ...(log ? { log } : {}),
+              ...(seeds ? { seeds } : {}),
+            },
+          }}
+        >
+          Add to a report
+        </ButtonLink>
       </CurveControls>
       {panels.length === 0 ? <NoPoints lives={lives} /> : null}
       {panels.length > 0 && shown.length === 0 ? <NoMatch /> : null}
@@ -183,65 +189,9 @@ function Plots({ jobs, configs, slots, view, onView }: PlotsProps) {
   );
 }
 
-function NoPoints({ lives }: { lives: Map<string, JobLive> }) {
-  const all = [...lives.values()];
-  if (all.length === 0 || all.some((live) => live.status.value.phase === "connecting")) {
-    return <Empty title="Loading…" />;
-  }
+function NoPoints({ lives }: { lives: Lives }) {
+  if (!isSettled(lives)) return <Empty title="Loading…" />;
   return <Empty title="No points yet">These jobs report no metrics.</Empty>;
-}
-
-/** Follows every compared job; renders again when one has loaded, or has a new series. */
-function useLives(ids: string, range: Range | null, axis: Axis): Map<string, JobLive> {
-  const queries = useQueryClient();
-  const followed = useRef(new Map<string, JobLive>());
-  const [lives, setLives] = useState<Map<string, JobLive>>(new Map());
-  const [, render] = useState("");
-  useEffect(() => {
-    const wanted = ids.split(",");
-    for (const id of wanted) {
-      if (followed.current.has(id)) continue;
-      const live = new JobLive(id, queries, TIMING);
-      followed.current.set(id, live);
-      live.start();
-    }
-    for (const [id, live] of followed.current) {
-      if (wanted.includes(id)) continue;
-      live.stop();
-      followed.current.delete(id);
-    }
-    setLives(new Map(followed.current));
-  }, [ids, queries]);
-  useEffect(
-    () => () => {
-      for (const live of followed.current.values()) live.stop();
-      followed.current.clear();
-    },
-    [],
-  );
-  useEffect(() => {
-    const all = [...lives.values()];
-    const update = () =>
-      render(
-        all
-          .map(({ curves, window, status }) => [
-            ...curves.names(),
-            window.value?.ready,
-            status.value.phase === "connecting",
-          ])
-          .join(";"),
-      );
-    const unsubscribe = all.flatMap(({ curves, window, status }) =>
-      [curves, window, status].map((each) => each.subscribe(update)),
-    );
-    return () => {
-      for (const each of unsubscribe) each();
-    };
-  }, [lives]);
-  useEffect(() => {
-    for (const live of lives.values()) live.zoom(range, axis);
-  }, [lives, range, axis]);
-  return lives;
 }
 
 interface JobKeyProps {

@@ -1,12 +1,13 @@
 import { Text } from "@mantine/core";
 import type { Job } from "@/shared/api/types";
 import { spreadOf } from "@/shared/curves/data/spread";
+import { labelOf } from "@/shared/curves/jobs/labels";
+import { seedGroups } from "@/shared/curves/jobs/seeds";
 import { NOTHING, plural } from "@/shared/format";
 import { formatOf } from "@/shared/live/metric-names";
 import { type Column, Table } from "@/shared/ui/table";
 import classes from "./compare-page.module.css";
-import { labelOf } from "./labels";
-import { type Result, resultsOf, seedGroups } from "./results";
+import { type Result, resultsOf } from "./results";
 
 const NAME: Column<Result> = {
   id: "name",

@@ -2,7 +2,7 @@ import type { Job } from "@/shared/api/types";
 import { toNumber } from "@/shared/format";
 import { impliedGoal } from "@/shared/live/metric-names";
 
-type Compared = Pick<Job, "metrics" | "main_metric" | "spec">;
+type Compared = Pick<Job, "metrics" | "main_metric">;
 
 export interface Result {
   name: string;
@@ -28,24 +28,4 @@ export function resultsOf(jobs: readonly Compared[]): Result[] {
       const best = better && known.length > 1 ? better(...(known as number[])) : null;
       return { name, values, best };
     });
-}
-
-/** The id of the first job with the same config as each job, but for names and seeds. */
-export function configsOf(jobs: readonly Job[]): string[] {
-  const groups = seedGroups(jobs);
-  return jobs.map(
-    ({ id }, i) => jobs[groups.find((group) => group.includes(i))?.[0] ?? i]?.id ?? id,
-  );
-}
-
-/** Indexes of the jobs whose specs differ in their names and seeds alone; groups of two or more. */
-export function seedGroups(jobs: readonly Compared[]): number[][] {
-  const groups = new Map<string, number[]>();
-  jobs.forEach(({ spec }, i) => {
-    const key = JSON.stringify(spec, (name, value) =>
-      name === "name" || /(^|_)seed$/.test(name) ? undefined : value,
-    );
-    groups.set(key, [...(groups.get(key) ?? []), i]);
-  });
-  return [...groups.values()].filter((group) => group.length > 1);
 }

@@ -1,10 +1,10 @@
 import { Text } from "@mantine/core";
 import { Fragment } from "react";
 import type { Job } from "@/shared/api/types";
+import { labelOf } from "@/shared/curves/jobs/labels";
 import { NOTHING, plural } from "@/shared/format";
 import { type Column, Table } from "@/shared/ui/table";
 import classes from "./compare-page.module.css";
-import { labelOf } from "./labels";
 import { type Difference, specDifferences } from "./spec-diff";
 
 /** The SHA-256 of uploaded code. */

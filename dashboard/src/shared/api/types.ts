@@ -31,6 +31,7 @@ export type {
   QuotaPage,
   RegisteredNode,
   Remark,
+  Report,
   ScalingCurve,
   ScalingPoint,
   SeriesOut as Series,

@@ -1,3 +1,5 @@
+import type { SpecKind } from "../draft";
+
 /** A request to the coordinator as a person repeats it elsewhere. */
 export interface Snippets {
   cli: string;
@@ -8,7 +10,7 @@ export interface Snippets {
 
 /** The submission of a document: a job spec or an experiment. */
 export function submission(
-  kind: "job" | "experiment",
+  kind: SpecKind,
   origin: string,
   yaml: string,
   document: unknown,

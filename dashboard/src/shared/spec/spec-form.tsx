@@ -5,10 +5,10 @@ import { ApiError, type FieldProblem } from "../api/problem";
 import type { Submission } from "../api/yaml";
 import { CopyAs } from "../copy/copy-as";
 import { submission } from "../copy/snippets";
+import { clearDraft, readDraft, type SpecKind, writeDraft } from "../draft";
 import { AlertIcon, CheckIcon } from "../ui/icons";
 import { LinkedText } from "../ui/linked-text";
 import { Problem } from "../ui/problem";
-import { clearDraft, type Draft, readDraft, writeDraft } from "./draft";
 import { SpecEditor } from "./spec-editor";
 import classes from "./spec-form.module.css";
 import { documentOf } from "./spec-text";
@@ -25,7 +25,7 @@ export interface Copied {
 }
 
 interface Props<Created, Checked> {
-  draft: Draft;
+  draft: SpecKind;
   /** "New job". */
   title: string;
   /** Below the title: what to write. */

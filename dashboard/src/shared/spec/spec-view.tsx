@@ -3,12 +3,12 @@ import { type ReactNode, useMemo } from "react";
 import { CopyAs } from "../copy/copy-as";
 import { CopyButton } from "../copy/copy-button";
 import { submission } from "../copy/snippets";
-import type { Draft } from "./draft";
+import type { SpecKind } from "../draft";
 import { documentOf, specText } from "./spec-text";
 import classes from "./spec-view.module.css";
 
 interface Props {
-  of: Draft;
+  of: SpecKind;
   spec: Record<string, unknown>;
   /** The button that submits the spec again. */
   children: ReactNode;

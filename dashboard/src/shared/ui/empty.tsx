@@ -23,9 +23,9 @@ export function Empty({ title, alone, children }: Props) {
 }
 
 /** The page of an id that nothing has. */
-export function NotFound({ what, id }: { what: "job" | "experiment"; id: string }) {
+export function NotFound({ what, id }: { what: "job" | "experiment" | "report"; id: string }) {
   return (
-    <Empty title={`${what === "job" ? "Job" : "Experiment"} not found`} alone>
+    <Empty title={`${what.charAt(0).toUpperCase()}${what.slice(1)} not found`} alone>
       No {what} has the id <code>{id}</code>.{" "}
       <AnchorLink to={`/${what}s`} size="sm" underline="always">
         Back to all {what}s

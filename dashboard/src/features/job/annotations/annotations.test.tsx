@@ -2,10 +2,10 @@ import { screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, it, vi } from "vitest";
 import type { Job } from "@/shared/api/types";
+import Markdown from "@/shared/ui/markdown";
 import { job, json, problem } from "@/test/fake-api";
 import { shown } from "@/test/shown";
 import { Annotations } from "./annotations";
-import Markdown from "./markdown";
 
 const PATCH = "PATCH /training/jobs/3f2a9c51d07b";
 const shownFor = (change: Record<string, unknown>, answers: Record<string, unknown> = {}) =>

@@ -11,7 +11,7 @@ import { Problem } from "@/shared/ui/problem";
 import classes from "./annotations.module.css";
 
 // Split off: few jobs have notes.
-const Markdown = lazyComponent(() => import("./markdown"), "the notes");
+const Markdown = lazyComponent(() => import("@/shared/ui/markdown"), "the notes");
 
 const MAX_TAGS = 32;
 

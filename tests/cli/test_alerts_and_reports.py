@@ -1,7 +1,8 @@
-"""`trainhall alerts …` and the Python client's alerts against a real coordinator."""
+"""`trainhall alerts …`, `trainhall report …` and the same in Python against one coordinator."""
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -10,7 +11,7 @@ from typer.main import get_command
 
 from trainhall.api.app import create_app
 from trainhall.api.settings import Settings
-from trainhall.cli.base.errors import NotFoundError, UsageError
+from trainhall.cli.base.errors import NotFoundError, UsageError, WrongStateError
 from trainhall.cli.main import app
 from trainhall.client import Client
 
@@ -29,10 +30,10 @@ class Cli:
     def __init__(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
         self.url, self._capsys = url, capsys
 
-    def __call__(self, *arguments: str) -> str:
+    def __call__(self, *arguments: str, group: str = "alerts") -> str:
         """Return what it prints."""
         self._capsys.readouterr()
-        command = ["alerts", *arguments, "--url", self.url]
+        command = [group, *arguments, "--url", self.url]
         get_command(app).main(command, prog_name="trainhall", standalone_mode=False)
         return self._capsys.readouterr().out
 
@@ -99,3 +100,43 @@ def test_python_client_manages_alerts(url: str) -> None:
         assert [each["name"] for each in hall.alerts()] == ["py"]
         hall.remove_alert("py")
         assert list(hall.alerts()) == []
+
+
+def test_report_is_created_listed_shown_and_deleted(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "rates.md"
+    file.write_text("# Rates\n\nBest: *0.01*\n")
+    made = cli("create", str(file), "-o", "name", group="report").strip()
+    again = cli("create", str(file), "--title", "Rates 2", group="report")
+    shown = json.loads(cli("show", "Rates 2", "-o", "json", group="report"))
+    link = f"{cli.url}/reports/{shown['id']}"
+    assert again.endswith(f"  {link}\n")
+    assert link in cli("ls", group="report")
+    assert cli("show", made, group="report") == "# Rates\n\nBest: *0.01*\n"
+    for each in json.loads(cli("ls", "-o", "json", group="report")):
+        assert "deleted" in cli("rm", each["id"], "--yes", group="report")
+    assert cli("ls", group="report") == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("create", "-"), "give a --title"),
+        (("create", "/none.md"), "cannot read /none.md: No such file"),
+        (("create", __file__, "--title", " "), "title: must have a visible character"),
+    ],
+)
+def test_wrong_report_is_explained(cli: Cli, arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        cli(*arguments, group="report")
+
+
+def test_python_client_manages_reports(url: str) -> None:
+    with Client(url) as hall:
+        made = hall.create_report("py", "none yet")
+        changed = hall.change_report(made, text="some")
+        with pytest.raises(WrongStateError, match="after you opened it"):
+            hall.change_report(made, text="others")
+        assert hall.report("py") == changed
+        assert [each["title"] for each in hall.reports()] == ["py"]
+        hall.delete_report(made["id"])
+        assert list(hall.reports()) == []

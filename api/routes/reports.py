@@ -1,0 +1,74 @@
+"""/reports: create, read, change and delete the reports that users write."""
+
+from fastapi import Request, Response
+
+from trainhall.api.bodies import read_json
+from trainhall.api.context import CoordinatorDep
+from trainhall.api.openapi.describe import REPORT_CHANGED, SPEC_TOO_LARGE, Operations, body
+from trainhall.api.params import Cursor, Limit, ReportId
+from trainhall.api.schemas.reports import NewReport, ReportChange
+from trainhall.cluster.reports.views import Report, ReportPage
+from trainhall.training.spec import MAX_SPEC_BYTES
+
+router = Operations(prefix="/reports", tags=["reports"])
+
+_EXAMPLE = {
+    "title": "Learning rates for digits",
+    "text": "0.01 is best:\n\n```chart\nexperiment: 7c0d93be12f4\nmetric: eval_loss\n```\n",
+}
+
+
+@router.operation("GET", "", summary="List reports", answer="A page of reports.")
+async def list_reports(
+    coordinator: CoordinatorDep, limit: Limit = 50, cursor: Cursor = None
+) -> ReportPage:
+    """The newest first, without their texts; all users share them."""
+    return await coordinator.reports.list(limit=limit, cursor=cursor)
+
+
+@router.operation(
+    "POST",
+    "",
+    SPEC_TOO_LARGE,
+    summary="Create a report",
+    answer="The report.",
+    status=201,
+    reads=body(NewReport, {"report": _EXAMPLE}, required=True),
+)
+async def create_report(
+    coordinator: CoordinatorDep, request: Request, response: Response
+) -> Report:
+    """Its page on the dashboard is `/reports/{id}`."""
+    wanted = await read_json(request, NewReport, MAX_SPEC_BYTES)
+    report = await coordinator.reports.create(wanted.title, wanted.text)
+    response.headers["Location"] = f"{request.url.path}/{report.id}"
+    return report
+
+
+@router.operation("GET", "/{report_id}", summary="Read a report", answer="The report.")
+async def get_report(coordinator: CoordinatorDep, report_id: ReportId) -> Report:
+    """As it was written: the dashboard draws its charts."""
+    return await coordinator.reports.get(report_id)
+
+
+@router.operation(
+    "PATCH",
+    "/{report_id}",
+    REPORT_CHANGED,
+    SPEC_TOO_LARGE,
+    summary="Change a report",
+    answer="The report, with its new version.",
+    reads=body(ReportChange, {"text": {"version": 1, "text": "Nothing yet."}}, required=True),
+)
+async def change_report(
+    coordinator: CoordinatorDep, report_id: ReportId, request: Request
+) -> Report:
+    """Fields that are left out stay. A report that was changed since the given version is not."""
+    wanted = await read_json(request, ReportChange, MAX_SPEC_BYTES)
+    return await coordinator.reports.change(report_id, wanted.version, wanted.title, wanted.text)
+
+
+@router.operation("DELETE", "/{report_id}", summary="Delete a report", status=204)
+async def delete_report(coordinator: CoordinatorDep, report_id: ReportId) -> None:
+    """Deletes it for all users."""
+    await coordinator.reports.delete(report_id)

@@ -1,0 +1,1 @@
+"""Commands about the reports that users write; imports `base`."""

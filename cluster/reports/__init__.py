@@ -1,0 +1,1 @@
+"""Reports that users write: Markdown with live charts; imports `service`."""

@@ -1,0 +1,94 @@
+"""Reports, for all users: created, listed, read, changed and deleted."""
+
+import asyncio
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import defer
+
+from trainhall.cluster import pagination
+from trainhall.cluster.errors import ConflictError
+from trainhall.cluster.reports import views
+from trainhall.cluster.service import Service, ServiceContext, load
+from trainhall.db.reports import Report
+from trainhall.db.views import rfc3339
+
+MAX_REPORTS = 10_000
+MAX_TEXT = 50_000
+
+
+class ReportService(Service):
+    def __init__(self, context: ServiceContext) -> None:
+        super().__init__(context)
+        self._creating = asyncio.Lock()
+        """On Postgres two could take the same number."""
+
+    async def list(self, *, limit: int = 50, cursor: str | None = None) -> views.ReportPage:
+        """List reports, the newest first."""
+        pagination.check_limit(limit)
+        query = (
+            select(Report)
+            .options(defer(Report.text))
+            .order_by(Report.number.desc())
+            .limit(limit + 1)
+        )
+        if cursor is not None:
+            query = query.where(Report.number < pagination.decode_number("reports", cursor))
+        async with self._db.session() as session:
+            rows = (await session.scalars(query)).all()
+        following = pagination.encode("reports", rows[limit - 1].number) if rows[limit:] else None
+        items = [views.ReportSummary.of(row) for row in rows[:limit]]
+        return views.ReportPage(items=items, next_cursor=following)
+
+    async def get(self, report_id: str) -> views.Report:
+        async with self._db.session() as session:
+            return views.Report.of(await load(session, Report, report_id))
+
+    async def create(self, title: str, text: str) -> views.Report:
+        """Create a report.
+
+        Raises:
+            ConflictError: there are too many.
+        """
+        now = self._clock.now()
+        async with self._creating, self._db.transaction() as session:
+            count = await session.scalar(select(func.count()).select_from(Report)) or 0
+            if count >= MAX_REPORTS:
+                raise ConflictError(f"there are {MAX_REPORTS} reports already; delete some first")
+            newest = await session.scalar(select(func.max(Report.number))) or 0
+            report = Report(
+                id=self._ids.new(), number=newest + 1, title=title, text=text, version=1,
+                created_at=now, updated_at=now,
+            )  # fmt: skip
+            session.add(report)
+            await session.flush()
+            return views.Report.of(report)
+
+    async def change(
+        self, report_id: str, version: int, title: str | None, text: str | None
+    ) -> views.Report:
+        """Change a report; None leaves a part as it is.
+
+        Args:
+            version: of the report that was edited.
+
+        Raises:
+            ConflictError: it has been changed since.
+        """
+        async with self._db.transaction() as session:
+            report = await load(session, Report, report_id, locked=True)
+            if report.version != version:
+                raise ConflictError(
+                    f"the report was changed at {rfc3339(report.updated_at)}, after you opened it "
+                    f"(you edited version {version}, the newest is {report.version}); read it "
+                    "again and repeat your changes there"
+                )
+            report.title = report.title if title is None else title
+            report.text = report.text if text is None else text
+            report.version += 1
+            report.updated_at = self._clock.now()
+            await session.flush()
+            return views.Report.of(report)
+
+    async def delete(self, report_id: str) -> None:
+        async with self._db.transaction() as session:
+            await session.delete(await load(session, Report, report_id, locked=True))
