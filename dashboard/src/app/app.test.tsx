@@ -335,9 +335,12 @@ describe("the jobs", () => {
     expect(document.querySelector("mark")).toHaveTextContent("");
     expect(document.querySelector("mark")?.parentElement).toHaveTextContent("🙂 lr>");
     expect(input).toHaveAttribute("aria-invalid", "true");
-    expect(screen.getByText("digits", { selector: "a" })).toBeVisible();
+    const kept = screen.getByText("digits", { selector: "a" });
+    expect(kept).toBeVisible();
+    expect(kept.closest("[data-stale]")).not.toBeNull();
     await userEvent.type(input, "0.1");
     await waitFor(() => expect(document.querySelector("mark")).toBeNull());
+    expect(document.querySelector("[data-stale]")).toBeNull();
     expect(router.state.location.search).toEqual({ query: "🙂 lr>0.1" });
     const lists = asked.filter(({ url }) => url.includes("/training/jobs"));
     expect(new URL(lists.at(-1)?.url ?? "").searchParams.get("query")).toBe("🙂 lr>0.1");

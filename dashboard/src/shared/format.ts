@@ -39,9 +39,12 @@ export function si(value: number | null | undefined): string {
   return significant(value, 3);
 }
 
+// Making it takes longer than drawing a row of a table.
+const COUNT = new Intl.NumberFormat("en-US");
+
 export function count(value: number | null | undefined): string {
   if (value === null || value === undefined) return NOTHING;
-  return value.toLocaleString("en-US");
+  return COUNT.format(value);
 }
 
 /** Hours, kilowatt-hours or money, all with two decimals, so that columns can be compared. */
@@ -124,13 +127,11 @@ export function dateAndTime(value: string | number): string {
 
 /** The local time zone at a moment: "UTC", "UTC+5:30". */
 export function timeZone(value: string | number = Date.now()): string {
-  const parts = new Intl.DateTimeFormat("en", { timeZoneName: "shortOffset" }).formatToParts(
-    new Date(value),
-  );
-  return (parts.find(({ type }) => type === "timeZoneName")?.value ?? "").replace(
-    /GMT(\+0$)?/,
-    "UTC",
-  );
+  const minutes = -new Date(value).getTimezoneOffset();
+  if (minutes === 0) return "UTC";
+  const size = Math.abs(minutes);
+  const rest = size % 60 === 0 ? "" : `:${String(size % 60).padStart(2, "0")}`;
+  return `UTC${minutes < 0 ? "-" : "+"}${Math.floor(size / 60)}${rest}`;
 }
 
 export function watts(value: number | null | undefined): string {

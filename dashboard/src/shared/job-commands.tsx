@@ -1,6 +1,6 @@
 import { Group } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
+import { linkOptions, useNavigate } from "@tanstack/react-router";
 import {
   cancelJobMutation,
   changeJobMutation,
@@ -12,9 +12,11 @@ import { useJobChange } from "./api/jobs";
 import { isFinished, type Job } from "./api/types";
 import { Command } from "./ui/command";
 import { Confirm } from "./ui/confirm";
+import icons from "./ui/icon.module.css";
 import { AgainIcon, ArchiveIcon, CancelIcon, PauseIcon, PlayIcon, TrashIcon } from "./ui/icons";
-import { ButtonLink, IconLink } from "./ui/links";
+import { ButtonLink } from "./ui/links";
 import { notifyDone, notifyProblem } from "./ui/notify";
+import { RowLink } from "./ui/row-link";
 
 interface Props {
   job: Pick<Job, "id" | "name" | "finished_at" | "allowed_commands" | "refused_commands">;
@@ -43,19 +45,16 @@ function Again({ job, compact }: Required<Props>) {
     );
   }
   return (
-    <Group justify="flex-end">
-      <IconLink
-        to="/new"
-        search={search}
-        variant="subtle"
-        color="gray"
-        size="md"
+    <div className={icons.icons}>
+      <RowLink
+        link={linkOptions({ to: "/new", search })}
+        className={icons.icon}
         title="Submit again"
         aria-label={`Submit ${job.name} again`}
       >
         <AgainIcon />
-      </IconLink>
-    </Group>
+      </RowLink>
+    </div>
   );
 }
 

@@ -1,6 +1,7 @@
 import { Code, Group, Stack } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useCallback, useMemo, useRef, useState } from "react";
+import type { JobPage } from "@/client";
 import { useSummary } from "@/shared/api/cluster";
 import { CopyAs } from "@/shared/copy/copy-as";
 import { listing } from "@/shared/copy/snippets";
@@ -31,6 +32,7 @@ const route = getRouteApi("/jobs");
 
 /** More jobs are read when so few rows follow those on the screen. */
 const ROWS_AHEAD = 40;
+const NO_PAGES: readonly JobPage[] = [];
 
 export default function JobsPage() {
   useTitle("Jobs");
@@ -47,24 +49,24 @@ export default function JobsPage() {
   const groups = useJobGroups(group, filter);
   const error = group === undefined ? jobs.error : groups.error;
   const problem = query === "" ? undefined : queryProblem(error);
-  // A query may be invalid while it is typed: the previous jobs stay.
-  const found = useRef(jobs.data);
-  if (jobs.data) found.current = jobs.data;
-  const rows = ((problem ? found.current : jobs.data)?.pages ?? []).flatMap(({ items }, page) =>
-    items.map((job) => ({ job, page })),
-  );
-  const pages = useRef<number[]>([]);
-  pages.current = rows.map(({ page }) => page);
-  const loadMore = useRef(() => {});
-  loadMore.current = () => {
-    if (jobs.hasNextPage && !jobs.isFetchingNextPage && !jobs.isPlaceholderData) {
-      void jobs.fetchNextPage();
-    }
+  // A query may be invalid while it is typed: the last valid one's jobs stay.
+  const pages = useLastDefined(jobs.data)?.pages ?? NO_PAGES;
+  const counts = useLastDefined(groups.data);
+  const rows = useMemo(() => pages.flatMap(({ items }) => items), [pages]);
+  const latest = useRef({ pages, rows: 0, loadMore: () => {} });
+  latest.current = {
+    pages,
+    rows: rows.length,
+    loadMore: () => {
+      if (jobs.hasNextPage && !jobs.isFetchingNextPage && !jobs.isPlaceholderData) {
+        void jobs.fetchNextPage();
+      }
+    },
   };
   const onRows = useCallback((first: number, last: number) => {
-    const { current } = pages;
-    if (last >= current.length - ROWS_AHEAD) loadMore.current();
-    const range: PageRange = [current[first] ?? 0, current[last] ?? current.at(-1) ?? 0];
+    const { pages, rows, loadMore } = latest.current;
+    if (last >= rows - ROWS_AHEAD) loadMore();
+    const range: PageRange = [pageOf(pages, first), pageOf(pages, last)];
     setOnScreen((before) => (before.join() === range.join() ? before : range));
   }, []);
   const selected = useMemo(() => ids?.split(",") ?? [], [ids]);
@@ -110,7 +112,7 @@ export default function JobsPage() {
           />
           <ColumnChooser
             columns={columns}
-            jobs={rows.map(({ job }) => job)}
+            jobs={rows}
             onChange={(next) =>
               void navigate({
                 search: (old) => ({ ...old, ...toSearch(next) }),
@@ -152,33 +154,40 @@ export default function JobsPage() {
         </Group>
       </Group>
       {group !== undefined ? (
-        problem && !groups.data ? null : (
-          <JobGroups
-            by={group}
-            groups={groups}
-            searchOf={(term) => ({
-              ...asked,
-              group: undefined,
-              query: `${query} ${term}`.trim(),
-            })}
-          />
-        )
+        <>
+          {problem ? null : <Pending query={groups} what="the groups" height={240} />}
+          <div className={classes.list} data-stale={groups.isError || undefined}>
+            {counts ? (
+              <JobGroups
+                by={group}
+                groups={counts}
+                searchOf={(term) => ({
+                  ...asked,
+                  group: undefined,
+                  query: `${query} ${term}`.trim(),
+                })}
+              />
+            ) : null}
+          </div>
+        </>
       ) : (
         <>
           {selected.length > 0 ? (
-            <BulkActions selected={selected} jobs={rows.map(({ job }) => job)} onSelect={select} />
+            <BulkActions selected={selected} jobs={rows} onSelect={select} />
           ) : null}
           {problem ? null : <Pending query={jobs} what="the jobs" height={240} />}
           {rows.length > 0 ? (
-            <JobsTable
-              jobs={rows.map(({ job }) => job)}
-              columns={columns}
-              selected={selected}
-              onSelect={select}
-              sort={order}
-              onSort={onSort}
-              onScreen={onRows}
-            />
+            <div className={classes.list} data-stale={jobs.isLoadingError || undefined}>
+              <JobsTable
+                jobs={rows}
+                columns={columns}
+                selected={selected}
+                onSelect={select}
+                sort={order}
+                onSort={onSort}
+                onScreen={onRows}
+              />
+            </div>
           ) : null}
           {jobs.data && rows.length === 0 && !jobs.isPlaceholderData ? (
             show === "all" && search.trim() === "" && query.trim() === "" ? (
@@ -194,6 +203,22 @@ export default function JobsPage() {
       )}
     </Stack>
   );
+}
+
+/** The page that has a row. */
+function pageOf(pages: readonly JobPage[], row: number): number {
+  let before = 0;
+  const page = pages.findIndex(({ items }) => {
+    before += items.length;
+    return row < before;
+  });
+  return page < 0 ? Math.max(0, pages.length - 1) : page;
+}
+
+function useLastDefined<T>(value: T | undefined): T | undefined {
+  const last = useRef(value);
+  if (value !== undefined) last.current = value;
+  return last.current;
 }
 
 function StateFilter({ show, onChange }: { show: Filter; onChange: (next: Filter) => void }) {

@@ -1,27 +1,23 @@
-import { Group } from "@mantine/core";
+import { linkOptions } from "@tanstack/react-router";
 import { quoted } from "../query";
-import { BadgeLink } from "../ui/links";
+import { RowLink } from "../ui/row-link";
+import classes from "./tags.module.css";
 
 /** The tags of a job; each leads to the jobs that have it. */
 export function Tags({ tags }: { tags: readonly string[] }) {
   if (tags.length === 0) return null;
   return (
-    <Group gap={4} component="ul" m={0} p={0} aria-label="Tags" style={{ listStyle: "none" }}>
+    <ul className={classes.tags} aria-label="Tags">
       {tags.map((tag) => (
         <li key={tag}>
-          <BadgeLink
-            to="/jobs"
-            search={{ query: `tag:${quoted(tag)}` }}
-            size="xs"
-            variant="light"
-            color="gray"
-            tt="none"
-            style={{ cursor: "pointer" }}
+          <RowLink
+            link={linkOptions({ to: "/jobs", search: { query: `tag:${quoted(tag)}` } })}
+            className={classes.tag}
           >
             {tag}
-          </BadgeLink>
+          </RowLink>
         </li>
       ))}
-    </Group>
+    </ul>
   );
 }

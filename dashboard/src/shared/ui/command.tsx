@@ -1,6 +1,7 @@
-import { ActionIcon, Button, Tooltip } from "@mantine/core";
+import { Button, Tooltip } from "@mantine/core";
 import { useUnreachable } from "../api/cluster";
 import { usePageCommands } from "../page/commands";
+import classes from "./icon.module.css";
 
 interface Props {
   label: string;
@@ -42,15 +43,16 @@ export function Command(props: Props) {
     },
   };
   const button = compact ? (
-    <ActionIcon
-      variant={pressed ? "light" : "subtle"}
-      color={pressed ? "ink" : danger ? "red" : "gray"}
+    <button
+      type="button"
+      className={`${classes.icon} app-action mantine-focus-auto`}
+      data-danger={danger || undefined}
       // The browser's own tooltip: long tables have hundreds of commands.
       title={refused === null ? label : undefined}
       {...shared}
     >
       {icon}
-    </ActionIcon>
+    </button>
   ) : (
     <Button
       size="xs"

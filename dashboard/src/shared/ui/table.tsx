@@ -1,10 +1,11 @@
-import { useWindowVirtualizer } from "@tanstack/react-virtual";
+import { measureElement, useWindowVirtualizer } from "@tanstack/react-virtual";
 import {
   type ComponentProps,
   type CSSProperties,
   memo,
   type ReactNode,
   type Ref,
+  useCallback,
   useEffect,
   useRef,
 } from "react";
@@ -113,18 +114,30 @@ function Header<Row>({ column }: { column: Column<Row> }) {
 }
 
 /** Pixels of a row before it is measured. */
-const ESTIMATE = 72;
+const ESTIMATE = 60;
+const estimateSize = () => ESTIMATE;
+
+/** Leaves a new row to the observer of sizes: reading its height at once would force a layout. */
+const sizeOfRow: typeof measureElement = (element, entry, virtual) =>
+  entry
+    ? measureElement(element, entry, virtual)
+    : (virtual.measurementsCache[virtual.indexFromElement(element)]?.size ?? ESTIMATE);
 
 function RowsOnScreen<Row>(props: Props<Row>) {
   const { columns, rows, rowKey, onScreen } = props;
   const body = useRef<HTMLTableSectionElement>(null);
   const top = body.current ? body.current.getBoundingClientRect().top + window.scrollY : 0;
+  // With another function the places of all rows would be found again.
+  const getItemKey = useCallback((index: number) => rowKey(rows[index] as Row), [rows, rowKey]);
   const virtual = useWindowVirtualizer({
     count: rows.length,
-    estimateSize: () => ESTIMATE,
-    getItemKey: (index) => rowKey(rows[index] as Row),
+    estimateSize,
+    getItemKey,
     overscan: 6,
     scrollMargin: top,
+    measureElement: sizeOfRow,
+    // New rows and their layout are two tasks.
+    useFlushSync: false,
   });
   const items = virtual.getVirtualItems();
   const { startIndex = 0, endIndex = 0 } = virtual.range ?? {};

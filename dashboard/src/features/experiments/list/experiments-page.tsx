@@ -1,4 +1,4 @@
-import { Code, Progress, Stack, Text } from "@mantine/core";
+import { Code, Stack, Text } from "@mantine/core";
 import { itemsOf } from "@/shared/api/pages";
 import type { Experiment } from "@/shared/api/types";
 import { count, metric } from "@/shared/format";
@@ -11,6 +11,7 @@ import { PlusIcon } from "@/shared/ui/icons";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink, ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
+import { ProgressBar } from "@/shared/ui/progress-bar";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { type Column, Table } from "@/shared/ui/table";
 import { Ago } from "@/shared/ui/time";
@@ -101,7 +102,7 @@ function Runs({ of }: { of: Experiment }) {
   const { total, completed, percent, others } = runsOf(of);
   return (
     <div className={classes.runs}>
-      <Progress value={percent} size="sm" aria-label={`Progress of ${of.name}`} />
+      <ProgressBar value={percent} label={`Progress of ${of.name}`} />
       <Text size="xs" className="numbers">
         {count(completed)} of {count(total)} completed
         {others === "" ? null : (

@@ -1,13 +1,11 @@
 import { NativeSelect, Text } from "@mantine/core";
 import type { LinkProps } from "@tanstack/react-router";
-import type { JobGroup } from "@/client";
+import type { JobGroup, JobGroupPage } from "@/client";
 import { count } from "@/shared/format";
 import { Empty } from "@/shared/ui/empty";
 import { AnchorLink } from "@/shared/ui/links";
-import { Pending } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { type Column, Table } from "@/shared/ui/table";
-import type { useJobGroups } from "../api/job-groups";
 import { GROUPS, type GroupBy, isGroupBy } from "./groups";
 
 interface SelectProps {
@@ -37,15 +35,13 @@ export function GroupSelect({ value, onChange }: SelectProps) {
 
 interface Props {
   by: GroupBy;
-  groups: ReturnType<typeof useJobGroups>;
+  groups: JobGroupPage;
   /** The part of the URL that lists the jobs that match a term, too. */
   searchOf: (term: string) => LinkProps["search"];
 }
 
 /** How many of the jobs that match each group has; a group leads to the list of its jobs. */
-export function JobGroups({ by, groups, searchOf }: Props) {
-  if (groups.data === undefined) return <Pending query={groups} what="the groups" height={240} />;
-  const { items, next_cursor } = groups.data;
+export function JobGroups({ by, groups: { items, next_cursor }, searchOf }: Props) {
   if (items.length === 0) {
     return <Empty title="No job matches">Change the state filter, the query or the search.</Empty>;
   }

@@ -1,17 +1,21 @@
-import { Checkbox, Progress, Text } from "@mantine/core";
+import { Checkbox } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { createContext, useContext, useMemo } from "react";
+import { linkOptions } from "@tanstack/react-router";
+import { createContext, memo, useContext, useMemo } from "react";
 import { plainText } from "@/shared/ansi";
 import { lastLineOptions } from "@/shared/api/jobs";
-import { hasReason, isActive, type Job } from "@/shared/api/types";
+import { hasReason, isActive, isFinished, type Job } from "@/shared/api/types";
 import { Sparkline } from "@/shared/curves/chart/sparkline";
 import { ranSeconds, useElapsed } from "@/shared/elapsed";
 import { count, duration, metric, NOTHING, plural } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
 import { IdText } from "@/shared/page/id-text";
 import { Tags } from "@/shared/page/tags";
+import { Later } from "@/shared/ui/later";
 import { LinkedText } from "@/shared/ui/linked-text";
-import { AnchorLink } from "@/shared/ui/links";
+import { ProgressBar } from "@/shared/ui/progress-bar";
+import { RowCheckbox } from "@/shared/ui/row-checkbox";
+import { RowLink } from "@/shared/ui/row-link";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { type Column, Table } from "@/shared/ui/table";
 import { Ago } from "@/shared/ui/time";
@@ -33,7 +37,7 @@ const OWN: Record<ColumnId, Pick<Column<Job>, "right" | "cell"> & { px: number }
     ),
   },
   step: { px: 190, cell: (job) => <JobProgress job={job} /> },
-  metric: { px: 190, cell: (job) => <MetricOrLastLine job={job} /> },
+  metric: { px: 230, cell: (job) => <MetricOrLastLine job={job} /> },
   world_size: { px: 80, right: true, cell: (job) => count(job.world_size) },
   created_at: { px: 110, right: true, cell: (job) => <Ago value={job.created_at} /> },
   started_at: { px: 110, right: true, cell: (job) => <When value={job.started_at} /> },
@@ -56,7 +60,10 @@ const COMMANDS: Column<Job> = {
   header: "Commands",
   hidden: true,
   width: `${COMMANDS_PX}px`,
-  cell: (job) => <JobCommands job={job} compact />,
+  cell: (job) => {
+    const commands = <JobCommands job={job} compact />;
+    return isFinished(job) ? commands : <Later>{commands}</Later>;
+  },
 };
 
 function columnOf(id: ColumnId): Column<Job> {
@@ -107,7 +114,7 @@ interface Props {
 const rowKey = (job: Job) => job.id;
 const rowProps = (job: Job) => ({ "data-job": job.id });
 
-export function JobsTable({ jobs, columns, selected, onSelect, sort, onSort, onScreen }: Props) {
+function Jobs({ jobs, columns, selected, onSelect, sort, onSort, onScreen }: Props) {
   const byMetric = firstSort("metric", jobs, sort);
   const { ids, pinned } = columns;
   const shown = useMemo((): Column<Job>[] => {
@@ -116,11 +123,10 @@ export function JobsTable({ jobs, columns, selected, onSelect, sort, onSort, onS
       header: <SelectAll selected={selected} onSelect={onSelect} />,
       width: `${SELECT_PX}px`,
       cell: ({ id, name }) => (
-        <Checkbox
-          size="xs"
-          aria-label={`Select ${name}`}
+        <RowCheckbox
+          label={`Select ${name}`}
           checked={selected.includes(id)}
-          onChange={({ currentTarget: { checked } }) =>
+          onChange={(checked) =>
             onSelect(checked ? [...selected, id] : selected.filter((each) => each !== id))
           }
         />
@@ -159,6 +165,8 @@ export function JobsTable({ jobs, columns, selected, onSelect, sort, onSort, onS
   );
 }
 
+export const JobsTable = memo(Jobs);
+
 /** More would make the URL too long. */
 const MAX_SELECTED = 500;
 
@@ -183,17 +191,13 @@ function SelectAll({ selected, onSelect }: Pick<Props, "selected" | "onSelect">)
 function JobName({ job }: { job: Job }) {
   return (
     <>
-      <AnchorLink
-        to="/jobs/$jobId"
-        params={{ jobId: job.id }}
-        size="sm"
-        fw={600}
-        display="block"
-        truncate
+      <RowLink
+        link={linkOptions({ to: "/jobs/$jobId", params: { jobId: job.id } })}
+        className={classes.name ?? ""}
         title={job.name}
       >
         {job.name}
-      </AnchorLink>
+      </RowLink>
       <div className={classes.identity}>
         <IdText id={job.id.slice(0, 12)} />
         <Tags tags={job.tags} />
@@ -209,18 +213,18 @@ function When({ value }: { value: string | null }) {
 function JobProgress({ job }: { job: Job }) {
   if (!job.total_steps) {
     return (
-      <Text size="xs" {...(job.step === 0 ? { c: "dimmed" } : {})} className="numbers">
+      <p className={`small numbers ${job.step === 0 ? "dimmed" : ""}`}>
         {job.step > 0 ? `step ${count(job.step)}` : <Elapsed job={job} />}
-      </Text>
+      </p>
     );
   }
   const share = Math.min(100, (100 * job.step) / job.total_steps);
   return (
     <div className={classes.progress}>
-      <Progress value={share} size="sm" aria-label={`Progress of ${job.name}`} />
-      <Text size="xs" className="numbers">
+      <ProgressBar value={share} label={`Progress of ${job.name}`} />
+      <p className="small numbers">
         {count(job.step)} / {count(job.total_steps)}
-      </Text>
+      </p>
     </div>
   );
 }
@@ -229,9 +233,9 @@ function JobProgress({ job }: { job: Job }) {
 function Reason({ job }: { job: Job }) {
   const text = hasReason(job) ? job.reason : ran(job);
   return (
-    <Text size="xs" c="dimmed" lineClamp={2} className={classes.reason ?? ""} title={text}>
+    <p className={`small dimmed two-lines ${classes.reason}`} title={text}>
       <LinkedText text={text} />
-    </Text>
+    </p>
   );
 }
 
@@ -248,7 +252,12 @@ function Elapsed({ job }: { job: Job }) {
 /** The main metric; for a script that reports none, the last line of its output. */
 function MetricOrLastLine({ job }: { job: Job }) {
   const silent = Boolean(job.spec.script) && job.main_metric === null;
-  return silent ? <LastLine job={job} /> : <MainMetric job={job} />;
+  if (!silent) return <MainMetric job={job} />;
+  return (
+    <Later>
+      <LastLine job={job} />
+    </Later>
+  );
 }
 
 function LastLine({ job }: { job: Job }) {
@@ -258,33 +267,31 @@ function LastLine({ job }: { job: Job }) {
   });
   const text = line.data ? plainText(line.data.text) : "";
   return (
-    <Text size="xs" c="dimmed" ff="monospace" lineClamp={2} title={text}>
+    <p className="small dimmed mono two-lines" title={text}>
       {text}
-    </Text>
+    </p>
   );
 }
 
 function MainMetric({ job }: { job: Job }) {
-  const recent = useQuery(recentMetricOptions(job));
   const main = job.main_metric;
+  if (main === null || main.value === null) return null;
   return (
     <div className={classes.metric}>
-      {main === null || main.value === null ? null : (
-        <>
-          <Sparkline
-            values={recent.data ?? []}
-            label={`${main.name} of ${job.name} over its steps`}
-          />
-          <div className={classes.value} title={`Latest ${main.name}`}>
-            <Text size="sm" className="numbers">
-              {metric(main.value)}
-            </Text>
-            <Text size="xs" c="dimmed" lineClamp={2} className={classes.reason ?? ""} mt={0}>
-              latest {main.name}
-            </Text>
-          </div>
-        </>
-      )}
+      <div className={classes.curve}>
+        <Later>
+          <Curve job={job} name={main.name} />
+        </Later>
+      </div>
+      <div className={classes.value} title={`Latest ${main.name}`}>
+        <div className="numbers">{metric(main.value)}</div>
+        <p className="small dimmed">latest {main.name}</p>
+      </div>
     </div>
   );
+}
+
+function Curve({ job, name }: { job: Job; name: string }) {
+  const recent = useQuery(recentMetricOptions(job));
+  return <Sparkline values={recent.data ?? []} label={`${name} of ${job.name} over its steps`} />;
 }
