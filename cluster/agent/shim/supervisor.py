@@ -261,7 +261,10 @@ class Shim:
         """Return whether it left with an earlier launch; the present one lists its device again."""
         is_over = self._failure is not None or self._ranks.have_completed
         continues = not is_over and self._command is not Command.STOP
-        return self.launch.in_place and continues and member.state.exit_code == EXIT_STOPPED
+        # One that began with this launch has another reason: in its place, a process would meet
+        # what it left in the rendezvous.
+        began_before = member.state.generation < self.launch.generation
+        return continues and began_before and member.state.exit_code == EXIT_STOPPED
 
     def _send_off_late_ones(self) -> None:
         """Stop ranks that came for a generation before which the job was completed. Those that

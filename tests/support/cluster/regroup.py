@@ -41,7 +41,11 @@ class Elastic(Run):
         return newest_step(self.folder.path) or 0
 
     def reach(self, step: int) -> None:
-        eventually(f"step {step}", lambda: self.step >= step, timeout=60)
+        try:
+            eventually(f"step {step}", lambda: self.step >= step, timeout=60)
+        except AssertionError as error:
+            story = [f"{self.step=}", f"{self.status=}", f"{self.pids()=}", self.errors()]
+            raise AssertionError("\n".join([str(error), *story])) from None
 
     def rank(self, rank: int) -> RankState:
         return next(state for state in self.status.ranks if state.rank == rank)

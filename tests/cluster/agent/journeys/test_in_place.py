@@ -122,7 +122,11 @@ def test_regroup_from_four_to_three_and_back(start: Start, gate: Gate) -> None:
 
 
 @pytest.mark.processes
-def test_regroup_restarts_device_of_leaving_process(start: Start, gate: Gate) -> None:
+@pytest.mark.parametrize("is_reaped", [False, True])
+def test_regroup_restarts_device_of_leaving_process(
+    start: Start, gate: Gate, is_reaped: bool
+) -> None:
+    """The launch with the device comes before or after the end of its process is noticed."""
     run = start(held(gate), 2)
     run.reach(5)
     before, leaves = run.pids(), psutil.Process(run.pids()[1])
@@ -132,8 +136,14 @@ def test_regroup_restarts_device_of_leaving_process(start: Start, gate: Gate) ->
     replace_json(run.folder.group(2), without)
     Control(run.folder.control).regroup(2)
     eventually("it has left", lambda: leaves.status() == psutil.STATUS_ZOMBIE)
-    run.send([0, 1], 3)
-    run.process.send_signal(signal.SIGCONT)
+    if is_reaped:
+        run.process.send_signal(signal.SIGCONT)
+        eventually("its end is noticed", lambda: run.rank(1).exit_code == EXIT_STOPPED)
+        assert run.pids() == before
+        run.send([0, 1], 3)
+    else:
+        run.send([0, 1], 3)
+        run.process.send_signal(signal.SIGCONT)
     eventually("another has begun", lambda: run.pids().get(1) not in (None, before[1]))
     run.reach(run.step + 5)
     gate.open()
