@@ -247,9 +247,13 @@ def report(
     """
     form = form or _format_of(output)
     with connect(url) as client:
-        experiment_id = client.experiment(experiment)["id"]
-        text = client.experiment_report(experiment_id, form.value)
+        found = client.experiment(experiment)
+        text = client.experiment_report(found["id"], form.value)
         out.notice_if_simulated(client)
+    if found["finished_at"] is None:
+        out.notice(
+            f"{out.label(found)} is {found['state']}: the report shows the runs that have ended."
+        )
     if output is None:
         print(text, end="")
         return

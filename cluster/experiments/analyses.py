@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from trainhall.cluster.experiments.analysis.analyze import analyze
 from trainhall.cluster.experiments.analysis.figures import BENCHMARK_FIGURES
+from trainhall.cluster.experiments.analysis.hosts import load_hosts
 from trainhall.cluster.experiments.analysis.importance import Axis
 from trainhall.cluster.experiments.analysis.load import LoadedExperiment, load_rows
 from trainhall.cluster.experiments.analysis.rows import FIGURES
@@ -49,7 +50,8 @@ class AnalysisService(Service):
         if form is ReportFormat.CSV:
             figures = BENCHMARK_FIGURES if loaded.experiment.kind in SPEED_KINDS else FIGURES
             return await asyncio.to_thread(to_csv, loaded.spec["space"], loaded.rows, figures)
-        report = Report(await self._compute(loaded, now), loaded.spec)
+        hosts = await self._db.read(lambda connection: load_hosts(connection, experiment_id))
+        report = Report(await self._compute(loaded, now), loaded.spec, hosts)
         return await asyncio.to_thread(render, report, form)
 
     async def _load(self, experiment_id: str) -> tuple[LoadedExperiment, datetime]:

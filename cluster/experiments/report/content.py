@@ -1,7 +1,7 @@
 """Texts and figures that the formats of a report share."""
 
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ class Report:
     analysis: Analysis
     spec: Mapping[str, Any]
     """Document of the experiment, with its defaults."""
+    hosts: Sequence[tuple[str, str]] = ()
+    """Where and when it ran, as names and texts."""
 
     @property
     def has_cells(self) -> bool:
@@ -111,9 +113,26 @@ def curve_tables(report: Report) -> Iterator[CurveTable]:
         )
 
 
-def environment() -> list[tuple[str, str]]:
-    """Return the versions of what made the report, on the coordinator's host."""
-    return [("Trainhall", __version__), ("Python of the coordinator", platform.python_version())]
+def environment(report: Report) -> list[tuple[str, str]]:
+    """Return where and when it ran, and the versions on the coordinator's host."""
+    return [
+        *report.hosts,
+        ("Trainhall", __version__),
+        ("Python of the coordinator", platform.python_version()),
+    ]
+
+
+def note(report: Report) -> str:
+    """Return what is to be known of the table of trials; empty: nothing."""
+    analysis = report.analysis
+    if not analysis.ended:
+        return "No run has ended yet, so nothing is measured."
+    if any(row.samples_per_second is not None and row.runs > 1 for row in analysis.table):
+        return (
+            "Speeds and step times are medians over the steps of a run, of several runs the mean: "
+            "one mean is not the batch divided by the other."
+        )
+    return ""
 
 
 def spec_yaml(report: Report) -> str:

@@ -24,7 +24,9 @@ dt { color: var(--dim) } dd { margin: 0 }
 ul { padding-left: 1.2rem } li { margin: .25rem 0 }
 figure { margin: 1rem 0; padding: .75rem; border: 1px solid var(--line); border-radius: .5rem }
 figcaption { font-size: .9rem; margin-bottom: .25rem }
-.wide { overflow-x: auto }
+/* As wide as the window where a table needs it, and scrolled beyond that. */
+.wide { overflow-x: auto; width: fit-content; min-width: 100%; max-width: calc(100vw - 3rem);
+  position: relative; left: 50%; transform: translateX(-50%) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
 th, td { padding: .25rem .6rem; text-align: left; border-bottom: 1px solid var(--line) }
 th { color: var(--dim); font-weight: 600 }
@@ -33,7 +35,8 @@ h3 { font-size: 1rem; margin: 1rem 0 .25rem }
 tr.best { background: var(--soft); font-weight: 600 }
 td { max-width: 22rem; overflow-wrap: break-word }
 pre { background: var(--soft); padding: .75rem; border-radius: .5rem; overflow-x: auto }
-@media print { figure, tr { break-inside: avoid } body { max-width: none } }
+@media print { figure, tr { break-inside: avoid } body { max-width: none }
+  .wide { overflow: visible; font-size: .7rem } }
 """
 
 
@@ -50,9 +53,9 @@ def to_html(report: Report) -> str:
             *_comparisons(report),
             *_plots(report),
             *_curves(report),
-            "<h2>Trials</h2>", _table(report),
+            "<h2>Trials</h2>", *_note(report), _table(report),
             "<h2>Experiment</h2>", f"<pre>{escape(content.spec_yaml(report))}</pre>",
-            "<h2>Environment</h2>", _pairs(content.environment()),
+            "<h2>Environment</h2>", _pairs(content.environment(report)),
             "<h2>Repeat it</h2>",
             "<p>Save the experiment above as <code>experiment.yaml</code>.</p>",
             f"<pre>{escape(chr(10).join(content.COMMANDS))}</pre>",
@@ -72,6 +75,11 @@ def _plots(report: Report) -> list[str]:
         f"<figure><figcaption>{escape(title)}</figcaption>{svg}</figure>" for title, svg in drawn
     ]
     return ["<h2>Charts</h2>", *figures] if figures else []
+
+
+def _note(report: Report) -> list[str]:
+    text = content.note(report)
+    return [f'<p class="sub">{escape(text)}</p>'] if text else []
 
 
 def _table(report: Report) -> str:
@@ -97,7 +105,9 @@ def _curves(report: Report) -> list[str]:
 def _table_of(titles: Sequence[str], rows: Sequence[str]) -> str:
     head = "".join(f"<th>{escape(title)}</th>" for title in titles)
     body = "\n".join(rows)
-    return f'<div class="wide"><table>\n<tr>{head}</tr>\n{body}\n</table></div>'
+    # By keyboard it can be scrolled, too.
+    frame = '<div class="wide" tabindex="0" role="region" aria-label="Table">'
+    return f"{frame}<table>\n<tr>{head}</tr>\n{body}\n</table></div>"
 
 
 def _row(cells: Sequence[str], name: str) -> str:

@@ -24,12 +24,13 @@ def to_markdown(report: Report) -> str:
         *(f"{_text(title)}\n\n{svg}" for title, svg in drawn),
         *_curves(report),
         "## Trials",
+        *([_text(note)] if (note := content.note(report)) else []),
         _table(
             content.columns(report),
             [content.cells(report, row) for row in report.analysis.table],
         ),
         "## Experiment", _code("yaml", content.spec_yaml(report)),
-        "## Environment", _table(["", ""], content.environment()),
+        "## Environment", _table(["", ""], content.environment(report)),
         "## Repeat it", "Save the experiment above as `experiment.yaml`.",
         _code("sh", "\n".join(content.COMMANDS)),
     ]  # fmt: skip

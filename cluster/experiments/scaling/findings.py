@@ -94,7 +94,11 @@ def _worthwhile(curve: ScalingCurve, name: str) -> Iterator[str]:
         return
     kind = "predicted" if found.is_predicted else "measured"
     end = f"; {found.reason} ({kind})" if found.reason else f", the largest {kind} number"
-    yield f"{name}: more workers pay up to {found.workers:,}{end}."
+    fewest = curve.points[0].workers
+    if found.workers > fewest:
+        yield f"{name}: more workers pay up to {found.workers:,}{end}."
+    else:
+        yield f"{name}: more than {count(fewest, 'worker')} do not pay{end}."
 
 
 def _predictions(curve: ScalingCurve, name: str) -> Iterator[str]:

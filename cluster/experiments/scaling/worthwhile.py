@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainhall.cluster.experiments.analysis.text import figure, percent
+from trainhall.cluster.experiments.analysis.text import percent
 
 LEAST_EFFICIENCY = 0.5
 LEAST_GAIN = 0.1
@@ -50,7 +50,7 @@ def worthwhile(points: Sequence[SpeedPoint]) -> Worthwhile | None:
 def _reason(before: SpeedPoint, point: SpeedPoint) -> str:
     """Return why a point does not pay; empty: it does."""
     if point.efficiency < LEAST_EFFICIENCY:
-        return f"at {point.workers:,} efficiency is {figure(100 * point.efficiency)} %"
+        return f"at {point.workers:,} efficiency is {percent(point.efficiency)}"
     doublings = math.log2(point.workers / before.workers)
     gain = (point.speed / before.speed) ** (1 / doublings) - 1
     if gain < LEAST_GAIN:

@@ -44,13 +44,17 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 class Cli:
     def __init__(self, url: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.url, self.folder, self._capsys = url, folder, capsys
+        self.messages = ""
+        """What the last command printed on standard error."""
 
     def __call__(self, *arguments: str) -> str:
         """Return what it prints."""
         self._capsys.readouterr()
         command = ["experiment", *arguments, "--url", self.url]
         get_command(app).main(command, prog_name="trainhall", standalone_mode=False)
-        return self._capsys.readouterr().out
+        printed = self._capsys.readouterr()
+        self.messages = printed.err
+        return printed.out
 
     def file(self, document: Any, name: str = "sweep.yaml") -> str:
         path = self.folder / name
@@ -297,6 +301,7 @@ def test_analysis_is_printed(cli: Cli) -> None:
 def test_report_is_printed_or_written(cli: Cli) -> None:
     experiment = cli.create(SWEEP)
     assert cli("report", experiment).startswith("# rates\n")
+    assert "is running: the report shows the runs that have ended" in cli.messages
     assert json.loads(cli("report", experiment, "--format", "json"))["name"] == "rates"
     file = cli.folder / "report.html"
     assert cli("report", experiment, "--output", str(file)) == ""

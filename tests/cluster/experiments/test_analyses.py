@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -86,6 +87,12 @@ async def test_ended_experiment_is_analyzed(cluster: SimulatedCluster) -> None:
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["objective"] for row in rows] == ["0.5", "0.75", ""]
     assert [row["job_id"] for row in rows] == [first, second, third]
+
+    text = await cluster.coordinator.analyses.report(experiment, ReportFormat.HTML)
+    assert re.search(
+        r"<dt>time of the runs</dt><dd>[\d -]+:\d\d UTC to [\d -]+:\d\d UTC</dd>", text
+    )
+    assert "<dt>node alpha</dt><dd>1 × cpu 0, 1 × cpu 1 and 1 × cpu 2</dd>" in text
 
     start = cluster.clock.now() - timedelta(hours=20)
     async with cluster.db.transaction() as session:

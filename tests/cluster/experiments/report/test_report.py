@@ -102,6 +102,7 @@ def test_html_has_summary_findings_charts_table_and_spec() -> None:
     page = Page(render(given, ReportFormat.HTML))
     assert page.tags.count("svg") == 4
     assert page.tags.count("tr") == 13
+    assert "not the batch divided by the other" not in page.text
     for finding in given.analysis.findings:
         assert finding in page.text
     for text in ("rates (7c0d93be12f4)", "2026-01-02 03:04:05 UTC", "250 ms", "Trainhall"):
@@ -144,6 +145,7 @@ def test_experiment_without_a_finished_run_has_a_report() -> None:
     for form in (ReportFormat.HTML, ReportFormat.MD, ReportFormat.JSON):
         text = render(Report(analyzed, spec), form)
         assert "No run has completed" in text
+        assert ("No run has ended yet, so nothing is measured" in text) == (form != "json")
         assert "<svg" not in text
 
 

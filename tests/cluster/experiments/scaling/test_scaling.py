@@ -237,7 +237,7 @@ def test_more_workers_pay_until_efficiency_or_gain_is_low() -> None:
         workers = [2**i for i in range(len(speeds))]
         return [SpeedPoint(n, v, v / n, n > 4) for n, v in zip(workers, speeds, strict=True)]
 
-    assert worthwhile(points(1, 1.9, 3.6, 3.7)) == Worthwhile(4, True, "at 8 efficiency is 46.25 %")
+    assert worthwhile(points(1, 1.9, 3.6, 3.7)) == Worthwhile(4, True, "at 8 efficiency is 46 %")
     assert worthwhile(points(1, 1.05, 1)) == Worthwhile(
         1, False, "at 2 twice as many workers are 5 % faster"
     )

@@ -64,6 +64,10 @@ describe("scaling points", () => {
       "more workers pay up to 64: at 128 efficiency is 45 % (predicted)",
       "model fitted on 1, 2 workers, error −2.1 % at 4",
     ]);
+    const none = { workers: 2, is_predicted: false, reason: "at 4 twice as many are slower" };
+    expect(facts({ ...CURVE, points: [{ ...MEASURED, workers: 2 }], worthwhile: none })[1]).toBe(
+      "more than 2 workers do not pay: at 4 twice as many are slower (measured)",
+    );
     const unfitted = { serial_share: null, worthwhile: null, model: null, note: "too few" };
     expect(facts({ ...CURVE, ...unfitted })).toEqual(["nothing is predicted: too few"]);
   });

@@ -1,5 +1,5 @@
 import type { ScalingCurve, ScalingPoint } from "@/shared/api/types";
-import { count, duration, NOTHING } from "@/shared/format";
+import { count, duration, NOTHING, plural } from "@/shared/format";
 import { fieldLabels, valueText } from "../spec";
 import { interval, rate, share, three } from "./benchmark-rows";
 
@@ -58,7 +58,13 @@ export function pointColumns(metric: string): PointColumn[] {
 }
 
 /** What is fitted to a curve, as short texts. */
-export function facts({ serial_share: serial, worthwhile, model, note }: ScalingCurve): string[] {
+export function facts({
+  points,
+  serial_share: serial,
+  worthwhile,
+  model,
+  note,
+}: ScalingCurve): string[] {
   const found: string[] = [];
   if (serial !== null) {
     const ends = interval(serial.interval, (end) => share(end));
@@ -67,7 +73,12 @@ export function facts({ serial_share: serial, worthwhile, model, note }: Scaling
   if (worthwhile !== null) {
     const kind = worthwhile.is_predicted ? "predicted" : "measured";
     const end = worthwhile.reason === "" ? "no end found" : worthwhile.reason;
-    found.push(`more workers pay up to ${count(worthwhile.workers)}: ${end} (${kind})`);
+    const fewest = points[0]?.workers ?? 1;
+    const pays =
+      worthwhile.workers > fewest
+        ? `more workers pay up to ${count(worthwhile.workers)}`
+        : `more than ${plural(fewest, "worker")} do not pay`;
+    found.push(`${pays}: ${end} (${kind})`);
   }
   if (model !== null) {
     const error = `${model.error < 0 ? "−" : "+"}${(100 * Math.abs(model.error)).toFixed(1)} %`;
