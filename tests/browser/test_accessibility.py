@@ -79,6 +79,7 @@ def pages(client: httpx.Client) -> dict[str, str]:
     titles = {
         "/jobs": "Jobs", "/queue": "Queue", "/nodes": "Nodes", "/new": "New job",
         "/alerts": "Alerts", "/ledger": "Ledger", "/reports/new": "New report",
+        "/what-if": "What if",
         "/experiments": "Experiments", "/experiments/new": "New experiment",
         "/nowhere": "Page not found", f"/compare?jobs={failed},{running}": "Compare",
     }  # fmt: skip

@@ -78,6 +78,7 @@ def test_every_checkpoint_has_its_commands(phone: Page, job: str) -> None:
         "/nodes",
         "/queue",
         "/ledger",
+        "/what-if",
         "/alerts",
         "/reports/new",
         "/new",

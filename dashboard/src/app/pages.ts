@@ -14,6 +14,7 @@ export const MAIN_PAGES = [
 export const PAGES = [
   ...MAIN_PAGES,
   { label: "Compare", to: "/compare" },
+  { label: "What if", to: "/what-if" },
   { label: "New experiment", to: "/experiments/new" },
   { label: "New report", to: "/reports/new" },
 ] as const;

@@ -8,6 +8,7 @@ import { type GroupBy, isGroupBy } from "@/features/jobs/groups/groups";
 import { type ColumnsSearch, columnsOf } from "@/features/jobs/table/columns";
 import type { Sort } from "@/features/jobs/table/sort";
 import { ledgerSearch } from "@/features/ledger/search";
+import { whatIfSearch } from "@/features/what-if/question";
 import { type CurveView, curveView } from "@/shared/curves/controls/view";
 import type { Spread } from "@/shared/curves/data/curve";
 import { isSpread } from "@/shared/curves/data/spread";
@@ -167,6 +168,13 @@ const ledger = createRoute({
   component: lazyComponent(() => import("@/features/ledger/ledger-page")),
 });
 
+const whatIf = createRoute({
+  getParentRoute: () => root,
+  path: "/what-if",
+  validateSearch: whatIfSearch,
+  component: lazyComponent(() => import("@/features/what-if/what-if-page")),
+});
+
 const alerts = createRoute({
   getParentRoute: () => root,
   path: "/alerts",
@@ -237,6 +245,7 @@ export const router = createRouter({
     queue,
     nodes,
     ledger,
+    whatIf,
     alerts,
     submit,
   ]),

@@ -9,6 +9,7 @@ import { LoadMore } from "@/shared/page/load-more";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { DownIcon } from "@/shared/ui/icons";
+import { AnchorLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
 import { Table } from "@/shared/ui/table";
 import { type By, columnsOf, keyOf } from "./columns";
@@ -38,16 +39,21 @@ export default function LedgerPage() {
   return (
     <Stack gap="md">
       <PageHeading title="Ledger">
-        <Button
-          component="a"
-          size="xs"
-          variant="default"
-          leftSection={<DownIcon />}
-          href={`/api/v1/ledger?${new URLSearchParams({ by, since, format: "csv" })}`}
-          download={`ledger-by-${by}.csv`}
-        >
-          CSV
-        </Button>
+        <Group gap="sm">
+          <AnchorLink to="/what-if" size="sm">
+            What if there were more nodes?
+          </AnchorLink>
+          <Button
+            component="a"
+            size="xs"
+            variant="default"
+            leftSection={<DownIcon />}
+            href={`/api/v1/ledger?${new URLSearchParams({ by, since, format: "csv" })}`}
+            download={`ledger-by-${by}.csv`}
+          >
+            CSV
+          </Button>
+        </Group>
       </PageHeading>
       <Group gap="sm">
         <SegmentedControl

@@ -32,6 +32,9 @@ export default function QueuePage() {
             {entries.length < total ? `, first ${count(entries.length)} shown` : ""}
           </Text>
         ) : null}
+        <AnchorLink to="/what-if" size="sm" ml="auto">
+          What if there were more nodes?
+        </AnchorLink>
       </Group>
       <Pending query={queue} what="the queue" />
       {queue.data && entries.length === 0 ? (

@@ -1,0 +1,51 @@
+import { fireEvent, screen, waitFor } from "@testing-library/react";
+import { expect, test } from "vitest";
+import { problem } from "@/test/fake-api";
+import { open } from "@/test/open";
+
+const WAITS = { mean: 1500, median: 1800, p95: 2900, max: 3200 };
+const FOUND = {
+  days: 30,
+  jobs: 42,
+  left_out: 1,
+  is_cut: false,
+  recorded: WAITS,
+  before: { devices: { cuda: 32 }, waits: WAITS, never_started: 0, utilization: 81 },
+  after: {
+    devices: { cuda: 48 },
+    waits: { mean: 240, median: 0, p95: 1300, max: 2400 },
+    never_started: 0,
+    utilization: 57,
+  },
+  accounts: [{ kind: "user", name: "maria", jobs: 9, before: WAITS, after: null }],
+  assumptions: ["nodes stay in service all the time"],
+};
+
+test("waits with other hardware are asked for", async () => {
+  const asked = await open("/what-if", { "POST /cluster/what-if": FOUND });
+  const add = await screen.findByLabelText("Add nodes, times their devices");
+  fireEvent.change(add, { target: { value: "2x" } });
+  fireEvent.click(screen.getByText("Compare"));
+  await waitFor(() => expect(add).toBeInvalid());
+  fireEvent.change(add, { target: { value: "2x8" } });
+  fireEvent.click(screen.getByText("Compare"));
+  const line = (await screen.findByText("Mean wait", { selector: "th" })).closest("tr");
+  expect(line).toHaveTextContent("Mean wait25 min25 min4 min");
+  expect(screen.getByText("user maria").closest("tr")).toHaveTextContent("925 min–");
+  expect(screen.getByText("4 min with changes")).toBeVisible();
+  const sent = asked.filter(({ method }) => method === "POST");
+  expect(sent).toHaveLength(1);
+  expect(await sent[0]?.json()).toMatchObject({
+    days: 30,
+    add: [{ nodes: 2, devices: 8, device: null }],
+  });
+});
+
+test("a node that there is not is named", async () => {
+  const error = () =>
+    problem(422, "The request is not valid", "", [
+      { field: "remove", message: "there is no such node in service" },
+    ]);
+  await open("/what-if?remove=gpu-09", { "POST /cluster/what-if": error });
+  expect(await screen.findByRole("alert")).toHaveTextContent("there is no such node in service");
+});
