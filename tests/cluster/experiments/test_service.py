@@ -346,8 +346,7 @@ async def test_experiment_of_another_version_ends_with_its_jobs(cluster: Simulat
     async with cluster.db.transaction() as session:
         row = await session.get_one(Experiment, experiment)
         row.spec = {**row.spec, "method": "of_a_newer_version"}
-    await cluster.run_until(str(first.job_id), "running")
-    await cluster.finish(str(first.job_id))
+    await run_trial(cluster, first.job_id, 0.5)
     first, second = await trials(cluster, experiment)
     assert (first.state, second.state) == ("completed", "failed")
     assert second.reason.startswith("could not be started: method: ")
