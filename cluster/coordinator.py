@@ -21,7 +21,7 @@ from trainhall.cluster.gateway.rank_events import RankEvents
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.deletion import DeletedJobs
 from trainhall.cluster.jobs.gradients import GradientService
-from trainhall.cluster.jobs.saved_views import SavedViewService
+from trainhall.cluster.jobs.listing.saved_views import SavedViewService
 from trainhall.cluster.jobs.service import JobService
 from trainhall.cluster.ledger.keeper import LedgerKeeper
 from trainhall.cluster.ledger.service import LedgerService

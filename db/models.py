@@ -135,7 +135,7 @@ class OrphanedCheckpoint(Base):
 
 
 class SavedView(Base):
-    """View of the list of jobs (`trainhall.cluster.jobs.saved_views`)."""
+    """View of the list of jobs (`trainhall.cluster.jobs.listing.saved_views`)."""
 
     __tablename__ = "saved_views"
 
@@ -163,6 +163,19 @@ class JobProgress(Base):
     """Last value of every job-wide series. NaN and infinities are kept as text."""
     ranges: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Smallest and largest finite value of every job-wide series."""
+
+
+class PackageSet(Base):
+    """Python environment that attempts share (`trainhall.cluster.jobs.packages`)."""
+
+    __tablename__ = "package_sets"
+
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """Hash of the other columns."""
+    python: Mapped[str] = mapped_column(String(32))
+    os: Mapped[str] = mapped_column(String(256))
+    cuda: Mapped[str | None] = mapped_column(String(32))
+    packages: Mapped[dict[str, Any]]
 
 
 class Attempt(Base):
@@ -219,6 +232,8 @@ class Attempt(Base):
         Document(dict[int, GenerationStart]), default=dict
     )
     """By generation, how it began."""
+    package_set: Mapped[str | None] = mapped_column(ForeignKey("package_sets.sha256"), index=True)
+    """Environment of its rank 0; None until that has reported it."""
 
     __table_args__ = (Index("ix_attempts_state_finished_at", "state", "finished_at"),)
 

@@ -22,7 +22,7 @@ from trainhall.training.link.launch import Launch
 from trainhall.training.link.spool import EventSpool, MetricSpool
 from trainhall.training.link.status import EXIT_NOT_REGROUPED
 from trainhall.training.loop import loop
-from trainhall.training.process import deterministic
+from trainhall.training.process import deterministic, packages
 from trainhall.training.process.device import GpuMissingError, own_gpu
 from trainhall.training.process.rank_context import RankContext
 from trainhall.training.process.user_traceback import UserTraceback
@@ -71,6 +71,8 @@ def train(
     """Train as the launch says; returns the exit code."""
     if launch.code is not None:
         sys.path.insert(0, launch.code)  # a task of the user's own lies there
+    if environment.rank == 0:
+        packages.report(events)
     device = choose_device(launch, environment)
     torch.set_num_threads(threads_per_rank(environment))
     if launch.spec.training.reproducible:

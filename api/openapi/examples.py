@@ -86,6 +86,9 @@ _TEXTS = {
     "url": "https://example.org/hook",
     "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
     "currency": "EUR",
+    "python": "3.12.11",
+    "os": "Ubuntu 24.04.3 LTS, kernel 6.8.0-85-generic x86_64",
+    "cuda": "12.6",
     "next_cursor": "eyJzIjo3fQ",
 }
 _NUMBERS = {
@@ -115,6 +118,7 @@ _OBJECTS = {
     "parallelism": {"strategy": "fsdp"},
     "metrics": {"loss": 0.412},
     "labels": {"rack": "b"},
+    "packages": {"numpy": "2.3.3", "torch": "2.12.0+cu126"},
     "jobs": {"running": 3, "queued": 1},
     "values": {"training.learning_rate": 0.01},
     "counts": {"completed": 3, "running": 1, "pending": 4},

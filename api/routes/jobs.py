@@ -27,6 +27,7 @@ from trainhall.api.schemas.jobs import Changes, DryRun, JobEdit, Resize
 from trainhall.cluster.jobs.annotations import Annotation
 from trainhall.cluster.jobs.listing.keys import SORT_KEYS, GroupKey
 from trainhall.cluster.jobs.listing.query import MAX_QUERY
+from trainhall.cluster.jobs.packages import JobPackages
 from trainhall.cluster.jobs.views import AttemptPage, EventPage, Job, JobGroupPage, JobPage
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.pagination import page_of
@@ -428,3 +429,17 @@ async def list_attempts(
     attempts = await coordinator.jobs.attempts(job_id)
     items, next_cursor = page_of("attempts", attempts, limit, cursor)
     return AttemptPage(items=items, next_cursor=next_cursor)
+
+
+@router.operation(
+    "GET",
+    "/{job_id}/packages",
+    summary="Read the packages that a job ran with",
+    answer="The Python environment.",
+)
+async def read_packages(
+    coordinator: CoordinatorDep, job_id: JobId, attempt: _Attempt = None
+) -> JobPackages:
+    """Python, operating system, CUDA and installed packages of rank 0, as it found them at its
+    start: of one attempt, or of the newest that reported them."""
+    return await coordinator.jobs.packages(job_id, attempt)

@@ -10,7 +10,7 @@ from trainhall.api.openapi.describe import NO_VIEW, VIEW_EXISTS, Operations, bod
 from trainhall.api.params import Cursor, Limit
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.jobs import NewView
-from trainhall.cluster.jobs.saved_views import SavedListView, SavedViewPage
+from trainhall.cluster.jobs.listing.saved_views import SavedListView, SavedViewPage
 from trainhall.cluster.pagination import page_of
 
 router = Operations(prefix="/views", tags=["jobs"])

@@ -7,7 +7,7 @@ from pydantic import Field, StrictBool, StrictInt
 from trainhall.api.schemas.base import Body
 from trainhall.cluster.jobs.listing.keys import GroupKey
 from trainhall.cluster.jobs.listing.query import MAX_QUERY
-from trainhall.cluster.jobs.saved_views import ListView
+from trainhall.cluster.jobs.listing.saved_views import ListView
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.scheduling.views import Outlook
 from trainhall.db.views import JsonObject, View

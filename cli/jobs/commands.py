@@ -254,6 +254,9 @@ def show(
     all_events: Annotated[
         bool, typer.Option("--events", help="List all events, not only the latest.")
     ] = False,
+    packages: Annotated[
+        bool, typer.Option("--packages", help="List the packages that the job ran with.")
+    ] = False,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -263,6 +266,7 @@ def show(
     Examples:
       trainhall show 3f2a
       trainhall show 3f2a --events
+      trainhall show 3f2a --packages
       trainhall show 3f2a -o yaml
     """
     with connect(url) as client:
@@ -273,6 +277,11 @@ def show(
             events = list(client.items(f"/training/jobs/{found['id']}/events"))
         if all_events:
             found["events"] = events
+        ran_with: out.Json = {}
+        if packages or output is Format.TABLE:
+            ran_with = client.get(f"/training/jobs/{found['id']}/packages")
+        if packages:
+            found["packages"] = ran_with
         words: str | None = None
         failures: str | None = None
         more: dict[str, str | None] = {}
@@ -284,6 +293,7 @@ def show(
 
             more = {"experiment": _trial_of(client, found), "parameters": page.parameters(found)}
             more |= {"chain": newest_link(client, found), "gradients": remarkable(client, found)}
+            more |= {"ran with": page.environment(ran_with)}
             words = last_words(client, found)
             failures = incidents(client, found)
         address = client.page_of(found["id"])
@@ -293,7 +303,11 @@ def show(
         found,
         output,
         lambda: page.job_page(
-            found, page.events_table(found, listed, left_out), address, [failures, words], more
+            found,
+            page.events_table(found, listed, left_out),
+            address,
+            [page.packages_table(ran_with) if packages else None, failures, words],
+            more,
         ),
     )
 

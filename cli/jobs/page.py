@@ -36,6 +36,33 @@ def parameters(job: out.Json) -> str | None:
     return ", ".join(f"{name} {out.number(value)}" for name, value in given.items()) or None
 
 
+def environment(found: out.Json) -> str | None:
+    """Name Python, torch and the system of an attempt, with the number of its packages."""
+    if found["attempt"] is None:
+        return None
+    torch = found["packages"].get("torch")
+    parts = [
+        f"Python {found['python']}",
+        *([f"torch {torch}"] if torch else []),
+        *([f"CUDA {found['cuda']}"] if found["cuda"] else []),
+        f"{len(found['packages'])} packages",
+        found["os"],
+    ]
+    return ", ".join(parts)
+
+
+def packages_table(found: out.Json) -> str:
+    """List the packages of an attempt."""
+    if not found["packages"]:
+        return "No packages reported."
+    rows = [{"name": name, "version": version} for name, version in found["packages"].items()]
+    columns = [
+        out.Column("PACKAGE", lambda row: row["name"]),
+        out.Column("VERSION", lambda row: row["version"]),
+    ]
+    return "Packages\n" + out.indented(out.table(rows, columns))
+
+
 def _attempt(job: out.Json) -> str:
     """Return the attempt, with its generation once its ranks have regrouped."""
     text = str(job["attempt"])

@@ -18,7 +18,7 @@ from trainhall.cluster.checkpoints.lineage import STORE
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.checkpoints.verification import mark_corrupt
 from trainhall.cluster.errors import InvalidValueError, NotFoundError
-from trainhall.cluster.jobs import auto_plans, gradients
+from trainhall.cluster.jobs import auto_plans, gradients, packages
 from trainhall.cluster.jobs.incidents import newest_incident
 from trainhall.cluster.lifecycle.generations import (
     has_stepped,
@@ -83,6 +83,7 @@ class RankEvents(Service):
 
         Raises:
             NotFoundError: no such attempt.
+            InvalidValueError: an event reports packages in a form that is not valid.
         """
         acked, checkpoint, ordered = 0, False, sorted(events, key=lambda e: e.sequence)
         # Many short transactions, so that a flood of events delays no others.
@@ -145,6 +146,9 @@ class RankEvents(Service):
         if event.kind == "gradients":
             await self._gradients(context, event)
             return
+        if event.kind == "packages":
+            await packages.store(context.session, context.attempt, event.data)
+            return
         data: dict[str, Any] = sanitize_json(event.data)
         match event.kind:
             case "started":
@@ -174,7 +178,7 @@ class RankEvents(Service):
     async def _note_superseded(
         self, context: EventContext, event: RankEvent, first_superseded: int
     ) -> None:
-        if event.kind == "gradients":
+        if event.kind in ("gradients", "packages"):
             return
         attempt, data = context.attempt, sanitize_json(event.data)
         why = "the attempt continued without these ranks"

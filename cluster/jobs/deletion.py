@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Table, delete, exists, insert, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import NotFoundError, WrongStateError
+from trainhall.cluster.jobs import packages
 from trainhall.cluster.jobs.commands import Command, check_allowed
 from trainhall.cluster.ledger.keeper import close_entries
 from trainhall.cluster.lifecycle.jobs import lock_job, reason_columns
@@ -120,7 +121,9 @@ async def delete_record(session: AsyncSession, job_id: str, now: datetime) -> No
     connection = await session.connection()
     await connection.run_sync(close_entries, job_id, now)
     session.add(DeletedJob(job_id=job_id))
+    environments = await packages.sets_of(session, job_id)
     await session.execute(delete(Job).where(Job.id == job_id))
+    await packages.delete_unused(session, environments)
 
 
 class DeletedJobs:

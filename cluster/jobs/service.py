@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
-from trainhall.cluster.jobs import views
+from trainhall.cluster.jobs import packages, views
 from trainhall.cluster.jobs.annotations import Annotation, annotate_job
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import Command, check_allowed, give_command
@@ -163,6 +163,12 @@ class JobService(Service):
             )
             rows = found.all()
             return [views.attempt_view(*pair) for pair in zip_longest(rows, rows[1:])]
+
+    async def packages(self, job_id: str, attempt: int | None = None) -> packages.JobPackages:
+        """Return the Python environment of an attempt, or of the newest that reported one."""
+        async with self._db.session() as session:
+            await load(session, Job, job_id)
+            return await packages.read(session, job_id, attempt)
 
     async def pause(self, job_id: str) -> views.Job:
         """Pause a job: a running one saves at an agreed step, a waiting one leaves the queue."""

@@ -16,8 +16,9 @@ T = TypeVar("T")
 
 Stream = Literal["stdout", "stderr"]
 Kind = Literal[
-    "started", "stepped", "checkpoint", "failure", "completed", "paused", "gradients", "note"
-]
+    "packages", "started", "stepped", "checkpoint", "failure", "completed", "paused", "gradients",
+    "note",
+]  # fmt: skip
 Files = Mapping[str, bytes]
 """The files of a checkpoint by their paths, the manifest last."""
 

@@ -346,6 +346,16 @@ class Client:
         points: list[Json] = next((s["points"] for s in found if s["rank"] == rank), [])
         return [(point["step"], float(point["value"])) for point in points]
 
+    def packages(self, job_id: str, attempt: int | None = None) -> Json:
+        """Return what rank 0 ran with: `python`, `os`, `cuda` and `packages` (versions by name).
+
+        Args:
+            attempt: number of the attempt; None: the newest that has reported it.
+        """
+        path = f"/training/jobs/{self._rest.job_id(job_id)}/packages"
+        found: Json = self._rest.get(path, attempt=attempt)
+        return found
+
     def lines(
         self,
         job_id: str,

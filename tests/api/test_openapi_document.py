@@ -46,6 +46,7 @@ NAMES = {
     "readLogs",
     "downloadLogs",
     "listAttempts",
+    "readPackages",
     "listNodes",
     "registerNode",
     "getNode",

@@ -16,6 +16,7 @@ GETS = [
     "/training/jobs/{id}/logs",
     "/training/jobs/{id}/logs/download",
     "/training/jobs/{id}/attempts",
+    "/training/jobs/{id}/packages",
     "/cluster/nodes/{id}",
     "/metrics/jobs/{id}",
     "/checkpoints/jobs/{id}",

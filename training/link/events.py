@@ -10,6 +10,7 @@ from trainhall.training.link.base import LinkModel
 class RankEvent(LinkModel):
     """A rare event of a rank: the kinds below, with their own keys in `data`.
 
+    packages     rank 0, when its process starts: a `training.link.packages.Packages`
     started      rank 0, before its first step: `{resumed_from?: step | null, total_steps, samples,
                  generation, since?, note?, passed_over?: [{name, reason, text}]}`; `since` is the
                  earliest generation in which a process of the group began, where they regroup in
@@ -40,7 +41,7 @@ class RankEvent(LinkModel):
     time: float
     rank: int
     kind: Literal[
-        "started", "stepped", "checkpoint", "failure", "completed", "paused", "gradients",
-        "network", "not_saved", "note",
+        "packages", "started", "stepped", "checkpoint", "failure", "completed", "paused",
+        "gradients", "network", "not_saved", "note",
     ]  # fmt: skip
     data: dict[str, Any] = Field(default_factory=dict)

@@ -20,6 +20,7 @@ from trainhall.cluster.agent.shim import script_launch
 from trainhall.cluster.agent.shim.hang import flight_record
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
+from trainhall.training.link.spool import EventSpool
 from trainhall.training.process.forked import EXIT_CRASHED, close_files, reseed
 from trainhall.training.spec import parameters
 
@@ -101,7 +102,11 @@ def start(
     script = launch.spec.script
     work: Callable[[], int]
     if script is not None:
-        work = partial(script_launch.execute, script, launch.spec.arguments, launch.code, env)
+        # The SDK in the script appends to the same file.
+        events = EventSpool(folder.events(0), 0) if slot.rank == 0 else None
+        work = partial(
+            script_launch.execute, script, launch.spec.arguments, launch.code, env, events
+        )
     elif fork:
         work = _run_task
     else:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from trainhall.training.link.spool import EventSpool
+from trainhall.training.process import packages
 from trainhall.training.spec import ScriptSpec
 
 # As shells leave.
@@ -25,7 +27,11 @@ class ScriptStartError(Exception):
 
 
 def execute(
-    script: ScriptSpec, arguments: Sequence[str], code: str | None, env: Mapping[str, str]
+    script: ScriptSpec,
+    arguments: Sequence[str],
+    code: str | None,
+    env: Mapping[str, str],
+    events: EventSpool | None = None,
 ) -> int:
     """Replace this process by the script; return only where it cannot be started, with a line on
     stderr that says why.
@@ -34,15 +40,18 @@ def execute(
         arguments: the script's, with the values of the job's parameters.
         code: the folder of the job's code, which is the present one; without it relative paths
             do not occur.
+        events: of rank 0, which reports its packages.
     """
     try:
         path = Path(code or "/", script.path) if script.path is not None else None
-        command = [_interpreter(script, env)]
-        command += [str(path)] if path is not None else ["-m", script.module or ""]
+        interpreter = _interpreter(script, env)
+        program = [str(path)] if path is not None else ["-m", script.module or ""]
         if path is not None:
             _check_readable(path)
         _change_folder(script, code, path)
-        _exec([*command, *arguments], env)
+        if events is not None:
+            packages.report_of(events, interpreter, env)
+        _exec([interpreter, *program, *arguments], env)
     except ScriptStartError as error:
         print(f"trainhall: {error} (on {socket.gethostname()})", file=sys.stderr)  # noqa: T201
         return error.code

@@ -31,6 +31,7 @@ class Script(ShownWork):
         return self._total
 
     def start(self, data: dict[str, Any]) -> None:
+        self.report_packages()
         self.write(f"{output.BOLD}$ {self._command}{output.RESET}")
 
     def note_first_step(self, data: dict[str, Any]) -> None:

@@ -76,6 +76,7 @@ class Training(ShownWork):
         return self._total
 
     def start(self, data: dict[str, Any]) -> None:
+        self.report_packages()
         super().start({**data, "samples": self.model.samples})
         self.write(
             output.started(

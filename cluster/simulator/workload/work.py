@@ -6,6 +6,7 @@ from typing import Literal
 from trainhall.cluster.agent.shim.failure_cause import RankExit
 from trainhall.cluster.simulator.ranks import Fate, Group, Rank, Work
 from trainhall.cluster.simulator.workload.gpu import Load
+from trainhall.cluster.simulator.workload.packages import packages_of
 
 _LOG_TAIL = 4096
 _CONTEXT = Load(0.0, 0.06, 0.5 * 2**30)
@@ -25,6 +26,9 @@ class ShownWork(Work):
         self, text: str, rank: int = 0, stream: Literal["stdout", "stderr"] = "stdout"
     ) -> None:
         self.group.ranks[rank].spool.write(text, stream)
+
+    def report_packages(self) -> None:
+        self.group.record("packages", packages_of(self.group.launch))
 
     @property
     def fate(self) -> tuple[Rank, Fate] | None:

@@ -2526,6 +2526,43 @@ export type JobGroupPage = {
 };
 
 /**
+ * JobPackages
+ *
+ * Python environment of an attempt's rank 0; everything is null until that has reported it, and
+ * for a script whose interpreter is not Python.
+ */
+export type JobPackages = {
+    /**
+     * Attempt
+     *
+     * Number of the attempt.
+     */
+    attempt: number | null;
+    /**
+     * Python
+     */
+    python: string | null;
+    /**
+     * Os
+     */
+    os: string | null;
+    /**
+     * Cuda
+     *
+     * Version of CUDA that torch was built for; null for a CPU build, or without torch.
+     */
+    cuda: string | null;
+    /**
+     * Packages
+     *
+     * Versions of the installed packages by normalized name, as in `scikit-learn`.
+     */
+    packages: {
+        [key: string]: string;
+    };
+};
+
+/**
  * JobPage
  *
  * Jobs, the newest first.
@@ -3854,7 +3891,8 @@ export type Precision = 'fp32' | 'bf16' | 'fp16';
 /**
  * Predicted
  *
- * Prediction of the plan that a job ran with; those of jobs with strategy `auto` have one.
+ * Prediction of the plan that a job ran with. On a cluster, those of jobs with strategy `auto`
+ * have one; `trainhall bench job` predicts every strategy.
  */
 export type Predicted = {
     /**
@@ -6327,6 +6365,61 @@ export type ListAttemptsResponses = {
 };
 
 export type ListAttemptsResponse = ListAttemptsResponses[keyof ListAttemptsResponses];
+
+export type ReadPackagesData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: {
+        /**
+         * Attempt
+         *
+         * Only this attempt.
+         */
+        attempt?: number | null;
+    };
+    url: '/api/v1/training/jobs/{job_id}/packages';
+};
+
+export type ReadPackagesErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ReadPackagesError = ReadPackagesErrors[keyof ReadPackagesErrors];
+
+export type ReadPackagesResponses = {
+    /**
+     * The Python environment.
+     */
+    200: JobPackages;
+};
+
+export type ReadPackagesResponse = ReadPackagesResponses[keyof ReadPackagesResponses];
 
 export type ReadGradientsData = {
     body?: never;

@@ -95,6 +95,14 @@ def upgrade() -> None:
         sa.Column("removed_at", TIME, nullable=False),
     )
     op.create_table(
+        "package_sets",
+        sa.Column("sha256", sa.String(64), primary_key=True),
+        sa.Column("python", sa.String(32), nullable=False),
+        sa.Column("os", sa.String(256), nullable=False),
+        sa.Column("cuda", sa.String(32)),
+        sa.Column("packages", sa.JSON, nullable=False),
+    )
+    op.create_table(
         "attempts",
         sa.Column("job_id", ID, OF_JOB(), primary_key=True),
         sa.Column("number", sa.Integer, primary_key=True),
@@ -124,8 +132,10 @@ def upgrade() -> None:
         sa.Column("gpus_since", TIME),
         sa.Column("gpu_seconds", sa.Double, nullable=False),
         sa.Column("began", sa.JSON, nullable=False),
+        sa.Column("package_set", sa.String(64), sa.ForeignKey("package_sets.sha256")),
     )
     op.create_index("ix_attempts_state_finished_at", "attempts", ["state", "finished_at"])
+    op.create_index("ix_attempts_package_set", "attempts", ["package_set"])
     op.create_table(
         "checkpoints",
         sa.Column("id", ID, primary_key=True),

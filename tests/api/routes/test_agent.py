@@ -144,6 +144,15 @@ async def ship(
     assert reply.json() == {"sequence": 1}
     events = (await client.get(f"{API}/training/jobs/{job}/events")).json()["items"]
     assert "all well" in [event["reason"] for event in events]
+    for packages, status in (({"torch": 2}, 422), ({"torch": "2.12.0"}, 200)):
+        data = {"python": "3.12.3", "os": "Linux", "packages": packages}
+        sent = json.dumps({**event, "sequence": 2, "kind": "packages", "data": data})
+        reply = await client.post(
+            f"{base}/events?writer=0-0a0a0a0a", content=sent, headers=credential
+        )
+        assert reply.status_code == status, reply.text
+    found = (await client.get(f"{API}/training/jobs/{job}/packages")).json()
+    assert found == {"attempt": 1, "cuda": None, **data}
 
 
 async def test_shipped_items_carry_node_and_generation(

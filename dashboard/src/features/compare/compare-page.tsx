@@ -29,6 +29,7 @@ import { CancelIcon } from "@/shared/ui/icons";
 import { AnchorLink, ButtonLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import classes from "./compare-page.module.css";
+import { PackageDifferences } from "./package-differences";
 import { ResultsTable } from "./results-table";
 import { SeedChoice } from "./seed-choice";
 import { added, formatSlots, parseSlots, removed, type Slots } from "./slots";
@@ -88,6 +89,7 @@ export default function ComparePage() {
         ))}
       </ul>
       <SpecDifferences jobs={jobs} />
+      <PackageDifferences jobs={jobs} />
       <ResultsTable jobs={jobs} />
       {ids.length > 0 && jobs.length === 0 && missing.length === 0 ? (
         <Skeleton height={300} />

@@ -20,6 +20,7 @@ export type {
   GradientStep,
   Gradients,
   Job,
+  JobPackages,
   LogLine,
   Node as ClusterNode,
   NodeEvent,

@@ -1,13 +1,18 @@
+import { Stack } from "@mantine/core";
 import type { Job } from "@/shared/api/types";
 import { SpecView } from "@/shared/spec/spec-view";
 import { ButtonLink } from "@/shared/ui/links";
+import { Packages } from "./packages";
 
 export default function SpecTab({ job }: { job: Job }) {
   return (
-    <SpecView of="job" spec={job.spec}>
-      <ButtonLink size="xs" variant="default" to="/new" search={{ from: job.id }}>
-        Submit again
-      </ButtonLink>
-    </SpecView>
+    <Stack gap="md">
+      <SpecView of="job" spec={job.spec}>
+        <ButtonLink size="xs" variant="default" to="/new" search={{ from: job.id }}>
+          Submit again
+        </ButtonLink>
+      </SpecView>
+      <Packages jobId={job.id} />
+    </Stack>
   );
 }

@@ -1,0 +1,82 @@
+"""Python environments of attempts: stored once, read by attempt, deleted with the last job."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from sqlalchemy import func, select
+from support.cluster.simulated import SimulatedCluster
+
+from trainhall.cluster.errors import InvalidValueError
+from trainhall.cluster.jobs.packages import packages_of
+from trainhall.cluster.wire.protocol import first_problem
+from trainhall.db.models import PackageSet
+from trainhall.training.link.packages import MAX_PACKAGES, Packages
+
+REPORT: dict[str, Any] = {
+    "python": "3.12.3",
+    "os": "Linux",
+    "cuda": "12.6",
+    "packages": {"torch": "2.12.0+cu126", "numpy": "2.3.3"},
+}
+
+
+async def running(cluster: SimulatedCluster) -> str:
+    job_id = await cluster.submit()
+    await cluster.run_until(job_id, "running")
+    return job_id
+
+
+async def stored(cluster: SimulatedCluster) -> int:
+    async with cluster.db.session() as session:
+        return await session.scalar(select(func.count()).select_from(PackageSet)) or 0
+
+
+async def test_equal_environments_are_stored_once(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 2)
+    jobs = [await running(cluster), await running(cluster)]
+    service = cluster.coordinator.jobs
+    assert (await service.packages(jobs[0])).attempt is None
+    with pytest.raises(InvalidValueError, match="packages: python: "):
+        await cluster.report_event(jobs[0], "packages", REPORT | {"python": None})
+    for job_id in jobs:
+        packages = dict(sorted(REPORT["packages"].items()))
+        await cluster.report_event(job_id, "packages", REPORT | {"packages": packages})
+    assert await stored(cluster) == 1
+    found = await service.packages(jobs[1])
+    assert found.model_dump() == {"attempt": 1, **REPORT}
+    assert (await service.packages(jobs[1], attempt=2)).packages == {}
+    # The rank was replaced by one on another host.
+    await cluster.report_event(jobs[1], "packages", REPORT | {"python": "3.13.1"})
+    assert await stored(cluster) == 2
+    async with cluster.db.session() as session:
+        of_jobs = await packages_of(session, jobs)
+    assert {job_id: each.python for job_id, each in of_jobs.items()} == {
+        jobs[0]: "3.12.3",
+        jobs[1]: "3.13.1",
+    }
+    await cluster.report_event(jobs[1], "packages", REPORT)
+    assert await stored(cluster) == 1
+    for job_id, left in zip(jobs, [1, 0], strict=True):
+        await cluster.finish(job_id)
+        await service.delete(job_id)
+        assert await stored(cluster) == left
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"python": 3}, "python"),
+        ({"os": ""}, "os"),
+        ({"cuda": "1\n2"}, "cuda"),
+        ({"packages": None}, "packages"),
+        ({"packages": {"torch": 2}}, "packages.torch"),
+        ({"packages": {"torch": "v" * 65}}, "packages.torch"),
+        ({"packages": {"a\0": "1"}}, "packages.a\0.[key]"),
+        ({"packages": {f"p{i}": "1" for i in range(MAX_PACKAGES + 1)}}, "packages"),
+    ],
+)
+def test_malformed_report_is_refused(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Packages.model_validate(REPORT | change)
+    assert first_problem(refused.value).startswith(f"{field}: ")
