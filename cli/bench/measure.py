@@ -104,4 +104,5 @@ def _read(document: dict[str, Any]) -> Measurements:
         times=[Time(**time) for time in document["times"]],
         syncs=[Sync(**sync) for sync in document["syncs"]],
         backward_seconds=document["backward_seconds"],
+        gradient_bytes=document["gradient_bytes"],
     )

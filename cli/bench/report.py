@@ -12,7 +12,7 @@ from typing import Any
 
 from trainhall.cli.base import output as out
 from trainhall.cli.bench.measure import Measured
-from trainhall.distributed.bench.request import NATIVE, SCATTERED, Sync
+from trainhall.distributed.bench.request import NATIVE, SCATTERED, UNBUCKETED, Sync
 from trainhall.distributed.collectives.cost import Link
 
 SMALL, LARGE = 256 << 10, 16 << 20
@@ -117,17 +117,20 @@ def _time_rows(measured: Measured) -> list[dict[str, Any]]:
 
 
 def _sync_rows(measured: Measured) -> list[dict[str, Any]]:
-    syncs = measured.measurements.syncs
-    native = next(sync.seconds for sync in syncs if sync.method == NATIVE)
+    found = measured.measurements
+    by_method = {sync.method: sync for sync in found.syncs}
+    native, plain = by_method[NATIVE], by_method[UNBUCKETED]
     return [
         {
             "RESNET-18": sync.method,
             "TIME": _milliseconds(sync.seconds),
+            "BANDWIDTH": _megabytes(found.gradient_bytes / sync.seconds),
+            "SPEED-UP": f"{native.seconds / sync.seconds:.2f}",
             "EXPOSED": _milliseconds(sync.exposed_seconds),
             "COMPRESSION": f"{sync.own_seconds / sync.seconds:.0%}",
-            "SPEED-UP": f"{native / sync.seconds:.2f}",
+            "STEP SPEED-UP": f"{found.step_seconds(plain) / found.step_seconds(sync):.2f}",
         }
-        for sync in syncs
+        for sync in found.syncs
     ]
 
 
@@ -143,6 +146,7 @@ def document(measured: Sequence[Measured]) -> dict[str, Any]:
                 ],
                 "syncs": [asdict(sync) for sync in one.measurements.syncs],
                 "backward_seconds": one.measurements.backward_seconds,
+                "gradient_bytes": one.measurements.gradient_bytes,
             }
             for one in measured
         ],
@@ -177,7 +181,9 @@ def _head() -> str:
         "ratio. Predicted times are the cost model's with links probed at the start. The "
         "gradients of a ResNet-18 go in buckets of 25 MiB; `exposed` is the wait left after a "
         "backward pass in which the processor idles, as with a GPU; `compression` is the share of "
-        "time for selecting, packing and unpacking.\n"
+        "time for selecting, packing and unpacking. `speed-up` compares times with `native`, `step "
+        "speed-up` the backward pass and the wait after it with `unbucketed`: all gradients at "
+        "once, after the backward pass.\n"
     )
 
 

@@ -7,6 +7,7 @@ same numbers within one run; a time is the slowest rank's, from a barrier to the
 """
 
 import json
+import math
 import os
 import statistics
 import sys
@@ -24,7 +25,7 @@ from torch import Tensor
 from trainhall.distributed.bench.request import (
     COMPRESSIONS,
     NATIVE,
-    RATIOS,
+    UNBUCKETED,
     Measurements,
     Scenario,
     Sync,
@@ -78,7 +79,8 @@ class Ranks:
         rings, hosts = ByRings(self.communicator), self.scenario.hosts
         links = measure_one_way(rings, hosts, measure_links(rings, hosts))
         times = [time for size in self.scenario.sizes for time in self.compare(size)]
-        return Measurements(links, times, self.sync_all(), BACKWARD_SECONDS)
+        size = 4 * sum(map(math.prod, resnet18()))
+        return Measurements(links, times, self.sync_all(), BACKWARD_SECONDS, size)
 
     def compare(self, size: int) -> list[Time]:
         """Time all methods in turn on a tensor of `size` bytes."""
@@ -117,18 +119,25 @@ class Ranks:
         return lambda tensor: self.communicator.run(planned, tensor)
 
     def sync_all(self) -> list[Sync]:
-        """Time a ResNet-18's gradients, dense by some methods, and compressed."""
-        found = [self.sync(name, choose("none", 1.0), self.exchange(name)) for name in DENSE]
-        return found + [
-            self.sync(name, choose(name, RATIOS[name]), self.exchange(NATIVE))
-            for name in COMPRESSIONS
+        """Time a ResNet-18's gradients: at once, in buckets by some methods, and compressed."""
+        dense, native = choose("none", 1.0), self.exchange(NATIVE)
+        return [
+            self.sync(UNBUCKETED, dense, native, sys.maxsize),
+            *(self.sync(name, dense, self.exchange(name)) for name in DENSE),
+            *(self.sync(name, choose(name, r), native) for name, r in COMPRESSIONS.items()),
         ]
 
     def exchange(self, method: str) -> "TimedExchange":
         return TimedExchange(self.native, self.method(method))
 
-    def sync(self, name: str, compression: Compression, exchange: "TimedExchange") -> Sync:
-        buckets = make_buckets(self.communicator.rank, self.communicator.world_size)
+    def sync(
+        self,
+        name: str,
+        compression: Compression,
+        exchange: "TimedExchange",
+        most: int = BUCKET_ELEMENTS,
+    ) -> Sync:
+        buckets = make_buckets(self.communicator.rank, self.communicator.world_size, most)
         fresh = [bucket.flat.clone() for bucket in buckets]
 
         def combine(backward: float) -> float:
@@ -187,13 +196,13 @@ class TimedExchange:
         return rows
 
 
-def make_buckets(rank: int, world_size: int) -> list[Bucket]:
-    """Make buckets of at most 25 MiB, filled with numbers of this rank's own."""
+def make_buckets(rank: int, world_size: int, most: int = BUCKET_ELEMENTS) -> list[Bucket]:
+    """Make buckets of at most so many elements, filled with numbers of this rank's own."""
     generator = torch.Generator().manual_seed(rank)
     buckets: list[Bucket] = []
     shapes: list[tuple[int, ...]] = []
     for shape in [*resnet18(), None]:
-        full = shapes and (shape is None or sum(map(np.prod, [*shapes, shape])) > BUCKET_ELEMENTS)
+        full = shapes and (shape is None or sum(map(np.prod, [*shapes, shape])) > most)
         if full:
             sizes = [int(np.prod(one)) for one in shapes]
             flat = torch.randn(sum(sizes), generator=generator) / world_size

@@ -12,8 +12,10 @@ NATIVE = "native"
 SCATTERED = "ring_round_robin"
 """A ring whose neighbours are never on one host."""
 SCHEDULES = ("ring", "tree", "halving_doubling", "hierarchical")
-COMPRESSIONS = ("topk", "powersgd")
-RATIOS = {"topk": 0.01, "powersgd": 0.01}
+UNBUCKETED = "unbucketed"
+"""The native sum of all gradients at once, after the backward pass."""
+COMPRESSIONS = {"fp16": 1.0, "topk": 0.01, "powersgd": 0.01}
+"""With the ratio of each."""
 
 Hosts = tuple[tuple[int, ...], ...]
 
@@ -71,6 +73,12 @@ class Measurements:
     times: Sequence[Time]
     syncs: Sequence[Sync]
     backward_seconds: float
+    gradient_bytes: int
+    """Size of the ResNet-18's gradients."""
+
+    def step_seconds(self, sync: Sync) -> float:
+        """Return the time of a backward pass and of the wait after it."""
+        return self.backward_seconds + max(0.0, sync.exposed_seconds)
 
 
 def schedule(method: str, hosts: Hosts) -> Schedule:

@@ -34,9 +34,9 @@ def measured(scenario: Scenario, seconds: dict[str, float] | None = None) -> Mea
     ]
     syncs = [
         Sync(method, (seconds or {}).get(method, 1.0), 0.1, 0.5)
-        for method in ("native", "ring", "hierarchical", "topk", "powersgd")
+        for method in ("unbucketed", "native", "ring", "hierarchical", "fp16", "topk", "powersgd")
     ]
-    return Measured(scenario, Measurements(LINKS, times, syncs, 0.2))
+    return Measured(scenario, Measurements(LINKS, times, syncs, 0.2, 47_000_000))
 
 
 def goals(*found: Measured) -> dict[str, bool]:
@@ -81,6 +81,9 @@ def test_report_has_tables_and_plots(tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert "- loopback, 2 ranks: ring by native, 16.0 MiB: 1.00 (goal ≤ 1.3) ok" in text
     assert "halving_doubling" in text
+    fp16 = next(line.split() for line in text.splitlines() if line.startswith("fp16"))
+    assert fp16[1:7] == ["1,000", "ms", "47", "MB/s", "1.00", "500"]
+    assert fp16[-1] == "1.00"
     assert (path.parent / "0.png").stat().st_size > 10_000
 
 
@@ -96,7 +99,7 @@ def test_two_ranks_are_measured(tmp_path: Path) -> None:
     assert {time["method"] for time in scenario["times"]} == {
         "native", "ring", "tree", "halving_doubling", "hierarchical",
     }  # fmt: skip
-    assert {sync["method"] for sync in scenario["syncs"]} >= {"native", "topk", "powersgd"}
+    assert {sync["method"] for sync in scenario["syncs"]} >= {"unbucketed", "fp16", "topk"}
     assert all(sync["seconds"] >= sync["own_seconds"] > 0 for sync in scenario["syncs"])
     assert set(scenario["links"]) == {"host"}
     assert (tmp_path / "report.md").exists()
