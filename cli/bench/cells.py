@@ -10,7 +10,7 @@ import numpy as np
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.output import Json, notice
 from trainhall.cli.local.local import STOPPED, LocalRun, places
-from trainhall.cli.local.local_plan import choose
+from trainhall.cli.local.local_plan import choose, predict
 from trainhall.cluster.agent.devices import physical_cores
 from trainhall.cluster.experiments.analysis.figures import (
     SERIES,
@@ -25,7 +25,9 @@ from trainhall.cluster.experiments.runs import job_of, plan_configurations, star
 from trainhall.cluster.experiments.scaling.analyze import scaling_curves
 from trainhall.cluster.experiments.scaling.findings import curve_findings
 from trainhall.cluster.experiments.spec import ExperimentSpec
+from trainhall.cluster.jobs.auto_plans import JobPlan, PlanMeasured
 from trainhall.training.spec import JobSpec, SpecError
+from trainhall.training.spec.plan import ChosenPlan
 
 _COMPLETED = 0
 _HIGHER_IS_BETTER = -1
@@ -51,6 +53,7 @@ class CellRuns:
             raise UsageError(str(error)) from None
         self._order = start_order(spec, self._planned.values())
         self._found: dict[tuple[int, int], RunRow] = {}
+        self._plans: dict[int, ChosenPlan | None] = {}
         self.was_interrupted = False
 
     def run(self) -> None:
@@ -68,9 +71,12 @@ class CellRuns:
 
     def rows(self) -> list[Json]:
         """Return the rows, one for each combination, as the analysis of an experiment has them."""
-        baseline = next(each for each in self._planned.values() if not each.problem)
-        values = baseline.values if self._spec.kind == "benchmark" else None
-        spec = {"job": self._spec.job, "baseline": values}
+        first = next(each for each in self._planned.values() if not each.problem)
+        baseline = self._spec.baseline or first.values
+        spec = {
+            "job": self._spec.job,
+            "baseline": baseline if self._spec.kind == "benchmark" else None,
+        }
         found = benchmark_rows(spec, self._trials(), _HIGHER_IS_BETTER)
         return [row.model_dump(mode="json") for row in found]
 
@@ -98,10 +104,10 @@ class CellRuns:
     def _run(self, number: int, repeat: int, folder: Path) -> RunRow:
         values = self._planned[number].values
         try:
-            spec, prediction = job_of(self._spec, values, number, repeat), None
-            if spec.is_auto:
-                spec, prediction = choose(spec, folder)
-            ended = LocalRun(spec, folder, resume=False, prediction=prediction).run()
+            spec, plan = self._planned_job(number, repeat, folder)
+            prediction = plan.prediction if plan is not None else None
+            run = LocalRun(spec, folder, resume=False, prediction=prediction)
+            ended = run.run()
         except CliError as error:
             return RunRow(number, repeat, values, "failed", reason=str(error))
         if ended != _COMPLETED:
@@ -112,7 +118,24 @@ class CellRuns:
             number, repeat, values, "completed",
             objective=figures.get("samples_per_second"), figures=figures,
             shares_cores=_shares_cores(spec),
+            plan=None if plan is None else _job_plan(plan, spec, run.measured),
         )  # fmt: skip
+
+    def _planned_job(
+        self, number: int, repeat: int, folder: Path
+    ) -> tuple[JobSpec, ChosenPlan | None]:
+        """Return the job of a run and its plan; None, and a notice, if none can be made."""
+        spec = job_of(self._spec, self._planned[number].values, number, repeat)
+        if spec.is_auto:
+            return choose(spec, folder)
+        # One prediction holds for all repeats.
+        if number not in self._plans:
+            self._plans[number] = None
+            try:
+                self._plans[number] = predict(spec)
+            except CliError as error:
+                notice(f"No prediction: {error}")
+        return spec, self._plans[number]
 
     def _not_run(self, number: int, repeat: int) -> RunRow:
         planned = self._planned[number]
@@ -140,6 +163,17 @@ class CellRuns:
             "steps": result["steps"],
             "duration_seconds": result["seconds"],
         }
+
+
+def _job_plan(plan: ChosenPlan, spec: JobSpec, measured: Any) -> JobPlan:
+    return JobPlan(
+        **dict(plan),
+        attempt=1,
+        asked={},
+        world_size=spec.resources.workers,
+        device_kind=places(spec.resources)[0].device_kind,
+        measured=measured and PlanMeasured(**measured, attempt=1),
+    )
 
 
 def _shares_cores(spec: JobSpec) -> bool:

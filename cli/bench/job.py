@@ -57,6 +57,22 @@ def job(
         str | None,
         _list("--compressions", "Compressions of gradients, such as fp16.", "NAME,NAME…"),
     ] = None,
+    algorithms: Annotated[
+        str | None, _list("--algorithms", "All-reduce algorithms, such as ring.", "NAME,NAME…")
+    ] = None,
+    bucket_sizes: Annotated[
+        str | None, _list("--bucket-sizes", "Sizes of gradient buckets, in MB.", "N,N…")
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="FIELD=VALUE,…",
+            help="The combination that the others are compared with, as in strategy=ddp,workers=1: "
+            "a value of each field that varies.",
+            show_default="the first that can run",
+        ),
+    ] = None,
     scaling: Annotated[
         str | None,
         typer.Option(
@@ -83,14 +99,15 @@ def job(
     """Measure how fast a task trains on this host, without a server; `job` may be left out.
 
     Every combination of the values runs, one after the other in random order, each as
-    `trainhall run` does; the first of those that can run is the baseline. One that cannot run is a
-    row with its reason. Ctrl-C stops and prints what there is.
+    `trainhall run` does. One that cannot run is a row with its reason. Ctrl-C stops and prints
+    what there is.
 
     \b
     Examples:
       trainhall bench job examples/digits.yaml --workers 1,2 --strategies ddp,fsdp
       trainhall bench job job.yaml --batch-sizes 64,256 --precisions fp32,bf16 --repeats 5 -o csv
-      trainhall bench job job.yaml --workers 2 --compressions none,fp16 -o json
+      trainhall bench job job.yaml --workers 2 --compressions none,fp16 --baseline compression=none
+      trainhall bench job job.yaml --workers 4 --algorithms native,ring --bucket-sizes 1,25 -o json
       trainhall bench job job.yaml --workers 1,2,4 --scaling strong,weak
 
     \b
@@ -106,10 +123,14 @@ def job(
         "training.precision": _names(precisions),
         "training.global_batch_size": _numbers(batch_sizes, "--batch-sizes"),
         "parallelism.gradient_sync.compression": _names(compressions),
+        "parallelism.gradient_sync.algorithm": _names(algorithms),
+        "parallelism.gradient_sync.bucket_mb": _numbers(bucket_sizes, "--bucket-sizes"),
     }
+    space = {field: values for field, values in space.items() if values}
     benchmark = _experiment(
-        given, {field: values for field, values in space.items() if values},
+        given, space,
         {
+            "baseline": _baseline(baseline, space),
             "kind": "benchmark" if scaling is None else "scaling",
             "scaling": None if scaling is None else _names(scaling),
             "repeats": repeats, "warmup_steps": warmup_steps, "seed": seed,
@@ -148,6 +169,28 @@ def _experiment(
 
 def _names(text: str | None) -> list[Any]:
     return [item.strip() for item in text.split(",")] if text is not None else []
+
+
+def _baseline(text: str | None, space: dict[str, list[Any]]) -> dict[str, Any] | None:
+    """Read the combination, by the last part of each field's name.
+
+    Raises:
+        UsageError: a field does not vary, or has no such value.
+    """
+    if text is None:
+        return None
+    fields = {field.rpartition(".")[2]: field for field in space}
+    found: dict[str, Any] = {}
+    for item in _names(text):
+        name, _, value = item.partition("=")
+        if name not in fields:
+            known = ", ".join(fields)
+            raise UsageError(f"--baseline: {item!r} names no field that is given; known: {known}")
+        values = {str(each): each for each in space[fields[name]]}
+        if value not in values:
+            raise UsageError(f"--baseline: {item!r} has none of the values {', '.join(values)}")
+        found[fields[name]] = values[value]
+    return found
 
 
 def _numbers(text: str | None, option: str) -> list[Any]:

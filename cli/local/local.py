@@ -74,6 +74,11 @@ class LocalRun:
         self._signals = 0
         self._sent = Command.RUN
 
+    @property
+    def measured(self) -> Any:
+        """Return the measurements of the completed run; None: it took too few steps."""
+        return self._completed and self._completed.get("measured")
+
     def run(self) -> int:
         """Train to the end, a failure or Ctrl-C; the exit code."""
         last = self._last_attempt()

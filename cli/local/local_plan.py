@@ -15,7 +15,6 @@ from trainhall.training.spec.plan import (
     ChosenPlan,
     PlanDevice,
     PlanningFailedError,
-    PlanPrediction,
     chosen_of,
 )
 from trainhall.training.spec.strategies import with_parallelism
@@ -31,7 +30,20 @@ class _Kept(BaseModel):
     chosen: ChosenPlan
 
 
-def choose(spec: JobSpec, output: Path) -> tuple[JobSpec, PlanPrediction]:
+def predict(spec: JobSpec) -> ChosenPlan:
+    """Predict the strategy that a spec names, on this host's devices.
+
+    Raises:
+        CliError: it cannot be predicted.
+    """
+    try:
+        made = planned(spec, spec.resources.workers, _device(spec), own_strategy=True)
+        return chosen_of(made)
+    except PlanningFailedError as error:
+        raise CliError(str(error)) from None
+
+
+def choose(spec: JobSpec, output: Path) -> tuple[JobSpec, ChosenPlan]:
     """Return the spec with this host's best strategy, or the one that its run began with.
 
     Raises:
@@ -52,7 +64,7 @@ def choose(spec: JobSpec, output: Path) -> tuple[JobSpec, PlanPrediction]:
         notice(f"Chosen: {chosen.reason}.")
     else:
         notice(f"Using the plan in {path}: {chosen.summary}.")
-    return with_parallelism(spec, workers, chosen.parallelism), chosen.prediction
+    return with_parallelism(spec, workers, chosen.parallelism), chosen
 
 
 def _kept(path: Path, key: tuple[dict[str, Any], int, str]) -> ChosenPlan | None:

@@ -55,7 +55,8 @@ def run(
 
     prediction = None
     if spec.is_auto:
-        spec, prediction = choose(spec, folder.absolute())
+        spec, chosen = choose(spec, folder.absolute())
+        prediction = chosen.prediction
     run_ = LocalRun(spec, folder.absolute(), resume=resume, prediction=prediction)
     raise typer.Exit(run_.run())
 

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 _SHOWN_LINES = 20
 
 
-def planned(spec: "JobSpec", workers: int, device: "PlanDevice") -> Json:
+def planned(
+    spec: "JobSpec", workers: int, device: "PlanDevice", *, own_strategy: bool = False
+) -> Json:
     """Plan a job whose code is a folder of this host.
+
+    Args:
+        own_strategy: only predict the strategy that the spec names.
 
     Raises:
         CliError: it cannot be planned.
@@ -29,7 +34,9 @@ def planned(spec: "JobSpec", workers: int, device: "PlanDevice") -> Json:
 
     done = subprocess.run(
         [sys.executable, "-m", PLANNER],
-        input=planner_input(spec, workers, code=spec.code, device=device),
+        input=planner_input(
+            spec, workers, code=spec.code, device=device, own_strategy=own_strategy
+        ),
         capture_output=True,
         check=False,
     )

@@ -91,10 +91,12 @@ def plan(
     memory: int | None,
     calibration: PlanCalibration = PlanCalibration(),
     copies: int = 1,
+    own_strategy: bool = False,
 ) -> Plan:
     """Predict a job on `workers` devices under every strategy and mesh that its spec allows.
 
     Args:
+        own_strategy: only under those that the spec names, whatever memory they need.
         calibration: what predictions are multiplied by.
         copies: of this process that share the work, at most.
 
@@ -105,10 +107,12 @@ def plan(
     with fake_process_group(workers):
         tracing = Tracing(subject_of(spec))
         refuse_extra_state(tracing.model)
-        meshes = list(candidates(workers))
+        own = spec.parallelism.strategy
+        meshes = [(own, {})] if own_strategy and own != "auto" else list(candidates(workers))
 
         def predicted(strategy: StrategyName, mesh: dict[str, int]) -> Prediction:
-            config = traced_of(with_mesh(spec, workers, strategy, mesh))
+            asked = spec if own_strategy else with_mesh(spec, workers, strategy, mesh)
+            config = traced_of(asked)
             check(
                 tracing.subject.declaration,
                 config.degrees,
@@ -134,7 +138,8 @@ def plan(
         untraced = next((each for each in refused if each.is_untraced), None)
         if untraced is not None and not predictions:
             predicted(untraced.strategy, untraced.mesh)  # it raises what all have in common
-    return arranged(predictions, refused, rates, memory, calibration)
+    limit = None if own_strategy else memory
+    return arranged(predictions, refused, rates, limit, calibration)
 
 
 def arranged(
@@ -344,6 +349,8 @@ def mesh_text(config: StrategyConfig) -> str:
 def reason(made: Plan) -> str:
     """Explain the choice."""
     if not made.predictions:
+        if len(made.refused) == 1:
+            return made.refused[0].reason
         return "no strategy can train this job on so many workers"
     choice, memory = made.choice, made.memory
     if choice is None:
@@ -417,6 +424,7 @@ def main() -> int:
                 request.device.memory,
                 calibration=request.calibration,
                 copies=MOST_COPIES,
+                own_strategy=request.own_strategy,
             )
     except TraceError as error:
         sys.stderr.write(

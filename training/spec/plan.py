@@ -52,6 +52,8 @@ class PlanRequest(PlanModel):
     workers: int
     device: PlanDevice
     calibration: PlanCalibration = PlanCalibration()
+    own_strategy: bool = False
+    """Only predict the strategy and mesh that the spec names, whether or not they fit."""
 
 
 class PlanAlternative(PlanModel):
@@ -118,6 +120,7 @@ def planner_input(
     code: str | None,
     device: PlanDevice,
     calibration: PlanCalibration | None = None,
+    own_strategy: bool = False,
 ) -> bytes:
     """Return the input of the planner.
 
@@ -125,7 +128,10 @@ def planner_input(
         code: folder of the job's code on this host.
     """
     request = PlanRequest(
-        workers=workers, device=device, calibration=calibration or PlanCalibration()
+        workers=workers,
+        device=device,
+        calibration=calibration or PlanCalibration(),
+        own_strategy=own_strategy,
     ).model_dump()
     document = spec.model_dump(mode="json", exclude_unset=True)
     return json.dumps({"spec": document, "code": code, **request}).encode()

@@ -45,7 +45,7 @@ def benchmark_columns(rows: Sequence[Row], labels: Mapping[str, str], metric: st
     optional = [column for name, column in _OPTIONAL.items() if _is_known(rows, name)]
     return [
         *cell, *others, *objective, _with_spread("samples_per_second", "samples/s", figure), *ratio,
-        *optional, *_FIGURES, *([_PREDICTED] if _is_known(rows, "predicted") else []),
+        *optional, *_FIGURES, *(_PREDICTED if _is_known(rows, "predicted") else ()),
         Column("runs", _runs), _text("state", "state"), Column("reason", _reason, right=False),
     ]  # fmt: skip
 
@@ -90,9 +90,11 @@ def _ratio(row: Row) -> str:
     return f"{text}, no difference shown" if row["verdict"] == "no_difference" else text
 
 
-def _predicted_memory(row: Row) -> str:
-    plan = row["predicted"]
-    return DASH if plan is None else size_text(int(plan["peak_memory_bytes"]))
+def _predicted(name: str, title: str, text: Callable[[float], str]) -> Column:
+    def cell(row: Row) -> str:
+        return DASH if row["predicted"] is None else text(row["predicted"][name])
+
+    return Column(f"predicted {title}", cell)
 
 
 def _runs(row: Row) -> str:
@@ -119,4 +121,7 @@ _OPTIONAL = {
     "energy_per_sample": _figure("energy_per_sample", "J/sample", figure),
 }
 """Figures that most benchmarks do not have."""
-_PREDICTED = Column("predicted memory", _predicted_memory)
+_PREDICTED = (
+    _predicted("step_seconds", "step", brief),
+    _predicted("peak_memory_bytes", "memory", lambda value: size_text(int(value))),
+)

@@ -15,6 +15,7 @@ from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.bench import cells
 from trainhall.cli.main import app
 from trainhall.training.spec import JobSpec
+from trainhall.training.spec.plan import ChosenPlan, PlanPrediction
 
 SPEC = {
     "name": "speed",
@@ -44,6 +45,7 @@ class Training:
 
     stopped_after = 1000
     begun: list[JobSpec]
+    measured = None
 
     def __init__(self, spec: JobSpec, output: Path, **_: Any) -> None:
         self._spec, self._output = spec, output
@@ -73,11 +75,22 @@ class Training:
         return 0
 
 
+def predict(spec: JobSpec) -> ChosenPlan:
+    """Stands in for the planner, which cannot predict one worker."""
+    if spec.resources.workers == 1:
+        raise CliError("the model cannot be planned")
+    return ChosenPlan(
+        parallelism={}, summary="ddp (data 2)", reason="", assumed="", device="cpu",
+        prediction=PlanPrediction(peak_memory_bytes=2048, memory={}, step_seconds=0.2),
+    )  # fmt: skip
+
+
 @pytest.fixture(autouse=True)
 def _training(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     Training.stopped_after, Training.begun = 1000, []
     if "acceptance" not in request.keywords:
         monkeypatch.setattr(cells, "LocalRun", Training)
+        monkeypatch.setattr(cells, "predict", predict)
 
 
 def test_rows_have_figures_ratios_and_reasons(bench: Bench) -> None:
@@ -97,6 +110,8 @@ def test_rows_have_figures_ratios_and_reasons(bench: Bench) -> None:
     assert three["state"] == "failed"
     assert three["reason"].startswith("cannot run: training.global_batch_size: ")
     assert (four["state"], four["reason"]) == ("failed", "rank 3 was killed")
+    assert one["predicted"] is None
+    assert (two["predicted"]["plan"], two["predicted"]["step_seconds"]) == ("ddp (data 2)", 0.2)
 
 
 def test_rows_are_printed_as_table_and_csv(bench: Bench) -> None:
@@ -108,6 +123,22 @@ def test_rows_are_printed_as_table_and_csv(bench: Bench) -> None:
     assert [row["precision"] for row in rows] == ["fp32", "bf16"]
     assert float(rows[0]["samples_per_second_low"]) < float(rows[0]["samples_per_second_high"])
     assert (rows[0]["energy_per_sample"], rows[0]["state"]) == ("", "completed")
+
+
+def test_baseline_is_the_one_that_is_named(bench: Bench) -> None:
+    axes = ("--algorithms", "native,ring", "--bucket-sizes", "1,25", "--workers", "2")
+    options = (*axes, "--repeats", "1", "-o", "json")
+    _, printed = bench(*options, "--baseline", "algorithm=ring,bucket_mb=25")
+    (row,) = [row for row in json.loads(printed)["rows"] if row["is_baseline"]]
+    sync = "parallelism.gradient_sync."
+    assert (row["values"][f"{sync}algorithm"], row["values"][f"{sync}bucket_mb"]) == ("ring", 25)
+    for baseline, message in (
+        ("precision=fp32", "'precision=fp32' names no field that is given; known: strategy"),
+        ("bucket_mb=2", "'bucket_mb=2' has none of the values 1, 25"),
+        ("bucket_mb=1", "give parallelism.gradient_sync.algorithm as well"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            bench(*options, "--baseline", baseline)
 
 
 def test_scaling_study_has_curves(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,3 +188,5 @@ def test_benchmark_trains_in_processes(bench: Bench) -> None:
     assert row["samples_per_second"] > 0
     assert row["step_seconds"] <= row["step_seconds_p95"]
     assert 0 <= row["communication_share"] <= 1
+    assert row["predicted"]["plan"] == "ddp"
+    assert row["predicted"]["measured_memory_bytes"] > 0

@@ -260,6 +260,8 @@ def test_planner_ignores_trials_of_operators(strategy: StrategyName) -> None:
         tracing = Tracing(subject_of(spec))
         first, second = (predict(tracing, traced_of(spec), RATES) for _ in range(2))
     assert first == second
+    made = plan(spec, 4, RATES, 1, own_strategy=True)
+    assert (made.predictions, made.choice, made.refused) == ([first], first, [])
 
 
 @pytest.mark.parametrize(

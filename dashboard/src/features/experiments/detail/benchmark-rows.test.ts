@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { BenchmarkRow } from "@/shared/api/types";
-import { columnsOf, sortedRows } from "./benchmark-rows";
+import type { BenchmarkRow, Trial } from "@/shared/api/types";
+import { columnsOf, jobsAgainstBaseline, sortedRows } from "./benchmark-rows";
 
 const ROW: BenchmarkRow = {
   trial: 1,
@@ -51,6 +51,12 @@ function texts(row: BenchmarkRow): Record<string, string> {
   const columns = columnsOf([ROW, OTHER, FAILED], "samples_per_second");
   return Object.fromEntries(columns.map(({ title, text }) => [title, text(row)]));
 }
+
+it("jobs are compared with the baseline first, one of each combination", () => {
+  const run = (number: number, jobId: string | null) => ({ number, job_id: jobId }) as Trial;
+  const trials = [run(2, "b"), run(2, "c"), run(1, null), run(1, "a"), run(3, null)];
+  expect(jobsAgainstBaseline([FAILED, OTHER, ROW], trials)).toEqual(["a", "b"]);
+});
 
 describe("columnsOf", () => {
   it("shows the cell, other fields and a dash where nothing was measured", () => {

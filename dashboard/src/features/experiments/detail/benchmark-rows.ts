@@ -1,4 +1,4 @@
-import type { BenchmarkRow } from "@/shared/api/types";
+import { type BenchmarkRow, MAX_COMPARED, type Trial } from "@/shared/api/types";
 import { bytes, count, duration, metric, NOTHING } from "@/shared/format";
 import { fieldLabels, valueText } from "../spec";
 
@@ -33,7 +33,11 @@ const SPEED = figure("samples_per_second", "samples/s", rate, {
 const FIGURES: BenchmarkColumn[] = [
   figure("step_seconds", "step", duration, {
     hint: "Median and 95th percentile of the time of a step",
-    note: ({ step_seconds_p95: p95 }) => (p95 === null ? "" : `p95 ${duration(p95)}`),
+    note: ({ step_seconds_p95: p95, predicted }) =>
+      [
+        ...(p95 === null ? [] : [`p95 ${duration(p95)}`]),
+        ...(predicted === null ? [] : [`predicted ${duration(predicted.step_seconds)}`]),
+      ].join(", "),
   }),
   figure("communication_share", "comm.", share, {
     hint: "Part of the time of a step in which ranks wait for each other",
@@ -83,6 +87,18 @@ export function columnsOf(rows: readonly BenchmarkRow[], objective: string): Ben
     ...OPTIONAL.filter(known),
     ...FIGURES,
   ];
+}
+
+/** The first job of the baseline, then those of the others, as many as a chart can show. */
+export function jobsAgainstBaseline(
+  rows: readonly BenchmarkRow[],
+  trials: readonly Trial[],
+): string[] {
+  const baselineFirst = rows.toSorted((a, b) => Number(b.is_baseline) - Number(a.is_baseline));
+  const jobs = baselineFirst.flatMap(
+    (row) => trials.find((run) => run.number === row.trial && run.job_id !== null)?.job_id ?? [],
+  );
+  return jobs.slice(0, MAX_COMPARED);
 }
 
 /** Rows in an order; those without a value are last either way. */

@@ -2,12 +2,13 @@ import { Badge, Group, Stack, Text, Title } from "@mantine/core";
 import { useMemo, useState } from "react";
 import { type BenchmarkRow, type Experiment, hasReason } from "@/shared/api/types";
 import { LinkedText } from "@/shared/ui/linked-text";
+import { ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { type Column, Table } from "@/shared/ui/table";
-import { useAnalysis } from "../api/experiments";
+import { useAnalysis, useTrials } from "../api/experiments";
 import classes from "./benchmark.module.css";
-import { type BenchmarkSort, columnsOf, sortedRows } from "./benchmark-rows";
+import { type BenchmarkSort, columnsOf, jobsAgainstBaseline, sortedRows } from "./benchmark-rows";
 
 /** The table of a benchmark: the figures of each combination beside those of the baseline. */
 export function Benchmark({ experiment }: { experiment: Experiment }) {
@@ -19,6 +20,8 @@ export function Benchmark({ experiment }: { experiment: Experiment }) {
     const columns = columnsOf(rows, analysis?.metric ?? "");
     return { columns, rows: sortedRows(rows, columns, sort) };
   }, [analysis, sort]);
+  const trials = useTrials(experiment).data;
+  const jobs = jobsAgainstBaseline(shown.rows, trials ?? []);
   if (analysis === undefined) return <Pending query={query} what="the benchmark" height={240} />;
   const columns: Column<BenchmarkRow>[] = shown.columns.map((column) => ({
     id: column.id,
@@ -49,6 +52,16 @@ export function Benchmark({ experiment }: { experiment: Experiment }) {
         <Title order={2} size="h5">
           Benchmark
         </Title>
+        {jobs.length > 1 ? (
+          <ButtonLink
+            size="compact-xs"
+            variant="default"
+            to="/compare"
+            search={{ jobs: jobs.join() }}
+          >
+            Curves beside the baseline’s
+          </ButtonLink>
+        ) : null}
         <Text size="xs" c="dimmed">
           medians over the steps after the warm-up; with repeats, means and ranges over the runs
         </Text>
