@@ -1,8 +1,8 @@
 """Request bodies: bounded, of a known content type, and read before anything is done with them."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Literal, TypeVar
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
@@ -26,6 +26,7 @@ FORMATS: dict[str, Format] = {
 """Content types of job specs and experiments."""
 
 Model = TypeVar("Model", bound=BaseModel)
+Result = TypeVar("Result")
 
 
 async def read_body(request: Request, limit: int) -> bytes:
@@ -143,3 +144,27 @@ async def read_json(request: Request, model: type[Model], limit: int = SMALL_BYT
         return model.model_validate_json(raw or b"{}")
     except ValidationError as error:
         raise invalid_fields(field_problems(error.errors(include_url=False))) from None
+
+
+async def unless_disconnected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of long work, after the body was read.
+
+    Raises:
+        RefusalError: the client has closed the connection, and the work is cancelled.
+    """
+    task = asyncio.create_task(work)
+    disconnected = asyncio.create_task(_disconnected(request))
+    disconnected.add_done_callback(lambda _: task.cancel())
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not disconnected.done():
+            raise
+        raise RefusalError(400, "bad-request", "the connection was closed") from None
+    finally:
+        disconnected.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 
 from trainhall.api.addresses import join_command, join_note
-from trainhall.api.bodies import read_json
+from trainhall.api.bodies import read_json, unless_disconnected
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi.describe import NAME_TAKEN, NODE_GOES, Operations, body
 from trainhall.api.params import Cursor, Limit, NodeId, Time
@@ -218,6 +218,7 @@ async def read_quotas(
 )
 async def ask_what_if(coordinator: CoordinatorDep, request: Request) -> WhatIf:
     """The scheduler itself replays the jobs of the last days, on the cluster as it is and with the
-    changes. Takes seconds with thousands of jobs."""
+    changes. Takes seconds with thousands of jobs, and ends if the client closes the connection."""
     question = await read_json(request, Question)
-    return await coordinator.what_if.compare(question.change(), question.days)
+    comparison = coordinator.what_if.compare(question.change(), question.days)
+    return await unless_disconnected(request, comparison)

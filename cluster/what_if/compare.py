@@ -4,6 +4,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from threading import Event
 
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import KINDS
@@ -23,6 +24,7 @@ def compare(
     change: Change,
     since: datetime,
     days: float,
+    cancelled: Event | None = None,
 ) -> views.WhatIf:
     """Replay the recorded jobs without and with the change.
 
@@ -30,9 +32,9 @@ def compare(
         since: waits of jobs that were submitted before are not counted.
     """
     counted = [work for work in workload.work if work.job.queued_at >= since]
-    before = replay(workload.work, nodes, options)
+    before = replay(workload.work, nodes, options, cancelled)
     more = change.nodes(nodes)
-    after = replay(change.work(workload.work), more, change.options(options))
+    after = replay(change.work(workload.work), more, change.options(options), cancelled)
     jobs = [work.job for work in counted]
     recorded = [work.waited_seconds for work in counted if work.waited_seconds is not None]
     return views.WhatIf(

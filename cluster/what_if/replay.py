@@ -7,6 +7,7 @@ as on the cluster; `ASSUMPTIONS` names the differences.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from threading import Event
 
 from trainhall.cluster.lifecycle.host_report import HostReport
 from trainhall.cluster.lifecycle.states import AttemptState, JobState
@@ -66,10 +67,16 @@ class _Run:
         return replace(self.job, step=round(_STEPS * min(1.0, share)), total_steps=_STEPS)
 
 
-def replay(work: Sequence[Work], nodes: Sequence[NodeFacts], options: ClusterOptions) -> Outcome:
-    """Return what becomes of jobs, in the order of their submission, on these nodes."""
+def replay(
+    work: Sequence[Work],
+    nodes: Sequence[NodeFacts],
+    options: ClusterOptions,
+    cancelled: Event | None = None,
+) -> Outcome:
+    """Return what becomes of jobs, in the order of their submission, on these nodes; once it is
+    cancelled, of the first ones."""
     played = _Replay(work, nodes, options)
-    played.run()
+    played.run(cancelled or Event())
     return played.outcome()
 
 
@@ -88,8 +95,8 @@ class _Replay:
         self._held = 0.0
         self._first = self._now = work[0].job.queued_at if work else datetime.min
 
-    def run(self) -> None:
-        while (now := self._next()) is not None:
+    def run(self, cancelled: Event) -> None:
+        while (now := self._next()) is not None and not cancelled.is_set():
             self._now = now
             for run in [run for run in self._runs.values() if run.end <= now]:
                 self._stop(run)

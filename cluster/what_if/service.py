@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from threading import Event
 
 from trainhall.cluster.errors import InvalidValueError
 from trainhall.cluster.lifecycle.states import NodeState
@@ -38,9 +39,13 @@ class WhatIfService(Service):
             raise InvalidValueError("remove", name, message)
         async with self._turn:
             workload = await self._db.read(lambda c: load_workload(c, since, now))
-            return await asyncio.to_thread(
-                compare, workload, nodes, self._options, change, since, days
-            )
+            cancelled = Event()
+            try:
+                return await asyncio.to_thread(
+                    compare, workload, nodes, self._options, change, since, days, cancelled
+                )
+            finally:
+                cancelled.set()  # the thread outlives a request that is cancelled
 
     async def _nodes(self) -> tuple[NodeFacts, ...]:
         """Return the nodes that are in service, or out of it for a while."""

@@ -467,7 +467,7 @@ export const readQuotas = <ThrowOnError extends boolean = true>(options?: Option
  * Replay the recorded queue on another cluster
  *
  * The scheduler itself replays the jobs of the last days, on the cluster as it is and with the
- * changes. Takes seconds with thousands of jobs.
+ * changes. Takes seconds with thousands of jobs, and ends if the client closes the connection.
  */
 export const askWhatIf = <ThrowOnError extends boolean = true>(options?: Options<AskWhatIfData, ThrowOnError>) => (options?.client ?? client).post<AskWhatIfResponses, AskWhatIfErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

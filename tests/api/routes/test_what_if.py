@@ -1,9 +1,15 @@
 """/cluster/what-if on both databases: what is answered, and what is refused."""
 
+import asyncio
 from typing import Any
 
 import httpx
+import pytest
+from starlette.requests import Request
 from support.database import on_sqlite
+
+from trainhall.api.bodies import unless_disconnected
+from trainhall.api.problems import RefusalError
 
 WHAT_IF = "/api/v1/cluster/what-if"
 
@@ -42,3 +48,20 @@ async def test_bad_question_is_refused(client: httpx.AsyncClient) -> None:
         (error,) = answer.json()["errors"]
         assert error["field"] == field, question
         assert message in error["message"], question
+
+
+async def test_work_ends_with_its_connection() -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    cancelled = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with pytest.raises(RefusalError, match="the connection was closed"):
+        await unless_disconnected(Request({"type": "http"}, receive), work())
+    assert cancelled.is_set()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from threading import Event
 from typing import Any
 
 from hypothesis import given
@@ -77,6 +78,13 @@ def test_job_that_cannot_start_is_named() -> None:
     assert outcome.never_started == {"job1"}
     assert outcome.waits == {"job2": 0.0}
     assert replay([], [], OPTIONS).waits == {}
+
+
+def test_cancelled_replay_ends_early() -> None:
+    cancelled = Event()
+    cancelled.set()
+    outcome = replay([work(1, 0, 100)], [node_facts(slots=1)], OPTIONS, cancelled)
+    assert outcome.held_device_seconds == 0.0
 
 
 def test_change_has_other_nodes_quotas_and_priorities() -> None:

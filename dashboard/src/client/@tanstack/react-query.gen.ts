@@ -937,7 +937,7 @@ export const readQuotasInfiniteOptions = (options?: Options<ReadQuotasData>) => 
  * Replay the recorded queue on another cluster
  *
  * The scheduler itself replays the jobs of the last days, on the cluster as it is and with the
- * changes. Takes seconds with thousands of jobs.
+ * changes. Takes seconds with thousands of jobs, and ends if the client closes the connection.
  */
 export const askWhatIfMutation = (options?: Partial<Options<AskWhatIfData>>): UseMutationOptions<AskWhatIfResponse, AskWhatIfError, Options<AskWhatIfData>> => {
     const mutationOptions: UseMutationOptions<AskWhatIfResponse, AskWhatIfError, Options<AskWhatIfData>> = {
