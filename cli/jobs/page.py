@@ -40,12 +40,12 @@ def environment(found: out.Json) -> str | None:
     """Name Python, torch and the system of an attempt, with the number of its packages."""
     if found["attempt"] is None:
         return None
-    torch = found["packages"].get("torch")
+    torch, number = found["packages"].get("torch"), len(found["packages"])
     parts = [
         f"Python {found['python']}",
         *([f"torch {torch}"] if torch else []),
         *([f"CUDA {found['cuda']}"] if found["cuda"] else []),
-        f"{len(found['packages'])} packages",
+        f"{number} package{'s' if number != 1 else ''}",
         found["os"],
     ]
     return ", ".join(parts)

@@ -31,6 +31,11 @@ def test_show_limits_the_checkpoint_list() -> None:
     ]  # fmt: skip
 
 
+PACKAGES = {
+    "attempt": 1, "python": "3.12.3", "os": "Linux", "cuda": None, "packages": {"numpy": "2.3.3"},
+}  # fmt: skip
+
+
 class Coordinator:
     """A client of a coordinator that knows one job with so many events."""
 
@@ -53,6 +58,8 @@ class Coordinator:
         return f"http://lab:8000/jobs/{job_id}"
 
     def get(self, path: str, **_: Any) -> Any:
+        if path.endswith("/packages"):
+            return PACKAGES
         raise NotFoundError(path)
 
     def items(self, path: str, **_: Any) -> Iterator[Any]:
@@ -70,6 +77,15 @@ def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         return capsys.readouterr().out
 
     return shown
+
+
+def test_show_lists_packages_on_request(shown: Any) -> None:
+    printed = shown(0)
+    assert "ran with  Python 3.12.3, 1 package, Linux" in printed
+    assert "numpy" not in printed
+    assert shown(0, packages=True).splitlines()[-1].split() == ["numpy", "2.3.3"]
+    found = json.loads(shown(0, packages=True, output=Format.JSON))
+    assert found["packages"] == PACKAGES
 
 
 def test_main_metric_is_listed_first(shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ export function Benchmark({ experiment }: { experiment: Experiment }) {
             to="/compare"
             search={{ jobs: jobs.join() }}
           >
-            Curves beside the baseline’s
+            Compare curves
           </ButtonLink>
         ) : null}
         <Text size="xs" c="dimmed">
