@@ -25,7 +25,7 @@ class Report:
     spec: Mapping[str, Any]
     """Document of the experiment, with its defaults."""
     hosts: Sequence[tuple[str, str]] = ()
-    """Where and when it ran, as names and texts."""
+    """Names and texts of the place and time of its runs."""
 
     @property
     def has_cells(self) -> bool:
