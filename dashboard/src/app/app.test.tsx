@@ -438,6 +438,17 @@ describe("the nodes", () => {
     });
     expect(await screen.findByRole("link", { name: "tiny" })).toHaveAttribute("href", "/jobs/b2");
     expect(asked.filter(({ url }) => url.includes("/training/jobs/"))).toEqual([]);
+    // What replaces a pressed button gets its focus, in either view.
+    await userEvent.click(screen.getByRole("button", { name: "Hide the devices of gpu-07" }));
+    const closed = await screen.findByRole("button", { name: "Show the devices of gpu-07" });
+    await waitFor(() => expect(closed).toHaveFocus());
+    await userEvent.click(screen.getByRole("radio", { name: "Grid" }));
+    await userEvent.click(
+      await screen.findByRole("button", { name: /^gpu-07.*1 of 1 devices busy/ }),
+    );
+    const opened = await screen.findByRole("button", { name: "Hide the devices of gpu-07" });
+    await waitFor(() => expect(opened).toHaveFocus());
+    expect(router.state.location.search).toEqual({ view: "grid", open: "gpu-07" });
   });
 });
 

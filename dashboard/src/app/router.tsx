@@ -143,6 +143,8 @@ interface NodesSearch {
   search?: string | undefined;
   /** Names of the opened nodes, separated by commas; left out: all, if they have few devices. */
   open?: string | undefined;
+  /** Left out: the grid for many nodes, the table for few. */
+  view?: "grid" | "table" | undefined;
 }
 
 const nodes = createRoute({
@@ -151,6 +153,7 @@ const nodes = createRoute({
   validateSearch: (raw): NodesSearch => ({
     ...(raw.search ? { search: String(raw.search) } : {}),
     ...(raw.open === undefined ? {} : { open: String(raw.open) }),
+    ...(raw.view === "grid" || raw.view === "table" ? { view: raw.view } : {}),
   }),
   component: lazyComponent(() => import("@/features/nodes/nodes-page")),
 });

@@ -43,6 +43,7 @@ export function NodeCard({ node, onClose }: Props) {
                 type="button"
                 className={classes.opener}
                 aria-expanded
+                data-opener={node.name}
                 aria-label={`Hide the devices of ${node.name}`}
                 onClick={onClose}
               >

@@ -1,15 +1,16 @@
 import { Tooltip } from "@mantine/core";
-import type { ClusterNode, Device } from "@/shared/api/types";
+import type { ClusterNode } from "@/shared/api/types";
 import { bytes, celsius, NOTHING, percent, watts } from "@/shared/format";
 import { CloseIcon } from "@/shared/ui/icons";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { type Column, Table } from "@/shared/ui/table";
+import { DeviceLines, DeviceStrip } from "./device-strip";
 import { NodeCard } from "./node-card";
 import { jobsOn, summed } from "./node-sums";
 import classes from "./nodes.module.css";
 
-interface Props {
+export interface NodeListProps {
   nodes: ClusterNode[];
   /** Names of the nodes whose devices are listed one by one. */
   opened: string[];
@@ -18,7 +19,7 @@ interface Props {
 }
 
 /** One row a node, so that fifty nodes fit on a page; opened nodes list their devices. */
-export function NodeTable({ nodes, opened, onOpen, onClose }: Props) {
+export function NodeTable({ nodes, opened, onOpen, onClose }: NodeListProps) {
   const card = (node: ClusterNode) => (
     <NodeCard key={node.id} node={node} onClose={() => onClose(node.name)} />
   );
@@ -32,6 +33,7 @@ export function NodeTable({ nodes, opened, onOpen, onClose }: Props) {
         type="button"
         className={classes.opener}
         aria-expanded={false}
+        data-opener={node.name}
         aria-label={`Show the devices of ${node.name}`}
         onClick={() => onOpen(node.name)}
       >
@@ -99,30 +101,12 @@ const COLUMNS: Column<ClusterNode>[] = [
   { id: "power", header: "Power", right: true, cell: (node) => watts(summed(node.devices).power) },
 ];
 
-/** One cell a device: filled by its utilization, empty and pale when it is free. */
-function Strip({ devices }: { devices: Device[] }) {
-  const busy = devices.filter((device) => device.job_id).length;
+function Strip({ devices }: Pick<ClusterNode, "devices">) {
   return (
     <Tooltip label={<DeviceLines devices={devices} />} openDelay={200}>
-      <div
-        className={classes.strip}
-        role="img"
-        aria-label={`${busy} of ${devices.length} devices busy`}
-      >
-        {devices.map((device) => (
-          <span key={device.index} className={classes.cell} data-busy={Boolean(device.job_id)}>
-            <span style={{ height: `${device.utilization ?? 0}%` }} />
-          </span>
-        ))}
+      <div className={classes.hint}>
+        <DeviceStrip devices={devices} />
       </div>
     </Tooltip>
   );
-}
-
-function DeviceLines({ devices }: { devices: Device[] }) {
-  return devices.map(({ index, job_name, utilization, gone }) => (
-    <div key={index}>
-      {index}: {job_name ?? "free"}, {gone ? "gone" : percent(utilization)}
-    </div>
-  ));
 }

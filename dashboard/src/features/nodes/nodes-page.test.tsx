@@ -1,11 +1,12 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import type { ClusterNode, Device } from "@/shared/api/types";
 import { shown } from "@/test/shown";
 import { DeviceTable } from "./device-table";
 import { DrainButton } from "./drain-button";
 import { NodeEvents } from "./node-events";
+import { NodeGrid } from "./node-grid";
 
 const NODE = {
   id: "n1",
@@ -62,6 +63,17 @@ it("the events of a node are listed, the newest first", async () => {
     "a new disk",
     "agent connected",
   ]);
+});
+
+it("a grid has a tile for each node, which opens its devices", async () => {
+  const other = { ...NODE, id: "n2", name: "gpu-08", state: "lost", labels: {} } as ClusterNode;
+  const onOpen = vi.fn();
+  const list = { nodes: [NODE, other], opened: ["gpu-08"], onOpen, onClose: vi.fn() };
+  shown(<NodeGrid {...list} />, {});
+  const name = /^gpu-07.*utilization.*1 of 1 devices busy$/;
+  await userEvent.click(await screen.findByRole("button", { name }));
+  expect(onOpen).toHaveBeenCalledWith("gpu-07");
+  expect(screen.getByRole("region", { name: "Node gpu-08" })).toBeVisible();
 });
 
 it("a device that its host no longer reports is marked as gone", async () => {

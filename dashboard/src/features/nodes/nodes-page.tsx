@@ -1,5 +1,6 @@
-import { Code, Group, Stack, Text } from "@mantine/core";
+import { Code, Group, SegmentedControl, Stack, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
+import { useEffect, useRef } from "react";
 import { useSummary } from "@/shared/api/cluster";
 import { bytes, percent, watts } from "@/shared/format";
 import { PageHeading } from "@/shared/page/heading";
@@ -9,6 +10,7 @@ import { Pending } from "@/shared/ui/problem";
 import { SearchField } from "@/shared/ui/search-field";
 import { AddNode } from "./add-node";
 import { useNodes } from "./api/nodes";
+import { NodeGrid } from "./node-grid";
 import { isAbout } from "./node-sums";
 import { NodeTable } from "./node-table";
 import classes from "./nodes.module.css";
@@ -17,22 +19,29 @@ const route = getRouteApi("/nodes");
 
 /** Up to this many devices are listed one by one from the start. */
 const FEW_DEVICES = 16;
+/** More are shown as a grid at first. */
+const MANY_NODES = 24;
 
 export default function NodesPage() {
   useTitle("Nodes");
-  const { search = "", open } = route.useSearch();
+  const { search = "", open, view } = route.useSearch();
   const navigate = route.useNavigate();
   const nodes = useNodes();
   const all = nodes.data ?? [];
   const shown = all.filter((node) => isAbout(node, search));
   const devices = all.reduce((sum, node) => sum + node.devices.length, 0);
+  const automatic = all.length > MANY_NODES ? "grid" : "table";
+  const List = (view ?? automatic) === "grid" ? NodeGrid : NodeTable;
   const opened = open?.split(",") ?? (devices <= FEW_DEVICES ? all.map(({ name }) => name) : []);
-  const show = (next: string[]) =>
+  const pressed = useFocusOnOther();
+  const show = (name: string, next: string[]) => {
+    pressed.current = name;
     void navigate({
       search: (old) => ({ ...old, open: next.join() }),
       replace: true,
       resetScroll: false,
     });
+  };
   return (
     <Stack gap="md">
       <PageHeading title="Nodes">
@@ -45,6 +54,22 @@ export default function NodesPage() {
             onSearch={(text) =>
               void navigate({
                 search: (old) => ({ ...old, search: text || undefined }),
+                replace: true,
+                resetScroll: false,
+              })
+            }
+          />
+          <SegmentedControl
+            size="xs"
+            aria-label="View"
+            data={[
+              { value: "grid", label: "Grid" },
+              { value: "table", label: "Table" },
+            ]}
+            value={view ?? automatic}
+            onChange={(next) =>
+              void navigate({
+                search: (old) => ({ ...old, view: next === automatic ? undefined : next }),
                 replace: true,
                 resetScroll: false,
               })
@@ -64,14 +89,32 @@ export default function NodesPage() {
       {all.length > 0 && shown.length === 0 ? (
         <Empty title="No node matches">Change the search.</Empty>
       ) : null}
-      <NodeTable
+      <List
         nodes={shown}
         opened={opened}
-        onOpen={(name) => show([...opened.filter((each) => each !== ""), name])}
-        onClose={(name) => show(opened.filter((each) => each !== name))}
+        onOpen={(name) => show(name, [...opened.filter((each) => each !== ""), name])}
+        onClose={(name) =>
+          show(
+            name,
+            opened.filter((each) => each !== name),
+          )
+        }
       />
     </Stack>
   );
+}
+
+/** Opening a node replaces the button that was pressed; the focus goes to the one in its place. */
+function useFocusOnOther() {
+  const pressed = useRef<string | null>(null);
+  useEffect(() => {
+    // The router renders the new URL later.
+    if (pressed.current === null || document.activeElement !== document.body) return;
+    const openers = document.querySelectorAll<HTMLElement>("[data-opener]");
+    [...openers].find(({ dataset }) => dataset.opener === pressed.current)?.focus();
+    pressed.current = null;
+  });
+  return pressed;
 }
 
 function Totals() {
