@@ -1,6 +1,6 @@
 import { Kbd, Modal } from "@mantine/core";
 import { useEffect, useRef } from "react";
-import { type Column, Table } from "@/shared/ui/table";
+import { type Column, Table } from "@/shared/table/table";
 
 interface Shortcut {
   keys: string;

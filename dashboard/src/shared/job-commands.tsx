@@ -10,13 +10,13 @@ import {
 } from "@/client/@tanstack/react-query.gen";
 import { useJobChange } from "./api/jobs";
 import { isFinished, type Job } from "./api/types";
+import { RowLink } from "./table/row-link";
 import { Command } from "./ui/command";
 import { Confirm } from "./ui/confirm";
 import icons from "./ui/icon.module.css";
 import { AgainIcon, ArchiveIcon, CancelIcon, PauseIcon, PlayIcon, TrashIcon } from "./ui/icons";
 import { ButtonLink } from "./ui/links";
 import { notifyDone, notifyProblem } from "./ui/notify";
-import { RowLink } from "./ui/row-link";
 
 interface Props {
   job: Pick<Job, "id" | "name" | "finished_at" | "allowed_commands" | "refused_commands">;

@@ -5,7 +5,7 @@ import { labelOf } from "@/shared/curves/jobs/labels";
 import { seedGroups } from "@/shared/curves/jobs/seeds";
 import { NOTHING, plural } from "@/shared/format";
 import { formatOf } from "@/shared/live/metric-names";
-import { type Column, Table } from "@/shared/ui/table";
+import { type Column, Table } from "@/shared/table/table";
 import classes from "./compare-page.module.css";
 import { type Result, resultsOf } from "./results";
 

@@ -3,7 +3,7 @@ import { Fragment } from "react";
 import type { Job } from "@/shared/api/types";
 import { labelOf } from "@/shared/curves/jobs/labels";
 import { NOTHING, plural } from "@/shared/format";
-import { type Column, Table } from "@/shared/ui/table";
+import { type Column, Table } from "@/shared/table/table";
 import classes from "./compare-page.module.css";
 import { type Difference, specDifferences } from "./spec-diff";
 

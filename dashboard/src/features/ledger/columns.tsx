@@ -2,8 +2,8 @@ import { Text } from "@mantine/core";
 import type { Account, LedgerRow, LedgerSums } from "@/client";
 import { count, hours, NOTHING, percent } from "@/shared/format";
 import { IdText } from "@/shared/page/id-text";
+import type { Column } from "@/shared/table/table";
 import { AnchorLink } from "@/shared/ui/links";
-import type { Column } from "@/shared/ui/table";
 
 export type By = Account;
 /** A line of the ledger, or the sums of all. */

@@ -1,9 +1,9 @@
 import { Text, Tooltip } from "@mantine/core";
 import type { Device } from "@/shared/api/types";
 import { bytes, celsius, percent, watts } from "@/shared/format";
+import { type Column, Table } from "@/shared/table/table";
 import { AnchorLink } from "@/shared/ui/links";
 import { Meter } from "@/shared/ui/meter";
-import { type Column, Table } from "@/shared/ui/table";
 import classes from "./nodes.module.css";
 
 const COLUMNS: Column<Device>[] = [

@@ -1,8 +1,8 @@
 import type { NodeEvent } from "@/shared/api/types";
 import { timeZone } from "@/shared/format";
+import { type Column, Table } from "@/shared/table/table";
 import { Pending } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
-import { type Column, Table } from "@/shared/ui/table";
 import { Moment } from "@/shared/ui/time";
 import { useNodeEvents } from "./api/nodes";
 import classes from "./nodes.module.css";

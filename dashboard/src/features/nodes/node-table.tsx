@@ -1,10 +1,10 @@
 import { Tooltip } from "@mantine/core";
 import type { ClusterNode } from "@/shared/api/types";
 import { bytes, celsius, NOTHING, percent, watts } from "@/shared/format";
+import { type Column, Table } from "@/shared/table/table";
 import { CloseIcon } from "@/shared/ui/icons";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
-import { type Column, Table } from "@/shared/ui/table";
 import { DeviceLines, DeviceStrip } from "./device-strip";
 import { NodeCard } from "./node-card";
 import { jobsOn, summed } from "./node-sums";

@@ -1,9 +1,9 @@
 import { Text, Title } from "@mantine/core";
 import type { Quota } from "@/shared/api/types";
 import { count, plural } from "@/shared/format";
+import { type Column, Table } from "@/shared/table/table";
 import { Meter } from "@/shared/ui/meter";
 import { Pending } from "@/shared/ui/problem";
-import { type Column, Table } from "@/shared/ui/table";
 import { type Quotas, useQuotas } from "./api/queue";
 import classes from "./quotas.module.css";
 

@@ -3,12 +3,12 @@ import type { ReportSummary } from "@/client";
 import { itemsOf } from "@/shared/api/pages";
 import { PageHeading } from "@/shared/page/heading";
 import { LoadMore } from "@/shared/page/load-more";
+import { type Column, Table } from "@/shared/table/table";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { PlusIcon } from "@/shared/ui/icons";
 import { AnchorLink, ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
-import { type Column, Table } from "@/shared/ui/table";
 import { Ago } from "@/shared/ui/time";
 import { useReports } from "./api";
 

@@ -1,7 +1,7 @@
 import { Stack, Text, Title } from "@mantine/core";
 import type { AccountWaits, Replayed, Waits, WhatIf } from "@/client";
 import { count, duration, percent } from "@/shared/format";
-import { type Column, Table } from "@/shared/ui/table";
+import { type Column, Table } from "@/shared/table/table";
 import classes from "./result.module.css";
 
 const FIGURES = [

@@ -1,6 +1,6 @@
 import { linkOptions } from "@tanstack/react-router";
 import { quoted } from "../query";
-import { RowLink } from "../ui/row-link";
+import { RowLink } from "../table/row-link";
 import classes from "./tags.module.css";
 
 /** The tags of a job; each leads to the jobs that have it. */

@@ -1,11 +1,11 @@
 import { Badge, Group, Stack, Text, Title } from "@mantine/core";
 import { useMemo, useState } from "react";
 import { type BenchmarkRow, type Experiment, hasReason } from "@/shared/api/types";
+import { type Column, Table } from "@/shared/table/table";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
-import { type Column, Table } from "@/shared/ui/table";
 import { useAnalysis, useTrials } from "../api/experiments";
 import classes from "./benchmark.module.css";
 import { type BenchmarkSort, columnsOf, jobsAgainstBaseline, sortedRows } from "./benchmark-rows";

@@ -1,7 +1,7 @@
 import { Stack, Text, Title } from "@mantine/core";
 import type { Experiment, ScalingCurve, ScalingPoint } from "@/shared/api/types";
+import { type Column, Table } from "@/shared/table/table";
 import { Pending } from "@/shared/ui/problem";
-import { type Column, Table } from "@/shared/ui/table";
 import { useAnalysis } from "../api/experiments";
 import { specOf } from "../spec";
 import { SpeedupChart } from "./charts/speedup-chart";

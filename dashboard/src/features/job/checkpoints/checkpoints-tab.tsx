@@ -10,6 +10,7 @@ import { type Checkpoint, isFinished, type Job } from "@/shared/api/types";
 import { bytes, count, metric, plural, timeZone } from "@/shared/format";
 import { isAboutSpeed } from "@/shared/live/metric-names";
 import { IdText } from "@/shared/page/id-text";
+import { type Column, Table } from "@/shared/table/table";
 import { Command } from "@/shared/ui/command";
 import { Confirm } from "@/shared/ui/confirm";
 import { Dialog } from "@/shared/ui/dialog";
@@ -17,7 +18,6 @@ import { Empty } from "@/shared/ui/empty";
 import { PinIcon, RestoreIcon, TrashIcon } from "@/shared/ui/icons";
 import { Pending } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
-import { type Column, Table } from "@/shared/ui/table";
 import { Moment } from "@/shared/ui/time";
 import classes from "./checkpoints-tab.module.css";
 

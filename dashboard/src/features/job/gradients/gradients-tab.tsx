@@ -9,10 +9,10 @@ import {
 import { type GradientHistory, isFinished, type Job, type Remark } from "@/shared/api/types";
 import { Sparkline } from "@/shared/curves/chart/sparkline";
 import { count, metric, plural } from "@/shared/format";
+import { type Column, Table } from "@/shared/table/table";
 import { Command } from "@/shared/ui/command";
 import { Empty } from "@/shared/ui/empty";
 import { Pending } from "@/shared/ui/problem";
-import { type Column, Table } from "@/shared/ui/table";
 import { GradientHistogram } from "./gradient-histogram";
 import { magnitudes, ORDERS, type Order, ordered, type Row, rowsOf } from "./gradients";
 import classes from "./gradients-tab.module.css";

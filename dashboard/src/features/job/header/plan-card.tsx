@@ -1,7 +1,7 @@
 import { Text } from "@mantine/core";
 import type { Plan } from "@/client";
 import { bytes, metric, NOTHING } from "@/shared/format";
-import { type Column, Table } from "@/shared/ui/table";
+import { type Column, Table } from "@/shared/table/table";
 import classes from "./plan-card.module.css";
 
 interface Row {

@@ -2,7 +2,7 @@ import { Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { packagesOptions, versionsOf } from "@/shared/api/packages";
 import { plural } from "@/shared/format";
-import { type Column, Table } from "@/shared/ui/table";
+import { type Column, Table } from "@/shared/table/table";
 
 type Version = [name: string, version: string];
 

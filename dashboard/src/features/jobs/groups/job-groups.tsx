@@ -2,10 +2,10 @@ import { NativeSelect, Text } from "@mantine/core";
 import type { LinkProps } from "@tanstack/react-router";
 import type { JobGroup, JobGroupPage } from "@/client";
 import { count } from "@/shared/format";
+import { type Column, Table } from "@/shared/table/table";
 import { Empty } from "@/shared/ui/empty";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
-import { type Column, Table } from "@/shared/ui/table";
 import { GROUPS, type GroupBy, isGroupBy } from "./groups";
 
 interface SelectProps {

@@ -9,7 +9,7 @@ import {
   useEffect,
   useRef,
 } from "react";
-import { DownIcon, UpIcon } from "./icons";
+import { DownIcon, UpIcon } from "../ui/icons";
 import classes from "./table.module.css";
 
 export interface Column<Row> {
