@@ -16,13 +16,13 @@ import typer
 
 from trainhall.cli.base.options import Format, ReportFormat
 from trainhall.cluster.durations import format_duration
-from trainhall.training.common.units import size_text
+from trainhall.training.common.units import MISSING, figure, size_text
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
 
 Json = dict[str, Any]
-BLANK = "-"
+BLANK = MISSING
 STATE_COLORS = {
     **dict.fromkeys(("completed", "ready", "saved"), "green"),
     **dict.fromkeys(("running", "starting"), "cyan"),
@@ -238,9 +238,7 @@ def number(value: Any) -> str:
     """Format a measured value in few digits."""
     if value is None:
         return BLANK
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return str(value)
+    return figure(value) if isinstance(value, float) else str(value)
 
 
 def main_metric(job: Json, *, named: bool = True) -> str:
@@ -258,12 +256,8 @@ def metric(name: str, value: Any) -> str:
 
 def measured(name: str, value: Any) -> str:
     """Return a metric in the unit that its name implies."""
-    if isinstance(value, int | float) and math.isfinite(value):
-        if name.endswith("_bytes"):
-            return size(round(value))
-        if name.endswith("_per_second") and abs(value) >= 1000:
-            return f"{value:,.0f}"
-    return number(value)
+    is_finite = isinstance(value, int | float) and math.isfinite(value)
+    return size(round(value)) if is_finite and name.endswith("_bytes") else number(value)
 
 
 def size(count: int | None) -> str:

@@ -14,6 +14,7 @@ from trainhall.cli.base import output as out
 from trainhall.cli.bench.measure import Measured
 from trainhall.distributed.bench.request import NATIVE, SCATTERED, UNBUCKETED, Sync
 from trainhall.distributed.collectives.cost import Link
+from trainhall.training.common.units import percent
 
 SMALL, LARGE = 256 << 10, 16 << 20
 """Goals of a ring of two hold up to the one, and from the other on."""
@@ -127,7 +128,7 @@ def _sync_rows(measured: Measured) -> list[dict[str, Any]]:
             "BANDWIDTH": _megabytes(found.gradient_bytes / sync.seconds),
             "SPEED-UP": f"{native.seconds / sync.seconds:.2f}",
             "EXPOSED": _milliseconds(sync.exposed_seconds),
-            "COMPRESSION": f"{sync.own_seconds / sync.seconds:.0%}",
+            "COMPRESSION": percent(sync.own_seconds / sync.seconds),
             "STEP SPEED-UP": f"{found.step_seconds(plain) / found.step_seconds(sync):.2f}",
         }
         for sync in found.syncs

@@ -6,6 +6,7 @@ from typing import Any
 
 from trainhall.cli.base import output as out
 from trainhall.cli.experiments.benchmark import speed_tables
+from trainhall.training.common.units import percent
 
 _WIDTH = 100
 
@@ -40,18 +41,14 @@ def _item(text: str) -> str:
     )  # fmt: skip
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
 def _interval(field: dict[str, Any]) -> str:
     low, high = field["interval"]
-    return f"{100 * low:.0f} to {100 * high:.0f} %"
+    return f"{percent(low)} to {percent(high)}"
 
 
 _COLUMNS = [
     out.Column("FIELD", lambda field: field["field"]),
-    out.Column("SHARE", lambda field: _percent(field["share"]), right=True),
+    out.Column("SHARE", lambda field: percent(field["share"]), right=True),
     out.Column("95 % INTERVAL", _interval, right=True),
     out.Column("EFFECT", lambda field: "yes" if field["has_effect"] else "none shown"),
 ]

@@ -4,6 +4,7 @@ from typing import Any
 
 from trainhall.cli.base import output as out
 from trainhall.cluster.experiments.means import mean_of_repeats
+from trainhall.training.common.units import percent
 
 
 def counts_text(experiment: out.Json) -> str:
@@ -24,7 +25,7 @@ def best_text(experiment: out.Json) -> str:
 def steps_text(steps: out.Json) -> str:
     """Format the steps that runs took, beside those that all would take in full."""
     taken, in_full = steps["taken"], steps["in_full"]
-    return f"{taken:,} of {in_full:,} that all runs in full would take ({taken / in_full:.0%})"
+    return f"{taken:,} of {in_full:,} that all runs in full would take ({percent(taken / in_full)})"
 
 
 def trial_means(runs: list[out.Json]) -> dict[int, float]:

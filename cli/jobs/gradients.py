@@ -11,6 +11,7 @@ from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import FINAL, CliError
 from trainhall.cli.base.options import DEFAULT_URL, Format, JobId, Output, Url
 from trainhall.cli.base.quantities import duration
+from trainhall.training.common.units import percent
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
@@ -132,7 +133,7 @@ def _zeros(row: out.Json) -> str:
     if histogram is None:
         return ""
     number = sum(histogram["counts"]) + histogram["zeros"] + histogram["not_finite"]
-    return f"{histogram['zeros'] / max(number, 1):.0%}"
+    return percent(histogram["zeros"] / max(number, 1))
 
 
 COLUMNS = [

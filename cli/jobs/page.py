@@ -161,7 +161,9 @@ def plan_page(plan: out.Json) -> str:
         out.Column("OF", lambda row: row["of"]),
         out.Column("PREDICTED", lambda row: cell(row, plan["prediction"]), right=True),
         out.Column("MEASURED", lambda row: cell(row, measured), right=True),
-        out.Column("ERROR", lambda row: f"{errors[row['key']]:+.0%}" if errors else "", right=True),
+        out.Column(
+            "ERROR", lambda row: f"{100 * errors[row['key']]:+.0f} %" if errors else "", right=True
+        ),
     ]
     return f"{out.one_line(plan['reason'])}\n{out.table(rows, columns)}"
 

@@ -127,9 +127,7 @@ class Progress:
         if main is not None and main["name"] != "loss" and main["value"] is not None:
             parts.append(f"{main['name']} {number(main['value'])}")
         if (rate := metrics.get("samples_per_second")) is not None:
-            parts.append(
-                f"{rate:,.0f} samples/s" if isinstance(rate, float) else f"{rate} samples/s"
-            )
+            parts.append(f"{number(rate)} samples/s")
         left = self._seconds_left(job, step, total)
         if left is not None:
             parts.append(f"{format_duration(left)} left")

@@ -11,6 +11,7 @@ from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import UsageError
 from trainhall.cli.base.options import DEFAULT_URL, Report, ReportFormat, Url
 from trainhall.cli.base.quantities import duration
+from trainhall.training.common.units import percent
 
 
 class By(StrEnum):
@@ -98,7 +99,7 @@ def _metered(row: out.Json) -> str:
     """Return the share of the GPU-hours whose power was measured."""
     if not row["gpu_hours"]:
         return out.BLANK
-    return f"{100 * row['metered_hours'] / row['gpu_hours']:.0f}%"
+    return percent(row["metered_hours"] / row["gpu_hours"])
 
 
 def _column(title: str, name: str, digits: int = 2) -> out.Column:

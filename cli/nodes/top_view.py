@@ -12,6 +12,7 @@ from trainhall.cli.base.output import (
     STATE_COLORS,
     harmless,
     main_metric,
+    number,
     ran,
     size,
     warnings,
@@ -160,7 +161,7 @@ def _speed(job: Json) -> str:
         return BLANK
     speed, pace = job["metrics"].get("samples_per_second"), job.get("pace")
     if isinstance(speed, int | float):
-        return f"{speed:,.0f}/s"
+        return f"{number(speed)}/s"
     return f"{1 / pace:.3g} steps/s" if isinstance(pace, int | float) and pace > 0 else BLANK
 
 

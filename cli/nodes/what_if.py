@@ -10,6 +10,7 @@ from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import UsageError
 from trainhall.cli.base.options import DEFAULT_URL, Report, ReportFormat, Url
 from trainhall.cluster.durations import format_duration
+from trainhall.training.common.units import percent
 
 _NODES = re.compile(r"(\d{1,6})x(\d{1,6})(?::(cpu|cuda))?")
 
@@ -101,7 +102,12 @@ def _page(found: out.Json) -> str:
         _row("devices", "", _devices(before), _devices(after)),
         *(_waits(found, name, key) for name, key in _FIGURES.items()),
         _row("never started", "", str(before["never_started"]), str(after["never_started"])),
-        _row("utilization", "", f"{before['utilization']:.0f}%", f"{after['utilization']:.0f}%"),
+        _row(
+            "utilization",
+            "",
+            percent(before["utilization"] / 100),
+            percent(after["utilization"] / 100),
+        ),
     ]
     parts = [out.table(rows, _COLUMNS)]
     if found["accounts"]:

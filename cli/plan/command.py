@@ -11,7 +11,7 @@ from trainhall.cli.base.options import Overrides, Report, ReportFormat, SpecFile
 from trainhall.cli.base.output import Column, Json, notice, rendered, size, table
 from trainhall.cli.plan.planner import planned
 from trainhall.cli.spec import specs
-from trainhall.training.common.units import brief
+from trainhall.training.common.units import brief, percent
 
 if TYPE_CHECKING:
     from trainhall.training.spec import JobSpec
@@ -112,7 +112,7 @@ def as_table(made: Json) -> str:
         *map(_kind, _KINDS),
         Column("PEAK", lambda item: size(item["peak_memory_bytes"]), right=True),
         Column("SENT", lambda item: size(item["communication_bytes"]), right=True),
-        Column("BUBBLE", lambda item: f"{item['bubble_fraction']:.0%}", right=True),
+        Column("BUBBLE", lambda item: percent(item["bubble_fraction"]), right=True),
         Column("STEP", lambda item: brief(item["step_seconds"]), right=True),
         Column("FITS", _fits),
     ]

@@ -175,7 +175,7 @@ def test_legend_shows_the_points_at_the_cursor(page: Page, jobs: list[str]) -> N
     plot.hover(position={"x": box["width"] / 2, "y": box["height"] / 2})
     expect(keys).to_contain_text(re.compile(r"step (19|20)\d"))
     # The only validation was at the end.
-    expect(keys).to_contain_text(re.compile("validation–$"))
+    expect(keys).to_contain_text(re.compile("validation—$"))
     plot.hover(position={"x": box["width"] - 1, "y": box["height"] / 2})
     expect(keys).to_contain_text(re.compile(r"validation\d"))
 

@@ -1,4 +1,26 @@
-"""Writes measured values for people, on hosts and in commands alike."""
+"""Writes measured values for people: on hosts, in commands, in reasons and in reports alike.
+
+The dashboard has the same rules in shared/format.ts.
+"""
+
+MISSING = "—"
+"""In place of what was not measured, or does not exist."""
+_LARGE = 1e9
+"""From here on numbers are written as powers of ten."""
+
+
+def figure(value: float) -> str:
+    """Return a measured number in four digits."""
+    if isinstance(value, int) and abs(value) < 10**6:
+        return str(value)
+    if 1e4 <= abs(value) < _LARGE:
+        return f"{float(f'{value:.4g}'):,.0f}"
+    return f"{value:.4g}"
+
+
+def percent(share: float) -> str:
+    """Return a share as whole percents, a smaller one in two digits."""
+    return f"{100 * share:.0f} %" if not 1e-5 < share < 0.01 else f"{100 * share:.2g} %"
 
 
 def brief(seconds: float) -> str:

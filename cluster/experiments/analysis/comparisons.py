@@ -11,7 +11,8 @@ from trainhall.cluster.experiments.analysis.intervals import (
     difference_interval,
 )
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, TrialRow, field_labels
-from trainhall.cluster.experiments.analysis.text import figure, is_number, value_text
+from trainhall.cluster.experiments.analysis.text import is_number, value_text
+from trainhall.training.common.units import figure
 
 MIN_REPEATS = 3
 """Fewer repeats show no difference: two values agree by chance too often."""

@@ -22,12 +22,12 @@ from trainhall.cluster.experiments.analysis.rows import (
 )
 from trainhall.cluster.experiments.analysis.text import (
     count,
-    figure,
     is_number,
     listing,
     shortened,
     value_text,
 )
+from trainhall.training.common.units import figure
 
 _REASONS = 3
 _REASON_LENGTH = 160

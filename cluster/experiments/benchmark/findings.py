@@ -11,15 +11,9 @@ from trainhall.cluster.experiments.analysis.findings import (
 )
 from trainhall.cluster.experiments.analysis.intervals import LEVEL_PERCENT
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, TrialRow, field_labels
-from trainhall.cluster.experiments.analysis.text import (
-    count,
-    figure,
-    listing,
-    shortened,
-    value_text,
-)
+from trainhall.cluster.experiments.analysis.text import count, listing, shortened, value_text
 from trainhall.cluster.experiments.analysis.views import BenchmarkRow
-from trainhall.training.common.units import size_text
+from trainhall.training.common.units import figure, size_text
 
 _LISTED = 24
 """Most cells that are compared in sentences; the table has all."""

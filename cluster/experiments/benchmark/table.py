@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainhall.cluster.experiments.analysis.text import figure, percent, value_text
-from trainhall.training.common.units import brief, size_text
+from trainhall.cluster.experiments.analysis.text import value_text
+from trainhall.training.common.units import MISSING, brief, figure, percent, size_text
 
 Row = Mapping[str, Any]
 """Data of a `BenchmarkRow` as JSON has it."""
 
-DASH = "—"
 _CELL = {
     "strategy": ("parallelism.strategy", "strategy"),
     "workers": ("resources.workers", "workers"),
@@ -59,17 +58,17 @@ def _value(field: str, label: str) -> Column:
 
 
 def _text(name: str, title: str) -> Column:
-    return Column(title, lambda row: DASH if row[name] is None else str(row[name]), right=False)
+    return Column(title, lambda row: MISSING if row[name] is None else str(row[name]), right=False)
 
 
 def _figure(name: str, title: str, text: Callable[[float], str]) -> Column:
-    return Column(title, lambda row: DASH if row[name] is None else text(row[name]))
+    return Column(title, lambda row: MISSING if row[name] is None else text(row[name]))
 
 
 def _with_spread(name: str, title: str, text: Callable[[float], str]) -> Column:
     def cell(row: Row) -> str:
         if row[name] is None:
-            return DASH
+            return MISSING
         if (ends := row["spread"].get(name)) is None:
             return text(row[name])
         low, high = map(text, ends)
@@ -82,7 +81,7 @@ def _ratio(row: Row) -> str:
     if row["is_baseline"]:
         return "baseline"
     if row["ratio"] is None:
-        return DASH
+        return MISSING
     text = f"{row['ratio']:.3g} ×"
     if row["ratio_interval"] is not None:
         low, high = row["ratio_interval"]
@@ -92,7 +91,7 @@ def _ratio(row: Row) -> str:
 
 def _predicted(name: str, title: str, text: Callable[[float], str]) -> Column:
     def cell(row: Row) -> str:
-        return DASH if row["predicted"] is None else text(row["predicted"][name])
+        return MISSING if row["predicted"] is None else text(row["predicted"][name])
 
     return Column(f"predicted {title}", cell)
 
@@ -113,7 +112,7 @@ _FIGURES = (
     _figure("step_seconds_p95", "p95", brief),
     _figure("communication_share", "communication", percent),
     _figure("peak_memory_bytes", "memory", lambda value: size_text(int(value))),
-    _figure("model_flops_utilization", "MFU", lambda value: f"{value:.1f} %"),
+    _figure("model_flops_utilization", "MFU", lambda value: percent(value / 100)),
     _figure("final_loss", "loss", figure),
 )
 _OPTIONAL = {

@@ -10,13 +10,13 @@ import yaml
 from trainhall import __version__
 from trainhall.cluster.durations import format_duration
 from trainhall.cluster.experiments.analysis.rows import field_labels
-from trainhall.cluster.experiments.analysis.text import count, figure, value_text
+from trainhall.cluster.experiments.analysis.text import count, value_text
 from trainhall.cluster.experiments.analysis.views import Analysis, AnalysisRow
 from trainhall.cluster.experiments.benchmark.table import Column, benchmark_columns
 from trainhall.cluster.experiments.scaling.table import curve_name, scaling_columns
 from trainhall.cluster.experiments.spec import SPEED_KINDS
 from trainhall.db.views import rfc3339
-from trainhall.training.common.units import brief, size_text
+from trainhall.training.common.units import MISSING, brief, figure, size_text
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,14 @@ def columns(report: Report) -> list[str]:
 
 
 def cells(report: Report, row: AnalysisRow) -> list[str]:
-    """Return the texts of a row of the table of trials; empty where nothing was measured, or of a
-    benchmark a dash."""
+    """Return the texts of a row of the table of trials."""
     if report.has_cells:
         return [column.cell(row.model_dump()) for column in _benchmark_columns(report)]
     values = [
-        value_text(row.values[field]) if field in row.values else "" for field in report.labels
+        value_text(row.values[field]) if field in row.values else MISSING for field in report.labels
     ]
     measured = [
-        "" if (value := getattr(row, name)) is None else text(value)
+        MISSING if (value := getattr(row, name)) is None else text(value)
         for name, _, text in _FIGURES
         if _is_measured(report, name)
     ]
@@ -152,7 +151,7 @@ COMMANDS = (
 
 def _objective(row: AnalysisRow) -> str:
     if row.objective is None:
-        return ""
+        return MISSING
     if (ends := row.spread.get("objective")) is None:
         return figure(row.objective)
     return f"{figure(row.objective)} ({figure(ends[0])} to {figure(ends[1])})"

@@ -8,7 +8,8 @@ from enum import Enum, auto
 from html import escape
 from itertools import pairwise
 
-from trainhall.cluster.experiments.analysis.text import figure, shortened
+from trainhall.cluster.experiments.analysis.text import shortened
+from trainhall.training.common.units import figure
 
 WIDTH, HEIGHT = 720, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 44

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from trainhall.cluster.experiments.analysis.findings import cost, failures, progress
 from trainhall.cluster.experiments.analysis.intervals import LEVEL_PERCENT
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, TrialRow, field_labels
-from trainhall.cluster.experiments.analysis.text import count, figure, listing, percent
+from trainhall.cluster.experiments.analysis.text import count, listing
 from trainhall.cluster.experiments.analysis.views import BenchmarkRow, ScalingCurve, ScalingPoint
 from trainhall.cluster.experiments.benchmark.findings import cannot_run, shared_hosts
 from trainhall.cluster.experiments.scaling.table import curve_name
 from trainhall.cluster.experiments.scaling_space import STRONG
+from trainhall.training.common.units import figure, percent
 
 _NAMED = (256, 4096)
 """Numbers of workers whose prediction has a sentence; the table has all."""

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainhall.cluster.experiments.analysis.text import figure, percent, value_text
-from trainhall.cluster.experiments.benchmark.table import DASH, Column
-from trainhall.training.common.units import brief
+from trainhall.cluster.experiments.analysis.text import value_text
+from trainhall.cluster.experiments.benchmark.table import Column
+from trainhall.training.common.units import MISSING, brief, figure, percent
 
 Point = Mapping[str, Any]
 """Data of a `ScalingPoint` as JSON has it."""
@@ -56,4 +56,4 @@ def _speedup(point: Point) -> str:
 
 
 def _optional(name: str, title: str, text: Callable[[Any], str]) -> Column:
-    return Column(title, lambda point: DASH if point[name] is None else text(point[name]))
+    return Column(title, lambda point: MISSING if point[name] is None else text(point[name]))

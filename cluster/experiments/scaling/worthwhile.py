@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainhall.cluster.experiments.analysis.text import percent
+from trainhall.training.common.units import percent
 
 LEAST_EFFICIENCY = 0.5
 LEAST_GAIN = 0.1

@@ -9,6 +9,8 @@ import {
   moment,
   NOTHING,
   percent,
+  rate,
+  share,
   si,
   timeZone,
   toNumber,
@@ -67,6 +69,24 @@ describe("format", () => {
       "1.00e-5",
       "1.23e+7",
       "NaN",
+    ]);
+  });
+
+  it("writes shares and rates as Python does", () => {
+    expect([27.52, 99.5, 0.42, 0, 0.0001].map(percent)).toEqual([
+      "28 %",
+      "100 %",
+      "0.42 %",
+      "0 %",
+      "0 %",
+    ]);
+    expect([0.2752, null].map(share)).toEqual(["28 %", NOTHING]);
+    expect([99.56, 2061.4, 12_345, 12_345_678, null].map(rate)).toEqual([
+      "99.56",
+      "2061",
+      "12,350",
+      "12,350,000",
+      NOTHING,
     ]);
   });
 

@@ -1,6 +1,7 @@
-/** Numbers and times as text; a missing value reads "–". */
+/** Numbers and times as text, by the rules of Python's training/common/units.py. */
 
-export const NOTHING = "–";
+/** In place of what was not measured, or does not exist. */
+export const NOTHING = "—";
 
 const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -61,7 +62,13 @@ export function metric(value: number | string | null | undefined): string {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e6)) return value.toExponential(2);
-  return significant(value, 4);
+  return size < 1e4 ? significant(value, 4) : grouped(value);
+}
+
+/** Samples or tokens a second: four digits, large ones with separators. */
+export function rate(value: number | null | undefined): string {
+  const isLarge = value !== null && value !== undefined && value >= 1e6;
+  return isLarge ? grouped(value) : metric(value);
 }
 
 /** The number behind a metric; NaN and infinities travel as text. */
@@ -72,8 +79,16 @@ export function toNumber(value: number | string | null | undefined): number | nu
   return Number.parseFloat(value);
 }
 
+/** A value from 0 to 100 as whole percents, a smaller one than 1 in two digits. */
 export function percent(value: number | null | undefined): string {
-  return value === null || value === undefined ? NOTHING : `${Math.round(value)} %`;
+  if (value === null || value === undefined) return NOTHING;
+  const isSmall = value > 1e-3 && value < 1;
+  return `${isSmall ? significant(value, 2) : Math.round(value)} %`;
+}
+
+/** The same of a share from 0 to 1. */
+export function share(value: number | null | undefined): string {
+  return percent(value === null || value === undefined ? null : 100 * value);
 }
 
 /** Seconds as one or two units: "0.31 s", "42 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
@@ -150,6 +165,10 @@ export function plural(number: number, noun: string): string {
 
 function joined(large: number, largeUnit: string, small: number, smallUnit: string): string {
   return small === 0 ? `${large} ${largeUnit}` : `${large} ${largeUnit} ${small} ${smallUnit}`;
+}
+
+function grouped(value: number): string {
+  return Number.parseFloat(value.toPrecision(4)).toLocaleString("en-US");
 }
 
 function significant(value: number, digits: number): string {

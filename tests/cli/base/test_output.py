@@ -38,7 +38,7 @@ def test_table_aligns_wide_characters() -> None:
     assert output.table(items, COLUMNS).splitlines() == [
         "ID    STATE    STEP",
         "aa    running     7",
-        "b     -        1200",
+        "b     —        1200",
         "数字  failed      3",
     ]
 
@@ -86,11 +86,11 @@ def test_each_format(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("peak_memory_bytes", 3.099e8, "295.5 MiB"),
         ("peak_memory_bytes", float("nan"), "nan"),
-        ("samples_per_second", 63561.2, "63,561"),
+        ("samples_per_second", 63561.2, "63,560"),
         ("samples_per_second", 3.14159, "3.142"),
         ("loss", 0.0123456, "0.01235"),
         ("loss", "NaN", "NaN"),
-        ("bytes_sent", None, "-"),
+        ("bytes_sent", None, "—"),
     ],
 )
 def test_metric_is_shown_in_its_unit(name: str, value: Any, text: str) -> None:
@@ -99,14 +99,14 @@ def test_metric_is_shown_in_its_unit(name: str, value: Any, text: str) -> None:
 
 def test_sizes_and_ages() -> None:
     assert [output.size(n) for n in (None, 0, 1023, 1536, 5 * 2**40)] == [
-        "-", "0 B", "1023 B", "1.5 KiB", "5.0 TiB",
+        "—", "0 B", "1023 B", "1.5 KiB", "5.0 TiB",
     ]  # fmt: skip
     now = datetime.now(UTC)
     job = {"attempt": 2, "ran_seconds": 90.0, "running_since": None}
     assert output.ran(job) == "1m30s"
     since = (now - timedelta(minutes=10)).isoformat()
     assert output.ran(job | {"running_since": since}).startswith("11m3")
-    assert output.ran({"attempt": 0, "ran_seconds": 0.0, "running_since": None}) == "-"
+    assert output.ran({"attempt": 0, "ran_seconds": 0.0, "running_since": None}) == "—"
 
 
 @pytest.mark.parametrize(
@@ -319,8 +319,8 @@ def test_code_of_standard_input_is_in_current_folder(
     [
         ({"name": "val/f1", "value": 0.91234, "goal": "max"}, "val/f1 0.9123", "0.9123"),
         ({"name": "loss", "value": "NaN", "goal": "min"}, "loss NaN", "NaN"),
-        ({"name": "val/f1", "value": None, "goal": "max"}, "-", "-"),
-        (None, "-", "-"),
+        ({"name": "val/f1", "value": None, "goal": "max"}, "—", "—"),
+        (None, "—", "—"),
     ],
 )
 def test_main_metric_has_its_name_and_latest_value(metric: Any, named: str, alone: str) -> None:

@@ -138,7 +138,7 @@ def test_early_stopping_adds_rungs_and_steps(cli: Cli) -> None:
     experiment = cli.create({**SWEEP, "early_stopping": stopping})
     header, *_ = cli("trials", experiment).splitlines()
     assert header.split()[:5] == ["TRIAL", "JOB", "STATE", "RUNG", "STEP"]
-    assert "0 of 360 that all runs in full would take (0%)" in cli("show", experiment)
+    assert "0 of 360 that all runs in full would take (0 %)" in cli("show", experiment)
 
 
 def test_trials_of_tpe_are_chosen_later(cli: Cli) -> None:
@@ -347,6 +347,6 @@ def test_analysis_has_comparisons_and_importance() -> None:
         "",
         "Importance",
         "FIELD                   SHARE  95 % INTERVAL  EFFECT",
-        "training.learning_rate   75 %     50 to 88 %  yes",
-        "training.optimizer       25 %      0 to 50 %  none shown",
+        "training.learning_rate   75 %   50 % to 88 %  yes",
+        "training.optimizer       25 %    0 % to 50 %  none shown",
     ]

@@ -27,4 +27,4 @@ def test_best_text_names_the_step_of_a_rung(step: int | None, at: str) -> None:
 
 def test_steps_text_compares_with_all_runs_in_full() -> None:
     text = steps_text({"taken": 1620, "in_full": 14580})
-    assert text == "1,620 of 14,580 that all runs in full would take (11%)"
+    assert text == "1,620 of 14,580 that all runs in full would take (11 %)"

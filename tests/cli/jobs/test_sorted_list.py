@@ -43,7 +43,7 @@ def test_list_is_sorted_and_filtered(
         header, *rows = listed(sort="-parameters.lr")
         column = header.index("lr")
         assert [row[1] for row in rows] == ["fast", "slow", "plain"]
-        assert [row[column] for row in rows] == ["0.1", "0.001", "-"]
+        assert [row[column] for row in rows] == ["0.1", "0.001", "—"]
         assert [row[1] for row in listed(query="lr<0.01 state:queued")[1:]] == ["slow"]
         header, *rows = listed(query="lr<0.05")
         assert [row[header.index("lr")] for row in rows] == ["0.001"]
@@ -56,9 +56,9 @@ def test_list_is_sorted_and_filtered(
         shown = capsys.readouterr()
         assert [line.split() for line in shown.out.splitlines()] == [
             ["NAME", "lr", "lr", "loss.min", "USER", "GPU-HOURS", "WORKERS"],
-            ["fast", "0.1", "0.1", "-", "-", "0", "2"],
-            ["plain", "-", "-", "-", "-", "0", "2"],
-            ["slow", "0.001", "0.001", "-", "-", "0", "2"],
+            ["fast", "0.1", "0.1", "—", "—", "0", "2"],
+            ["plain", "—", "—", "—", "—", "0", "2"],
+            ["slow", "0.001", "0.001", "—", "—", "0", "2"],
         ]
         assert shown.err == "None of these jobs has a value of loss.min.\n"
         jobs.list_jobs(columns="nam", url=cluster.url)
@@ -66,7 +66,7 @@ def test_list_is_sorted_and_filtered(
         with pytest.raises(UsageError, match="needs names between its commas"):
             jobs.list_jobs(columns="name,", url=cluster.url)
         header, *rows = listed(query="-metrics.loss.min<0")
-        assert {row[header.index("loss.min")] for row in rows} == {"-"}
+        assert {row[header.index("loss.min")] for row in rows} == {"—"}
         saved = {"name": "rates", "sort": "parameters.lr", "columns": ["name", "parameters.lr"]}
         cluster.post("/views", json=saved)
         header, *rows = listed(view="rates")

@@ -60,7 +60,7 @@ def test_lines_and_their_total_are_printed(
     title, row, total = capsys.readouterr().out.splitlines()
     assert title.split()[:3] == ["USER", "JOBS", "DEVICE-HOURS"]
     assert title.split()[-1] == "EUR"
-    figures = ["1,234.56", "-", "-", "-", "-", "1,234.56", "2.04", "0%", "99.50"]
+    figures = ["1,234.56", "—", "—", "—", "—", "1,234.56", "2.04", "0.41", "%", "99.50"]
     assert row.split() == ["maria", "2", *figures]
     assert total.split() == ["total", "2", *figures]
     run("--by", "job", "--since", "12h")
@@ -94,4 +94,4 @@ def test_bad_option_is_refused(coordinator: Coordinator) -> None:
 def test_little_is_not_shown_as_nothing() -> None:
     column = ledger._column("USEFUL", "useful_hours")
     shown = [column.cell({"useful_hours": hours}) for hours in (0.0, 0.001, 0.005, None)]
-    assert shown == ["0.00", "<0.01", "0.01", "-"]
+    assert shown == ["0.00", "<0.01", "0.01", "—"]

@@ -73,10 +73,10 @@ def test_changes_are_asked_for(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines[:2]] == [
         ["RECORDED", "REPLAYED", "WITH", "CHANGES"],
-        ["devices", "-", "8", "GPUs,", "4", "CPU", "workers", "none"],
+        ["devices", "—", "8", "GPUs,", "4", "CPU", "workers", "none"],
     ]
-    assert any(line.split() == ["longest", "wait", "-", "1h00m", "-"] for line in lines)
-    assert any(line.split() == ["user", "maria", "3", "1m30s", "-"] for line in lines)
+    assert any(line.split() == ["longest", "wait", "—", "1h00m", "—"] for line in lines)
+    assert any(line.split() == ["user", "maria", "3", "1m30s", "—"] for line in lines)
     assert lines[-2:] == [
         "Replayed jobs of 7 days: 12, the newest of more. Left out, as they never ran: 1.",
         "- nodes stay in service",

@@ -97,9 +97,9 @@ def test_plan_of_job_compares_prediction_and_measurement() -> None:
     reason, heads, memory, step = plan_page(plan).splitlines()
     assert reason == plan["reason"]
     assert heads.split() == ["OF", "PREDICTED", "MEASURED", "ERROR"]
-    assert step.split() == ["step", "500", "ms", "-", "-"]
+    assert step.split() == ["step", "500", "ms", "—", "—"]
     plan["measured"] = {"peak_memory_bytes": 3.0 * 2**30, "step_seconds": 0.45}
     plan["error"] = {"peak_memory_bytes": 0.5, "step_seconds": -0.1}
     *_, memory, step = plan_page(plan).splitlines()
-    assert memory.split() == ["memory", "2.0", "GiB", "3.0", "GiB", "+50%"]
-    assert step.split() == ["step", "500", "ms", "450", "ms", "-10%"]
+    assert memory.split() == ["memory", "2.0", "GiB", "3.0", "GiB", "+50", "%"]
+    assert step.split() == ["step", "500", "ms", "450", "ms", "-10", "%"]

@@ -22,5 +22,5 @@ it("jobs are compared by their latest metrics, with the spread over seeds", asyn
   expect(head).toHaveTextContent("Latest valueonetwoothermean ± SD of 2 seedsone, two");
   expect(loss).toHaveTextContent("loss0.50.30.40.4 ± 0.1414");
   expect(within(loss as HTMLElement).getByTitle("best")).toHaveTextContent("0.3");
-  expect(beauty).toHaveTextContent("beautyNaN2––");
+  expect(beauty).toHaveTextContent("beautyNaN2——");
 });

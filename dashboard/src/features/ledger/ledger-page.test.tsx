@@ -36,11 +36,11 @@ describe("the ledger", () => {
       "3",
       "1,234.50",
       "1,000.00",
-      "–",
+      "—",
       "200.25",
       "34.25",
       "0.00",
-      "–",
+      "—",
       "99.50",
     ]);
     expect(screen.getByText("Total").closest("tr")).toHaveTextContent("1,234.50");

@@ -1,5 +1,6 @@
 import { Group, Stack, Text, Title } from "@mantine/core";
 import type { Experiment, Analysis as Found } from "@/shared/api/types";
+import { percent } from "@/shared/format";
 import { Command } from "@/shared/ui/command";
 import { AgainIcon } from "@/shared/ui/icons";
 import { LinkedText } from "@/shared/ui/linked-text";
@@ -101,9 +102,9 @@ function Importance({ experiment, analysis }: { experiment: Experiment; analysis
               />
             </dd>
             <Text component="dd" size="sm" className={`numbers ${classes.text}`}>
-              {percentText(share)}{" "}
+              {percent(100 * share)}{" "}
               <Text span size="xs" c="dimmed">
-                {percentText(low)} to {percentText(high)}
+                {percent(100 * low)} to {percent(100 * high)}
                 {hasEffect ? "" : " · no effect shown"}
               </Text>
             </Text>
@@ -112,8 +113,4 @@ function Importance({ experiment, analysis }: { experiment: Experiment; analysis
       </dl>
     </section>
   );
-}
-
-function percentText(share: number): string {
-  return `${Math.round(100 * share)} %`;
 }

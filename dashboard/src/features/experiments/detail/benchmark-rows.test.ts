@@ -62,9 +62,9 @@ describe("columnsOf", () => {
   it("shows the cell, other fields and a dash where nothing was measured", () => {
     const shown = texts(ROW);
     expect(shown).toMatchObject({ strategy: "ddp", workers: "2", seed: "3", "samples/s": "100" });
-    expect(shown).toMatchObject({ "vs baseline": "baseline", "comm.": "25 %", MFU: "–" });
+    expect(shown).toMatchObject({ "vs baseline": "baseline", "comm.": "25 %", MFU: "—" });
     expect(shown).not.toHaveProperty("tokens/s");
-    expect(texts(FAILED)).toMatchObject({ "samples/s": "–", "vs baseline": "–" });
+    expect(texts(FAILED)).toMatchObject({ "samples/s": "—", "vs baseline": "—" });
   });
 
   it("says where no difference is shown", () => {

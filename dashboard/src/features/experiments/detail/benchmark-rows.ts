@@ -1,5 +1,5 @@
 import { type BenchmarkRow, MAX_COMPARED, type Trial } from "@/shared/api/types";
-import { bytes, count, duration, metric, NOTHING } from "@/shared/format";
+import { bytes, duration, metric, NOTHING, rate, share } from "@/shared/format";
 import { fieldLabels, valueText } from "../spec";
 
 /** A column of the table of a benchmark: how a row is written, and what it is sorted by. */
@@ -166,16 +166,6 @@ export function interval(ends: number[] | null | undefined, text: (end: number) 
   return low === undefined || high === undefined ? "" : `${text(low)} to ${text(high)}`;
 }
 
-export function rate(value: number | null): string {
-  return value !== null && value >= 1000 ? count(Math.round(value)) : metric(value);
-}
-
 export function three(value: number): string {
   return String(Number(value.toPrecision(3)));
-}
-
-export function share(value: number | null): string {
-  if (value === null) return NOTHING;
-  const isSmall = value > 1e-5 && value < 0.01;
-  return `${isSmall ? Number((100 * value).toPrecision(2)) : Math.round(100 * value)} %`;
 }

@@ -48,7 +48,7 @@ describe("scaling points", () => {
       "speed-up": "3.46 × 3.2 to 3.7",
       efficiency: "86 %",
       compute: "250 ms",
-      "comm.": "–",
+      "comm.": "—",
     });
     expect(texts(PREDICTED)).toMatchObject({ workers: "1,024", "speed-up": "3.46 ×" });
     expect(kindOf(PREDICTED)).toBe("predicted");

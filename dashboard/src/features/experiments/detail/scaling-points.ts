@@ -1,7 +1,7 @@
 import type { ScalingCurve, ScalingPoint } from "@/shared/api/types";
-import { count, duration, NOTHING, plural } from "@/shared/format";
+import { count, duration, NOTHING, plural, rate, share } from "@/shared/format";
 import { fieldLabels, valueText } from "../spec";
-import { interval, rate, share, three } from "./benchmark-rows";
+import { interval, three } from "./benchmark-rows";
 
 /** A column of the table of a scaling curve. */
 export interface PointColumn {

@@ -38,7 +38,7 @@ function shown(plan: Plan) {
 it("a plan shows its reason, and that nothing was measured yet", () => {
   const card = shown(PLAN);
   expect(card.getByText(/has the shortest step, 0.89 s/)).toBeVisible();
-  expect(card.getByRole("row", { name: /Step time 0.89 s – –/ })).toBeVisible();
+  expect(card.getByRole("row", { name: /Step time 0.89 s — —/ })).toBeVisible();
 });
 
 it("a measurement is shown beside the prediction, with the error", () => {

@@ -19,7 +19,7 @@ const text = (of: Curve, cursor: number | null, axis: "step" | "elapsed" = "step
     pointsOf(of, axis),
     axis,
     cursor,
-    (value) => (value === null ? "–" : String(value)),
+    (value) => (value === null ? "—" : String(value)),
     true,
   );
 
@@ -37,12 +37,12 @@ describe("legendText", () => {
   });
 
   it("shows nothing before the first point or without points", () => {
-    expect(text(validation, 49)).toBe("–");
-    expect(text({ ...validation, name: "none" }, 55)).toBe("–");
+    expect(text(validation, 49)).toBe("—");
+    expect(text({ ...validation, name: "none" }, 55)).toBe("—");
   });
 
   it("does not skip a value that is not finite", () => {
-    expect(text(validation, 170)).toBe("– (step 160)");
+    expect(text(validation, 170)).toBe("— (step 160)");
   });
 
   it("shows the latest value without a cursor", () => {
