@@ -58,7 +58,7 @@ export default function ReportsPage() {
         </Empty>
       ) : null}
       {reports.length > 0 ? (
-        <Table label="Reports" columns={COLUMNS} rows={reports} rowKey={({ id }) => id} cards />
+        <Table label="Reports" columns={COLUMNS} rows={reports} rowKey={({ id }) => id} />
       ) : null}
       <LoadMore list={list} />
     </Stack>
