@@ -1,19 +1,20 @@
-"""Hosts on which the runs of an experiment were, and when."""
+"""Hosts and software on which the runs of an experiment were, and when."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from datetime import datetime
 
 from sqlalchemy import Connection, select
 
 from trainhall.cluster.experiments.analysis.text import listing
 from trainhall.db.documents import Allocation
-from trainhall.db.models import Attempt, Device, Job, Node
+from trainhall.db.models import Attempt, Device, Job, Node, PackageSet
 from trainhall.db.views import rfc3339
 
 
 def load_hosts(connection: Connection, experiment_id: str) -> list[tuple[str, str]]:
-    """Return the time of the runs, and by node the devices that they held and its cores, as names
-    and texts; of a node that was removed only what it was called."""
+    """Return as names and texts the time of the runs, their software, and by node the devices that
+    they held and its cores; of a node that was removed only what it was called."""
     attempts = connection.execute(
         select(Attempt.started_at, Attempt.finished_at, Attempt.allocation)
         .join(Job, Job.id == Attempt.job_id)
@@ -25,7 +26,30 @@ def load_hosts(connection: Connection, experiment_id: str) -> list[tuple[str, st
     last = "now" if None in ends else _minute(max(ends))
     first = _minute(min(attempt.started_at for attempt in attempts))
     held = [attempt.allocation for attempt in attempts]
-    return [("time of the runs", f"{first} to {last}"), *_nodes(connection, held)]
+    return [
+        ("time of the runs", f"{first} to {last}"),
+        *_software(connection, experiment_id),
+        *_nodes(connection, held),
+    ]
+
+
+def _software(connection: Connection, experiment_id: str) -> Iterator[tuple[str, str]]:
+    """Yield the versions of what decides on speed and figures; several where runs differ."""
+    used = select(Attempt.package_set).join(Job, Job.id == Attempt.job_id)
+    sets = connection.execute(
+        select(PackageSet.os, PackageSet.python, PackageSet.cuda, PackageSet.packages).where(
+            PackageSet.sha256.in_(used.where(Job.experiment_id == experiment_id))
+        )
+    ).all()
+    versions = {
+        "system": {row.os for row in sets},
+        "Python": {row.python for row in sets},
+        "torch": {row.packages["torch"] for row in sets if "torch" in row.packages},
+        "CUDA": {row.cuda for row in sets if row.cuda is not None},
+    }
+    for name, found in versions.items():
+        if found:
+            yield name, listing(sorted(found))
 
 
 def _nodes(connection: Connection, held: list[Allocation]) -> list[tuple[str, str]]:

@@ -99,7 +99,8 @@ def _worthwhile(curve: ScalingCurve, name: str) -> Iterator[str]:
     if found.workers > fewest:
         yield f"{name}: more workers pay up to {found.workers:,}{end}."
     else:
-        yield f"{name}: more than {count(fewest, 'worker')} do not pay{end}."
+        pay = "pays" if fewest == 1 else "pay"
+        yield f"{name}: no more than {count(fewest, 'worker')} {pay}{end}."
 
 
 def _predictions(curve: ScalingCurve, name: str) -> Iterator[str]:

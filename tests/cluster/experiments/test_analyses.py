@@ -63,6 +63,8 @@ async def test_ended_experiment_is_analyzed(cluster: SimulatedCluster) -> None:
     await run(cluster, first, 0.5, [float(i % 16) for i in range(1, 3201)])
     await run(cluster, second, 0.75, [0.25, 0.5, 0.25, float("nan")])
     await cluster.run_until(third, "running")
+    software = {"python": "3.12.3", "os": "Linux", "packages": {"torch": "2.12.0+cpu"}}
+    await cluster.report_event(third, "packages", software)
     await cluster.finish(third, Outcome.FAILED, failure())
     await cluster.settle()
     await cluster.coordinator.packer.pack_once()
@@ -92,6 +94,7 @@ async def test_ended_experiment_is_analyzed(cluster: SimulatedCluster) -> None:
     assert re.search(
         r"<dt>time of the runs</dt><dd>[\d -]+:\d\d UTC to [\d -]+:\d\d UTC</dd>", text
     )
+    assert "<dt>torch</dt><dd>2.12.0+cpu</dd>" in text
     assert "<dt>node alpha</dt><dd>1 × cpu 0, 1 × cpu 1 and 1 × cpu 2</dd>" in text
 
     start = cluster.clock.now() - timedelta(hours=20)

@@ -66,7 +66,7 @@ describe("scaling points", () => {
     ]);
     const none = { workers: 2, is_predicted: false, reason: "at 4 twice as many are slower" };
     expect(facts({ ...CURVE, points: [{ ...MEASURED, workers: 2 }], worthwhile: none })[1]).toBe(
-      "more than 2 workers do not pay: at 4 twice as many are slower (measured)",
+      "no more than 2 workers pay: at 4 twice as many are slower (measured)",
     );
     const unfitted = { serial_share: null, worthwhile: null, model: null, note: "too few" };
     expect(facts({ ...CURVE, ...unfitted })).toEqual(["nothing is predicted: too few"]);

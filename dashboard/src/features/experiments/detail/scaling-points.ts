@@ -77,7 +77,7 @@ export function facts({
     const pays =
       worthwhile.workers > fewest
         ? `more workers pay up to ${count(worthwhile.workers)}`
-        : `more than ${plural(fewest, "worker")} do not pay`;
+        : `no more than ${plural(fewest, "worker")} ${fewest === 1 ? "pays" : "pay"}`;
     found.push(`${pays}: ${end} (${kind})`);
   }
   if (model !== null) {
