@@ -31,7 +31,7 @@ test("waits with other hardware are asked for", async () => {
   fireEvent.click(screen.getByText("Compare"));
   const line = (await screen.findByText("Mean wait", { selector: "th" })).closest("tr");
   expect(line).toHaveTextContent("Mean wait25 min25 min4 min");
-  expect(screen.getByText("user maria").closest("tr")).toHaveTextContent("925 min–");
+  expect(screen.getByText("user maria").closest("tr")).toHaveTextContent("925 min—");
   expect(screen.getByText("4 min with changes")).toBeVisible();
   const sent = asked.filter(({ method }) => method === "POST");
   expect(sent).toHaveLength(1);
