@@ -25,7 +25,7 @@ from trainhall.cluster.experiments.runs import job_of, plan_configurations, star
 from trainhall.cluster.experiments.scaling.analyze import scaling_curves
 from trainhall.cluster.experiments.scaling.findings import curve_findings
 from trainhall.cluster.experiments.spec import ExperimentSpec
-from trainhall.cluster.jobs.auto_plans import JobPlan, PlanMeasured
+from trainhall.cluster.jobs.plans import JobPlan, PlanMeasured
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.plan import ChosenPlan
 

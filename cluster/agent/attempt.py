@@ -24,6 +24,8 @@ class Attempt:
     launch: Launch
     stage: Stage
     plan: ChosenPlan | None = None
+    plan_refusal: str | None = None
+    """Why the strategy of its own cannot be predicted."""
     status: ShimStatus | None = None
     status_stamp: tuple[int, int] = (0, 0)
     """Inode and time of the status file that was read last."""
@@ -80,6 +82,7 @@ class Attempt:
             ranks=status.ranks if status is not None else [],
             rendezvous=status.rendezvous if status is not None else None,
             plan=self.plan if self.stage is Stage.PLANNING else None,
+            plan_refusal=self.plan_refusal if self.stage is Stage.PLANNING else None,
         )
         if self.stage is Stage.ENDED:
             report.outcome, report.failure = self.outcome, self.failure

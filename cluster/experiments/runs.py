@@ -111,8 +111,17 @@ def job_of(spec: ExperimentSpec, values: Mapping[str, Any], trial: int, repeat: 
     if _sets_seeds(spec) and _takes_seed(values, seed_field):
         first = spec.seed if spec.seed is not None else _own_seed(document, seed_field)
         replace_field(document, seed_field, first + repeat - 1)
+    if spec.kind == "benchmark" and repeat == 1:  # in others it would only take time
+        _predict(document)
     document["name"] = f"{spec.name[:_NAME_LENGTH]} {run_name(trial, repeat, spec.repeats)}"
     return _valid_job(spec, document)
+
+
+def _predict(document: dict[str, Any]) -> None:
+    """Ask for a prediction of memory and step time, for the row of the configuration."""
+    parallelism = document.setdefault("parallelism", {})
+    if "task" in document and isinstance(parallelism, dict):
+        parallelism.setdefault("predict", True)
 
 
 def document_of(job: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from sqlalchemy import bindparam, exists, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.jobs import auto_plans, gradients
+from trainhall.cluster.jobs import gradients, plans
 from trainhall.cluster.lifecycle.generations import member_since, newest_broken_generation
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.wire.protocol import Assignment, first_problem
@@ -75,7 +75,9 @@ async def assignments_for(
             continue
         if attempt.planning and wanted.launch.node_rank == 0:
             try:
-                wanted.launch.planning = await auto_plans.request(session, attempt)
+                wanted.launch.planning = await plans.request(
+                    session, attempt, own_strategy=not wanted.launch.spec.is_auto
+                )
             except ValidationError as error:
                 log.error("plan_not_understood", job=attempt.job_id, error=str(error))
                 if wanted.goal == "run":
@@ -127,8 +129,9 @@ def assignment(
     plan = attempt.checkpoint_plan
     chosen = None
     job = JobSpec.model_validate(spec)
-    if job.is_auto and planned is not None and not attempt.planning:
-        chosen = auto_plans.parse_plan(planned)
+    if job.is_predicted and planned is not None and not attempt.planning:
+        chosen = plans.parse_plan(planned)
+    if job.is_auto and chosen is not None:
         job = with_parallelism(job, attempt.world_size, chosen.parallelism)
     elif "max_workers" in spec["resources"]:
         job = job.at(attempt.world_size)

@@ -18,7 +18,7 @@ from trainhall.cluster.checkpoints.lineage import STORE
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.checkpoints.verification import mark_corrupt
 from trainhall.cluster.errors import InvalidValueError, NotFoundError
-from trainhall.cluster.jobs import auto_plans, gradients, packages
+from trainhall.cluster.jobs import gradients, packages, plans
 from trainhall.cluster.jobs.incidents import newest_incident
 from trainhall.cluster.lifecycle.generations import (
     has_stepped,
@@ -309,9 +309,9 @@ class RankEvents(Service):
     async def _measured(self, context: EventContext, data: dict[str, Any]) -> None:
         """Put what a planned job has taken beside what was expected of it."""
         job = context.job
-        if not auto_plans.is_auto(job):
+        if not plans.is_predicted(job):
             return
-        if auto_plans.keep_measured(job, data.get("measured"), context.attempt.number):
+        if plans.keep_measured(job, data.get("measured"), context.attempt.number):
             await context.session.flush()
 
     async def _note(

@@ -5,12 +5,12 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.jobs import auto_plans
-from trainhall.cluster.jobs.auto_plans import PlanMeasured
+from trainhall.cluster.jobs import plans
 from trainhall.cluster.jobs.commands import Command, refused_commands
 from trainhall.cluster.jobs.deletion import needed_by
 from trainhall.cluster.jobs.incidents import Failure, Incident, failure_view, incidents_of
 from trainhall.cluster.jobs.main_metric import MainMetric, main_metric
+from trainhall.cluster.jobs.plans import PlanMeasured
 from trainhall.cluster.jobs.summaries import (
     job_warnings,
     not_finite_losses,
@@ -35,7 +35,7 @@ class PlanError(View):
 
 
 class Plan(View):
-    """Plan of a job of strategy `auto`, and how accurate it was."""
+    """Plan of a job whose strategy is `auto` or predicted, and how accurate it was."""
 
     summary: str
     """Short form, such as `fsdp (shard 4)`."""
@@ -52,6 +52,8 @@ class Plan(View):
     prediction: PlanPrediction
     calibration: PlanCalibration
     """Factors that the prediction was multiplied by."""
+    is_named: bool
+    """True: the spec names the strategy, and no other was looked for."""
     measured: PlanMeasured | None
     """Null until an attempt has completed or paused."""
     error: PlanError | None
@@ -226,7 +228,7 @@ async def job_views(
     for job, progress in rows:
         others = {Command.DELETE: needed.get(job.id), Command.RESTORE: unsaved.get(job.id)}
         refused = refused_commands(job, {each: why for each, why in others.items() if why})
-        plan = auto_plans.plan_of(job)
+        plan = plans.plan_of(job)
         view = Job.of(
             job,
             step=progress.step,
@@ -257,7 +259,7 @@ def _experiment(job: models.Job) -> ExperimentRun | None:
     return ExperimentRun(id=job.experiment_id, trial=job.trial, repeat=job.repeat)
 
 
-def _mesh(job: models.Job, plan: auto_plans.JobPlan | None) -> dict[str, int] | None:
+def _mesh(job: models.Job, plan: plans.JobPlan | None) -> dict[str, int] | None:
     if job.spec.get("task") is None:
         return None
     try:

@@ -31,6 +31,8 @@ class HostReport:
     """True if it ended because its host could not reach the coordinator for long."""
     plan: ChosenPlan | None = None
     """The plan that it made, while the attempt waits for one."""
+    plan_refusal: str | None = None
+    """Why it cannot predict the strategy that the spec names; the attempt starts without."""
     ended_at: datetime | None = None
     """When the outcome was first reported."""
     generation: int = 1

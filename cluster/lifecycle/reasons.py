@@ -74,7 +74,13 @@ class ReasonCode(StrEnum):
     )
     # of attempts that run
     PLANNING_STRATEGY = ("planning_strategy", "planning its strategy on node {node}; {placed}")
+    PREDICTING_STRATEGY = (
+        "predicting_strategy",
+        "predicting memory and step time on node {node}; {placed}",
+    )
     STRATEGY_PLANNED = ("strategy_planned", "planned: {why}")
+    STRATEGY_PREDICTED = ("strategy_predicted", "predicted: {why}")
+    STRATEGY_NOT_PREDICTED = ("strategy_not_predicted", "not predicted: {why}")
     RUNNING = ("running", "{ranks} on {nodes}")
     REGROUPED = ("regrouped", "{losses}; {change}{cost}")
     RESIZED = ("resized", "resized by a user; {change}{how}")

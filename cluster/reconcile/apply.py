@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import ConflictError
-from trainhall.cluster.jobs import auto_plans
+from trainhall.cluster.jobs import plans
 from trainhall.cluster.jobs.resizing import withdraw_unapplied
 from trainhall.cluster.lifecycle.alerts import report_if_stuck
 from trainhall.cluster.lifecycle.generations import holds
@@ -226,7 +226,8 @@ class Applier(Service):
         attempt = await _attempt(session, token.job_id, token.attempt)
         job = await session.get(Job, token.job_id)
         assert job is not None
-        auto_plans.keep(decision.plan, job, attempt)
+        if decision.plan is not None:
+            plans.keep(decision.plan, job, attempt)
         if job.state == JobState.STARTING:
             set_reason(job, decision.reason)
         await session.flush()

@@ -61,9 +61,11 @@ class MarkRunning(_OfAttempt):
 
 @dataclass(frozen=True)
 class KeepPlan(_OfAttempt):
-    """The attempt's first host has planned the job's strategy: all its hosts run with it."""
+    """The attempt's first host has planned the job's strategy, and all its hosts run with it; or it
+    has predicted the strategy that the job names."""
 
-    plan: ChosenPlan
+    plan: ChosenPlan | None
+    """None: it cannot be predicted."""
     reason: Reason
 
 

@@ -79,9 +79,11 @@ def _leave_drained(s: Situation) -> StopAttempt:
 
 def _keep_plan(s: Situation) -> KeepPlan | None:
     if s.plan is None:
-        return None
-    reason = Reason.of(ReasonCode.STRATEGY_PLANNED, why=s.plan.reason)
-    return KeepPlan(s.attempt.token, s.plan, reason)
+        refusal = Reason.of(ReasonCode.STRATEGY_NOT_PREDICTED, why=s.plan_refusal)
+        return KeepPlan(s.attempt.token, None, refusal)
+    is_named = s.plan.is_named
+    code = ReasonCode.STRATEGY_PREDICTED if is_named else ReasonCode.STRATEGY_PLANNED
+    return KeepPlan(s.attempt.token, s.plan, Reason.of(code, why=s.plan.reason))
 
 
 def _mark_running(s: Situation) -> MarkRunning:
@@ -331,9 +333,9 @@ WHILE_RANKS_RUN = (
     ),
     Rule(
         "keep the plan",
-        "its first host has planned the strategy",
+        "its first host has planned the strategy, or predicted it",
         "all hosts use this plan",
-        lambda s: s.plan and s.attempt.state is AttemptState.STARTING,
+        lambda s: (s.plan or s.plan_refusal) and s.attempt.state is AttemptState.STARTING,
         _keep_plan,
     ),
     Rule(

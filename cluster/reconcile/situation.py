@@ -234,6 +234,12 @@ class Situation:
         first = self.attempt.hosts[0].report
         return first.plan if first is not None and self.attempt.plans else None
 
+    @property
+    def plan_refusal(self) -> str | None:
+        """Why that host made none, where the job names its strategy."""
+        first = self.attempt.hosts[0].report
+        return first.plan_refusal if first is not None and self.attempt.plans else None
+
     @cached_property
     def not_running(self) -> list[HostFacts]:
         """Hosts that do not run their ranks yet."""

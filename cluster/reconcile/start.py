@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints.lineage import checkpoint_plan
 from trainhall.cluster.errors import ConflictError
-from trainhall.cluster.jobs import auto_plans
+from trainhall.cluster.jobs import plans
 from trainhall.cluster.lifecycle.generations import regroups_in_place
 from trainhall.cluster.lifecycle.jobs import create_attempt, lock_job, move_job, reason_columns
 from trainhall.cluster.lifecycle.nodes import hold_ready
@@ -36,11 +36,12 @@ async def start_attempt(
     allocation = allocation_of(entry.placed, entry.needs.device)
     job, size = await _locked_job(session, facts.id, allocation), allocation.world_size
     reason, number, device = decision.reason, facts.attempt + 1, entry.needs.device
-    is_auto = auto_plans.is_auto(job)
-    planning = is_auto and not auto_plans.keeps_plan(job, size, device)
+    is_auto = plans.is_auto(job)
+    planning = plans.must_plan(job, number, size, device)
     if planning:
         host = entry.placed[0].node_name
-        reason = Reason.of(ReasonCode.PLANNING_STRATEGY, node=host, placed=reason)
+        code = ReasonCode.PLANNING_STRATEGY if is_auto else ReasonCode.PREDICTING_STRATEGY
+        reason = Reason.of(code, node=host, placed=reason)
     plan, notes = await checkpoint_plan(session, job, options.resume_candidates)
     changes = {
         "attempt": number,
@@ -55,7 +56,7 @@ async def start_attempt(
         reason=reason, now=now, attempt=facts.attempt, changes=changes,
     ):  # fmt: skip
         raise ConflictError
-    if is_auto and not planning and (chosen := auto_plans.plan_of(job)):
+    if is_auto and not planning and (chosen := plans.plan_of(job)):
         notes.append(f"keeps its plan: {chosen.summary}")
     attempt = _new_attempt(job, number, allocation, decision.reason, now, options)
     attempt.planning, attempt.checkpoint_plan = planning, plan

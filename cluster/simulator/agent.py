@@ -389,8 +389,12 @@ class Agent:
         try:
             attempt.plan = self.host.plan(attempt.launch)
         except PlanningFailedError as error:
-            message = f"its strategy cannot be planned: {error}"
-            self._end(attempt, Outcome.FAILED, Failure(message=message, final=True))
+            planning = attempt.launch.planning
+            if planning is not None and planning.own_strategy:
+                attempt.plan_refusal = str(error)
+            else:
+                message = f"its strategy cannot be planned: {error}"
+                self._end(attempt, Outcome.FAILED, Failure(message=message, final=True))
         self._changed()
 
     async def _prepare(self, attempt: Attempt) -> None:

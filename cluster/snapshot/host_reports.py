@@ -9,6 +9,8 @@ from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.status import Outcome
 
+MAX_REFUSAL = 1000
+"""Characters of a host's words on why a strategy cannot be predicted."""
 MISSING_REPORTS = 2
 """Reports in a row without an attempt that the node once had, until it is taken as lost there."""
 
@@ -26,6 +28,7 @@ def merge_report(stored: HostReport | None, report: AssignmentReport, now: datet
         leaving=tuple(report.leaving),
         stall=report.stall,
         plan=report.plan,
+        plan_refusal=report.plan_refusal and report.plan_refusal[:MAX_REFUSAL],
     )
     if report.outcome is None:
         return merged

@@ -164,6 +164,8 @@ class AssignmentReport(Message):
     plan: ChosenPlan | None = None
     """Reported while `planning`, once it is done and until the coordinator answers with a launch
     that has a strategy."""
+    plan_refusal: str | None = None
+    """Reported in place of `plan` where the strategy that the spec names cannot be predicted."""
     outcome: Outcome | None = None
     """Reported once the attempt's last process on this node is gone."""
     failure: Failure | None = None

@@ -225,7 +225,7 @@ def test_show_by_the_beginning_of_an_id(cli: Cli, finished: str) -> None:
     assert "eval_accuracy" in page
     assert re.search(r"^ +\S+ +state +running: 2 ranks on here$", page, re.MULTILINE)
     assert re.search(r"^ +\S+ +state +completed$", page, re.MULTILINE)
-    assert re.search(r"^reason +-$", page, re.MULTILINE)
+    assert re.search(r"^reason +—$", page, re.MULTILINE)
     assert cli("show", finished, "-o", "json").json["id"] == finished
 
 

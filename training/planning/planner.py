@@ -82,6 +82,8 @@ class Plan:
     memory: int | None
     """Bytes of a device; None: no limit is known."""
     calibration: PlanCalibration
+    is_named: bool = False
+    """The spec names the strategy: it is predicted, and no other is looked for."""
 
 
 def plan(
@@ -138,8 +140,10 @@ def plan(
         untraced = next((each for each in refused if each.is_untraced), None)
         if untraced is not None and not predictions:
             predicted(untraced.strategy, untraced.mesh)  # it raises what all have in common
-    limit = None if own_strategy else memory
-    return arranged(predictions, refused, rates, limit, calibration)
+    if own_strategy:
+        found = arranged(predictions, refused, rates, None, calibration)
+        return replace(found, memory=memory, is_named=True)
+    return arranged(predictions, refused, rates, memory, calibration)
 
 
 def arranged(
@@ -274,7 +278,7 @@ def document(made: Plan, spec: JobSpec) -> dict[str, Any]:
 
 
 def chosen(made: Plan, choice: Prediction) -> ChosenPlan:
-    """Return the strategy that a job of strategy `auto` runs with, and its prediction."""
+    """Return the strategy that a job runs with, and its prediction."""
     smaller = sorted((p for p in made.predictions if p.peak < choice.peak), key=lambda p: p.peak)
     return ChosenPlan(
         parallelism=parallelism_of(choice),
@@ -295,6 +299,7 @@ def chosen(made: Plan, choice: Prediction) -> ChosenPlan:
             ],
         ),
         calibration=made.calibration,
+        is_named=made.is_named,
     )
 
 
@@ -356,6 +361,10 @@ def reason(made: Plan) -> str:
     if choice is None:
         assert memory is not None  # without a limit everything fits
         return _nothing_fits(made.predictions, memory)
+    if made.is_named:
+        limit = f" of {size_text(memory)}" if memory is not None else ""
+        needs = f"needs {size_text(choice.peak)}{limit}"
+        return f"{mesh_text(choice.config)} takes {brief(choice.seconds)} a step and {needs}"
     fitting = [p for p in made.predictions if memory is None or p.peak <= memory]
     text = f"{mesh_text(choice.config)} {_speed(choice, fitting)}"
     if memory is None:

@@ -82,7 +82,7 @@ class PlanPrediction(PlanModel):
 
 
 class ChosenPlan(PlanModel):
-    """Chosen strategy with its prediction."""
+    """Strategy of a job, chosen or named by its spec, with its prediction."""
 
     parallelism: dict[str, Any]
     """Value for `parallelism` in the job spec."""
@@ -97,6 +97,8 @@ class ChosenPlan(PlanModel):
     prediction: PlanPrediction
     calibration: PlanCalibration = PlanCalibration()
     """Factors that the prediction was multiplied by."""
+    is_named: bool = False
+    """True: the job's spec names the strategy, and no other was looked for."""
 
 
 class PlanningFailedError(Exception):

@@ -91,6 +91,9 @@ class ParallelismSpec(SpecModel):
     """`parameter_server`: workers that are servers and do not train. Default: 1. With the algorithm
     of that name they also train; default: one per host."""
     gradient_sync: GradientSync = GradientSync()
+    predict: bool = False
+    """Predict memory and step time before the first attempt, as for `auto`; jobs of a benchmark do
+    (docs/plan.md)."""
 
     def degrees_on(self, workers: int) -> Degrees:
         """Return the mesh of so many ranks.

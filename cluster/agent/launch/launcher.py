@@ -70,12 +70,17 @@ class Launcher:
         self.children = [child for child in self.children if child.poll() is None]
 
     async def plan(self, attempt: Attempt) -> None:
-        """Find the strategy of a job that leaves it to us. What runs follows from the answer."""
+        """Find the strategy of a job that leaves it to us, or predict its own. What runs follows
+        from the answer."""
         final = attempt.folder.path
         part = final.with_name(f".preparing-plan-{final.name}")
         try:
             attempt.plan = await planner.plan(attempt.launch, self._code, part)
         except PlanningFailedError as error:
+            planning = attempt.launch.planning
+            if planning is not None and planning.own_strategy:
+                attempt.plan_refusal = str(error)
+                return
             report = "\n".join([*error.lines, str(error)])
             message = f"planning its strategy failed: {error}"
             tail = report[-outcome.LOG_TAIL_BYTES :]

@@ -23,7 +23,8 @@ from trainhall.training.spec.plan import (
 
 
 async def plan(launch: Launch, code: CodeCache, scratch: Path) -> ChosenPlan:
-    """Return the strategy and mesh that suit a job best on the devices of its launch.
+    """Return the strategy and mesh that suit a job best on the devices of its launch, or the
+    prediction of its own.
 
     If cancelled, the planner is ended first.
 
@@ -50,6 +51,7 @@ async def plan(launch: Launch, code: CodeCache, scratch: Path) -> ChosenPlan:
             code=str(folder) if folder is not None else None,
             device=launch.planning.device,
             calibration=launch.planning.calibration,
+            own_strategy=launch.planning.own_strategy,
         )
         return chosen_of(planner_output(*await _run(request)))
     finally:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from trainhall.cluster.experiments.means import mean_of_repeats
-from trainhall.cluster.jobs.auto_plans import JobPlan
+from trainhall.cluster.jobs.plans import JobPlan
 from trainhall.training.spec.recovery import MetricMode
 
 FIGURES = (

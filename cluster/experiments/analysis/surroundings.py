@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from trainhall.cluster.experiments.analysis.rows import RunRow
-from trainhall.cluster.jobs.auto_plans import JobPlan, known_plan
+from trainhall.cluster.jobs.plans import JobPlan, known_plan
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, DeviceReading, Job, Node
 from trainhall.monitoring.devices import SECONDS

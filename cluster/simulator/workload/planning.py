@@ -22,7 +22,7 @@ _KINDS = {"parameters": 0.14, "gradients": 0.14, "optimizer": 0.28, "activations
 
 
 def plan(launch: Launch) -> ChosenPlan:
-    """Return the first strategy that the job may have and that fits.
+    """Return the first strategy that the job may have and that fits, or the one that it names.
 
     Raises:
         PlanningFailedError: there is none.
@@ -38,6 +38,12 @@ def plan(launch: Launch) -> ChosenPlan:
     ]
     if not possible:
         raise PlanningFailedError("no strategy can train this job on so many workers")
+    if asked.own_strategy:
+        own = launch.spec.parallelism.strategy
+        named = next(((strategy, mesh) for strategy, mesh in possible if strategy == own), None)
+        if named is None:
+            raise PlanningFailedError(f"strategy {own} is not simulated")
+        return _chosen(*named, asked, model, peaks)
     limit = asked.device.memory
     for strategy, mesh in possible:
         if limit is None or peaks[strategy] <= limit:
@@ -67,11 +73,12 @@ def _chosen(
     memory["buffers"] = peak - sum(memory.values())
     mesh_text = " × ".join(f"{name} {size}" for name, size in mesh.items() if size > 1)
     words = f"{strategy} ({mesh_text})" if mesh_text else strategy
+    fastest = "takes" if asked.own_strategy else "has the shortest step,"
     all_ = f" of {size_text(asked.device.memory)}" if asked.device.memory is not None else ""
     return ChosenPlan(
         parallelism={"strategy": strategy, **mesh},
         summary=words,
-        reason=f"{words} has the shortest step, {seconds:.3g} s, and needs {size_text(peak)}{all_}",
+        reason=f"{words} {fastest} {seconds:.3g} s, and needs {size_text(peak)}{all_}",
         assumed=f"{asked.device.name}, simulated",
         device=asked.device.name,
         prediction=PlanPrediction(
@@ -87,4 +94,5 @@ def _chosen(
             ],
         ),
         calibration=factors,
+        is_named=asked.own_strategy,
     )

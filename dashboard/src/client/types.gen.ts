@@ -3659,12 +3659,19 @@ export type ParallelismSpec = {
      */
     servers?: number | null;
     gradient_sync?: GradientSync;
+    /**
+     * Predict
+     *
+     * Predict memory and step time before the first attempt, as for `auto`; jobs of a benchmark do
+     * (docs/plan.md).
+     */
+    predict?: boolean;
 };
 
 /**
  * Plan
  *
- * Plan of a job of strategy `auto`, and how accurate it was.
+ * Plan of a job whose strategy is `auto` or predicted, and how accurate it was.
  */
 export type Plan = {
     /**
@@ -3712,6 +3719,12 @@ export type Plan = {
      * Factors that the prediction was multiplied by.
      */
     calibration: PlanCalibration;
+    /**
+     * Is Named
+     *
+     * True: the spec names the strategy, and no other was looked for.
+     */
+    is_named: boolean;
     /**
      * Null until an attempt has completed or paused.
      */

@@ -342,8 +342,8 @@ def test_planted_bugs_are_found_and_their_layers_named(start: Start, tmp_path: P
     # The gradients are right, and what is made of them is not.
     assert rows["tensor"].endswith("differs layer 0, step 1: weight")
     assert "pipeline pipeline 2" in rows["pipeline"]
-    assert rows["pipeline"].endswith("agrees -")
-    assert rows["model"].endswith("failed -")
+    assert rows["pipeline"].endswith("agrees —")
+    assert rows["model"].endswith("failed —")
     assert "model, pipeline 2 failed: rank " in out
     assert "SIGABRT" in out
     # A task of one's own is checked by its ranks.

@@ -298,6 +298,21 @@ def test_benchmark_has_defaults_of_its_own() -> None:
     assert schema["required"] == ["name", "kind", "job", "space"]
 
 
+def test_first_repeat_of_a_benchmark_is_predicted() -> None:
+    strategies = {"parallelism.strategy": ["ddp", "fsdp"]}
+    benchmark = {
+        "name": "a", "kind": "benchmark", "repeats": 2, "space": strategies,
+        "job": {"name": "b", "task": {"name": "digits"}},
+    }  # fmt: skip
+    spec = validate_experiment(benchmark)
+    ddp = {"parallelism.strategy": "ddp"}
+    assert [job_of(spec, ddp, 1, n).parallelism.predict for n in (1, 2)] == [True, False]
+    spec = validate_experiment(
+        {**benchmark, "space": {**strategies, "parallelism.predict": [False]}}
+    )
+    assert not job_of(spec, {**ddp, "parallelism.predict": False}, 1, 1).parallelism.predict
+
+
 def test_strong_and_weak_scaling_share_the_fewest_workers() -> None:
     space = {WORKERS: [4, 1, 2]}
     assert values(**scaling(space=space)) == [{WORKERS: 4}, {WORKERS: 1}, {WORKERS: 2}]

@@ -48,6 +48,7 @@ class RunningAttempt:
     failure: Failure | None = None
     shipped: bool = False
     plan: ChosenPlan | None = None
+    plan_refusal: str | None = None
     failed_ranks: list[FailedRank] = field(default_factory=list)
     leaving: list[int] = field(default_factory=list)
     stall: Stall | None = None
@@ -88,7 +89,7 @@ class SimulatedNode(Node):
         self.released: set[str] = set()
         """Every folder that it was asked to remove."""
         self.goals: list[str] = []
-        self.answer: ChosenPlan | Failure = planned("fsdp")
+        self.answer: ChosenPlan | Failure | str = planned("fsdp")
         """What it plans."""
 
     @property
@@ -111,6 +112,7 @@ class SimulatedNode(Node):
             phase=attempt.phase,
             rendezvous=Rendezvous(address=self.address, port=29500) if opens else None,
             plan=attempt.plan if attempt.phase == "planning" else None,
+            plan_refusal=attempt.plan_refusal if attempt.phase == "planning" else None,
             outcome=attempt.outcome,
             failure=attempt.failure,
             shipped=attempt.shipped,
@@ -181,6 +183,8 @@ class SimulatedNode(Node):
             elif attempt.phase == "planning":
                 if isinstance(self.answer, Failure):
                     self.end(attempt, Outcome.FAILED, self.answer)
+                elif isinstance(self.answer, str):
+                    attempt.plan_refusal = self.answer
                 else:
                     attempt.plan = self.answer
             elif attempt.phase == "preparing":

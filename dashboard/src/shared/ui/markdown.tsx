@@ -1,6 +1,7 @@
 import { Typography } from "@mantine/core";
 import { type ComponentType, isValidElement, type ReactNode } from "react";
 import Markdown, { type Components } from "react-markdown";
+import classes from "./markdown.module.css";
 
 /** Components that show the fenced blocks of a language in place of their text. */
 export type Blocks = Readonly<Record<string, ComponentType<{ text: string }>>>;
@@ -17,7 +18,7 @@ const components = new WeakMap<Blocks, Components>();
 /** Markdown of users: react-markdown shows HTML as text and leaves out links that run scripts. */
 export default function SafeMarkdown({ text, blocks = NO_BLOCKS }: Props) {
   return (
-    <Typography fz="sm">
+    <Typography fz="sm" className={classes.text}>
       {/* An image would make every reader's browser call its host. */}
       <Markdown disallowedElements={["img"]} components={componentsFor(blocks)}>
         {text}

@@ -22,6 +22,7 @@ const PLAN: Plan = {
     smaller: [],
   },
   calibration: { memory: 1, time: 1, runs: 0 },
+  is_named: false,
   measured: null,
   error: null,
 };

@@ -18,7 +18,7 @@ const COLUMNS: Column<Row>[] = [
   { id: "error", header: "Error", cell: ({ error }) => error },
 ];
 
-/** The plan of a job with strategy `auto`: its reason, the prediction and what was measured. */
+/** The plan of a job: its reason, the prediction and what was measured. */
 export function PlanCard({ plan }: { plan: Plan }) {
   const { prediction, measured, error } = plan;
   const rows = [
@@ -37,7 +37,9 @@ export function PlanCard({ plan }: { plan: Plan }) {
   ];
   return (
     <section className={`app-card ${classes.card}`} aria-label="Plan">
-      <Text size="sm">Planned: {plan.reason}.</Text>
+      <Text size="sm">
+        {plan.is_named ? "Predicted" : "Planned"}: {plan.reason}.
+      </Text>
       <Table
         label="Prediction and measurement"
         columns={COLUMNS}

@@ -8,12 +8,15 @@ export function configsOf(jobs: readonly Job[]): string[] {
   );
 }
 
-/** Indexes of the jobs whose specs differ in their names and seeds alone; groups of two or more. */
+/**
+ * Indexes of the jobs whose specs differ in their names and seeds alone; groups of two or more. Of the
+ * repeats of a benchmark only the first is predicted.
+ */
 export function seedGroups(jobs: readonly Pick<Job, "spec">[]): number[][] {
   const groups = new Map<string, number[]>();
   jobs.forEach(({ spec }, i) => {
     const key = JSON.stringify(spec, (name, value) =>
-      name === "name" || /(^|_)seed$/.test(name) ? undefined : value,
+      name === "name" || name === "predict" || /(^|_)seed$/.test(name) ? undefined : value,
     );
     groups.set(key, [...(groups.get(key) ?? []), i]);
   });

@@ -1,4 +1,7 @@
-"""The plans of jobs whose strategy is `auto`: what is asked, kept, measured and learned from."""
+"""Plans of jobs: of the strategy where it is `auto`, and predictions of one that is named.
+
+What is asked of a host, kept, measured and learned from.
+"""
 
 from statistics import median
 from typing import Any
@@ -57,6 +60,11 @@ def is_auto(job: Job) -> bool:
     return bool(job.spec.get("parallelism", {}).get("strategy") == "auto")
 
 
+def is_predicted(job: Job) -> bool:
+    """Return whether a host predicts memory and step time before the job starts."""
+    return is_auto(job) or bool(job.spec.get("parallelism", {}).get("predict"))
+
+
 def plan_of(job: Job) -> JobPlan | None:
     """Return the job's plan; None: it has none, or one of an unknown version."""
     return known_plan(job.plan)
@@ -79,7 +87,17 @@ def known_plan(stored: dict[str, Any] | None) -> JobPlan | None:
         return None
 
 
-def keeps_plan(job: Job, world_size: int, device_kind: str) -> bool:
+def must_plan(job: Job, number: int, world_size: int, device_kind: str) -> bool:
+    """Return whether a host plans attempt `number` of a job first.
+
+    A named strategy is predicted once: a restart does not wait for what only informs.
+    """
+    if not is_auto(job):
+        return is_predicted(job) and number == 1
+    return not _keeps_plan(job, world_size, device_kind)
+
+
+def _keeps_plan(job: Job, world_size: int, device_kind: str) -> bool:
     """Return whether the job's next attempt uses the present plan."""
     plan = plan_of(job)
     return plan is not None and (
@@ -114,8 +132,12 @@ def keep_measured(job: Job, figures: object, attempt: int) -> bool:
     return True
 
 
-async def request(session: AsyncSession, attempt: Attempt) -> PlanRequest:
-    """Return the planning request to the first host of an attempt."""
+async def request(session: AsyncSession, attempt: Attempt, *, own_strategy: bool) -> PlanRequest:
+    """Return the planning request to the first host of an attempt.
+
+    Args:
+        own_strategy: only predict the strategy that the spec names.
+    """
     rows = await session.execute(
         select(Device.kind, Device.name, Device.memory_total, Device.node_id)
         .where(tuple_(Device.node_id, Device.index).in_(attempt.allocation.devices))
@@ -133,7 +155,10 @@ async def request(session: AsyncSession, attempt: Attempt) -> PlanRequest:
         sharing=len(first.ranks),
     )
     return PlanRequest(
-        workers=attempt.world_size, device=device, calibration=await calibration(session, name)
+        workers=attempt.world_size,
+        device=device,
+        calibration=await calibration(session, name),
+        own_strategy=own_strategy,
     )
 
 

@@ -1,9 +1,9 @@
-"""Jobs whose strategy is `auto`: planned on a host, kept, and held against what was measured."""
+"""Plans of jobs: made on a host, kept, and held against what was measured."""
 
 import pytest
 from support.cluster.simulated import SimulatedCluster, SimulatedNode, failure, planned
 
-from trainhall.cluster.jobs.auto_plans import JobPlan, PlanMeasured, keep_measured
+from trainhall.cluster.jobs.plans import JobPlan, PlanMeasured, keep_measured
 from trainhall.cluster.jobs.views import Plan
 from trainhall.db.models import Job
 from trainhall.training.link.failure import Failure
@@ -197,4 +197,47 @@ async def test_auto_plan_of_revoked_attempt_is_dropped(cluster: SimulatedCluster
     await cluster.connect(lost)
     await cluster.work(2)
     assert (await plan_of(cluster, job_id)).summary == "tensor of a test"
+    await cluster.check()
+
+
+NAMED = {"strategy": "fsdp", "predict": True}
+
+
+async def test_named_strategy_is_predicted_once(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    node.answer = planned("fsdp").model_copy(update={"is_named": True})
+    job_id = await cluster.submit(2, parallelism=NAMED)
+    job = await cluster.job(job_id)
+    assert job.reason.startswith("predicting memory and step time on node alpha; placed on ")
+    asked = node.running(job_id).assignment.launch.planning
+    assert asked is not None
+    assert asked.own_strategy
+    await cluster.work(2)
+    assert (await cluster.job(job_id)).reason.startswith("predicted: fsdp of a test")
+    await cluster.run_until(job_id, "running")
+    launch = node.running(job_id).assignment.launch
+    assert launch.prediction is not None
+    assert launch.spec.parallelism.strategy == "fsdp"
+    await cluster.report_event(
+        job_id, "completed", {"steps": 100, "metrics": {}, "measured": MEASURED}
+    )
+    await cluster.finish(job_id, Outcome.FAILED, failure())
+    await cluster.run_until(job_id, "running")
+    assert node.running(job_id).assignment.launch.planning is None
+    plan = await plan_of(cluster, job_id)
+    assert (plan.is_named, plan.attempt) == (True, 1)
+    assert plan.measured is not None
+
+
+async def test_strategy_that_cannot_be_predicted_runs(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    node.answer = "it needs values"
+    job_id = await cluster.submit(2, parallelism=NAMED)
+    await cluster.work(2)
+    assert (await cluster.job(job_id)).reason == "not predicted: it needs values"
+    await cluster.run_until(job_id, "running")
+    assert (await cluster.job(job_id)).plan is None
+    await cluster.finish(job_id, Outcome.FAILED, failure())
+    await cluster.run_until(job_id, "running")
+    assert node.running(job_id).assignment.launch.planning is None
     await cluster.check()
