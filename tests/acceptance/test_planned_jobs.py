@@ -1,4 +1,4 @@
-"""Jobs of strategy `auto`, through a real coordinator and agent."""
+"""Jobs that are planned or predicted first, through a real coordinator and agent."""
 
 from collections.abc import Iterator
 
@@ -59,3 +59,18 @@ def test_unplannable_job_fails_with_the_reason(cluster: Cluster) -> None:
     assert failed["attempt"] == 1
     assert "planning its strategy failed: " in failed["reason"]
     assert "/nowhere" in failed["reason"]
+
+
+def test_named_strategy_is_predicted_or_says_why_not(cluster: Cluster) -> None:
+    named = {**JOB, "parallelism": {"strategy": "fsdp", "predict": True}}
+    done = cluster.wait_for(cluster.submit(named), "completed")
+    assert done["plan"]["is_named"]
+    assert done["plan"]["reason"].startswith("fsdp (shard 2) takes ")
+    assert done["plan"]["measured"]["steps"] == 30
+    job = cluster.submit({**named, "task": {"name": "cifar10", "params": {"root": "/nowhere"}}})
+    failed = cluster.wait_for(job, "failed")
+    assert failed["plan"] is None
+    events = cluster.get(f"/training/jobs/{job}/events")["items"]
+    (plan,) = [event["reason"] for event in events if event["kind"] == "plan"]
+    assert plan.startswith("not predicted: ")
+    assert "/nowhere" in plan
