@@ -6,6 +6,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from trainhall.training.link.spool import EventSpool
 from trainhall.training.process import packages
 
@@ -52,6 +54,7 @@ def test_report_of_a_script_follows_its_environment(tmp_path: Path) -> None:
     assert (found["packages"]["mine"], found["cuda"]) == ("1.0", "12.6")
 
 
+@pytest.mark.processes
 def test_report_of_another_program_is_left_out(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     for name, text in (("train", f"touch {ran}"), ("python3", "echo no JSON")):
