@@ -3,7 +3,7 @@ import { ReportChart } from "./report-chart";
 import classes from "./reports.module.css";
 
 const Markdown = lazyComponent(() => import("@/shared/ui/markdown"), "the text");
-const BLOCKS = { chart: ReportChart };
+const BLOCKS = new Map([["chart", ReportChart]]);
 
 /** The text of a report, with its charts. */
 export function ReportBody({ text }: { text: string }) {

@@ -4,7 +4,7 @@ import Markdown, { type Components } from "react-markdown";
 import classes from "./markdown.module.css";
 
 /** Components that show the fenced blocks of a language in place of their text. */
-export type Blocks = Readonly<Record<string, ComponentType<{ text: string }>>>;
+export type Blocks = ReadonlyMap<string, ComponentType<{ text: string }>>;
 
 interface Props {
   text: string;
@@ -12,7 +12,7 @@ interface Props {
   blocks?: Blocks;
 }
 
-const NO_BLOCKS: Blocks = {};
+const NO_BLOCKS: Blocks = new Map();
 const components = new WeakMap<Blocks, Components>();
 
 /** Markdown of users: react-markdown shows HTML as text and leaves out links that run scripts. */
@@ -43,7 +43,7 @@ function componentsFor(blocks: Blocks): Components {
 function Fenced({ blocks, children }: { blocks: Blocks; children?: ReactNode }) {
   if (isValidElement<{ className?: string; children?: ReactNode }>(children)) {
     const { className = "", children: text } = children.props;
-    const Block = blocks[className.replace("language-", "")];
+    const Block = blocks.get(className.replace("language-", ""));
     if (Block !== undefined) return <Block text={String(text ?? "")} />;
   }
   return <pre>{children}</pre>;

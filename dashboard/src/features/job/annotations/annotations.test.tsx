@@ -54,3 +54,8 @@ it("notes run no script and load nothing", () => {
   expect(screen.getByText("bad")).toHaveAttribute("href", "");
   expect(screen.getByRole("link", { name: "good" })).toHaveAttribute("rel", "noreferrer noopener");
 });
+
+it.each(["constructor", "__proto__"])("a fenced block named %s is shown as text", (language) => {
+  shown(<Markdown text={`\`\`\`${language}\nloss\n\`\`\``} />);
+  expect(screen.getByText("loss")).toBeVisible();
+});
