@@ -29,6 +29,7 @@ from trainhall.cluster.lifecycle.generations import (
 from trainhall.cluster.lifecycle.jobs import lock_job
 from trainhall.cluster.lifecycle.reasons import EventCode, ReasonCode, job_label
 from trainhall.cluster.service import Service, ServiceContext
+from trainhall.cluster.wire.protocol import first_problem
 from trainhall.db.documents import Allocation
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress, Writer
@@ -37,6 +38,7 @@ from trainhall.monitoring.lineage import UNKNOWN, Origin, superseded_from
 from trainhall.training.checkpoint.format.errors import SkipReason
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.gradient_record import GradientRecord
+from trainhall.training.link.packages import Packages
 
 log = structlog.get_logger(__name__)
 
@@ -83,7 +85,6 @@ class RankEvents(Service):
 
         Raises:
             NotFoundError: no such attempt.
-            InvalidValueError: an event reports packages in a form that is not valid.
         """
         acked, checkpoint, ordered = 0, False, sorted(events, key=lambda e: e.sequence)
         # Many short transactions, so that a flood of events delays no others.
@@ -147,7 +148,7 @@ class RankEvents(Service):
             await self._gradients(context, event)
             return
         if event.kind == "packages":
-            await packages.store(context.session, context.attempt, event.data)
+            await self._packages(context, event)
             return
         data: dict[str, Any] = sanitize_json(event.data)
         match event.kind:
@@ -293,6 +294,15 @@ class RankEvents(Service):
             why = f"recorded the gradients of step {record.step}"
             data = {"step": record.step}
             await self._note(context, event, EventCode.GRADIENTS_RECORDED, why, data)
+
+    async def _packages(self, context: EventContext, event: RankEvent) -> None:
+        try:
+            report = Packages.model_validate(event.data)
+        except ValidationError as error:
+            # An agent drops all events of a request that is refused.
+            log.warning("packages_refused", job=context.job.id, error=first_problem(error))
+            return
+        await packages.store(context.session, context.attempt, report)
 
     async def _completed(
         self, context: EventContext, event: RankEvent, data: dict[str, Any]

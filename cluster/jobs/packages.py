@@ -4,12 +4,9 @@ import hashlib
 from collections.abc import Sequence
 
 import orjson
-from pydantic import ValidationError
 from sqlalchemy import Connection, delete, exists, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.errors import InvalidValueError
-from trainhall.cluster.wire.protocol import first_problem
 from trainhall.db.models import Attempt, PackageSet
 from trainhall.db.views import View
 from trainhall.monitoring.store import upsert
@@ -33,16 +30,8 @@ class JobPackages(View):
 _NONE = JobPackages(attempt=None, python=None, os=None, cuda=None, packages={})
 
 
-async def store(session: AsyncSession, attempt: Attempt, report: object) -> None:
-    """Store the environment that rank 0 of an attempt reports.
-
-    Raises:
-        InvalidValueError: the report is not one.
-    """
-    try:
-        packages = Packages.model_validate(report)
-    except ValidationError as error:
-        raise InvalidValueError("packages", None, first_problem(error)) from None
+async def store(session: AsyncSession, attempt: Attempt, packages: Packages) -> None:
+    """Store the environment that rank 0 of an attempt reports."""
     values = packages.model_dump()
     digest = hashlib.sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()
     row = {"sha256": digest, **values}
@@ -59,30 +48,19 @@ async def store(session: AsyncSession, attempt: Attempt, report: object) -> None
         await delete_unused(session, [before])
 
 
-async def packages_of(session: AsyncSession, jobs: Sequence[str]) -> dict[str, JobPackages]:
-    """Return the environment of each job's newest attempt that reported one."""
-    found = await session.execute(_OF_ATTEMPTS.where(Attempt.job_id.in_(jobs)))
-    return {job_id: _view(number, row) for job_id, number, row in found}
-
-
 async def read(session: AsyncSession, job_id: str, attempt: int | None = None) -> JobPackages:
-    """Return the environment of one attempt, or as `packages_of` does."""
-    statement = _OF_ATTEMPTS.where(Attempt.job_id == job_id)
+    """Return the environment of one attempt, or of the newest that reported one."""
+    statement = (
+        select(Attempt.number, PackageSet)
+        .join(PackageSet, PackageSet.sha256 == Attempt.package_set)
+        .where(Attempt.job_id == job_id)
+        .order_by(Attempt.number.desc())
+        .limit(1)
+    )
     if attempt is not None:
         statement = statement.where(Attempt.number == attempt)
-    found = (await session.execute(statement)).all()
-    return _view(*found[-1][1:]) if found else _NONE
-
-
-_OF_ATTEMPTS = (
-    select(Attempt.job_id, Attempt.number, PackageSet)
-    .join(PackageSet, PackageSet.sha256 == Attempt.package_set)
-    .order_by(Attempt.number)
-)
-
-
-def _view(attempt: int, row: PackageSet) -> JobPackages:
-    return JobPackages.of(row, attempt=attempt)
+    found = (await session.execute(statement)).first()
+    return JobPackages.of(found[1], attempt=found[0]) if found is not None else _NONE
 
 
 async def sets_of(session: AsyncSession, job_id: str) -> Sequence[str]:

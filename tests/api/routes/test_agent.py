@@ -144,13 +144,15 @@ async def ship(
     assert reply.json() == {"sequence": 1}
     events = (await client.get(f"{API}/training/jobs/{job}/events")).json()["items"]
     assert "all well" in [event["reason"] for event in events]
-    for packages, status in (({"torch": 2}, 422), ({"torch": "2.12.0"}, 200)):
-        data = {"python": "3.12.3", "os": "Linux", "packages": packages}
-        sent = json.dumps({**event, "sequence": 2, "kind": "packages", "data": data})
-        reply = await client.post(
-            f"{base}/events?writer=0-0a0a0a0a", content=sent, headers=credential
-        )
-        assert reply.status_code == status, reply.text
+    data: dict[str, Any] = {"python": "3.12.3", "os": "Linux", "packages": {"torch": "2.12.0"}}
+    reports = [{"sequence": 2, "kind": "packages", "data": data},
+               {"sequence": 3, "kind": "packages", "data": data | {"os": ""}},
+               {"sequence": 4, "data": {"message": "still well"}}]  # fmt: skip
+    sent = "\n".join(json.dumps(event | report) for report in reports)
+    reply = await client.post(f"{base}/events?writer=0-0a0a0a0a", content=sent, headers=credential)
+    assert reply.json() == {"sequence": 4}, "an agent drops all events of a request that is refused"
+    events = (await client.get(f"{API}/training/jobs/{job}/events")).json()["items"]
+    assert "still well" in [event["reason"] for event in events]
     found = (await client.get(f"{API}/training/jobs/{job}/packages")).json()
     assert found == {"attempt": 1, "cuda": None, **data}
 
