@@ -129,8 +129,9 @@ def assignment(
     plan = attempt.checkpoint_plan
     chosen = None
     job = JobSpec.model_validate(spec)
-    if job.is_predicted and planned is not None and not attempt.planning:
-        chosen = plans.parse_plan(planned)
+    if planned is not None and not attempt.planning:
+        # A named strategy runs without the prediction of another version, too.
+        chosen = plans.parse_plan(planned) if job.is_auto else plans.known_plan(planned)
     if job.is_auto and chosen is not None:
         job = with_parallelism(job, attempt.world_size, chosen.parallelism)
     elif "max_workers" in spec["resources"]:
@@ -155,7 +156,7 @@ def assignment(
                 "in_place": attempt.in_place,
                 "broken": newest_broken_generation(attempt),
                 "isolation_seconds": attempt.isolation_seconds,
-                "prediction": chosen.prediction if chosen is not None else None,
+                "prediction": chosen.prediction if chosen and chosen.predicts(attempt) else None,
                 # Without a folder each host keeps its own, and uploads from it.
                 "checkpoint": {**asdict(plan), "folder": plan.folder or ""},
             },

@@ -318,10 +318,7 @@ class RankEvents(Service):
 
     async def _measured(self, context: EventContext, data: dict[str, Any]) -> None:
         """Put what a planned job has taken beside what was expected of it."""
-        job = context.job
-        if not plans.is_predicted(job):
-            return
-        if plans.keep_measured(job, data.get("measured"), context.attempt.number):
+        if plans.keep_measured(context.job, data.get("measured"), context.attempt):
             await context.session.flush()
 
     async def _note(

@@ -55,14 +55,16 @@ class JobPlan(ChosenPlan):
             for name in ("peak_memory_bytes", "step_seconds")
         }
 
+    def predicts(self, attempt: Attempt) -> bool:
+        """Return whether it is of this attempt's workers: elastic jobs change them as they run."""
+        return attempt.number >= self.attempt and (self.world_size, self.device_kind) == (
+            attempt.world_size,
+            attempt.allocation.device_kind,
+        )
+
 
 def is_auto(job: Job) -> bool:
     return bool(job.spec.get("parallelism", {}).get("strategy") == "auto")
-
-
-def is_predicted(job: Job) -> bool:
-    """Return whether a host predicts memory and step time before the job starts."""
-    return is_auto(job) or bool(job.spec.get("parallelism", {}).get("predict"))
 
 
 def plan_of(job: Job) -> JobPlan | None:
@@ -93,7 +95,7 @@ def must_plan(job: Job, number: int, world_size: int, device_kind: str) -> bool:
     A named strategy is predicted once: a restart does not wait for what only informs.
     """
     if not is_auto(job):
-        return is_predicted(job) and number == 1
+        return number == 1 and bool(job.spec.get("parallelism", {}).get("predict"))
     return not _keeps_plan(job, world_size, device_kind)
 
 
@@ -118,13 +120,13 @@ def keep(plan: ChosenPlan, job: Job, attempt: Attempt) -> None:
     job.plan, job.measured_on = chosen.model_dump(mode="json"), None
 
 
-def keep_measured(job: Job, figures: object, attempt: int) -> bool:
+def keep_measured(job: Job, figures: object, attempt: Attempt) -> bool:
     """Add what an attempt has measured to the job's plan; False where there is nothing of use."""
     plan = plan_of(job)
-    if plan is None or not isinstance(figures, dict) or attempt < plan.attempt:
+    if plan is None or not isinstance(figures, dict) or not plan.predicts(attempt):
         return False
     try:
-        measured = PlanMeasured.model_validate({**figures, "attempt": attempt})
+        measured = PlanMeasured.model_validate({**figures, "attempt": attempt.number})
     except ValidationError:
         return False
     job.plan = plan.model_copy(update={"measured": measured}).model_dump(mode="json")

@@ -77,7 +77,7 @@ def _leave_drained(s: Situation) -> StopAttempt:
     return StopAttempt(s.attempt.token, "pause", reason)
 
 
-def _keep_plan(s: Situation) -> KeepPlan | None:
+def _keep_plan(s: Situation) -> KeepPlan:
     if s.plan is None:
         refusal = Reason.of(ReasonCode.STRATEGY_NOT_PREDICTED, why=s.plan_refusal)
         return KeepPlan(s.attempt.token, None, refusal)
@@ -335,7 +335,9 @@ WHILE_RANKS_RUN = (
         "keep the plan",
         "its first host has planned the strategy, or predicted it",
         "all hosts use this plan",
-        lambda s: (s.plan or s.plan_refusal) and s.attempt.state is AttemptState.STARTING,
+        lambda s: (
+            (s.plan or s.plan_refusal is not None) and s.attempt.state is AttemptState.STARTING
+        ),
         _keep_plan,
     ),
     Rule(

@@ -212,11 +212,6 @@ class JobSpec(SpecModel):
         return self.parallelism.strategy == "auto"
 
     @property
-    def is_predicted(self) -> bool:
-        """Return whether a host predicts memory and step time before the job starts."""
-        return self.is_auto or self.parallelism.predict
-
-    @property
     def degrees(self) -> Degrees:
         """Mesh of ranks that `parallelism` asks for.
 

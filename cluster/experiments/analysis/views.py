@@ -33,8 +33,7 @@ class AnalysisRow(View):
 
 
 class Predicted(View):
-    """Prediction of the plan that a job ran with. On a cluster, those of jobs with strategy `auto`
-    have one; `trainhall bench job` predicts every strategy."""
+    """Prediction of the plan that a job ran with."""
 
     plan: str
     """Short form, such as `fsdp (shard 4)`."""

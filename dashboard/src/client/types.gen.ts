@@ -3904,8 +3904,7 @@ export type Precision = 'fp32' | 'bf16' | 'fp16';
 /**
  * Predicted
  *
- * Prediction of the plan that a job ran with. On a cluster, those of jobs with strategy `auto`
- * have one; `trainhall bench job` predicts every strategy.
+ * Prediction of the plan that a job ran with.
  */
 export type Predicted = {
     /**

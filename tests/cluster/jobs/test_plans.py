@@ -1,11 +1,13 @@
 """Plans of jobs: made on a host, kept, and held against what was measured."""
 
 import pytest
+from sqlalchemy import update
 from support.cluster.simulated import SimulatedCluster, SimulatedNode, failure, planned
 
 from trainhall.cluster.jobs.plans import JobPlan, PlanMeasured, keep_measured
 from trainhall.cluster.jobs.views import Plan
-from trainhall.db.models import Job
+from trainhall.db.documents import Allocation, NodeAllocation, RankPlacement
+from trainhall.db.models import Attempt, Job
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.status import Outcome
 
@@ -95,8 +97,16 @@ async def test_nonsense_that_is_measured_is_left_out(cluster: SimulatedCluster) 
 def test_measurements_of_an_earlier_plan_are_not_kept() -> None:
     made_for = {"attempt": 2, "asked": {}, "world_size": 1, "device_kind": "cpu"}
     job = Job(plan=JobPlan(**dict(planned("fsdp")), **made_for).model_dump(mode="json"))
-    assert not keep_measured(job, MEASURED, 1), "reported late, by an attempt under another plan"
-    assert keep_measured(job, MEASURED, 2)
+
+    def attempt(number: int, workers: int = 1, kind: str = "cpu") -> Attempt:
+        ranks = tuple(RankPlacement(rank, device_kind=kind) for rank in range(workers))
+        allocation = Allocation([NodeAllocation("a", ranks=ranks)])
+        return Attempt(number=number, world_size=workers, allocation=allocation)
+
+    assert not keep_measured(job, MEASURED, attempt(1)), "by an attempt under another plan"
+    assert not keep_measured(job, MEASURED, attempt(2, workers=4)), "an elastic job grew"
+    assert not keep_measured(job, MEASURED, attempt(3, kind="cuda"))
+    assert keep_measured(job, MEASURED, attempt(2))
     assert job.plan is not None
     assert job.plan["measured"] == MEASURED | {"attempt": 2}
 
@@ -229,15 +239,27 @@ async def test_named_strategy_is_predicted_once(cluster: SimulatedCluster) -> No
     assert plan.measured is not None
 
 
-async def test_strategy_that_cannot_be_predicted_runs(cluster: SimulatedCluster) -> None:
+@pytest.mark.parametrize("why", ["it needs values", ""])
+async def test_strategy_that_cannot_be_predicted_runs(cluster: SimulatedCluster, why: str) -> None:
     node = await cluster.add_node("alpha")
-    node.answer = "it needs values"
+    node.answer = why
     job_id = await cluster.submit(2, parallelism=NAMED)
     await cluster.work(2)
-    assert (await cluster.job(job_id)).reason == "not predicted: it needs values"
+    assert (await cluster.job(job_id)).reason == f"not predicted: {why}"
     await cluster.run_until(job_id, "running")
     assert (await cluster.job(job_id)).plan is None
     await cluster.finish(job_id, Outcome.FAILED, failure())
     await cluster.run_until(job_id, "running")
     assert node.running(job_id).assignment.launch.planning is None
     await cluster.check()
+
+
+async def test_prediction_that_is_not_understood_stops_no_job(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    job_id = await cluster.submit(2, parallelism=NAMED)
+    await cluster.run_until(job_id, "running")
+    async with cluster.db.transaction() as session:
+        await session.execute(update(Job).values(plan={"version": 2}))
+    await cluster.finish(job_id, Outcome.FAILED, failure())
+    await cluster.run_until(job_id, "running")
+    assert node.running(job_id).assignment.launch.prediction is None
