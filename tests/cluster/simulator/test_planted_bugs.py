@@ -237,7 +237,7 @@ def test_simulator_detects_an_agent_keeping_leftovers(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("urgent", "likely", "invariant"),
-    [(0.0, 14, preemption.RESERVATIONS), (1.0, 47, preemption.PREEMPTION)],
+    [(0.0, 21, preemption.RESERVATIONS), (1.0, 47, preemption.PREEMPTION)],
     ids=["equal", "urgent"],
 )
 def test_simulator_detects_devices_kept_forever(
