@@ -93,10 +93,14 @@ def _check_tag(text: str) -> str:
     return text
 
 
+# `isprintable` would refuse non-breaking spaces, and the joiners of emoji.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
 def check_markdown(text: str) -> str:
     """Refuse control characters, but for tabs and line breaks."""
     text = text.replace("\r\n", "\n")
-    if not all(line.replace("\t", " ").isprintable() for line in text.split("\n")):
+    if _CONTROL.search(text):
         raise PydanticCustomError("markdown", "may not hold control characters")
     return text
 

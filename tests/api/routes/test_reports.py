@@ -6,7 +6,7 @@ import httpx
 from support.database import on_sqlite
 
 API = "/api/v1/reports"
-TEXT = "# Rates\n\n```chart\nquery: state:completed\nmetric: loss\n```\n"
+TEXT = "# Rates of\u00a0digits 👩\u200d🔬\n\n```chart\nquery: state:completed\nmetric: loss\n```\n"
 
 
 async def test_report_is_created_listed_changed_and_deleted(client: httpx.AsyncClient) -> None:
@@ -48,6 +48,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"title": "a" * 129}, "title"),
     ({"title": "a\nb"}, "title"),
     ({"text": "a\0b"}, "text"),
+    ({"text": "a\x1b[31m"}, "text"),
+    ({"text": "a\x9b31m"}, "text"),
     ({"text": "a" * 50_001}, "text"),
     ({"body": "a"}, "body"),
 ]
