@@ -89,7 +89,7 @@ class Job(Base):
     """The step at which it paused by itself, or from which a user resumed or restored it: pauses of
     `training.pause_at` up to there are over."""
     plan: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Plan of strategy `auto` (`cluster.jobs.plans`), and the measurements of its runs."""
+    """Plan, also of a named strategy (`cluster.jobs.plans`), and the measurements of its runs."""
     measured_on: Mapped[str | None] = mapped_column(String(128), index=True)
     """The kind of device on which `plan` was measured."""
     restore_checkpoint_id: Mapped[str | None] = mapped_column(String(32))

@@ -1,4 +1,4 @@
-"""Messages to and from the planner, for jobs with strategy `auto`; without torch.
+"""Messages to and from the planner, which chooses or predicts a job's strategy; without torch.
 
 The planner (`PLANNER`) is a program. It reads a `PlanRequest` from standard input and writes a plan
 as JSON to standard output; `chosen` in it is a `ChosenPlan`, or null where nothing fits.

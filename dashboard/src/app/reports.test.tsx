@@ -104,3 +104,23 @@ it("the draft of a new report survives a reload, and a chart is added to it", as
   expect(created).toHaveBeenCalledWith({ title: "Rates", text });
   expect(sessionStorage).toHaveLength(0);
 });
+
+it("a chart names the jobs that are gone, unless there are more than it draws", async () => {
+  const text = "```chart\njobs: [3f2a9c51d07b, b2]\nmetric: loss\n```";
+  let found: object = list(job());
+  await open(`/reports/${REPORT.id}`, {
+    ...JOBS,
+    [GET]: { ...REPORT, text },
+    "GET /training/jobs": () => json(found),
+  });
+  expect(await screen.findByText(/Job b2 not found/)).toBeVisible();
+  cleanup();
+  found = { ...found, next_cursor: "more" };
+  await open(`/reports/${REPORT.id}`, {
+    ...JOBS,
+    [GET]: { ...REPORT, text },
+    "GET /training/jobs": () => json(found),
+  });
+  expect(await screen.findByRole("link", { name: "The newest 1 job" })).toBeVisible();
+  expect(screen.queryByText(/not found/)).toBeNull();
+});

@@ -39,7 +39,7 @@ const route = getRouteApi("/compare");
 /** Drawing many jobs is expensive, and nobody reads ten plots four times a second. */
 const REDRAW_MS = 500;
 const TYPING_MS = 150;
-/** Most charts that a block of a report shows. */
+/** The link to the new report has them all. */
 const MAX_METRICS = 8;
 
 /** Several jobs on one chart per metric, and the differences of their specs. */

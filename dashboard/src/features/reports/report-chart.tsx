@@ -76,7 +76,7 @@ function Curves({ jobs, block, hasMore }: CurvesProps) {
   });
   const all = panelsOf(compared, x, seeds);
   const panels = metrics.flatMap((metric) => all.filter(({ name }) => name === metric));
-  const gone = block.jobs.filter((id) => !ids.some((found) => found.startsWith(id)));
+  const gone = hasMore ? [] : block.jobs.filter((id) => !ids.some((found) => found.startsWith(id)));
   const unknown = metrics.filter((metric) => !all.some(({ name }) => name === metric));
   return (
     <>
