@@ -111,39 +111,53 @@ def plan(
         refuse_extra_state(tracing.model)
         own = spec.parallelism.strategy
         meshes = [(own, {})] if own_strategy and own != "auto" else list(candidates(workers))
-
-        def predicted(strategy: StrategyName, mesh: dict[str, int]) -> Prediction:
-            asked = spec if own_strategy else with_mesh(spec, workers, strategy, mesh)
-            config = traced_of(asked)
-            check(
-                tracing.subject.declaration,
-                config.degrees,
-                sequence_parallel=config.sequence_parallel,
-                schedule=config.schedule,
-            )
-            return _calibrated(predict(tracing, config, rates), calibration)
-
-        def outcome(index: int) -> Prediction | Refused:
-            strategy, mesh = meshes[index]
-            try:
-                return predicted(strategy, mesh)
-            except SpecError as error:
-                return Refused(strategy, mesh, "; ".join(p.message for p in error.problems))
-            except (DegreesError, NoGradientError) as error:
-                return Refused(strategy, mesh, str(error))
-            except TraceError as error:
-                return Refused(strategy, mesh, _untraced(error, spec), is_untraced=True)
-
-        outcomes = in_copies(outcome, len(meshes), copies)
+        predictor = _Predictor(spec, workers, tracing, rates, calibration, own_strategy)
+        outcomes = in_copies(lambda n: predictor.outcome(*meshes[n]), len(meshes), copies)
         predictions = [each for each in outcomes if isinstance(each, Prediction)]
         refused = [each for each in outcomes if isinstance(each, Refused)]
         untraced = next((each for each in refused if each.is_untraced), None)
         if untraced is not None and not predictions:
-            predicted(untraced.strategy, untraced.mesh)  # it raises what all have in common
+            predictor.predicted(
+                untraced.strategy, untraced.mesh
+            )  # it raises what all have in common
     if own_strategy:
         found = arranged(predictions, refused, rates, None, calibration)
         return replace(found, memory=memory, is_named=True)
     return arranged(predictions, refused, rates, memory, calibration)
+
+
+@dataclass(frozen=True)
+class _Predictor:
+    spec: JobSpec
+    workers: int
+    tracing: Tracing
+    rates: Rates
+    calibration: PlanCalibration
+    own_strategy: bool
+
+    def outcome(self, strategy: StrategyName, mesh: dict[str, int]) -> Prediction | Refused:
+        """Return the prediction of a strategy and mesh, or why there is none."""
+        try:
+            return self.predicted(strategy, mesh)
+        except SpecError as error:
+            return Refused(strategy, mesh, "; ".join(p.message for p in error.problems))
+        except (DegreesError, NoGradientError) as error:
+            return Refused(strategy, mesh, str(error))
+        except TraceError as error:
+            return Refused(strategy, mesh, _untraced(error, self.spec), is_untraced=True)
+
+    def predicted(self, strategy: StrategyName, mesh: dict[str, int]) -> Prediction:
+        asked = self.spec
+        if not self.own_strategy:
+            asked = with_mesh(self.spec, self.workers, strategy, mesh)
+        config = traced_of(asked)
+        check(
+            self.tracing.subject.declaration,
+            config.degrees,
+            sequence_parallel=config.sequence_parallel,
+            schedule=config.schedule,
+        )
+        return _calibrated(predict(self.tracing, config, self.rates), self.calibration)
 
 
 def arranged(
