@@ -110,10 +110,14 @@ def _keeps_plan(job: Job, world_size: int, device_kind: str) -> bool:
 
 def keep(plan: ChosenPlan, job: Job, attempt: Attempt) -> None:
     """Make a choice the job's plan from now on."""
+    asked = job.spec["parallelism"]
+    if plan.is_named:
+        # Degrees that it leaves out follow from the workers, which an elastic job changes.
+        plan = plan.model_copy(update={"parallelism": asked})
     chosen = JobPlan(
         **dict(plan),
         attempt=attempt.number,
-        asked=job.spec["parallelism"],
+        asked=asked,
         world_size=attempt.world_size,
         device_kind=attempt.allocation.device_kind,
     )

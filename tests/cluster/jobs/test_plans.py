@@ -215,7 +215,7 @@ NAMED = {"strategy": "fsdp", "predict": True}
 
 async def test_named_strategy_is_predicted_once(cluster: SimulatedCluster) -> None:
     node = await cluster.add_node("alpha")
-    node.answer = planned("fsdp").model_copy(update={"is_named": True})
+    node.answer = planned("fsdp", shard=2).model_copy(update={"is_named": True})
     job_id = await cluster.submit(2, parallelism=NAMED)
     job = await cluster.job(job_id)
     assert job.reason.startswith("predicting memory and step time on node alpha; placed on ")
@@ -223,7 +223,10 @@ async def test_named_strategy_is_predicted_once(cluster: SimulatedCluster) -> No
     assert asked is not None
     assert asked.own_strategy
     await cluster.work(2)
-    assert (await cluster.job(job_id)).reason.startswith("predicted: fsdp of a test")
+    job = await cluster.job(job_id)
+    assert job.reason.startswith("predicted: fsdp of a test")
+    assert job.plan is not None
+    assert job.plan.parallelism == job.spec["parallelism"], "degrees follow from the workers"
     await cluster.run_until(job_id, "running")
     launch = node.running(job_id).assignment.launch
     assert launch.prediction is not None
