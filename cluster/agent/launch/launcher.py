@@ -35,6 +35,9 @@ from trainhall.training.spec.plan import PlanningFailedError
 
 logger = EventLogger(__name__)
 
+PREDICTION_SECONDS = 300.0
+"""For a prediction, which only informs, while the job's devices wait."""
+
 
 class CannotStartError(Exception):
     """The ranks of an attempt cannot be started on this host."""
@@ -72,13 +75,17 @@ class Launcher:
     async def plan(self, attempt: Attempt) -> None:
         """Find the strategy of a job that leaves it to us, or predict its own. What runs follows
         from the answer."""
+        assert attempt.launch.planning is not None
+        own = attempt.launch.planning.own_strategy
         final = attempt.folder.path
         part = final.with_name(f".preparing-plan-{final.name}")
         try:
-            attempt.plan = await planner.plan(attempt.launch, self._code, part)
+            async with asyncio.timeout(PREDICTION_SECONDS if own else None):
+                attempt.plan = await planner.plan(attempt.launch, self._code, part)
+        except TimeoutError:
+            attempt.plan_refusal = f"the planner took longer than {PREDICTION_SECONDS:g} s"
         except PlanningFailedError as error:
-            planning = attempt.launch.planning
-            if planning is not None and planning.own_strategy:
+            if own:
                 attempt.plan_refusal = str(error)
                 return
             report = "\n".join([*error.lines, str(error)])

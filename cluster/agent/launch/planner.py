@@ -54,6 +54,8 @@ async def plan(launch: Launch, code: CodeCache, scratch: Path) -> ChosenPlan:
             own_strategy=launch.planning.own_strategy,
         )
         return chosen_of(planner_output(*await _run(request)))
+    except (OSError, ValueError) as error:
+        raise PlanningFailedError(f"the planner failed: {error}", final=False) from error
     finally:
         await threads.finish(partial(shutil.rmtree, scratch, ignore_errors=True))
 

@@ -1,16 +1,23 @@
-"""A planner that nobody waits for any more ends, with its copies."""
+"""A planner that nobody waits for ends with its copies; a prediction that fails stops no job."""
 
 import asyncio
+import errno
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any, cast
 
 import psutil
 import pytest
-from support.cluster.agent_process import until
+from support.cluster.agent_process import launch_of, until
 
-from trainhall.cluster.agent.launch import planner
+from trainhall.cluster.agent.attempt import Attempt
+from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.launch import launcher, planner
+from trainhall.cluster.agent.reconcile import Stage
+from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.spec.parse import validate_spec
-from trainhall.training.spec.plan import PlanDevice, planner_input
+from trainhall.training.spec.plan import PlanDevice, PlanRequest, planner_input
 
 SLEEPY = """
 import time, torch
@@ -52,3 +59,40 @@ async def test_planner_that_is_cancelled_leaves_no_copy(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await planning
     await until("their end", lambda: not any(map(psutil.Process.is_running, found)))
+
+
+async def no_process(_request: bytes) -> tuple[int, bytes, bytes]:
+    raise OSError(errno.EAGAIN, "no more processes")
+
+
+async def nonsense(_request: bytes) -> tuple[int, bytes, bytes]:
+    return 0, b'{"chosen": {"step_seconds": Infinity}}', b""
+
+
+async def no_answer(_request: bytes) -> tuple[int, bytes, bytes]:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(no_process, "no more processes"), (nonsense, "validation error"), (no_answer, "than 0 s")],
+)
+async def test_prediction_that_fails_lets_the_attempt_start(
+    answer: Callable[[bytes], Awaitable[tuple[int, bytes, bytes]]],
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planner, "_run", answer)
+    if answer is no_answer:
+        monkeypatch.setattr(launcher, "PREDICTION_SECONDS", 0)
+    launch = launch_of({"task": {"name": "digits"}})
+    launch.planning = PlanRequest(
+        workers=1, device=PlanDevice(kind="cpu", name="a CPU"), own_strategy=True
+    )
+    attempt = Attempt(launch.token, AttemptFolder(tmp_path / "attempt"), launch, Stage.PLANNING)
+    await launcher.Launcher(DataDir(tmp_path), cast(Any, None), cast(Any, None)).plan(attempt)
+    assert attempt.plan is None
+    assert attempt.plan_refusal is not None
+    assert why in attempt.plan_refusal
