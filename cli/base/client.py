@@ -207,8 +207,11 @@ class Client:
             )
         return self._create("/training/jobs", spec)
 
-    def create_experiment(self, experiment: dict[str, Any]) -> Any:
+    def create_experiment(self, experiment: dict[str, Any], *, dry_run: bool = False) -> Any:
         """Create an experiment once, however often the connection breaks."""
+        if dry_run:
+            asked = {"dry_run": "true"}
+            return self.request("POST", "/experiments", json=experiment, params=asked)
         return self._create("/experiments", experiment)
 
     def _create(self, path: str, document: dict[str, Any]) -> Any:

@@ -84,6 +84,7 @@ def create(
     checked = document.check(document.load(file, overrides))
     with connect(url) as client:
         if dry_run:
+            document.check_on_cluster(checked, client)
             _list_planned(checked, output)
             _note_never_starting(checked, client)
             return

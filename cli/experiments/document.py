@@ -116,6 +116,17 @@ def _never(job: "JobSpec", client: "Client") -> str | None:
     return str(outlook["reason"]) if outlook["when"] == "never" else None
 
 
+def check_on_cluster(checked: Checked, client: "Client") -> None:
+    """Check an experiment against the cluster, by its coordinator; not one with code, which that
+    does not have yet.
+
+    Raises:
+        UsageError: the coordinator found a fault.
+    """
+    if checked.code is None:
+        client.create_experiment(checked.spec.document(), dry_run=True)
+
+
 def create(checked: Checked, client: "Client") -> Any:
     """Create an experiment, the code of its job uploaded first.
 

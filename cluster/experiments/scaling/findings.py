@@ -79,12 +79,15 @@ def _serial(curve: ScalingCurve, name: str) -> Iterator[str]:
     if (serial := curve.serial_share) is None:
         return
     is_strong = curve.scaling == STRONG
+    law = f"{'Amdahl' if is_strong else 'Gustafson'}'s law"
+    if serial.share >= 1:
+        yield f"{name}: more workers are not faster, which {law} does not describe."
+        return
     text = f"{name}: a serial share of {percent(serial.share)}"
     if serial.interval is not None:
         low, high = map(percent, serial.interval)
         text += f" ({LEVEL_PERCENT} % interval {low} to {high})"
-    text += f" by {'Amdahl' if is_strong else 'Gustafson'}'s law, fitted on "
-    text += f"{_numbers(serial.fitted_on)} workers"
+    text += f" by {law}, fitted on {_numbers(serial.fitted_on)} workers"
     if is_strong and serial.share > 0:
         text += f"; it limits the speed-up to {figure(1 / serial.share)} ×"
     yield f"{text}."

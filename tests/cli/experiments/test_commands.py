@@ -227,6 +227,20 @@ def test_dry_run_lists_the_trials(cli: Cli, capsys: pytest.CaptureFixture[str]) 
     assert refused.details == ["--set job.training.steps: must be at least 1 (given: 0)"]
 
 
+def test_dry_run_is_checked_against_the_cluster(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    request = Client.request
+
+    def noted(self: Client, method: str, path: str, **options: Any) -> Any:
+        if (method, path) == ("POST", "/experiments"):
+            asked.append(options["params"])
+        return request(self, method, path, **options)
+
+    monkeypatch.setattr(Client, "request", noted)
+    cli("create", cli.file(SWEEP), "--dry-run")
+    assert asked == [{"dry_run": "true"}]
+
+
 def test_trials_that_never_start_are_named(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
     small = {**SWEEP, "space": {"resources.workers": [1, 2]}}
     get_command(app).main(

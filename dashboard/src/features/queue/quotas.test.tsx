@@ -27,7 +27,7 @@ describe("quotas", () => {
     expect(defaultLimits({ project: 16, user: null })).toBe(
       "Every other project: at most 16 devices.",
     );
-    expect(defaultLimits({ project: null, user: null })).toBe("No quota: unlimited.");
+    expect(defaultLimits({ project: null, user: null })).toBe("Others have no quota.");
   });
 
   it("are hidden while no device is held and no job waits", async () => {

@@ -79,5 +79,5 @@ export function defaultLimits({ project, user }: Quotas["others"]): string {
     project === null ? "" : `Every other project: at most ${plural(project, "device")}.`,
     user === null ? "" : `Every other user: at most ${plural(user, "device")}.`,
   ].filter((text) => text !== "");
-  return limits.join(" ") || "No quota: unlimited.";
+  return limits.join(" ") || "Others have no quota.";
 }

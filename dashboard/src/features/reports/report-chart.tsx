@@ -96,7 +96,7 @@ function Curves({ jobs, block, hasMore }: CurvesProps) {
         ))}
       </div>
       <Text size="xs" c="dimmed" component="div">
-        {jobs.length === 0 ? "No job yet: the chart fills when there is one." : null}
+        {jobs.length === 0 ? "No job matches yet: check names and ids, or wait for one." : null}
         {gone.map((id) => `Job ${id} not found. `)}
         {jobs.length > 0 && !isSettled(lives) ? "Loading…" : null}
         {isSettled(lives) && unknown.length > 0

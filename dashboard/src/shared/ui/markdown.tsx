@@ -1,6 +1,7 @@
 import { Typography } from "@mantine/core";
 import { type ComponentType, isValidElement, type ReactNode } from "react";
 import Markdown, { type Components } from "react-markdown";
+import remarkGfm from "remark-gfm";
 import classes from "./markdown.module.css";
 
 /** Components that show the fenced blocks of a language in place of their text. */
@@ -12,6 +13,8 @@ interface Props {
   blocks?: Blocks;
 }
 
+/** Tables, task lists, strikethrough and bare addresses, as on GitHub. */
+const PLUGINS = [remarkGfm];
 const NO_BLOCKS: Blocks = new Map();
 const components = new WeakMap<Blocks, Components>();
 
@@ -20,7 +23,11 @@ export default function SafeMarkdown({ text, blocks = NO_BLOCKS }: Props) {
   return (
     <Typography fz="sm" className={classes.text}>
       {/* An image would make every reader's browser call its host. */}
-      <Markdown disallowedElements={["img"]} components={componentsFor(blocks)}>
+      <Markdown
+        remarkPlugins={PLUGINS}
+        disallowedElements={["img"]}
+        components={componentsFor(blocks)}
+      >
         {text}
       </Markdown>
     </Typography>

@@ -169,6 +169,13 @@ def test_serial_share_is_that_of_each_law() -> None:
     assert weak.interval is None
 
 
+def test_slowdown_has_no_serial_share_in_words() -> None:
+    analysis = analyzed(lambda workers, _: (float(workers), 0.0), 1, 2, 4, repeats=3)
+    text = " ".join(analysis.findings)
+    assert "more workers are not faster, which Amdahl's law does not describe." in text
+    assert "serial share" not in text
+
+
 def test_speedups_are_relative_to_the_fewest_workers() -> None:
     curve = curve_of(analyzed(lambda workers, _: (1 / workers, 0.0), 2, 4, repeats=3))
     two, four = (point for point in curve.points if not point.is_predicted)

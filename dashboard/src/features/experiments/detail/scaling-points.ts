@@ -66,7 +66,8 @@ export function facts({
   note,
 }: ScalingCurve): string[] {
   const found: string[] = [];
-  if (serial !== null) {
+  if (serial !== null && serial.share >= 1) found.push("more workers are not faster");
+  else if (serial !== null) {
     const ends = interval(serial.interval, (end) => share(end));
     found.push(`serial share ${share(serial.share)}${ends === "" ? "" : ` (${ends})`}`);
   }
