@@ -21,6 +21,8 @@ from trainhall.training.spec.plan import (
 
 CALIBRATED_FROM = 20
 """The newest measured runs on a kind of device that correct the next prediction."""
+MOST_OFF = 1e6
+"""Measured by predicted, or its inverse, from which a rank reports nonsense."""
 LEAST_MEMORY = 2**30
 """Smaller predictions say more of the process than of the model: its memory is not learned from."""
 
@@ -181,9 +183,12 @@ async def calibration(session: AsyncSession, device: str) -> PlanCalibration:
         if plan is None or plan.measured is None:
             continue
         predicted, factors = plan.prediction, plan.calibration
-        times.append(plan.measured.step_seconds / predicted.step_seconds * factors.time)
+        time = plan.measured.step_seconds / predicted.step_seconds * factors.time
+        if not 1 / MOST_OFF < time < MOST_OFF:
+            continue
+        times.append(time)
         peak = predicted.peak_memory_bytes / factors.memory
-        if peak >= LEAST_MEMORY:
+        if peak >= LEAST_MEMORY and plan.measured.peak_memory_bytes / peak < MOST_OFF:
             memories.append(plan.measured.peak_memory_bytes / peak)
     if not times:
         return PlanCalibration()

@@ -350,7 +350,7 @@ def _describe_phase(host: HostFacts) -> str:
         case None:
             return "its agent has not started them"
         case "planning":
-            return "still planning the job's strategy"
+            return "still planning its strategy, or predicting it"
         case "preparing":
             return "still fetching a checkpoint or the code, or waiting for the first host"
         case phase:

@@ -86,12 +86,20 @@ async def test_auto_plan_measurement_calibrates_the_next(cluster: SimulatedClust
 
 
 async def test_nonsense_that_is_measured_is_left_out(cluster: SimulatedCluster) -> None:
-    await cluster.add_node("alpha")
+    node = await cluster.add_node("alpha")
     job_id = await submitted(cluster)
     await cluster.run_until(job_id, "running")
     for measured in (None, "much", {"peak_memory_bytes": -1, "step_seconds": 1.0, "steps": 1}):
         await cluster.report_event(job_id, "paused", {"step": 3, "measured": measured})
     assert (await plan_of(cluster, job_id)).measured is None
+    extreme = {"peak_memory_bytes": 1e300, "step_seconds": 1e308, "steps": 1}
+    await cluster.report_event(
+        job_id, "completed", {"steps": 100, "metrics": {}, "measured": extreme}
+    )
+    await cluster.finish(job_id)
+    asked = node.running(await submitted(cluster)).assignment.launch.planning
+    assert asked is not None
+    assert asked.calibration.runs == 0
 
 
 def test_measurements_of_an_earlier_plan_are_not_kept() -> None:
