@@ -318,20 +318,18 @@ async def test_stalled_viewer_is_dropped_without_blocking_others(url: str) -> No
             # It takes one message from its connection and reads no more until it is asked to.
             slow = await connect(stream, max_queue=1, max_size=None)
             async with connect(stream, max_size=None) as quick:
-                reading = asyncio.create_task(until(quick, "the last line"))
                 line = b"x" * 1023 + b"\n"
                 logs = f"{API}/agent/jobs/{job}/attempts/{attempt}/logs?rank=0&stream=stdout"
                 for number in range(24):
+                    # It reads each part before the next comes: else it may be slow, too.
+                    reading = asyncio.create_task(until(quick, f"end of part {number} "))
+                    last = f"end of part {number} ".ljust(1023).encode() + b"\n"
                     reply = await client.post(
-                        f"{logs}&offset={number * 1024 * 1024}", content=line * 1024,
+                        f"{logs}&offset={number * 1024 * 1024}", content=line * 1023 + last,
                         headers=credential,
                     )  # fmt: skip
                     assert reply.status_code == 200, reply.text
-                await client.post(
-                    f"{logs}&offset={24 * 1024 * 1024}", content=b"the last line\n",
-                    headers=credential,
-                )  # fmt: skip
-                await reading
+                    await reading
             async with asyncio.timeout(20):
                 with pytest.raises(ConnectionClosed) as caught:
                     await _read_on(slow)

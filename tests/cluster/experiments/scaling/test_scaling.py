@@ -169,7 +169,7 @@ def test_serial_share_is_that_of_each_law() -> None:
     assert weak.interval is None
 
 
-def test_slowdown_has_no_serial_share_in_words() -> None:
+def test_slowdown_has_no_serial_share() -> None:
     analysis = analyzed(lambda workers, _: (float(workers), 0.0), 1, 2, 4, repeats=3)
     text = " ".join(analysis.findings)
     assert "more workers are not faster, which Amdahl's law does not describe." in text
