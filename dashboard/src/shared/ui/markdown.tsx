@@ -9,7 +9,7 @@ export type Blocks = ReadonlyMap<string, ComponentType<{ text: string }>>;
 
 interface Props {
   text: string;
-  /** The same object at every render, or what the blocks show is built anew. */
+  /** The same object at every render, or what the blocks show is mounted again. */
   blocks?: Blocks;
 }
 

@@ -15,8 +15,9 @@ export function configsOf(jobs: readonly Job[]): string[] {
 export function seedGroups(jobs: readonly Pick<Job, "spec">[]): number[][] {
   const groups = new Map<string, number[]>();
   jobs.forEach(({ spec }, i) => {
-    const key = JSON.stringify(spec, (name, value) =>
-      name === "name" || name === "predict" || /(^|_)seed$/.test(name) ? undefined : value,
+    const compared = { ...spec, parallelism: { ...Object(spec.parallelism), predict: undefined } };
+    const key = JSON.stringify(compared, (name, value) =>
+      name === "name" || /(^|_)seed$/.test(name) ? undefined : value,
     );
     groups.set(key, [...(groups.get(key) ?? []), i]);
   });
