@@ -3,12 +3,12 @@ import { useMemo, useState } from "react";
 import { type BenchmarkRow, type Experiment, hasReason } from "@/shared/api/types";
 import { type Column, Table } from "@/shared/table/table";
 import { LinkedText } from "@/shared/ui/linked-text";
-import { ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { useAnalysis, useTrials } from "../api/experiments";
 import classes from "./benchmark.module.css";
 import { type BenchmarkSort, columnsOf, jobsAgainstBaseline, sortedRows } from "./benchmark-rows";
+import { CompareButton } from "./compare-button";
 
 /** The table of a benchmark: the figures of each combination beside those of the baseline. */
 export function Benchmark({ experiment }: { experiment: Experiment }) {
@@ -52,16 +52,7 @@ export function Benchmark({ experiment }: { experiment: Experiment }) {
         <Title order={2} size="h5">
           Benchmark
         </Title>
-        {jobs.length > 1 ? (
-          <ButtonLink
-            size="compact-xs"
-            variant="default"
-            to="/compare"
-            search={{ jobs: jobs.join() }}
-          >
-            Compare curves
-          </ButtonLink>
-        ) : null}
+        {jobs.length > 1 ? <CompareButton jobs={jobs} /> : null}
         <Text size="xs" c="dimmed">
           medians over the steps after the warm-up; with repeats, means and ranges over the runs
         </Text>

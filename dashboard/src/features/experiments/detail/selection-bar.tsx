@@ -1,7 +1,7 @@
 import { Button, Group, Text } from "@mantine/core";
 import { MAX_COMPARED } from "@/shared/api/types";
 import { count, plural } from "@/shared/format";
-import { ButtonLink } from "@/shared/ui/links";
+import { CompareButton } from "./compare-button";
 import type { Configuration } from "./trials";
 
 interface Props {
@@ -26,16 +26,7 @@ export function SelectionBar({ configurations, selected, onClear }: Props) {
           <Button size="compact-xs" variant="default" onClick={onClear}>
             Clear selection
           </Button>
-          {jobs.length > 0 && jobs.length <= MAX_COMPARED ? (
-            <ButtonLink
-              size="compact-xs"
-              variant="default"
-              to="/compare"
-              search={{ jobs: jobs.join() }}
-            >
-              Compare curves
-            </ButtonLink>
-          ) : null}
+          {jobs.length > 0 && jobs.length <= MAX_COMPARED ? <CompareButton jobs={jobs} /> : null}
         </>
       )}
     </Group>
