@@ -20,6 +20,7 @@ from starlette.routing import BaseRoute, Route, compile_path
 
 from trainhall import __version__
 from trainhall.api.guard import Guard
+from trainhall.api.host.login_name import login_name
 from trainhall.api.observe import Observe, RequestFigures
 from trainhall.api.openapi_document import PUBLIC_ROUTERS, TITLE, describe, public_routes
 from trainhall.api.problems import RefusalError, refusal_of
@@ -78,6 +79,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.settings = settings
+    app.state.login_name = login_name()
     app.state.startup_error = None
     app.state.failed = False
     app.state.is_over = lambda: False

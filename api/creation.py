@@ -4,6 +4,7 @@ import hashlib
 
 from fastapi import Request, Response
 
+from trainhall.api.guard import is_loopback
 from trainhall.cluster.experiments.views import Experiment
 from trainhall.cluster.jobs.views import Job
 from trainhall.cluster.lifecycle.creation import RequestKey
@@ -11,6 +12,15 @@ from trainhall.cluster.lifecycle.creation import RequestKey
 
 def request_key(key: str | None, body: bytes) -> RequestKey | None:
     return RequestKey(key, hashlib.sha256(body).hexdigest()) if key is not None else None
+
+
+def local_user(request: Request) -> str | None:
+    """Return the owner of what a request creates without naming one: a browser names nobody.
+
+    Over loopback it is the user that runs the coordinator."""
+    address, _ = request.scope.get("server") or ("", None)
+    name: str | None = request.app.state.login_name
+    return name if is_loopback(address) else None
 
 
 def created(request: Request, view: Job | Experiment, is_new: bool) -> Response:

@@ -6,7 +6,7 @@ from fastapi import Query, Request, Response
 
 from trainhall.api.bodies import read_document
 from trainhall.api.context import CoordinatorDep
-from trainhall.api.creation import created, request_key
+from trainhall.api.creation import created, local_user, request_key
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
     NEITHER_JSON_NOR_YAML,
@@ -78,9 +78,13 @@ async def create_experiment(
 ) -> Response:
     """The body is an experiment, in JSON or YAML. Every job that it would submit is checked first.
 
-    Its trials are ordinary jobs: they wait in the queue, count against quotas and can be paused."""
+    Its trials are ordinary jobs: they wait in the queue, count against quotas and can be paused.
+    Without `job.user`, they belong to the user that runs the coordinator if the request arrives
+    over loopback."""
     raw, kind = await read_document(request)
     spec = parse_experiment(raw, kind)
+    if spec.job.get("user") is None and (user := local_user(request)) is not None:
+        spec.job["user"] = user
     if dry_run:
         plan = await coordinator.experiments.plan(spec)
         return Response(plan.model_dump_json(), 200, media_type="application/json")

@@ -8,7 +8,7 @@ from fastapi.responses import StreamingResponse
 
 from trainhall.api.bodies import read_document, read_json
 from trainhall.api.context import CoordinatorDep
-from trainhall.api.creation import created, request_key
+from trainhall.api.creation import created, local_user, request_key
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
     BAD_LIMIT,
@@ -85,12 +85,15 @@ async def submit_job(
     ] = False,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """The body is a bare job spec, in JSON or YAML.
+    """The body is a bare job spec, in JSON or YAML. Without `user`, the job belongs to the user
+    that runs the coordinator if the request arrives over loopback.
 
     A submission that was answered is kept, whatever happens to the coordinator afterwards.
     """
     raw, kind = await read_document(request)
     spec = parse_spec(raw, kind)
+    if spec.user is None:
+        spec = spec.model_copy(update={"user": local_user(request)})
     if dry_run:
         forecast = await coordinator.queue.forecast(spec)
         plan = DryRun(

@@ -1,6 +1,5 @@
 """Job specs as commands take them: a file or standard input, and `--set` overrides."""
 
-import getpass
 import json
 import sys
 import time
@@ -9,6 +8,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from trainhall.api.host.login_name import login_name
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.output import notice, size
 
@@ -242,13 +242,6 @@ def _describe_outlook(outlook: dict[str, Any], *, submitted: bool) -> str:
             return f"It {will_be} number {outlook['position']} in the queue: {reason}."
 
 
-def _login_name() -> str | None:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container may have users that have no name
-        return None
-
-
 def document_of(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
     """Return the spec as it is sent, and the folder that goes with it.
 
@@ -256,7 +249,7 @@ def document_of(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
         UsageError: the folder cannot be sent, or lacks the script or the task.
     """
     document: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
-    if spec.user is None and (user := _login_name()) is not None:
+    if spec.user is None and (user := login_name()) is not None:
         document["user"] = user
     script = spec.script
     if spec.code is None or spec.code_is_uploaded:

@@ -1,10 +1,15 @@
-"""POST of jobs and experiments under an Idempotency-Key."""
+"""POST of jobs and experiments: the Idempotency-Key, and the owner."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import Request
+
+from trainhall.api.creation import local_user
+from trainhall.api.host.login_name import login_name
 
 JOB: dict[str, Any] = {"name": "digits", "task": {"name": "digits"}}
 SWEEP: dict[str, Any] = {
@@ -16,10 +21,12 @@ SWEEP: dict[str, Any] = {
     "objective": {"metric": "eval_accuracy"},
 }
 
-
-@pytest.mark.parametrize(
+both = pytest.mark.parametrize(
     ("path", "document"), [("/api/v1/training/jobs", JOB), ("/api/v1/experiments", SWEEP)]
 )
+
+
+@both
 async def test_idempotency_key_creates_once(
     client: httpx.AsyncClient, path: str, document: dict[str, Any]
 ) -> None:
@@ -40,3 +47,22 @@ async def test_idempotency_key_creates_once(
         assert reply.status_code == 422
         assert reply.json()["errors"][0]["field"] == "Idempotency-Key"
     assert len((await client.get(path)).json()["items"]) == 1
+
+
+@both
+async def test_owner_is_by_default_who_runs_the_coordinator(
+    client: httpx.AsyncClient, path: str, document: dict[str, Any]
+) -> None:
+    checked = (await client.post(path, json=document, params={"dry_run": True})).json()["spec"]
+    assert checked.get("job", checked)["user"] == login_name()
+    owned: dict[str, Any] = {**document, "user": "ada"}
+    if "job" in document:
+        owned = {**document, "job": {**JOB, "user": "ada"}}
+    checked = (await client.post(path, json=owned, params={"dry_run": True})).json()["spec"]
+    assert checked.get("job", checked)["user"] == "ada"
+
+
+@pytest.mark.parametrize(("address", "user"), [("::1", "ada"), ("10.0.0.5", None)])
+def test_local_user_is_known_over_loopback_alone(address: str, user: str | None) -> None:
+    app = SimpleNamespace(state=SimpleNamespace(login_name="ada"))
+    assert local_user(Request({"type": "http", "server": (address, 8000), "app": app})) == user

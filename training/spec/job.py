@@ -82,7 +82,8 @@ class JobSpec(SpecModel):
     project: Name | None = None
     """For quotas."""
     user: Name | None = None
-    """Owner, for quotas. `trainhall submit` sets the login name."""
+    """Owner, for quotas. Default: the login name of who runs `trainhall submit`; for the dashboard
+    and others that submit over loopback, of who runs the coordinator."""
     tags: Tags = Field(default_factory=list)
     """At most 32 words to find jobs by; `trainhall tag` changes them later."""
     notes: Notes = ""

@@ -151,6 +151,28 @@ describe("a new experiment", () => {
     expect(dryRun).toBe("true");
   });
 
+  it("clears a problem when its field changes, and checks again", async () => {
+    let checks = 0;
+    await open("/experiments/new", {
+      "POST /experiments": () => {
+        checks += 1;
+        if (checks > 1) return { name: "a", runs: 3, configurations: [], spec: {} };
+        return problem(422, "The experiment is not valid", "2 problems", [
+          { field: "name", message: "must not be empty", value: null },
+          { field: "repeats", message: "must be a number", value: "x" },
+        ]);
+      },
+    });
+    await userEvent.click(await screen.findByRole("button", { name: "Check" }));
+    const name = screen.getByRole("textbox", { name: "Name" });
+    await waitFor(() => expect(name).toBeInvalid());
+    await userEvent.type(name, "!");
+    expect(name).toBeValid();
+    expect(screen.getByRole("textbox", { name: "Repeats" })).toBeInvalid();
+    expect(await screen.findByText(/^Valid\. 3 runs/)).toBeVisible();
+    expect(screen.getByRole("textbox", { name: "Repeats" })).toBeValid();
+  });
+
   it("begins with the draft, which is discarded by a click", async () => {
     sessionStorage.setItem("trainhall.draft.experiment", "name: mine\nkind: sweep\n");
     await open("/experiments/new", {});

@@ -65,7 +65,8 @@ export const listJobs = <ThrowOnError extends boolean = true>(options?: Options<
 /**
  * Submit a job
  *
- * The body is a bare job spec, in JSON or YAML.
+ * The body is a bare job spec, in JSON or YAML. Without `user`, the job belongs to the user
+ * that runs the coordinator if the request arrives over loopback.
  *
  * A submission that was answered is kept, whatever happens to the coordinator afterwards.
  */
@@ -640,6 +641,8 @@ export const listExperiments = <ThrowOnError extends boolean = true>(options?: O
  * The body is an experiment, in JSON or YAML. Every job that it would submit is checked first.
  *
  * Its trials are ordinary jobs: they wait in the queue, count against quotas and can be paused.
+ * Without `job.user`, they belong to the user that runs the coordinator if the request arrives
+ * over loopback.
  */
 export const createExperiment = <ThrowOnError extends boolean = true>(options: Options<CreateExperimentData, ThrowOnError>) => (options.client ?? client).post<CreateExperimentResponses, CreateExperimentErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

@@ -2649,7 +2649,8 @@ export type JobSpec = {
     /**
      * User
      *
-     * Owner, for quotas. `trainhall submit` sets the login name.
+     * Owner, for quotas. Default: the login name of who runs `trainhall submit`; for the dashboard
+     * and others that submit over loopback, of who runs the coordinator.
      */
     user?: string | null;
     /**

@@ -27,20 +27,22 @@ export function fieldLabels(fields: readonly string[]): Record<string, string> {
   );
 }
 
-/** What a checked experiment would run, with its first trials. */
+/** What a checked experiment would run, with its first combinations. */
 export function planText({ configurations, runs }: ExperimentPlan): string {
   if (configurations.length === 0)
     return `Valid. ${plural(runs, "run")}; values are chosen from the results so far.`;
   const labels = fieldLabels(Object.keys(configurations[0]?.values ?? {}));
-  const shown = configurations.slice(0, SHOWN_TRIALS).map(({ values }) =>
-    Object.entries(values)
+  const shown = configurations.slice(0, SHOWN_TRIALS).map(({ values, problem }) => {
+    const named = Object.entries(values)
       .map(([field, value]) => `${labels[field] ?? field} ${valueText(value)}`)
-      .join(", "),
-  );
+      .join(", ");
+    return problem ? `${named} (cannot run: ${problem})` : named;
+  });
   const trials = plural(configurations.length, "trial");
   const size = runs === configurations.length ? trials : `${trials}, ${plural(runs, "run")}`;
+  const impossible = configurations.filter(({ problem }) => problem).length;
   const rest = configurations.length > shown.length ? "; …" : ".";
-  return `Valid. ${size}: ${shown.join("; ")}${rest}`;
+  return `Valid. ${size}${impossible > 0 ? `, of which ${impossible} cannot run` : ""}: ${shown.join("; ")}${rest}`;
 }
 
 /** A value of a field: numbers are rounded, lists and objects are JSON. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { locate } from "./locate";
+import { locate, stillWrong } from "./locate";
 
 const TEXT = `# a comment
 name: digits
@@ -50,5 +50,22 @@ describe("locate", () => {
     for (const text of ["", "][", "a: b: c\n\t- d", "- 1\n- 2", "just words"]) {
       expect(locate(text, problems)).toHaveLength(1);
     }
+  });
+});
+
+describe("stillWrong", () => {
+  const problems = ["training.steps", "script.env.A.B", "training.epochs", ""].map((field) => ({
+    field,
+    message: "is wrong",
+    value: null,
+  }));
+  const left = (text: string) => stillWrong(problems, TEXT, text).map(({ field }) => field);
+
+  it("leaves out what changed, and what names no field", () => {
+    expect(left(TEXT)).toHaveLength(4);
+    expect(left(TEXT.replace("many", "5"))).toEqual(["script.env.A.B", "training.epochs"]);
+    expect(left(TEXT.replace('"x"', "y"))).toEqual(["training.steps", "training.epochs"]);
+    expect(left(`${TEXT}  epochs: 3\n`)).toEqual(["training.steps", "script.env.A.B"]);
+    expect(left("name: [")).toEqual([]);
   });
 });

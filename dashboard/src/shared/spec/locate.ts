@@ -1,5 +1,6 @@
 import { isMap, isSeq, LineCounter, type Node, parseDocument, type Scalar } from "yaml";
 import type { FieldProblem } from "@/shared/api/problem";
+import { documentOf } from "./spec-text";
 
 /** An error at a place in the text. Offsets are in UTF-16 units, lines from 1. */
 export interface Located extends FieldProblem {
@@ -22,6 +23,35 @@ export function locate(text: string, problems: readonly FieldProblem[]): Located
     const [from, to] = range ?? firstLine(text);
     return { ...problem, from, to, line: lines.linePos(from).line };
   });
+}
+
+/** The problems of a text whose fields are the same in another one. */
+export function stillWrong(
+  problems: readonly FieldProblem[],
+  before: string,
+  after: string,
+): readonly FieldProblem[] {
+  if (before === after || problems.length === 0) return problems;
+  const [old, changed] = [documentOf(before), documentOf(after)];
+  if (changed === undefined) return [];
+  return problems.filter(
+    ({ field }) =>
+      field !== "" && JSON.stringify(at(old, field)) === JSON.stringify(at(changed, field)),
+  );
+}
+
+/** The value of a field; its keys may hold dots. */
+function at(value: unknown, field: string): unknown {
+  if (field === "") return value;
+  if (typeof value !== "object" || value === null) return undefined;
+  const parts = field.split(".");
+  for (let length = parts.length; length > 0; length--) {
+    const name = parts.slice(0, length).join(".");
+    if (Object.hasOwn(value, name)) {
+      return at((value as Record<string, unknown>)[name], parts.slice(length).join("."));
+    }
+  }
+  return undefined;
 }
 
 type Range = [number, number];

@@ -1,6 +1,6 @@
 import { Alert } from "@mantine/core";
 import { type ReactNode, useMemo, useRef } from "react";
-import { ApiError } from "@/shared/api/problem";
+import type { FieldProblem } from "@/shared/api/problem";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { Editor, type EditorHandle } from "./editor";
 import { locate } from "./locate";
@@ -12,41 +12,37 @@ interface Props {
   value: string;
   onChange: (text: string) => void;
   onSubmit: () => void;
-  /** The text that was sent last: its errors are marked only while the text is unchanged. */
-  sent: string;
-  /** The failure of the text that was sent last. */
-  error: unknown;
+  /** What is wrong with the text as it is. */
+  problems: readonly FieldProblem[];
+  /** "The spec is not valid". */
+  problemTitle: string;
   /** The outcome that is shown when no field is wrong. */
   children: ReactNode;
 }
 
 /** A YAML editor, and below it the outcome of the last request or the errors, each with its line. */
 export function SpecEditor(props: Props) {
-  const { label, value, onChange, onSubmit, sent, error, children } = props;
+  const { label, value, onChange, onSubmit, problems, problemTitle, children } = props;
   const editor = useRef<EditorHandle>(null);
-  const fields = error instanceof ApiError ? error.fields : null;
-  const located = useMemo(() => (fields ? locate(sent, fields) : []), [fields, sent]);
-  const marks = value === sent ? located : [];
+  const located = useMemo(
+    () => (problems.length > 0 ? locate(value, problems) : []),
+    [value, problems],
+  );
   return (
     <>
-      <div className={`app-card ${classes.editor}`} data-wrong={marks.length > 0 || undefined}>
+      <div className={`app-card ${classes.editor}`} data-wrong={located.length > 0 || undefined}>
         <Editor
           label={label}
           value={value}
           onChange={onChange}
-          problems={marks}
+          problems={located}
           onSubmit={onSubmit}
           handle={editor}
         />
       </div>
       <div aria-live="polite">
         {located.length > 0 ? (
-          <Alert
-            color="red"
-            variant="light"
-            title={error instanceof ApiError ? error.title : ""}
-            role="alert"
-          >
+          <Alert color="red" variant="light" title={problemTitle} role="alert">
             <ul className={classes.problems}>
               {located.map((problem) => (
                 <li key={`${problem.field} ${problem.message}`}>

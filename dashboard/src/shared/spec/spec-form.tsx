@@ -1,6 +1,7 @@
 import { Alert, Anchor, Button, Group, Kbd, Select, Stack, Text, Title } from "@mantine/core";
+import { useDebouncedCallback } from "@mantine/hooks";
 import type { UseMutationResult } from "@tanstack/react-query";
-import { type ReactNode, useEffect, useState } from "react";
+import { type ReactNode, useEffect, useMemo, useState } from "react";
 import { ApiError, type FieldProblem } from "../api/problem";
 import type { Submission } from "../api/yaml";
 import { CopyAs } from "../copy/copy-as";
@@ -9,6 +10,7 @@ import { clearDraft, readDraft, type SpecKind, writeDraft } from "../draft";
 import { AlertIcon, CheckIcon } from "../ui/icons";
 import { LinkedText } from "../ui/linked-text";
 import { Problem } from "../ui/problem";
+import { stillWrong } from "./locate";
 import { SpecEditor } from "./spec-editor";
 import classes from "./spec-form.module.css";
 import { documentOf } from "./spec-text";
@@ -58,6 +60,15 @@ interface Props<Created, Checked> {
   };
 }
 
+/** What a request said about a text. */
+type Outcome<Checked> =
+  | { text: string; checked: Checked; error?: never }
+  | { text: string; checked?: never; error: Error; of: "check" | "create" };
+
+/** Without a change for so long, a text that was checked before is checked again. */
+const PAUSE_MS = 600;
+const NO_PROBLEMS: readonly FieldProblem[] = [];
+
 /** A page on which a document is written in YAML and submitted. */
 export function SpecForm<Created, Checked = never>(props: Props<Created, Checked>) {
   const { draft, examples, copied, create, failure, check } = props;
@@ -65,7 +76,7 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
   const [isDraft, setIsDraft] = useState(kept !== null);
   const [initial] = useState(copied?.text ?? kept ?? examples[0].text);
   const [text, setText] = useState(initial);
-  const [sent, setSent] = useState("");
+  const [outcome, setOutcome] = useState<Outcome<Checked> | null>(null);
   const [key, setKey] = useState(randomKey);
 
   useEffect(() => {
@@ -73,19 +84,18 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
     else if (text !== initial) writeDraft(draft, text);
   }, [draft, text, initial, examples]);
 
-  const checking = check?.request.isPending ?? false;
-  const begin = (): boolean => {
-    if (create.isPending || checking) return false;
-    check?.request.reset();
-    create.reset();
-    setSent(text);
-    return true;
-  };
   const verify = (): void => {
-    if (begin()) check?.request.mutate(text);
+    if (create.isPending) return;
+    check?.request.mutate(text, {
+      onSuccess: (checked) => setOutcome({ text, checked }),
+      onError: (error) => setOutcome({ text, error, of: "check" }),
+    });
   };
+  const verifyLater = useDebouncedCallback(verify, PAUSE_MS);
   const send = (): void => {
-    if (!begin()) return;
+    if (create.isPending) return;
+    verifyLater.cancel();
+    check?.request.reset();
     create.mutate(
       { text, key },
       {
@@ -96,6 +106,7 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
         onError: (error) => {
           // Without a response it may have been created, so the next try has the same key.
           if (error instanceof ApiError && error.status !== 0) setKey(randomKey());
+          setOutcome({ text, error, of: "create" });
         },
       },
     );
@@ -108,27 +119,37 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
     setText(next);
     // Another text is another submission.
     setKey(randomKey());
+    // What was checked once is kept up to date.
+    if (outcome !== null) verifyLater();
   };
 
-  const error = create.error ?? check?.request.error;
-  const problems = text === sent && error instanceof ApiError ? error.fields : [];
+  const problems = useMemo(() => {
+    const error = outcome?.error;
+    return outcome && error instanceof ApiError
+      ? stillWrong(error.fields, outcome.text, text)
+      : NO_PROBLEMS;
+  }, [outcome, text]);
+  const checking = check?.request.isPending ?? false;
   const editor = (
     <SpecEditor
       label={props.label}
       value={text}
       onChange={change}
       onSubmit={send}
-      sent={sent}
-      error={error}
+      problems={problems}
+      problemTitle={outcome?.error instanceof ApiError ? outcome.error.title : ""}
     >
-      {create.error ? (
-        <Problem error={create.error} what={failure} onRetry={send} />
-      ) : check?.request.error ? (
-        <Problem error={check.request.error} what="Could not check the spec" onRetry={verify} />
-      ) : check?.request.isSuccess && text === sent ? (
+      {check && outcome?.checked !== undefined && outcome.text === text ? (
         <CheckOutcome
-          text={check.describe(check.request.data)}
-          warns={check.warns?.(check.request.data) ?? false}
+          text={check.describe(outcome.checked)}
+          warns={check.warns?.(outcome.checked) ?? false}
+        />
+      ) : null}
+      {outcome?.error && !hasFields(outcome.error) ? (
+        <Problem
+          error={outcome.error}
+          what={outcome.of === "create" ? failure : "Could not check the spec"}
+          onRetry={outcome.of === "create" ? send : verify}
         />
       ) : null}
     </SpecEditor>
@@ -187,12 +208,17 @@ export function SpecForm<Created, Checked = never>(props: Props<Created, Checked
             Check
           </Button>
         ) : null}
-        <Button loading={create.isPending} disabled={checking} onClick={send}>
+        <Button loading={create.isPending} onClick={send}>
           {props.action}
         </Button>
       </Group>
     </Stack>
   );
+}
+
+/** Whether an error names fields, which the editor marks. */
+function hasFields(error: Error): boolean {
+  return error instanceof ApiError && error.fields.length > 0;
 }
 
 function CheckOutcome({ text, warns }: { text: string; warns: boolean }) {

@@ -14,6 +14,11 @@ export function specText(spec: Record<string, unknown>): string {
   return stringify(withoutNulls(spec), { lineWidth: 100, aliasDuplicateObjects: false });
 }
 
+/** Who owns what a checked spec would create; the coordinator fills in who is not named. */
+export function ownerText(user: unknown): string {
+  return typeof user === "string" ? ` Owner: ${user}.` : "";
+}
+
 function withoutNulls(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutNulls);
   if (typeof value !== "object" || value === null) return value;

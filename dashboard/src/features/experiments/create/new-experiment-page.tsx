@@ -1,19 +1,19 @@
 import { getRouteApi } from "@tanstack/react-router";
 import { type Copied, SpecForm } from "@/shared/spec/spec-form";
-import { specText } from "@/shared/spec/spec-text";
+import { ownerText, specText } from "@/shared/spec/spec-text";
 import { useTitle } from "@/shared/title";
 import { Pending } from "@/shared/ui/problem";
 import { useCheckExperiment, useCreateExperiment, useExperiment } from "../api/experiments";
-import { planText } from "../spec";
+import { planText, specOf } from "../spec";
 import { EXAMPLES } from "./examples";
-import { SweepForm } from "./sweep-form";
+import { ExperimentForm } from "./experiment-form";
 
 const route = getRouteApi("/experiments/new");
 
 export default function NewExperimentPage() {
   useTitle("New experiment");
   const { from } = route.useSearch();
-  if (from === undefined) return <ExperimentForm key="new" />;
+  if (from === undefined) return <ExperimentSpecForm key="new" />;
   return <FromExperiment key={from} id={from} />;
 }
 
@@ -23,11 +23,11 @@ function FromExperiment({ id }: { id: string }) {
   if (!query.data) return <Pending query={query} what="the experiment to copy" height={420} />;
   const { name, spec } = query.data;
   return (
-    <ExperimentForm copied={{ text: specText(spec), origin: `Copied from ${name} (${id}).` }} />
+    <ExperimentSpecForm copied={{ text: specText(spec), origin: `Copied from ${name} (${id}).` }} />
   );
 }
 
-function ExperimentForm({ copied }: { copied?: Copied }) {
+function ExperimentSpecForm({ copied }: { copied?: Copied }) {
   const navigate = route.useNavigate();
   return (
     <SpecForm
@@ -38,9 +38,12 @@ function ExperimentForm({ copied }: { copied?: Copied }) {
       examples={EXAMPLES}
       copied={copied}
       fields={(text, onChange, problems) => (
-        <SweepForm text={text} onChange={onChange} problems={problems} />
+        <ExperimentForm text={text} onChange={onChange} problems={problems} />
       )}
-      check={{ request: useCheckExperiment(), describe: planText }}
+      check={{
+        request: useCheckExperiment(),
+        describe: (plan) => planText(plan) + ownerText(specOf(plan).job?.user),
+      }}
       create={useCreateExperiment()}
       onCreated={({ id }) =>
         void navigate({ to: "/experiments/$experimentId", params: { experimentId: id } })

@@ -1,8 +1,9 @@
 import { MantineProvider } from "@mantine/core";
-import { fireEvent, render, screen } from "@testing-library/react";
+import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
 import type { FieldProblem } from "@/shared/api/problem";
-import { SweepForm } from "./sweep-form";
+import { ExperimentForm } from "./experiment-form";
 
 const TEXT = `name: mine
 kind: sweep
@@ -12,11 +13,11 @@ method: grid
 objective: {metric: loss}
 `;
 
-function show(problems: FieldProblem[] = []) {
+function show(problems: FieldProblem[] = [], text = TEXT) {
   const onChange = vi.fn();
   render(
     <MantineProvider env="test">
-      <SweepForm text={TEXT} onChange={onChange} problems={problems} />
+      <ExperimentForm text={text} onChange={onChange} problems={problems} />
     </MantineProvider>,
   );
   return onChange;
@@ -39,4 +40,17 @@ test("another method begins with at most as many trials as there are combination
   const onChange = show();
   fireEvent.click(screen.getByText("Random"));
   expect(onChange).toHaveBeenLastCalledWith(expect.stringContaining("trials: 3"));
+});
+
+test("a benchmark has its matrix, and the baseline that it is compared with", async () => {
+  const onChange = show();
+  fireEvent.click(screen.getByText("Benchmark"));
+  const benchmark = onChange.mock.lastCall?.[0];
+  expect(benchmark).toContain("kind: benchmark");
+  expect(benchmark).not.toContain("objective");
+  cleanup();
+  const onAxis = show([], benchmark);
+  const workers = screen.getByLabelText("Workers", { selector: "input" });
+  await userEvent.type(workers, "4{enter}");
+  expect(onAxis).toHaveBeenLastCalledWith(expect.stringContaining("resources.workers: [4]"));
 });

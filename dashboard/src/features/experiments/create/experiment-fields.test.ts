@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { parse } from "yaml";
 import { EXAMPLES } from "./examples";
-import { NEW_DIMENSION, sweepFields, withFields } from "./sweep-fields";
+import { experimentFields, inForm, NEW_DIMENSION, withFields } from "./experiment-fields";
 
 const TEXT = `# why
 name: rates
@@ -19,7 +19,7 @@ seed: 3
 `;
 
 const fieldsOf = (text: string) => {
-  const fields = sweepFields(text);
+  const fields = experimentFields(text);
   if (fields === null) throw new Error("no sweep");
   return fields;
 };
@@ -36,7 +36,7 @@ test("fields are read from the document", () => {
 
 test("unchanged fields leave the document's meaning and comments", () => {
   for (const text of [TEXT, ...EXAMPLES.map((example) => example.text)]) {
-    const fields = sweepFields(text);
+    const fields = experimentFields(text);
     if (fields === null) continue;
     const written = withFields(text, fields);
     expect(parse(written)).toEqual(parse(text));
@@ -79,10 +79,10 @@ test("a grid has no number of trials, and early stopping is added and removed", 
   expect(parse(withFields(text, { ...fieldsOf(text), asha: null })).early_stopping).toBeUndefined();
 });
 
-test("another kind and broken YAML have no form", () => {
-  expect(sweepFields(TEXT.replace("sweep", "benchmark"))).toBeNull();
-  expect(sweepFields("name: [")).toBeNull();
-  expect(sweepFields("")).toBeNull();
+test("an unknown kind and broken YAML have no form", () => {
+  expect(experimentFields(TEXT.replace("sweep", "race"))).toBeNull();
+  expect(experimentFields("name: [")).toBeNull();
+  expect(experimentFields("")).toBeNull();
 });
 
 test("only what changes is written", () => {
@@ -112,5 +112,58 @@ test("an incomplete document is completed, and one with a stray alias has no for
     const written = fieldsOf(withFields(text, { ...fields, asha }));
     expect(written).toMatchObject({ name: "a", metric: "loss", asha });
   }
-  expect(sweepFields("kind: sweep\njob: {code: *x}\n")).toBeNull();
+  expect(experimentFields("kind: sweep\njob: {code: *x}\n")).toBeNull();
+});
+
+const BENCHMARK = `kind: benchmark
+space:
+  parallelism.strategy: [ddp, fsdp]
+  resources.workers: [1, 2]
+baseline: {parallelism.strategy: ddp, resources.workers: 1}
+warmup_steps: 2
+`;
+
+test("a baseline follows the values of the space", () => {
+  const fields = fieldsOf(BENCHMARK);
+  const [strategy, workers] = fields.space;
+  if (strategy === undefined || workers === undefined) throw new Error("no space");
+  const precision = { ...NEW_DIMENSION, id: "new-0", field: "training.precision" };
+  const space = [{ ...strategy, values: "fsdp, tensor" }, workers];
+  const written = withFields(BENCHMARK, {
+    ...fields,
+    space: [...space, { ...precision, values: "fp32, bf16" }],
+  });
+  expect(parse(written).baseline).toEqual({
+    "parallelism.strategy": "fsdp",
+    "resources.workers": 1,
+    "training.precision": "fp32",
+  });
+  const without = withFields(written, { ...fieldsOf(written), baseline: null });
+  expect(parse(without).baseline).toBeUndefined();
+});
+
+test("another kind leaves out what it does not have", () => {
+  const sweep = fieldsOf(TEXT);
+  const benchmark = withFields(TEXT, { ...sweep, kind: "benchmark", warmup: "5" });
+  expect(Object.keys(parse(benchmark))).toEqual([
+    "name",
+    "kind",
+    "job",
+    "space",
+    "seed",
+    "warmup_steps",
+  ]);
+  const fields = { ...fieldsOf(benchmark), kind: "scaling" as const, scaling: "strong, weak" };
+  const scaling = withFields(benchmark, fields);
+  expect(parse(scaling)).toMatchObject({ scaling: ["strong", "weak"], warmup_steps: 5 });
+  expect(parse(withFields(scaling, { ...sweep, kind: "sweep" }))).toEqual(parse(TEXT));
+});
+
+test("a field in another form keeps its bounds", () => {
+  const values = { ...NEW_DIMENSION, id: "0", field: "lr", values: "0.01, 0.001, 0.1" };
+  const log = inForm(values, "log");
+  expect(log).toMatchObject({ form: "log", low: "0.001", high: "0.1", values: values.values });
+  expect(inForm(log, "values")).toEqual({ ...log, form: "values" });
+  expect(inForm({ ...log, values: "" }, "values").values).toBe("0.001, 0.1");
+  expect(inForm({ ...values, values: "sgd" }, "range")).toMatchObject({ low: "", high: "" });
 });
