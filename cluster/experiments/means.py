@@ -7,5 +7,10 @@ _SCALE = 2.0**-7
 
 
 def mean_of_repeats(values: Iterable[float]) -> float:
-    """Return a mean without an overflow: values are scaled by a power of two, which is exact."""
-    return fmean(value * _SCALE for value in values) / _SCALE
+    """Return a mean, also of values whose sum is too large for a float."""
+    known = list(values)
+    try:
+        return fmean(known)
+    except OverflowError:
+        # A power of two changes no digit of numbers that large; tiny ones it would round to 0.
+        return fmean(value * _SCALE for value in known) / _SCALE
