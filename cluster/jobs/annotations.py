@@ -1,6 +1,6 @@
 """Tags and notes of a job, and whether it is archived; the cluster decides nothing by them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,38 +32,58 @@ async def annotate_job(session: AsyncSession, job: Job, change: Annotation, now:
         InvalidValueError: there is nothing to change, or too many tags.
         WrongStateError: it is to be archived before it has ended.
     """
-    tags = _changed_tags(job.tags or [], change)
-    if tags != (job.tags or []):
-        text = _describe(job.tags or [], tags)
-        job.tags = tags or None
-        await _record(session, job, EventCode.TAGS_CHANGED, text, now)
+    _check(change)
+    changed = [*_change_tags(job, change), *_change_notes(job, change), *_archive(job, change)]
+    await session.flush()
+    for code, text in changed:
+        await record_event(
+            session, job.id, time=now, kind="note", code=code, reason=text,
+            attempt=job.attempt or None,
+        )  # fmt: skip
+
+
+def _check(change: Annotation) -> None:
+    if change == Annotation():
+        message = "give tags, add_tags, remove_tags, notes or archived"
+        raise InvalidValueError("tags", None, message)
+    if change.tags is not None and (change.add_tags, change.remove_tags) != (None, None):
+        message = "excludes add_tags and remove_tags: it replaces all tags"
+        raise InvalidValueError("tags", list(change.tags), message)
+
+
+def _change_tags(job: Job, change: Annotation) -> Iterator[tuple[EventCode, str]]:
+    before = job.tags or []
+    after = _tags_after(before, change)
+    if after != before:
+        job.tags = after or None
+        yield EventCode.TAGS_CHANGED, _describe(before, after)
+
+
+def _tags_after(tags: Sequence[str], change: Annotation) -> list[str]:
+    if change.tags is not None:
+        return unique(change.tags)
+    added = list(change.add_tags or ())
+    removed = {tag.lower() for tag in change.remove_tags or ()}
+    after = unique([*(tag for tag in tags if tag.lower() not in removed), *added])
+    if len(after) > MAX_TAGS:
+        message = f"the job would have {len(after)} tags; at most {MAX_TAGS} are allowed"
+        raise InvalidValueError("add_tags", added, message)
+    return after
+
+
+def _change_notes(job: Job, change: Annotation) -> Iterator[tuple[EventCode, str]]:
     if change.notes is not None and change.notes != (job.notes or ""):
         job.notes = change.notes or None
         text = "notes changed by a user" if change.notes else "notes removed by a user"
-        await _record(session, job, EventCode.NOTES_CHANGED, text, now)
+        yield EventCode.NOTES_CHANGED, text
+
+
+def _archive(job: Job, change: Annotation) -> Iterator[tuple[EventCode, str]]:
     if change.archived is not None and change.archived != job.archived:
         check_allowed(job, Command.ARCHIVE if change.archived else Command.UNARCHIVE)
         job.archived = change.archived
         code = EventCode.ARCHIVED if change.archived else EventCode.UNARCHIVED
-        await _record(session, job, code, f"{code} by a user", now)
-
-
-def _changed_tags(tags: list[str], change: Annotation) -> list[str]:
-    adds, removes = change.add_tags, change.remove_tags
-    if change.tags is not None:
-        if adds is not None or removes is not None:
-            message = "excludes add_tags and remove_tags: it replaces all tags"
-            raise InvalidValueError("tags", list(change.tags), message)
-        return unique(change.tags)
-    if adds is None and removes is None and change.notes is None and change.archived is None:
-        message = "give tags, add_tags, remove_tags, notes or archived"
-        raise InvalidValueError("tags", None, message)
-    gone = {tag.lower() for tag in removes or ()}
-    changed = unique([*(tag for tag in tags if tag.lower() not in gone), *(adds or ())])
-    if len(changed) > MAX_TAGS:
-        message = f"the job would have {len(changed)} tags; at most {MAX_TAGS} are allowed"
-        raise InvalidValueError("add_tags", list(adds or ()), message)
-    return changed
+        yield code, f"{code} by a user"
 
 
 def _describe(before: Sequence[str], after: Sequence[str]) -> str:
@@ -75,13 +95,3 @@ def _describe(before: Sequence[str], after: Sequence[str]) -> str:
         if tags
     ]
     return f"a user {' and '.join(parts)}" if parts else "a user reordered the tags"
-
-
-async def _record(
-    session: AsyncSession, job: Job, code: EventCode, text: str, now: datetime
-) -> None:
-    await session.flush()
-    await record_event(
-        session, job.id, time=now, kind="note", code=code, reason=text,
-        attempt=job.attempt or None,
-    )  # fmt: skip
