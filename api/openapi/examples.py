@@ -143,10 +143,14 @@ def example(schema: dict[str, Any], schemas: dict[str, Any], name: str = "") -> 
         # Null where nothing better is known than a type.
         known = [example(choice, schemas, name) for choice in choices]
         return next((value for value in known if value not in (0, "")), None)
+    return _of_type(schema, schemas, name)
+
+
+def _of_type(schema: dict[str, Any], schemas: dict[str, Any], name: str) -> Any:
     match schema.get("type"):
-        case "object" if "properties" in schema:
-            return {key: example(of, schemas, key) for key, of in schema["properties"].items()}
         case "object":
+            if properties := schema.get("properties"):
+                return {key: example(of, schemas, key) for key, of in properties.items()}
             keys = schema.get("propertyNames", {}).get("$ref", name)
             return _OBJECTS.get(keys.rpartition("/")[2], {})
         case "array":
