@@ -27,6 +27,11 @@ _WITH_HOSTS = ("hierarchical", "parameter_server")
 class OpenExchange(Exchange, Protocol):
     """An exchange whose ranks can see that they bring tensors of one size and type."""
 
+    @property
+    def sent_bytes(self) -> int:
+        """Return the bytes that this rank has sent so far. Those of the backend's own collectives
+        are taken to go around a ring, as in the bus bandwidth of nccl-tests."""
+
     def agree(self, tensor: Tensor) -> None:
         """Raise CollectiveInputError on every rank, with what each brings, if they differ."""
 
@@ -71,6 +76,11 @@ def gather_hosts() -> tuple[tuple[int, ...], ...]:
     return ranks_by_host(breakable.gather_objects(place, process_group.cpu_group()))
 
 
+def ring_bytes(size: int, world_size: int) -> int:
+    """Return the bytes that a rank sends in a ring all-reduce of `size` bytes."""
+    return 2 * (world_size - 1) * size // world_size
+
+
 class ScheduledExchange:
     """One of the schedules in `collectives`."""
 
@@ -80,6 +90,10 @@ class ScheduledExchange:
         self._communicator = Communicator(transport, timeout=timeout.total_seconds())
         self._schedule = schedule
         self._all_gather = RingAllGather(self.world_size)
+
+    @property
+    def sent_bytes(self) -> int:
+        return self._communicator.sent_bytes
 
     def sum(self, tensor: Tensor) -> None:
         self._communicator.run(self._schedule, tensor)
@@ -100,14 +114,17 @@ class NativeExchange:
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.rank = group.rank()
         self.world_size = group.size()
+        self.sent_bytes = 0
         self._group = group
 
     def sum(self, tensor: Tensor) -> None:
         breakable.all_reduce(tensor, group=self._group)
+        self.sent_bytes += ring_bytes(tensor.nbytes, self.world_size)
 
     def gather(self, tensor: Tensor) -> Tensor:
         rows = tensor.new_empty(self.world_size, len(tensor))
         breakable.all_gather(rows.view(-1), tensor, group=self._group)
+        self.sent_bytes += (self.world_size - 1) * tensor.nbytes
         return rows
 
     def agree(self, tensor: Tensor) -> None:

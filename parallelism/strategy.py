@@ -170,6 +170,11 @@ class Strategy(ABC):
         for parameter in self.accumulating().values():
             parameter.grad = None
 
+    @property
+    def sent_bytes(self) -> int | None:
+        """Bytes that this rank sends in a step to combine gradients; None: they are not counted."""
+        return None
+
     def finish_step(self, tools: Tools) -> None:  # noqa: B027 - most ranks update what they use
         """Bring the weights, after the optimizer's step, to where they are computed with."""
 

@@ -14,8 +14,8 @@ from trainhall.cli.local.local_plan import choose, predict
 from trainhall.cluster.agent.devices import physical_cores
 from trainhall.cluster.experiments.analysis.figures import (
     SERIES,
-    Distribution,
     after_warmup,
+    distributions,
     speed_figures,
 )
 from trainhall.cluster.experiments.analysis.rows import RunRow, TrialRow, field_labels
@@ -149,15 +149,13 @@ class CellRuns:
         steps: list[dict[str, Any]] = [json.loads(line) for line in lines]
         numbers = np.array([step["step"] for step in steps], np.int64)
         kept = after_warmup(numbers, [None], self._spec.warmup_steps)
-        found = {}
-        for name in SERIES:
-            values = np.array([_number(step.get(name)) for step in steps])
-            if (distribution := Distribution.of(values[kept])) is not None:
-                found[name] = distribution
+        series = {
+            name: np.array([_number(step.get(name)) for step in steps])[kept] for name in SERIES
+        }
         last = steps[-1] if steps else {}
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         return {
-            **speed_figures(found),
+            **speed_figures(distributions(series)),
             "peak_memory_bytes": last.get("peak_memory_bytes"),
             "final_loss": last.get("loss"),
             "steps": result["steps"],

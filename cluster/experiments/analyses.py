@@ -15,6 +15,7 @@ from trainhall.cluster.experiments.analysis.load import LoadedExperiment, load_r
 from trainhall.cluster.experiments.analysis.rows import FIGURES
 from trainhall.cluster.experiments.analysis.views import Analysis
 from trainhall.cluster.experiments.benchmark.analyze import analyze_benchmark
+from trainhall.cluster.experiments.benchmark.rows import with_derived
 from trainhall.cluster.experiments.report.content import Report
 from trainhall.cluster.experiments.report.formats import ReportFormat
 from trainhall.cluster.experiments.report.render import render
@@ -48,8 +49,7 @@ class AnalysisService(Service):
         """
         loaded, now = await self._load(experiment_id)
         if form is ReportFormat.CSV:
-            figures = BENCHMARK_FIGURES if loaded.experiment.kind in SPEED_KINDS else FIGURES
-            return await asyncio.to_thread(to_csv, loaded.spec["space"], loaded.rows, figures)
+            return await asyncio.to_thread(_csv, loaded)
         hosts = await self._db.read(lambda connection: load_hosts(connection, experiment_id))
         report = Report(await self._compute(loaded, now), loaded.spec, hosts)
         return await asyncio.to_thread(render, report, form)
@@ -65,6 +65,13 @@ class AnalysisService(Service):
             if (analyze_kind := _BY_KIND.get(experiment.kind)) is not None:
                 return await asyncio.to_thread(analyze_kind, experiment, loaded.spec, rows, now)
             return await asyncio.to_thread(analyze, experiment, rows, now, _ped_anova)
+
+
+def _csv(loaded: LoadedExperiment) -> str:
+    spec, rows = loaded.spec, loaded.rows
+    if loaded.experiment.kind not in SPEED_KINDS:
+        return to_csv(spec["space"], rows, FIGURES)
+    return to_csv(spec["space"], with_derived(spec["job"], rows), BENCHMARK_FIGURES)
 
 
 def _ped_anova(axes: Sequence[Axis], ranks: NDArray[np.int64], top: float) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ What is asked of a host, kept, measured and learned from.
 from statistics import median
 from typing import Any
 
-from pydantic import PositiveFloat, ValidationError
+from pydantic import NonNegativeFloat, PositiveFloat, ValidationError
 from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -33,6 +33,9 @@ class PlanMeasured(PlanModel):
     peak_memory_bytes: PositiveFloat
     step_seconds: PositiveFloat
     steps: PositiveFloat
+    communication_bytes: NonNegativeFloat | None = None
+    """Bytes that rank 0 sends per step to combine gradients; null where they are not counted, as
+    with other strategies than `ddp`."""
     attempt: int
 
 

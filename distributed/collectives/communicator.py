@@ -31,6 +31,9 @@ class Communicator:
     Args:
         timeout: seconds in which every collective ends, with its result or an error.
         segment_bytes: the largest piece that is sent at once.
+
+    Attributes:
+        sent_bytes: of all collectives so far, by this rank; headers are not counted.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class Communicator:
         self._transport = transport
         self._timeout = timeout
         self._segment_bytes = segment_bytes
+        self.sent_bytes = 0
         self._step = 0
         self._broken: CollectiveError | None = None
         self._scratch: dict[object, list[Buffer]] = {}
@@ -82,6 +86,7 @@ class Communicator:
             self._broken = error
             self._transport.leave(str(error.__cause__ or error))
             raise
+        self.sent_bytes += prepared.sent_bytes
 
     def agree(self, tensor: Buffer) -> None:
         """See that every rank brings a tensor of the same size and type; a collective itself.
@@ -158,7 +163,8 @@ class Communicator:
         for action, piece in steps:
             line, into = ways[piece]
             tasks.append(_Task(action, line, numbers[piece.place], into, piece))
-        return _Prepared([slice(*place) for place in numbers], tasks)
+        sent = sum(piece.stop - piece.start for piece in ways if piece.sends)
+        return _Prepared([slice(*place) for place in numbers], tasks, sent * tensor.itemsize)
 
     def _way(self, piece: Piece, kind: object) -> tuple[Line, Buffer | None]:
         """Return the line of a piece, and the buffer into which it comes."""
@@ -191,6 +197,7 @@ class _Prepared(NamedTuple):
     places: list[slice]
     """The parts of the tensor, each once."""
     tasks: list[_Task]
+    sent_bytes: int
 
 
 def _outstanding(piece: Piece, tensor: Buffer) -> str:

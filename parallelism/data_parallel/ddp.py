@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _BufferCommHookLocation
 
 from trainhall.distributed import breakable, process_group
+from trainhall.distributed.exchange import ring_bytes
 from trainhall.parallelism.data_parallel.same_model import check_same_parameters
 from trainhall.parallelism.data_parallel.sending import Average, Hook, average_on
 from trainhall.parallelism.degrees import Degrees
@@ -112,6 +113,11 @@ class Replicas(Strategy):
 
     def clear_pending_residual(self) -> None:
         self._residual = {}
+
+    @property
+    def sent_bytes(self) -> int | None:
+        size = sum(p.numel() * p.element_size() for p in self._parameters)
+        return ring_bytes(size, self.degrees.world_size) if self.averages else None
 
     def _add_residual_to_gradients(self) -> None:
         """Add the pending residual to this step's gradients; it stays pending if the step is

@@ -68,6 +68,8 @@ class GradientHook:
         self._stream = torch.cuda.Stream(device) if on_gpu else None
         self._thread = _Worker("gradient sync")
         self._layouts: dict[int, _Layout] = {}
+        self._sent: dict[int, int] = {}
+        """Bytes that the newest exchange of each bucket has sent."""
         self._failure: Exception | None = None
         self._in_collective = _InCollective()
         self._begun: list[tuple[Tensor, Future[Tensor]]] = []
@@ -119,6 +121,11 @@ class GradientHook:
         if failure is not None:
             raise failure
 
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that this rank has sent in the newest step."""
+        return sum(self._sent.values())
+
     def _complete(
         self, bucket: Bucket, ready: torch.cuda.Event | None, done: Future[Tensor]
     ) -> None:
@@ -150,7 +157,9 @@ class GradientHook:
             self._layouts[bucket.index] = layout
         flat.div_(self._exchange.world_size)
         watched = _Watched(self._exchange, self._in_collective, self.tools)
+        before = self._exchange.sent_bytes
         self.compression.combine(bucket, watched)
+        self._sent[bucket.index] = self._exchange.sent_bytes - before
         watched.combined()
 
 
@@ -254,6 +263,10 @@ class HookedReplicas(Replicas):
         assert self._hook is not None
         self._hook.tools = tools
         super()._backward_and_average(loss, tools)
+
+    @property
+    def sent_bytes(self) -> int | None:
+        return self._hook.sent_bytes if self._hook is not None else None
 
     def average_gradients(self) -> None:
         assert self._hook is not None

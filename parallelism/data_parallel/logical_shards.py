@@ -61,6 +61,10 @@ class LogicalShards(Replicas):
     def num_parts(self) -> int:
         return self._shards
 
+    @property
+    def sent_bytes(self) -> None:
+        """A tree of sums is not counted."""
+
     def gradients(
         self, batches: Iterable[Any], loss_of: Loss, tools: Tools, *, rounds: int
     ) -> list[Tensor]:

@@ -263,7 +263,8 @@ class Loop:
         """Wait for the save and report the pause; returns the exit code."""
         self.progress.set_activity(Activity.ENDING)
         self.saving.finish()
-        data = {"step": self.state.step, "measured": self.measured.as_event()}
+        measured = self.measured.as_event(self.strategy.sent_bytes)
+        data = {"step": self.state.step, "measured": measured}
         self.rank0_log.append_event("paused", data)
         self.console.ended("paused", self.state.step)
         return EXIT_PAUSED
@@ -474,7 +475,7 @@ class Loop:
             "metrics": self.recorder.finite(),
             "weights_sha256": weights_sha256(self.strategy.full_weights()),
             "seconds": seconds,
-            "measured": self.measured.as_event(),
+            "measured": self.measured.as_event(self.strategy.sent_bytes),
         }
         if self.network is not None:
             result["network"] = self.network

@@ -39,12 +39,17 @@ class Measured:
         self._seconds.extend(seconds[skipped:])
         self._peak = max(self._peak, peak - self._before)
 
-    def as_event(self) -> dict[str, Any] | None:
-        """Return `measured` of `completed` and `paused` events; None: too few steps."""
+    def as_event(self, communication_bytes: int | None) -> dict[str, Any] | None:
+        """Return `measured` of `completed` and `paused` events; None: too few steps.
+
+        Args:
+            communication_bytes: those that this rank sends in a step; None: not counted.
+        """
         if not self._seconds or self._peak <= 0:
             return None
         return {
             "peak_memory_bytes": round(self._peak),
             "step_seconds": median(self._seconds),
             "steps": self._steps,
+            "communication_bytes": communication_bytes,
         }

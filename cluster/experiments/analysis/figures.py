@@ -14,17 +14,21 @@ SPEEDS = ("samples_per_second", "step_seconds")
 SERIES = (
     *SPEEDS,
     "communication_seconds",
+    "communication_hidden_seconds",
     "data_seconds",
     "model_flops_utilization",
     "tokens_per_second",
 )
 """Job-wide series that the figures of runs are from whose speed is compared."""
+_LATENCY = "latency_seconds"
 BENCHMARK_FIGURES = (
     "samples_per_second",
     "tokens_per_second",
     "step_seconds",
     "step_seconds_p95",
     "communication_share",
+    "communication_bytes",
+    _LATENCY,
     "data_share",
     "peak_memory_bytes",
     "model_flops_utilization",
@@ -70,15 +74,29 @@ def after_warmup(
     return kept
 
 
+def distributions(series: Mapping[str, NDArray[np.float64]]) -> dict[str, Distribution]:
+    """Return the distributions of a run's series, and of the time of all communication in a step.
+
+    Args:
+        series: values of steps after the warm-up, by the names in `SERIES`.
+    """
+    exposed = series.get("communication_seconds", np.empty(0))
+    hidden = series.get("communication_hidden_seconds", np.empty(0))
+    # A pipeline measures what it hides in some steps only.
+    whole = {_LATENCY: exposed + hidden} if len(exposed) == len(hidden) else {}
+    found = {name: Distribution.of(values) for name, values in {**series, **whole}.items()}
+    return {name: each for name, each in found.items() if each is not None}
+
+
 def speed_figures(
     found: Mapping[str, Distribution], tokens_per_sample: int | None = None
 ) -> dict[str, float]:
     """Return the figures that series show; what was not measured is left out.
 
     Args:
-        found: by the names in `SERIES`.
+        found: as from `distributions`.
     """
-    medians = ("samples_per_second", "step_seconds", "model_flops_utilization", "tokens_per_second")
+    medians = (*SPEEDS, "model_flops_utilization", "tokens_per_second", _LATENCY)
     figures = {name: found[name].median for name in medians if name in found}
     if (step := found.get("step_seconds")) is not None:
         figures["step_seconds_p95"] = step.p95

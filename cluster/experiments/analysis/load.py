@@ -2,12 +2,15 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, and_, case, select
 
 from trainhall.cluster.errors import NotFoundError
@@ -16,6 +19,7 @@ from trainhall.cluster.experiments.analysis.figures import (
     SPEEDS,
     Distribution,
     after_warmup,
+    distributions,
     speed_figures,
 )
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, RunRow
@@ -215,27 +219,20 @@ def _distributions(
         )
         .order_by(Series.job_id, Series.name, Series.attempt)
     )
-    found: dict[str, dict[str, Distribution]] = defaultdict(dict)
     rows = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
-    for job_id, name, values in _by_series(rows, warmup):
-        if (distribution := Distribution.of(values)) is not None:
-            found[job_id][name] = distribution
-    return found
+    # The points of one job are in memory at a time.
+    by_job = groupby(rows, key=attrgetter("job_id"))
+    return {job_id: distributions(_series(group, warmup)) for job_id, group in by_job}
 
 
-def _by_series(rows: Iterable[Any], warmup: int) -> Iterator[tuple[str, str, Any]]:
-    """Yield the points of each job and metric, over all attempts; a few are in memory at a time."""
-    key: tuple[str, str] | None = None
-    parts: list[Any] = []
+def _series(rows: Iterable[Any], warmup: int) -> dict[str, NDArray[np.float64]]:
+    """Return a job's values after the warm-up of each attempt, by the metric's name."""
+    parts: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
     for row in rows:
-        if key != (row.job_id, row.name):
-            if key is not None:
-                yield *key, np.concatenate(parts)
-            key, parts = (row.job_id, row.name), []
         run = Run.unpack(row.level, row.entries, row.data)
-        parts.append(run.last[after_warmup(run.steps, [row.first_step], warmup)])
-    if key is not None:
-        yield *key, np.concatenate(parts)
+        kept = after_warmup(run.steps, [row.first_step], warmup)
+        parts[row.name].append(run.last[kept])
+    return {name: np.concatenate(values) for name, values in parts.items()}
 
 
 def _finite(value: Any) -> float | None:

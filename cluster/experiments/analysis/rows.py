@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -131,6 +131,11 @@ def _progress(trial: TrialRow, sign: int) -> tuple[float, float] | None:
     return (-rung, sign * mean_of_repeats(known)) if len(known) == len(values) else None
 
 
+def known(runs: Iterable[RunRow], figure: str) -> list[float]:
+    """Return a figure of the runs in which it was measured."""
+    return [value for run in runs if (value := run.figures.get(figure)) is not None]
+
+
 def field_labels(fields: Iterable[str]) -> dict[str, str]:
     """Return short names of fields: the last part of each, where no two are the same."""
     names = list(fields)
@@ -147,10 +152,10 @@ def _trial(runs: tuple[RunRow, ...], figures: Sequence[str]) -> TrialRow:
     objectives = sorted(run.objective for run in runs if run.objective is not None)
     state = _state(runs)
     explains = next((run for run in runs if run.state == state), runs[0])
-    known = {name: _known(runs, _figure(name)) for name in figures}
+    measured = {name: known(runs, name) for name in figures}
     spread = {
         name: (min(values), max(values))
-        for name, values in {"objective": objectives, **known}.items()
+        for name, values in {"objective": objectives, **measured}.items()
         if len(values) > 1
     }
     return TrialRow(
@@ -162,7 +167,7 @@ def _trial(runs: tuple[RunRow, ...], figures: Sequence[str]) -> TrialRow:
         objectives=tuple(objectives),
         objective=mean_of_repeats(objectives) if len(objectives) == len(runs) else None,
         figures={
-            name: mean_of_repeats(values) if values else None for name, values in known.items()
+            name: mean_of_repeats(values) if values else None for name, values in measured.items()
         },
         spread=spread,
     )
@@ -176,11 +181,3 @@ def _state(runs: Sequence[RunRow]) -> str:
         return (started or unfinished)[0]
     ends = {run.state for run in runs}
     return next(state for state in ("failed", "cancelled", "stopped", "completed") if state in ends)
-
-
-def _figure(name: str) -> Callable[[RunRow], float | None]:
-    return lambda run: run.figures.get(name)
-
-
-def _known(runs: Iterable[RunRow], figure: Callable[[RunRow], float | None]) -> list[float]:
-    return [value for run in runs if (value := figure(run)) is not None]

@@ -39,8 +39,8 @@ class Predicted(View):
     """Short form, such as `fsdp (shard 4)`."""
     peak_memory_bytes: float
     measured_memory_bytes: float | None
-    """Memory that the job took, counted as the plan does: on a CPU without that of the process
-    before the job."""
+    """Most memory that tensors held; null on a CPU, where only that of whole processes is
+    measured."""
     step_seconds: float
     communication_bytes: float
     """Bytes that a rank sends per step."""
@@ -63,6 +63,19 @@ class BenchmarkRow(AnalysisRow):
     """95th percentile over the steps of a run; `step_seconds` is the median."""
     communication_share: float | None
     """Part of the steps' time in which ranks wait for each other, from 0 to 1."""
+    communication_bytes: float | None
+    """Bytes that rank 0 sends per step to combine gradients, as the engine counts them; those of
+    the backend's own collectives as of a ring. Null where they are not counted, as with other
+    strategies than `ddp`."""
+    latency_seconds: float | None
+    """Time of communication in a step, waited for or hidden behind computation: the median over the
+    steps of a run; null where hidden communication is not measured."""
+    bandwidth: float | None
+    """`communication_bytes` by `latency_seconds`: bytes per second."""
+    speedup: float | None
+    """Samples per second over those of the baseline; null without one."""
+    speedup_interval: list[float] | None
+    """95 % bootstrap interval of the speed-up over the repeats; null with one run each."""
     data_share: float | None
     """Part of the steps' time in which ranks wait for data."""
     model_flops_utilization: float | None

@@ -1,6 +1,8 @@
 """Findings about a benchmark, as short sentences."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
 
 from trainhall.cluster.experiments.analysis.comparisons import Verdict, compare
 from trainhall.cluster.experiments.analysis.findings import (
@@ -13,7 +15,7 @@ from trainhall.cluster.experiments.analysis.intervals import LEVEL_PERCENT
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, TrialRow, field_labels
 from trainhall.cluster.experiments.analysis.text import count, listing, shortened, value_text
 from trainhall.cluster.experiments.analysis.views import BenchmarkRow
-from trainhall.training.common.units import figure, size_text
+from trainhall.training.common.units import brief, figure, percent, size_text
 
 _LISTED = 24
 """Most cells that are compared in sentences; the table has all."""
@@ -133,16 +135,55 @@ def shared_hosts(rows: Sequence[BenchmarkRow], labels: Mapping[str, str]) -> Ite
 
 
 def _predictions(rows: Sequence[BenchmarkRow], labels: Mapping[str, str]) -> Iterator[str]:
-    for row in rows[:_LISTED]:
-        plan = row.predicted
-        if plan is None or plan.measured_memory_bytes is None:
-            continue
-        error = plan.measured_memory_bytes / plan.peak_memory_bytes - 1
+    """Yield by how much what was measured differs from the predictions of the plans."""
+    cells = [(cell_text(row.values, labels), row, row.predicted) for row in rows]
+    times = [
+        _Compared(cell, plan.step_seconds, row.step_seconds)
+        for cell, row, plan in cells
+        if plan is not None and row.step_seconds is not None
+    ]
+    memories = [
+        _Compared(cell, plan.peak_memory_bytes, plan.measured_memory_bytes)
+        for cell, _, plan in cells
+        if plan is not None and plan.measured_memory_bytes is not None
+    ]
+    yield from _errors("step time", times, brief)
+    yield from _errors("memory", memories, lambda size: size_text(int(size)))
+    if times and not memories:
         yield (
-            f"{cell_text(row.values, labels)} took {size_text(int(plan.measured_memory_bytes))} "
-            f"of memory per rank; its plan, {plan.plan}, predicted "
-            f"{size_text(int(plan.peak_memory_bytes))} ({100 * error:+.0f} %)."
+            "Predictions of memory are not compared: on a CPU that of whole processes is measured, "
+            "not the tensors'."
         )
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A prediction for a cell and what was measured."""
+
+    cell: str
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        return abs(self.measured / self.predicted - 1)
+
+
+def _errors(
+    what: str, compared: Sequence[_Compared], text: Callable[[float], str]
+) -> Iterator[str]:
+    if not compared:
+        return
+    worst = max(compared, key=lambda each: each.error)
+    where = f"{worst.cell}: predicted {text(worst.predicted)}, measured {text(worst.measured)}"
+    if len(compared) == 1:
+        yield f"The predicted {what} is off by {percent(worst.error)} ({where})."
+        return
+    middle = median(each.error for each in compared)
+    yield (
+        f"The predicted {what} is off by {percent(middle)} in the median of "
+        f"{count(len(compared), 'combination')}, by {percent(worst.error)} at worst ({where})."
+    )
 
 
 def _not_measured(rows: Sequence[BenchmarkRow]) -> Iterator[str]:

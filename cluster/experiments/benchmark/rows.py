@@ -8,9 +8,10 @@ from trainhall.cluster.experiments.analysis.analyze import row_fields
 from trainhall.cluster.experiments.analysis.comparisons import MIN_REPEATS, Verdict
 from trainhall.cluster.experiments.analysis.figures import BENCHMARK_FIGURES
 from trainhall.cluster.experiments.analysis.intervals import Interval, ratio_interval
-from trainhall.cluster.experiments.analysis.rows import RunRow, TrialRow, trial_rows
+from trainhall.cluster.experiments.analysis.rows import RunRow, TrialRow, known, trial_rows
 from trainhall.cluster.experiments.analysis.views import BenchmarkRow, Predicted
 from trainhall.cluster.experiments.benchmark.cell import Cell, cell_of
+from trainhall.cluster.experiments.means import mean_of_repeats
 from trainhall.cluster.experiments.runs import document_of, is_baseline
 from trainhall.training.spec import SpecError
 
@@ -30,7 +31,12 @@ def cell_trials(job: Mapping[str, Any], runs: Iterable[RunRow]) -> list[TrialRow
     Args:
         job: the job spec that every run starts from.
     """
-    return trial_rows((_with_tokens(job, run) for run in runs), BENCHMARK_FIGURES)
+    return trial_rows(with_derived(job, runs), BENCHMARK_FIGURES)
+
+
+def with_derived(job: Mapping[str, Any], runs: Iterable[RunRow]) -> list[RunRow]:
+    """Return runs with the figures that follow from their cells and plans."""
+    return [_with_derived(job, run) for run in runs]
 
 
 def benchmark_rows(
@@ -50,12 +56,16 @@ def _row(
     job: Mapping[str, Any], trial: TrialRow, baseline: TrialRow | None, sign: int
 ) -> BenchmarkRow:
     compared = compare(trial, baseline, sign)
+    speedup = _speedup(trial, baseline)
     cell = asdict(_cell(job, trial.values))
     del cell["tokens_per_sample"]
     shared = dict.fromkeys(name for run in trial.runs for name in run.shared_with)
     return BenchmarkRow(
         **row_fields(trial),
         **cell,
+        bandwidth=_bandwidth(trial),
+        speedup=speedup.ratio if speedup is not None else None,
+        speedup_interval=_ends(speedup),
         predicted=_predicted(trial),
         shared_with=list(shared),
         is_baseline=trial is baseline,
@@ -71,10 +81,27 @@ def compare(trial: TrialRow, baseline: TrialRow | None, sign: int) -> Compared |
         return None
     if trial.objective is None or not baseline.objective:
         return None
-    interval = ratio_interval(trial.objectives, baseline.objectives)
-    repeats = min(len(trial.objectives), len(baseline.objectives))
-    ratio = trial.objective / baseline.objective
-    return Compared(ratio, interval, _verdict(interval, repeats, sign))
+    return _compared(trial.objectives, baseline.objectives, sign)
+
+
+def _speedup(trial: TrialRow, baseline: TrialRow | None) -> Compared | None:
+    """Compare the samples per second of a cell with the baseline's."""
+    if baseline is None or trial is baseline:
+        return None
+    values, others = (known(each.runs, "samples_per_second") for each in (trial, baseline))
+    return _compared(values, others, -1) if values and sum(others) else None
+
+
+def _compared(values: Sequence[float], others: Sequence[float], sign: int) -> Compared:
+    interval = ratio_interval(values, others)
+    ratio = mean_of_repeats(values) / mean_of_repeats(others)
+    return Compared(ratio, interval, _verdict(interval, min(len(values), len(others)), sign))
+
+
+def _bandwidth(trial: TrialRow) -> float | None:
+    """Return the bytes that a rank sends in a second of communication."""
+    sent, seconds = trial.figures["communication_bytes"], trial.figures["latency_seconds"]
+    return sent / seconds if sent is not None and seconds else None
 
 
 def _verdict(interval: Interval | None, repeats: int, sign: int) -> Verdict:
@@ -96,10 +123,12 @@ def _predicted(trial: TrialRow) -> Predicted | None:
     plan = next((run.plan for run in trial.runs if run.plan is not None), None)
     if plan is None:
         return None
+    # On a CPU the growth of the whole process is measured.
+    measured = plan.measured if plan.device_kind == "cuda" else None
     return Predicted(
         plan=plan.summary,
         peak_memory_bytes=plan.prediction.peak_memory_bytes,
-        measured_memory_bytes=plan.measured.peak_memory_bytes if plan.measured else None,
+        measured_memory_bytes=measured.peak_memory_bytes if measured is not None else None,
         step_seconds=plan.prediction.step_seconds,
         communication_bytes=plan.prediction.communication_bytes,
     )
@@ -112,9 +141,12 @@ def _cell(job: Mapping[str, Any], values: Mapping[str, Any]) -> Cell:
         return Cell()
 
 
-def _with_tokens(job: Mapping[str, Any], run: RunRow) -> RunRow:
+def _with_derived(job: Mapping[str, Any], run: RunRow) -> RunRow:
+    figures: dict[str, float | None] = {}
     tokens = _cell(job, run.values).tokens_per_sample
     rate = run.figures.get("samples_per_second")
-    if tokens is None or rate is None:
-        return run
-    return replace(run, figures={"tokens_per_second": rate * tokens, **run.figures})
+    if tokens is not None and rate is not None:
+        figures["tokens_per_second"] = rate * tokens
+    if run.plan is not None and run.plan.measured is not None:
+        figures["communication_bytes"] = run.plan.measured.communication_bytes
+    return replace(run, figures={**figures, **run.figures}) if figures else run

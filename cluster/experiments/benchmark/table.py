@@ -1,6 +1,6 @@
 """The table of a benchmark as texts, for reports and commands; `—` where nothing was measured."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,19 +34,43 @@ def benchmark_columns(rows: Sequence[Row], labels: Mapping[str, str], metric: st
         labels: short names of the fields that vary.
         metric: the objective.
     """
-    fields = {field for field, _ in _CELL.values()}
-    others = [_value(field, label) for field, label in labels.items() if field not in fields]
-    cell = [_text(name, title) for name, (_, title) in _CELL.items() if _is_known(rows, name)]
     objective = (
         [] if metric == "samples_per_second" else [_with_spread("objective", metric, figure)]
     )
     ratio = [Column("vs baseline", _ratio)] if any(row["is_baseline"] for row in rows) else []
     optional = [column for name, column in _OPTIONAL.items() if _is_known(rows, name)]
     return [
-        *cell, *others, *objective, _with_spread("samples_per_second", "samples/s", figure), *ratio,
-        *optional, *_FIGURES, *(_PREDICTED if _is_known(rows, "predicted") else ()),
+        *_cell_columns(rows, labels), *objective,
+        _with_spread("samples_per_second", "samples/s", figure), *ratio, *optional,
+        *_FIGURES, *(_PREDICTED if _is_known(rows, "predicted") else ()),
         Column("runs", _runs), _text("state", "state"), Column("reason", _reason, right=False),
     ]  # fmt: skip
+
+
+def communication_rows(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of cells that communicate, with the baseline; empty: none does."""
+    found = [row for row in rows if row["is_baseline"] or _communicates(row)]
+    return found if any(map(_communicates, found)) else []
+
+
+def communication_columns(rows: Sequence[Row], labels: Mapping[str, str]) -> list[Column]:
+    """Return the columns of a table of `communication_rows`.
+
+    Args:
+        labels: short names of the fields that vary.
+    """
+    return [*_cell_columns(rows, labels), *_COMMUNICATION, Column("speed-up", _speedup)]
+
+
+def _communicates(row: Row) -> bool:
+    return bool(row["communication_bytes"] or row["latency_seconds"])
+
+
+def _cell_columns(rows: Sequence[Row], labels: Mapping[str, str]) -> list[Column]:
+    fields = {field for field, _ in _CELL.values()}
+    others = [_value(field, label) for field, label in labels.items() if field not in fields]
+    cell = [_text(name, title) for name, (_, title) in _CELL.items() if _is_known(rows, name)]
+    return [*cell, *others]
 
 
 def _is_known(rows: Sequence[Row], name: str) -> bool:
@@ -78,15 +102,24 @@ def _with_spread(name: str, title: str, text: Callable[[float], str]) -> Column:
 
 
 def _ratio(row: Row) -> str:
+    text = _times_baseline(row, "ratio")
+    return f"{text}, no difference shown" if row["verdict"] == "no_difference" else text
+
+
+def _speedup(row: Row) -> str:
+    return _times_baseline(row, "speedup")
+
+
+def _times_baseline(row: Row, name: str) -> str:
     if row["is_baseline"]:
         return "baseline"
-    if row["ratio"] is None:
+    if row[name] is None:
         return MISSING
-    text = f"{row['ratio']:.3g} ×"
-    if row["ratio_interval"] is not None:
-        low, high = row["ratio_interval"]
+    text = f"{row[name]:.3g} ×"
+    if (interval := row[f"{name}_interval"]) is not None:
+        low, high = interval
         text += f" ({low:.3g} to {high:.3g})"
-    return f"{text}, no difference shown" if row["verdict"] == "no_difference" else text
+    return text
 
 
 def _predicted(name: str, title: str, text: Callable[[float], str]) -> Column:
@@ -115,6 +148,11 @@ _FIGURES = (
     _figure("model_flops_utilization", "MFU", lambda value: percent(value / 100)),
     _figure("final_loss", "loss", figure),
 )
+_COMMUNICATION = (
+    _figure("communication_bytes", "sent per step", lambda value: size_text(int(value))),
+    _figure("bandwidth", "bandwidth", lambda value: f"{size_text(int(value))}/s"),
+    _figure("latency_seconds", "latency", brief),
+)
 _OPTIONAL = {
     "tokens_per_second": _figure("tokens_per_second", "tokens/s", figure),
     "energy_per_sample": _figure("energy_per_sample", "J/sample", figure),
@@ -122,5 +160,5 @@ _OPTIONAL = {
 """Figures that most benchmarks do not have."""
 _PREDICTED = (
     _predicted("step_seconds", "step", brief),
-    _predicted("peak_memory_bytes", "memory", lambda value: size_text(int(value))),
+    _predicted("peak_memory_bytes", "tensors", lambda value: size_text(int(value))),
 )

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -12,7 +12,12 @@ from trainhall.cluster.durations import format_duration
 from trainhall.cluster.experiments.analysis.rows import field_labels
 from trainhall.cluster.experiments.analysis.text import count, value_text
 from trainhall.cluster.experiments.analysis.views import Analysis, AnalysisRow
-from trainhall.cluster.experiments.benchmark.table import Column, benchmark_columns
+from trainhall.cluster.experiments.benchmark.table import (
+    Column,
+    benchmark_columns,
+    communication_columns,
+    communication_rows,
+)
 from trainhall.cluster.experiments.scaling.table import curve_name, scaling_columns
 from trainhall.cluster.experiments.spec import SPEED_KINDS
 from trainhall.db.views import rfc3339
@@ -89,27 +94,50 @@ def _benchmark_columns(report: Report) -> list[Column]:
 
 
 @dataclass(frozen=True)
-class CurveTable:
-    """The points of a scaling curve as texts."""
+class Table:
+    """A table as texts."""
 
     title: str
     columns: list[str]
     rows: list[list[str]]
-    predicted: frozenset[int]
+    predicted: frozenset[int] = frozenset()
     """Indexes of the rows that are predicted."""
 
 
-def curve_tables(report: Report) -> Iterator[CurveTable]:
+def _table(title: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:
+    return Table(
+        title,
+        [column.title for column in columns],
+        [[column.cell(row) for column in columns] for row in rows],
+    )
+
+
+def communication_table(report: Report) -> Table | None:
+    """Return the table of what the cells of a benchmark communicate; None: none does."""
+    if not report.has_cells:
+        return None
+    rows = communication_rows(row.model_dump() for row in report.analysis.table)
+    return (
+        _table("Communication", communication_columns(rows, report.labels), rows) if rows else None
+    )
+
+
+COMMUNICATION_NOTE = (
+    "Sent per step: bytes that rank 0 sends to combine gradients, counted by the engine; those of "
+    "Gloo's and NCCL's own collectives as of a ring. Latency: median time of communication in a "
+    "step, waited for or hidden behind computation. Bandwidth: the one by the other. Speed-up: "
+    "samples/s over the baseline's. A dash is not measured."
+)
+
+
+def curve_tables(report: Report) -> Iterator[Table]:
     """Yield a table for each curve of a scaling study."""
     columns = scaling_columns(report.analysis.metric)
     for curve in report.analysis.scaling or ():
         points = [point.model_dump() for point in curve.points]
-        yield CurveTable(
-            title=curve_name(curve.scaling, curve.values, report.labels),
-            columns=[column.title for column in columns],
-            rows=[[column.cell(point) for column in columns] for point in points],
-            predicted=frozenset(i for i, each in enumerate(curve.points) if each.is_predicted),
-        )
+        predicted = frozenset(i for i, each in enumerate(curve.points) if each.is_predicted)
+        name = curve_name(curve.scaling, curve.values, report.labels)
+        yield replace(_table(name, columns, points), predicted=predicted)
 
 
 def environment(report: Report) -> list[tuple[str, str]]:

@@ -53,7 +53,8 @@ def to_html(report: Report) -> str:
             *_comparisons(report),
             *_plots(report),
             *_curves(report),
-            "<h2>Trials</h2>", *_note(report), _table(report),
+            *_communication(report),
+            "<h2>Trials</h2>", *_note(content.note(report)), _table(report),
             "<h2>Experiment</h2>", f"<pre>{escape(content.spec_yaml(report))}</pre>",
             "<h2>Environment</h2>", _pairs(content.environment(report)),
             "<h2>Repeat it</h2>",
@@ -77,8 +78,7 @@ def _plots(report: Report) -> list[str]:
     return ["<h2>Charts</h2>", *figures] if figures else []
 
 
-def _note(report: Report) -> list[str]:
-    text = content.note(report)
+def _note(text: str) -> list[str]:
     return [f'<p class="sub">{escape(text)}</p>'] if text else []
 
 
@@ -100,6 +100,14 @@ def _curves(report: Report) -> list[str]:
         ]
         found += [f"<h3>{escape(table.title)}</h3>", _table_of(table.columns, rows)]
     return ["<h2>Scaling</h2>", *found] if found else []
+
+
+def _communication(report: Report) -> list[str]:
+    if (table := content.communication_table(report)) is None:
+        return []
+    rows = [_row(cells, "") for cells in table.rows]
+    note = _note(content.COMMUNICATION_NOTE)
+    return [f"<h2>{escape(table.title)}</h2>", *note, _table_of(table.columns, rows)]
 
 
 def _table_of(titles: Sequence[str], rows: Sequence[str]) -> str:

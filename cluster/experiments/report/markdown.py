@@ -23,6 +23,7 @@ def to_markdown(report: Report) -> str:
         *(["## Charts"] if drawn else []),
         *(f"{_text(title)}\n\n{svg}" for title, svg in drawn),
         *_curves(report),
+        *_communication(report),
         "## Trials",
         *([_text(note)] if (note := content.note(report)) else []),
         _table(
@@ -43,6 +44,14 @@ def _curves(report: Report) -> list[str]:
         for table in content.curve_tables(report)
     ]
     return ["## Scaling", *tables] if tables else []
+
+
+def _communication(report: Report) -> list[str]:
+    if (table := content.communication_table(report)) is None:
+        return []
+    return [
+        f"## {table.title}", _text(content.COMMUNICATION_NOTE), _table(table.columns, table.rows)
+    ]  # fmt: skip
 
 
 def _text(text: str) -> str:

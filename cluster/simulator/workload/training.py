@@ -186,7 +186,7 @@ class Training(ShownWork):
                 block.job[name][block.steps == failing] = math.nan
         job = self._job_columns(block)
         for rank in sorted(self.group.ranks):
-            own = _timings(block.seconds[:, rank])
+            own = self._timings(block.seconds[:, rank])
             own["peak_memory_bytes"] = [float(self._memory[rank])] * len(steps)
             tables = [MetricTable(rank, steps, stamps, own)]
             if rank == 0:
@@ -200,7 +200,7 @@ class Training(ShownWork):
     def _job_columns(self, block: Block) -> dict[str, Sequence[float]]:
         job: dict[str, Sequence[float]] = {n: v.tolist() for n, v in block.job.items()}
         rates, norms = job.pop("learning_rate"), job.pop("gradient_norm")
-        timings = _timings(block.seconds.mean(axis=1))
+        timings = self._timings(block.seconds.mean(axis=1))
         batch = self.spec.training.global_batch_size
         return self._bubble(timings) | {
             **job,
@@ -210,6 +210,19 @@ class Training(ShownWork):
             "samples_per_second": [batch / seconds for seconds in timings["step_seconds"]],
             "peak_memory_bytes": [float(self._memory.max())] * len(block.steps),
         }
+
+    def _timings(self, seconds: Floats) -> dict[str, Sequence[float]]:
+        """Return columns of `[steps, phases]` seconds."""
+        phases = {f"{name}_seconds": seconds[:, i] for i, name in enumerate(PHASES)}
+        columns = {"step_seconds": seconds.sum(axis=1), **phases}
+        if self._averages:
+            columns["communication_hidden_seconds"] = phases["communication_seconds"] / 2
+        return {name: values.tolist() for name, values in columns.items()}
+
+    @property
+    def _averages(self) -> bool:
+        """Return whether the ranks average gradients while they compute others."""
+        return self.spec.strategy == "ddp" and len(self.group.ranks) > 1
 
     def _bubble(self, timings: dict[str, Sequence[float]]) -> dict[str, Sequence[float]]:
         """Return a pipeline's share of waiting in a step, and the cost of its schedule."""
@@ -286,7 +299,10 @@ class Training(ShownWork):
             return {}
         seconds = (self._finished_at - self._begun_at) / steps
         peak = float(self._memory.max())
-        return {"measured": {"peak_memory_bytes": peak, "step_seconds": seconds, "steps": steps}}
+        ranks = len(self.group.ranks)
+        sent = 2 * 4 * self.model.parameters * (ranks - 1) // ranks if self._averages else None
+        measured = {"peak_memory_bytes": peak, "step_seconds": seconds, "steps": steps}
+        return {"measured": measured | {"communication_bytes": sent}}
 
     def _finite(self) -> dict[str, float]:
         return {name: value for name, value in self.last.items() if math.isfinite(value)}
@@ -333,12 +349,6 @@ class Training(ShownWork):
             min(1.0, 0.1 + 0.95 * computing * weight),
             float(self._memory[rank]),
         )
-
-
-def _timings(seconds: Floats) -> dict[str, Sequence[float]]:
-    """Return columns of `[steps, phases]` seconds."""
-    phases = {f"{name}_seconds": seconds[:, i].tolist() for i, name in enumerate(PHASES)}
-    return {"step_seconds": seconds.sum(axis=1).tolist(), **phases}
 
 
 def _next_multiple(every: int, step: int) -> int:

@@ -650,6 +650,39 @@ export type BenchmarkRow = {
      */
     communication_share: number | null;
     /**
+     * Communication Bytes
+     *
+     * Bytes that rank 0 sends per step to combine gradients, as the engine counts them; those of
+     * the backend's own collectives as of a ring. Null where they are not counted, as with other
+     * strategies than `ddp`.
+     */
+    communication_bytes: number | null;
+    /**
+     * Latency Seconds
+     *
+     * Time of communication in a step, waited for or hidden behind computation: the median over the
+     * steps of a run; null where hidden communication is not measured.
+     */
+    latency_seconds: number | null;
+    /**
+     * Bandwidth
+     *
+     * `communication_bytes` by `latency_seconds`: bytes per second.
+     */
+    bandwidth: number | null;
+    /**
+     * Speedup
+     *
+     * Samples per second over those of the baseline; null without one.
+     */
+    speedup: number | null;
+    /**
+     * Speedup Interval
+     *
+     * 95 % bootstrap interval of the speed-up over the repeats; null with one run each.
+     */
+    speedup_interval: Array<number> | null;
+    /**
      * Data Share
      *
      * Part of the steps' time in which ranks wait for data.
@@ -3808,6 +3841,13 @@ export type PlanMeasured = {
      */
     steps: number;
     /**
+     * Communication Bytes
+     *
+     * Bytes that rank 0 sends per step to combine gradients; null where they are not counted, as
+     * with other strategies than `ddp`.
+     */
+    communication_bytes: number | null;
+    /**
      * Attempt
      */
     attempt: number;
@@ -3921,8 +3961,8 @@ export type Predicted = {
     /**
      * Measured Memory Bytes
      *
-     * Memory that the job took, counted as the plan does: on a CPU without that of the process
-     * before the job.
+     * Most memory that tensors held; null on a CPU, where only that of whole processes is
+     * measured.
      */
     measured_memory_bytes: number | null;
     /**

@@ -64,6 +64,7 @@ class Training:
                 "step_seconds": 9.0 if step <= 10 else seconds,
                 "samples_per_second": 64 / (9.0 if step <= 10 else seconds),
                 "communication_seconds": seconds / 4,
+                "communication_hidden_seconds": seconds / 8 if workers > 1 else None,
                 "peak_memory_bytes": 1024.0,
                 "loss": None if step == 20 else 0.5,
             }
@@ -103,6 +104,8 @@ def test_rows_have_figures_ratios_and_reasons(bench: Bench) -> None:
     # The first ten steps are the warm-up.
     assert one["step_seconds"] == pytest.approx(0.5, rel=0.02)
     assert one["communication_share"] == pytest.approx(0.25)
+    assert (one["latency_seconds"], one["bandwidth"]) == (None, None)
+    assert two["latency_seconds"] == pytest.approx(0.25 * 3 / 8, rel=0.02)
     assert (one["strategy"], one["precision"], one["compression"]) == ("ddp", "fp32", "none")
     assert (one["final_loss"], one["steps"], one["runs"]) == (None, 20, 3)
     assert one["spread"]["samples_per_second"][0] < one["samples_per_second"]
@@ -117,7 +120,11 @@ def test_rows_have_figures_ratios_and_reasons(bench: Bench) -> None:
 def test_rows_are_printed_as_table_and_csv(bench: Bench) -> None:
     _, printed = bench("--workers", "2", "--batch-sizes", "64,128", "--repeats", "1")
     assert printed.splitlines()[0].startswith("STRATEGY  WORKERS  PRECISION  BATCH")
-    assert len(printed.splitlines()) == 3
+    _, _, _, _, title, *table = printed.splitlines()
+    assert title == "Communication"
+    head, *lines = (line.split() for line in table)
+    assert head[-6:] == ["SENT", "PER", "STEP", "BANDWIDTH", "LATENCY", "SPEED-UP"]
+    assert [line.count("—") for line in lines] == [2, 2]
     _, printed = bench("--precisions", "fp32,bf16", "--repeats", "2", "-o", "csv")
     rows = list(csv.DictReader(io.StringIO(printed)))
     assert [row["precision"] for row in rows] == ["fp32", "bf16"]

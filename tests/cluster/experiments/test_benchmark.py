@@ -61,7 +61,8 @@ async def test_analysis_leaves_the_event_loop_free(
 
 
 async def run(cluster: SimulatedCluster, job_id: str, seconds: list[float]) -> None:
-    """The job's ranks take a step in each of these times, half of it to communicate."""
+    """The job's ranks take a step in each of these times; half of it they wait for each other, and
+    communicate in a quarter besides."""
     await cluster.run_until(job_id, "running")
     cluster.clock.advance(120)
     points = table(
@@ -69,10 +70,16 @@ async def run(cluster: SimulatedCluster, job_id: str, seconds: list[float]) -> N
         step_seconds=seconds,
         samples_per_second=[64 / each for each in seconds],
         communication_seconds=[each / 2 for each in seconds],
+        communication_hidden_seconds=[each / 4 for each in seconds],
         peak_memory_bytes=[2.0**30] * len(seconds),
         loss=[0.5] * len(seconds),
     )
     await cluster.coordinator.ingest.metrics(job_id, 1, "0-aaaaaaaa", frame(1, points))
+    measured = {
+        "peak_memory_bytes": 2**30, "step_seconds": 1.0, "steps": 5, "communication_bytes": 6000,
+    }  # fmt: skip
+    data = {"steps": 5, "metrics": {}, "measured": measured}
+    await cluster.report_event(job_id, "completed", data)
     await cluster.finish(job_id)
 
 
@@ -138,6 +145,13 @@ async def test_cells_run_in_random_order_and_are_compared(cluster: SimulatedClus
     assert (one.model_flops_utilization, one.energy_per_sample) == (None, None)
     assert one.predicted is not None
     assert (one.predicted.step_seconds, one.predicted.plan) == (0.5, "fsdp of a test")
+    assert one.predicted.measured_memory_bytes is None
+    assert one.latency_seconds == pytest.approx(0.75 * 1.02)
+    assert one.communication_bytes == 6000
+    assert one.bandwidth == pytest.approx(6000 / (0.75 * 1.02))
+    assert (one.speedup, three.speedup, three.bandwidth) == (None, None, None)
+    assert two.speedup == pytest.approx(2)
+    assert two.speedup_interval is not None
     assert two.ratio == pytest.approx(2)
     assert two.verdict == "better"
     assert (three.state, three.samples_per_second, three.ratio) == ("failed", None, None)
@@ -149,6 +163,11 @@ async def test_cells_run_in_random_order_and_are_compared(cluster: SimulatedClus
     assert "workers 2: 2 × the baseline (95 % interval" in text
     assert "1 combination of 3 cannot run. workers 3 cannot run: training.global_batch_size" in text
     assert "Not measured: model FLOP utilization and energy." in text
+    assert (
+        "The predicted step time is off by 53 % in the median of 2 combinations, by 104 % at worst "
+        "(workers 1: predicted 500 ms, measured 1.02 s). Predictions of memory are not compared: "
+        "on a CPU that of whole processes is measured, not the tensors'."
+    ) in text
 
     for form in ReportFormat:
         content = await cluster.coordinator.analyses.report(experiment, form)
@@ -157,9 +176,11 @@ async def test_cells_run_in_random_order_and_are_compared(cluster: SimulatedClus
     lines = list(csv.DictReader(io.StringIO(text)))
     assert len(lines) == 9
     assert float(lines[0]["communication_share"]) == 0.5
+    assert {line["communication_bytes"] for line in lines} == {"", "6000.0"}
     html = await cluster.coordinator.analyses.report(experiment, ReportFormat.HTML)
     assert "<td>baseline</td>" in html
     assert "<td>—</td>" in html
+    assert "<td>5.9 KiB</td><td>7.7 KiB/s</td><td>765 ms</td><td>baseline</td>" in html
 
 
 @on_sqlite

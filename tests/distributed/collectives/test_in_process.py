@@ -39,6 +39,20 @@ def test_in_process_matches_the_simulator(name: str, world_size: int, segment_by
         np.testing.assert_array_equal(tensor, wanted)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_communicator_counts_what_it_sends(name: str) -> None:
+    schedule = all_reduce(name, 4, hosts=[(0, 1), (2, 3)])
+
+    def work(transport: InProcess) -> int:
+        communicator = Communicator(transport, timeout=PATIENCE, segment_bytes=64)
+        for _ in range(2):
+            communicator.run(schedule, np.zeros(50))
+        return communicator.sent_bytes
+
+    once = simulate(schedule, [np.zeros(50)] * 4).sent_bytes
+    assert run_ranks(4, work) == [2 * each for each in once]
+
+
 @pytest.mark.parametrize("elements", [0, 1, 3])
 def test_tensors_smaller_than_the_world(elements: int) -> None:
     found = run_schedule(Ring(5), [np.full(elements, 10**rank) for rank in range(5)])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.cluster.attempts import RankServer
-from support.ranks.hook import ALGORITHMS, DIES
+from support.ranks.hook import ALGORITHMS, DIES, plain_model
 from torch import nn
 
 from trainhall.distributed.collectives.errors import CollectiveInputError
@@ -16,8 +16,14 @@ from trainhall.parallelism.data_parallel.hook import GradientHook
 
 def test_hook_averages_and_leaves_no_thread(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ranks.hook:average", 3, tmp_path) == [0, 0, 0]
+    sent = {}
     for algorithm in ALGORITHMS:
-        assert int((tmp_path / algorithm).read_text()) > 2, "buckets"
+        buckets, sent[algorithm] = map(int, (tmp_path / algorithm).read_text().split())
+        assert buckets > 2
+    whole = sum(p.nbytes for p in plain_model().parameters())
+    for algorithm in ("native", "ring"):
+        assert sent[algorithm] == pytest.approx(2 * 2 / 3 * whole, rel=0.02)
+    assert sent["naive"] == 2 * whole
 
 
 def test_hosts_may_have_unequally_many_ranks(ranks: RankServer, tmp_path: Path) -> None:

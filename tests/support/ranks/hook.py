@@ -66,7 +66,8 @@ def gradients_of(model: nn.Module, called: nn.Module, step: int, rank: int) -> l
 
 
 def average(folder: Path) -> int:
-    """Two backward passes with each algorithm; rank 0 writes down how many buckets there were."""
+    """Two backward passes with each algorithm; rank 0 writes down the number of buckets and
+    the bytes that it has sent in a pass."""
 
     def work(rank: int) -> None:
         ranks = dist.get_world_size()
@@ -87,7 +88,7 @@ def average(folder: Path) -> int:
                 for a, b in zip(found, wanted[step], strict=True):
                     torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
             if rank == 0:
-                (folder / algorithm).write_text(str(len(hook._layouts)))
+                (folder / algorithm).write_text(f"{len(hook._layouts)} {hook.sent_bytes}")
             del hook, called, model
         gc.collect()
         eventually("no thread of a hook", lambda: threading.active_count() == 1)

@@ -1,6 +1,12 @@
 import { describe, expect, it } from "vitest";
 import type { BenchmarkRow, Trial } from "@/shared/api/types";
-import { columnsOf, jobsAgainstBaseline, sortedRows } from "./benchmark-rows";
+import {
+  columnsOf,
+  communicationColumns,
+  communicationRows,
+  jobsAgainstBaseline,
+  sortedRows,
+} from "./benchmark-rows";
 
 const ROW: BenchmarkRow = {
   trial: 1,
@@ -24,6 +30,11 @@ const ROW: BenchmarkRow = {
   tokens_per_second: null,
   step_seconds_p95: 0.75,
   communication_share: 0.25,
+  communication_bytes: null,
+  latency_seconds: null,
+  bandwidth: null,
+  speedup: null,
+  speedup_interval: null,
   data_share: 0,
   model_flops_utilization: null,
   energy_per_sample: null,
@@ -78,6 +89,29 @@ describe("columnsOf", () => {
     expect(columns.map(({ id }) => id)).not.toContain("ratio");
     expect(columns.map(({ title }) => title)).toContain("loss");
   });
+});
+
+it("communication has a table of the rows that communicate and the baseline", () => {
+  expect(communicationRows([ROW, OTHER, FAILED])).toEqual([]);
+  const sends = {
+    ...OTHER,
+    communication_bytes: 2048,
+    latency_seconds: 0.5,
+    bandwidth: 4096,
+    speedup: 2,
+    speedup_interval: [1.5, 2.5],
+  };
+  const rows = communicationRows([ROW, sends, FAILED]);
+  expect(rows).toEqual([ROW, sends]);
+  const texts = rows.map((row) =>
+    communicationColumns(rows)
+      .slice(-4)
+      .map(({ text, note }) => [text(row), note?.(row) ?? ""].join(" ").trim()),
+  );
+  expect(texts).toEqual([
+    ["—", "—", "—", "baseline"],
+    ["2.0 KiB", "4.0 KiB/s", "500 ms", "2 × 1.5 to 2.5"],
+  ]);
 });
 
 describe("sortedRows", () => {

@@ -43,9 +43,9 @@ const FIGURES: BenchmarkColumn[] = [
     hint: "Part of the time of a step in which ranks wait for each other",
   }),
   figure("peak_memory_bytes", "memory", bytes, {
-    hint: "Peak memory of the rank that needs most",
+    hint: "Peak of the rank that needs most: of tensors on a GPU, of the process on a CPU",
     note: ({ predicted }) =>
-      predicted === null ? "" : `predicted ${bytes(predicted.peak_memory_bytes)}`,
+      predicted === null ? "" : `predicted tensors ${bytes(predicted.peak_memory_bytes)}`,
   }),
   figure("model_flops_utilization", "MFU", (value) => share(value === null ? null : value / 100), {
     hint: "Model FLOP utilization; not measured on a CPU",
@@ -60,8 +60,7 @@ const RATIO: BenchmarkColumn = {
   id: "ratio",
   title: "vs baseline",
   hint: "Objective over that of the baseline, with a 95 % interval over the repeats",
-  text: ({ is_baseline, ratio }) =>
-    is_baseline ? "baseline" : ratio === null ? NOTHING : `${three(ratio)} ×`,
+  text: ({ is_baseline, ratio }) => times(is_baseline, ratio),
   note: ({ ratio_interval: ends, verdict }) =>
     verdict === "no_difference"
       ? `no difference shown (${interval(ends, three)})`
@@ -69,24 +68,69 @@ const RATIO: BenchmarkColumn = {
   sortValue: ({ is_baseline, ratio }) => (is_baseline ? 1 : ratio),
 };
 
+const COMMUNICATION: BenchmarkColumn[] = [
+  figure("communication_bytes", "sent per step", bytes, {
+    hint: "Bytes that rank 0 sends to combine gradients, as the engine counts them",
+  }),
+  figure("bandwidth", "bandwidth", (value) => (value === null ? NOTHING : `${bytes(value)}/s`), {
+    hint: "Sent bytes by latency",
+  }),
+  figure("latency_seconds", "latency", duration, {
+    hint: "Median time of communication in a step, waited for or hidden behind computation",
+  }),
+  {
+    id: "speedup",
+    title: "speed-up",
+    hint: "Samples/s over those of the baseline, with a 95 % interval over the repeats",
+    text: ({ is_baseline, speedup }) => times(is_baseline, speedup),
+    note: ({ speedup_interval: ends }) => interval(ends, three),
+    sortValue: ({ is_baseline, speedup }) => (is_baseline ? 1 : speedup),
+  },
+];
+
+/** The rows of combinations that communicate, with the baseline; empty: none does. */
+export function communicationRows(rows: readonly BenchmarkRow[]): BenchmarkRow[] {
+  const communicates = (row: BenchmarkRow) =>
+    Boolean(row.communication_bytes) || Boolean(row.latency_seconds);
+  return rows.some(communicates) ? rows.filter((row) => row.is_baseline || communicates(row)) : [];
+}
+
+export function communicationColumns(rows: readonly BenchmarkRow[]): BenchmarkColumn[] {
+  return [...cellColumns(rows), ...COMMUNICATION];
+}
+
 /** The columns of some rows; a figure that most benchmarks lack only where it was measured. */
 export function columnsOf(rows: readonly BenchmarkRow[], objective: string): BenchmarkColumn[] {
-  const known = ({ sortValue }: BenchmarkColumn) => rows.some((row) => sortValue(row) !== null);
+  return [
+    ...cellColumns(rows),
+    ...(objective === "samples_per_second" ? [] : [figure("objective", objective, metric)]),
+    SPEED,
+    ...(rows.some((row) => row.is_baseline) ? [RATIO] : []),
+    ...OPTIONAL.filter((column) => isKnown(rows, column)),
+    ...FIGURES,
+  ];
+}
+
+/** The columns that say which combination a row is of. */
+function cellColumns(rows: readonly BenchmarkRow[]): BenchmarkColumn[] {
   const labels = fieldLabels(Object.keys(rows[0]?.values ?? {}));
   const own = new Set<string>(CELL.map(([, field]) => field));
   return [
     ...CELL.map(([key, , title]) =>
       plain(key, title, (row) => row[key], key !== "workers" && key !== "batch_size"),
-    ).filter(known),
+    ).filter((column) => isKnown(rows, column)),
     ...Object.entries(labels)
       .filter(([field]) => !own.has(field))
       .map(([field, label]) => plain(field, label, (row) => row.values[field])),
-    ...(objective === "samples_per_second" ? [] : [figure("objective", objective, metric)]),
-    SPEED,
-    ...(rows.some((row) => row.is_baseline) ? [RATIO] : []),
-    ...OPTIONAL.filter(known),
-    ...FIGURES,
   ];
+}
+
+function isKnown(rows: readonly BenchmarkRow[], { sortValue }: BenchmarkColumn): boolean {
+  return rows.some((row) => sortValue(row) !== null);
+}
+
+function times(isBaseline: boolean, ratio: number | null): string {
+  return isBaseline ? "baseline" : ratio === null ? NOTHING : `${three(ratio)} ×`;
 }
 
 /** The first job of the baseline, then those of the others, as many as a chart can show. */
@@ -128,9 +172,12 @@ function figure(
 }
 
 type FigureName =
+  | "bandwidth"
+  | "communication_bytes"
   | "communication_share"
   | "energy_per_sample"
   | "final_loss"
+  | "latency_seconds"
   | "model_flops_utilization"
   | "objective"
   | "peak_memory_bytes"

@@ -7,7 +7,15 @@ import { Pending } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { useAnalysis, useTrials } from "../api/experiments";
 import classes from "./benchmark.module.css";
-import { type BenchmarkSort, columnsOf, jobsAgainstBaseline, sortedRows } from "./benchmark-rows";
+import {
+  type BenchmarkColumn,
+  type BenchmarkSort,
+  columnsOf,
+  communicationColumns,
+  communicationRows,
+  jobsAgainstBaseline,
+  sortedRows,
+} from "./benchmark-rows";
 import { CompareButton } from "./compare-button";
 
 /** The table of a benchmark: the figures of each combination beside those of the baseline. */
@@ -24,28 +32,14 @@ export function Benchmark({ experiment }: { experiment: Experiment }) {
   const jobs = jobsAgainstBaseline(shown.rows, trials ?? []);
   if (analysis === undefined) return <Pending query={query} what="the benchmark" height={240} />;
   const columns: Column<BenchmarkRow>[] = shown.columns.map((column) => ({
-    id: column.id,
-    header: <span title={column.hint}>{column.title}</span>,
-    right: !column.isText,
-    className: classes.figure,
+    ...tableColumn(column),
     sort: {
       direction:
         sort === column.id ? "ascending" : sort === `-${column.id}` ? "descending" : "none",
       onPress: () => setSort(sort === column.id ? `-${column.id}` : column.id),
     },
-    cell: (row) => (
-      <>
-        {column.id === "ratio" && row.is_baseline ? (
-          <Badge size="sm" variant="light" tt="none">
-            {column.text(row)}
-          </Badge>
-        ) : (
-          column.text(row)
-        )}
-        <Note text={column.note?.(row) ?? ""} />
-      </>
-    ),
   }));
+  const communicating = communicationRows(shown.rows);
   return (
     <Stack component="section" gap="xs" aria-label="Benchmark">
       <Group justify="space-between">
@@ -68,8 +62,46 @@ export function Benchmark({ experiment }: { experiment: Experiment }) {
         })}
         className={classes.table}
       />
+      {communicating.length > 0 ? (
+        <>
+          <Title order={3} size="h6">
+            Communication
+          </Title>
+          <Table
+            label="Communication"
+            columns={communicationColumns(communicating).map(tableColumn)}
+            rows={communicating}
+            rowKey={({ trial }) => trial}
+            rowProps={({ is_baseline: isBaseline }) => ({
+              "data-baseline": isBaseline || undefined,
+            })}
+            className={classes.table}
+          />
+        </>
+      ) : null}
     </Stack>
   );
+}
+
+function tableColumn(column: BenchmarkColumn): Column<BenchmarkRow> {
+  return {
+    id: column.id,
+    header: <span title={column.hint}>{column.title}</span>,
+    right: !column.isText,
+    className: classes.figure,
+    cell: (row) => (
+      <>
+        {row.is_baseline && column.text(row) === "baseline" ? (
+          <Badge size="sm" variant="light" tt="none">
+            baseline
+          </Badge>
+        ) : (
+          column.text(row)
+        )}
+        <Note text={column.note?.(row) ?? ""} />
+      </>
+    ),
+  };
 }
 
 const STATE: Column<BenchmarkRow> = {

@@ -45,7 +45,13 @@ it("a plan shows its reason, and that nothing was measured yet", () => {
 it("a measurement is shown beside the prediction, with the error", () => {
   const card = shown({
     ...PLAN,
-    measured: { peak_memory_bytes: 58 * 2 ** 30, step_seconds: 1.1, steps: 40, attempt: 1 },
+    measured: {
+      peak_memory_bytes: 58 * 2 ** 30,
+      step_seconds: 1.1,
+      steps: 40,
+      communication_bytes: null,
+      attempt: 1,
+    },
     error: { peak_memory_bytes: -0.049, step_seconds: 0.236 },
   });
   expect(card.getByRole("row", { name: /Step time 0.89 s 1.1 s \+24 %/ })).toBeVisible();
