@@ -34,6 +34,8 @@ _LINES_AT_ONCE = 12
 """Most lines of progress, when a long time passes at once."""
 _OPTIMIZER_BYTES = 12
 """Bytes of a parameter in a checkpoint: the weight and two moments."""
+_SENT = {"fp16": 0.5, "bf16": 0.5, "topk": 0.02, "powersgd": 0.02}
+"""Share of the gradients that is sent, by compression."""
 
 
 class Training(ShownWork):
@@ -299,10 +301,15 @@ class Training(ShownWork):
             return {}
         seconds = (self._finished_at - self._begun_at) / steps
         peak = float(self._memory.max())
-        ranks = len(self.group.ranks)
-        sent = 2 * 4 * self.model.parameters * (ranks - 1) // ranks if self._averages else None
         measured = {"peak_memory_bytes": peak, "step_seconds": seconds, "steps": steps}
-        return {"measured": measured | {"communication_bytes": sent}}
+        return {"measured": measured | {"communication_bytes": self._sent_bytes}}
+
+    @property
+    def _sent_bytes(self) -> float | None:
+        if not self._averages:
+            return None
+        ranks, compression = len(self.group.ranks), self.spec.parallelism.gradient_sync.compression
+        return 2 * 4 * self.model.parameters * (ranks - 1) / ranks * _SENT.get(compression, 1.0)
 
     def _finite(self) -> dict[str, float]:
         return {name: value for name, value in self.last.items() if math.isfinite(value)}
