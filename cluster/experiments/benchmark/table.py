@@ -54,12 +54,13 @@ def communication_rows(rows: Iterable[Row]) -> list[Row]:
 
 
 def communication_columns(rows: Sequence[Row], labels: Mapping[str, str]) -> list[Column]:
-    """Return the columns of a table of `communication_rows`.
+    """Return the columns of a table of `communication_rows`: what they differ in, and figures.
 
     Args:
         labels: short names of the fields that vary.
     """
-    return [*_cell_columns(rows, labels), *_COMMUNICATION, Column("speed-up", _speedup)]
+    cell = [each for each in _cell_columns(rows, labels) if len(set(map(each.cell, rows))) > 1]
+    return [*cell, *_COMMUNICATION, Column("speed-up", _speedup)]
 
 
 def _communicates(row: Row) -> bool:

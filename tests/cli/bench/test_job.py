@@ -123,7 +123,7 @@ def test_rows_are_printed_as_table_and_csv(bench: Bench) -> None:
     _, _, _, _, title, *table = printed.splitlines()
     assert title == "Communication"
     head, *lines = (line.split() for line in table)
-    assert head[-6:] == ["SENT", "PER", "STEP", "BANDWIDTH", "LATENCY", "SPEED-UP"]
+    assert head == ["BATCH", "SENT", "PER", "STEP", "BANDWIDTH", "LATENCY", "SPEED-UP"]
     assert [line.count("—") for line in lines] == [2, 2]
     _, printed = bench("--precisions", "fp32,bf16", "--repeats", "2", "-o", "csv")
     rows = list(csv.DictReader(io.StringIO(printed)))

@@ -95,8 +95,10 @@ export function communicationRows(rows: readonly BenchmarkRow[]): BenchmarkRow[]
   return rows.some(communicates) ? rows.filter((row) => row.is_baseline || communicates(row)) : [];
 }
 
+/** What some rows differ in, and the figures of their communication. */
 export function communicationColumns(rows: readonly BenchmarkRow[]): BenchmarkColumn[] {
-  return [...cellColumns(rows), ...COMMUNICATION];
+  const differs = ({ text }: BenchmarkColumn) => new Set(rows.map(text)).size > 1;
+  return [...cellColumns(rows).filter(differs), ...COMMUNICATION];
 }
 
 /** The columns of some rows; a figure that most benchmarks lack only where it was measured. */
