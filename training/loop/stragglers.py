@@ -4,6 +4,7 @@ All ranks of a synchronous job take as long for a step: a slow rank makes the ot
 is compared is a rank's own time: the step without its communication, in which the waiting lies.
 """
 
+import statistics
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +54,6 @@ class Stragglers:
             self._own = own
         else:
             self._own = MEMORY * before + (1 - MEMORY) * own
-        median = float(np.median(self._own))
+        median = statistics.median(self._own.tolist())  # NumPy's own imports its masked arrays
         rank = int(np.argmax(self._own))
         return Slowest(rank, float(self._own[rank]) / median) if median > 0 else None
