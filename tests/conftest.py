@@ -177,8 +177,9 @@ def _new_postgres(server: Any) -> str:
 
 
 @pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
+async def database(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Database]:
     """A migrated database, closed afterwards."""
-    opened = open_database(database_url)
+    side_by_side = request.node.get_closest_marker("side_by_side") is not None
+    opened = open_database(database_url, side_by_side=side_by_side)
     yield opened
     await opened.close()

@@ -34,6 +34,7 @@ class ReadChannel(MemoryChannel):
         return Desired.model_validate_json(self.to_node.popleft())
 
 
+@pytest.mark.side_by_side
 async def test_a_submitted_job_reaches_its_node_at_once(database: Database, tmp_path: Path) -> None:
     died: list[str] = []
     coordinator = Coordinator(
@@ -69,6 +70,7 @@ async def test_a_submitted_job_reaches_its_node_at_once(database: Database, tmp_
     assert died == []
 
 
+@pytest.mark.side_by_side
 async def test_silent_node_is_lost_without_extra_tick(database: Database, tmp_path: Path) -> None:
     options = ClusterOptions(
         heartbeat_seconds=0.1, suspect_after_seconds=0.2, lost_after_seconds=0.4, tick_seconds=600

@@ -201,6 +201,7 @@ async def test_unknown_job_has_no_curves(job: MonitoredJob) -> None:
     assert await read_metrics(job.database, "ghost") == []
 
 
+@pytest.mark.side_by_side
 async def test_two_packers_pack_each_point_once(database_url: str, database: Database) -> None:
     await add_job(database)
     other = Database(database_url)

@@ -133,6 +133,7 @@ async def test_unknown_attempts_and_damage_are_refused(database: Database) -> No
     assert await stored_sequences(database) == []
 
 
+@pytest.mark.side_by_side
 async def test_one_refused_item_does_not_affect_others(database: Database) -> None:
     await add_job(database)
     ingest = ingest_of(database)
@@ -274,6 +275,7 @@ async def test_older_attempt_keeps_last_values_unchanged(database: Database) -> 
     assert (progress.step, progress.metrics) == (50, {"loss": 5.0})
 
 
+@pytest.mark.side_by_side
 async def test_two_coordinators_store_each_frame_once(
     database: Database, database_url: str
 ) -> None:
@@ -338,6 +340,7 @@ def test_ingest_counts_each_point_once(
     asyncio.run(scenario())
 
 
+@pytest.mark.side_by_side
 async def test_new_writer_locks_in_one_order(database: Database) -> None:
     await add_job(database)
     async with database.transaction() as session:

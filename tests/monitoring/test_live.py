@@ -117,6 +117,7 @@ async def test_viewer_reconnects_within_a_batch(job: MonitoredJob) -> None:
     assert [f["rank"] for f in await job.first(2, after=3)] == [3, 4]
 
 
+@pytest.mark.side_by_side
 async def test_viewer_receives_new_rows(job: MonitoredJob) -> None:
     watching = asyncio.create_task(job.first(3))
     for step in (1, 2, 3):
@@ -199,6 +200,7 @@ async def test_unwatched_job_needs_no_reads(job: MonitoredJob) -> None:
     assert job.hub._feeds == {}
 
 
+@pytest.mark.side_by_side
 async def test_concurrent_viewers_share_one_read(
     job: MonitoredJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +256,7 @@ async def test_polling_finds_rows_of_another_coordinator(
     await there.database.close()
 
 
+@pytest.mark.side_by_side
 async def test_live_stream_is_exact_under_concurrent_writes(job: MonitoredJob) -> None:
     """Viewers join at any time while writers of every kind commit."""
     total = 3 * 25 + 25 + 25

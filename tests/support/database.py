@@ -1,9 +1,10 @@
-"""Databases that cost a test little: SQLite in the loop's own thread, statements compiled once.
+"""Databases that cost a test little: in the loop's own thread, statements compiled once.
 
-The real `Database` hops to a thread and back at every statement and at every commit on SQLite,
-which is most of what a test of a coordinator costs. Files, transactions and SQL are the same here;
-how threads and SQLAlchemy's `AsyncSession` behave is left to tests on Postgres and of the database
-itself.
+The real `Database` hops to a thread and back at every statement on SQLite, and waits for a socket
+in the loop on Postgres, which is most of what a test of a coordinator costs. Files, servers,
+transactions and SQL are the same here; how threads, SQLAlchemy's `AsyncSession` and transactions
+side by side behave is left to tests marked so, to started coordinators and to tests of the
+database itself.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -31,14 +32,18 @@ _STEP = select(JobProgress.step).where(JobProgress.job_id == bindparam("job_id")
 _compiled: dict[type[Dialect], tuple[Dialect, dict[Any, Any]]] = {}
 
 
-def open_database(url: str) -> Database:
-    """One for a test in which no one else writes to it."""
-    if url.startswith("sqlite"):
-        return InlineDatabase(url)
-    made = Database(url)
-    for engine in (made._writer.sync_engine, made._thread_writer):
-        _compile_once(engine)
-    return made
+def open_database(url: str, *, side_by_side: bool = False) -> Database:
+    """One for a test in which no one else writes to it.
+
+    Args:
+        side_by_side: several tasks of the test write to it at once. SQLite lets one in anyway.
+    """
+    if side_by_side and not url.startswith("sqlite"):
+        made = Database(url)
+        for engine in (made._writer.sync_engine, made._thread_writer):
+            _compile_once(engine)
+        return made
+    return InlineDatabase(url)
 
 
 async def state_of(db: Database, job_id: str) -> str | None:
@@ -52,12 +57,13 @@ async def step_of(db: Database, job_id: str) -> int:
 
 
 class InlineDatabase(Database):
-    """A SQLite file. No one else may write to it meanwhile: waiting for a lock stops the loop."""
+    """No one else may write to it meanwhile: waiting for a lock stops the loop."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        for engine in (self._thread_reader, self._thread_writer):
-            event.listen(engine, "connect", _never_wait_for_disk)
+        prepare = _never_wait_for_disk if self.dialect == "sqlite" else _never_wait_for_locks
+        for engine in {self._thread_reader.engine, self._thread_writer}:
+            event.listen(engine, "connect", prepare)
             _compile_once(engine)
         self._inline_readers = sessionmaker(
             self._thread_reader, expire_on_commit=False, autoflush=False
@@ -82,6 +88,12 @@ class InlineDatabase(Database):
 
 def _never_wait_for_disk(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA synchronous = OFF")
+
+
+def _never_wait_for_locks(connection: Any, _record: object) -> None:
+    """Another task of the same loop would hold it, and could not go on."""
+    connection.execute("SET lock_timeout = '1s'")
+    connection.commit()
 
 
 def _compile_once(engine: Engine) -> None:

@@ -335,6 +335,7 @@ async def test_browsers_follow_numbered_notifications(cluster: SimulatedCluster)
     assert await feed.newest() == 2
 
 
+@pytest.mark.side_by_side
 async def test_browsers_get_messages_of_two_alerts_at_once(cluster: SimulatedCluster) -> None:
     four = (add_alert(cluster, None, kind="browser") for _ in range(4))
     alerts = await asyncio.gather(*four)

@@ -568,6 +568,7 @@ async def test_verify_reports_an_unreadable_file(
     assert view.state == state
 
 
+@pytest.mark.side_by_side
 async def test_concurrent_verifications_hash_a_checkpoint_once(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -331,6 +331,7 @@ async def test_script_that_counts_otherwise_is_compared(cluster: SimulatedCluste
     assert [(result.step, result.value) for result in first.results] == [(10, 0.1), (30, 0.05)]
 
 
+@pytest.mark.side_by_side
 async def test_two_coordinators_promote_nothing_twice(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 6)
     experiment = await create(cluster, values=6, parallel=6)
@@ -467,6 +468,7 @@ async def test_fault_in_an_experiment_stops_no_other(
     assert (await read(cluster, faulty)).state == "completed"
 
 
+@pytest.mark.side_by_side
 async def test_two_coordinators_choose_no_trial_twice(cluster: SimulatedCluster) -> None:
     space = {RATE: {"log": [0.0001, 1]}}
     experiment = await create(cluster, method="tpe", space=space, parallel=1, trials=4)

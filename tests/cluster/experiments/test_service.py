@@ -289,12 +289,14 @@ async def test_refused_experiment_leaves_nothing(cluster: SimulatedCluster) -> N
     assert (await cluster.coordinator.experiments.list()).items == []
 
 
+@pytest.mark.side_by_side
 async def test_experiments_are_created_side_by_side(cluster: SimulatedCluster) -> None:
     create_one = cluster.coordinator.experiments.create
     created = await asyncio.gather(*(create_one(sweep()) for _ in range(20)))
     assert len({view.id for view, _ in created}) == 20
 
 
+@pytest.mark.side_by_side
 async def test_two_coordinators_start_no_trial_twice(cluster: SimulatedCluster) -> None:
     experiment = (await cluster.coordinator.experiments.create(sweep(parallel=4)))[0].id
     first = cluster.coordinator

@@ -16,6 +16,7 @@ JOBS, ROUNDS = 6, 12
 LINE = b"a line of output\n"
 
 
+@pytest.mark.side_by_side
 @pytest.mark.parametrize("coordinators", [1, 2])
 async def test_metrics_logs_events_and_commands_side_by_side(
     cluster: SimulatedCluster, coordinators: int

@@ -91,6 +91,7 @@ async def test_command_in_wrong_state_lists_allowed_commands(cluster: SimulatedC
     assert states == ["queued", "paused", "queued", "cancelled"]
 
 
+@pytest.mark.side_by_side
 async def test_concurrent_commands_end_in_one_state(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha")
     job_id = await cluster.submit()
@@ -159,6 +160,7 @@ async def test_name_of_a_host_becomes_a_valid_one(
     assert (await nodes.get(reply.node_id)).name == name.format(reply.node_id)
 
 
+@pytest.mark.side_by_side
 async def test_hosts_of_one_name_join_at_once(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +237,7 @@ async def test_known_node_can_join_again_once(cluster: SimulatedCluster) -> None
         await nodes.join(join_request(token))
 
 
+@pytest.mark.side_by_side
 async def test_join_token_admits_one_of_two_hosts(cluster: SimulatedCluster) -> None:
     nodes = cluster.coordinator.nodes
     token = (await nodes.register("alpha")).join_token
@@ -328,6 +331,7 @@ def rank_event(sequence: int, kind: str, **data: object) -> RankEvent:
     return RankEvent(sequence=sequence, time=1.7e9, rank=0, kind=kind, data=data)
 
 
+@pytest.mark.side_by_side
 async def test_repeated_rank_events_count_once(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha")
     job_id = await cluster.submit()

@@ -40,6 +40,7 @@ def create(request: pytest.FixtureRequest) -> Create:
     return made
 
 
+@pytest.mark.side_by_side
 async def test_concurrent_requests_with_one_key_create_once(
     cluster: SimulatedCluster, create: Create
 ) -> None:
@@ -55,6 +56,7 @@ async def test_concurrent_requests_with_one_key_create_once(
             await create(coordinator, RequestKey(bad, "b" * 64))
 
 
+@pytest.mark.side_by_side
 async def test_two_coordinators_create_once_per_key(
     cluster: SimulatedCluster, create: Create
 ) -> None:

@@ -82,6 +82,7 @@ async def test_only_listed_edges(database: Database) -> None:
                     await move_job(session, "nobody", start, end, reason=WHY, now=NOW, attempt=0)
 
 
+@pytest.mark.side_by_side
 async def test_concurrent_job_transitions_are_ordered(database: Database) -> None:
     async with database.transaction() as session:
         await create_job(session, new_job("a", 1), now=NOW)

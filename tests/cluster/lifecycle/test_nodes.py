@@ -240,6 +240,7 @@ async def test_a_drained_node_s_job_saves_and_moves(cluster: SimulatedCluster) -
     await cluster.check()
 
 
+@pytest.mark.side_by_side
 async def test_placement_excludes_a_node_drained_meanwhile(
     cluster: SimulatedCluster,
 ) -> None:
