@@ -30,6 +30,7 @@ from trainhall.cluster.nodes.service import NodeService
 from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids, SystemClock, SystemIds
+from trainhall.cluster.queue.history import QueueHistoryService
 from trainhall.cluster.reconcile.reconciler import Reconciler
 from trainhall.cluster.reports.service import ReportService
 from trainhall.cluster.scheduling.queue import QueueService
@@ -73,7 +74,8 @@ class Coordinator:
         self.experiments = ExperimentService(context, self.code)
         self.analyses = AnalysisService(context)
         self.nodes = NodeService(context, self.heartbeats)
-        self.queue = QueueService(context, self.heartbeats)
+        self.queue_history = QueueHistoryService(context)
+        self.queue = QueueService(context, self.heartbeats, self.queue_history)
         self.views = SavedViewService(context)
         self.reports = ReportService(context)
         self.quotas = QuotaService(context, self.heartbeats)
@@ -110,6 +112,7 @@ class Coordinator:
         self._tasks.start("reconciler", self.reconciler.run())
         self._tasks.start("readings", self.gateway.keep_flushing())
         self._tasks.start("packer", self._keep_packing())
+        self._tasks.start("queue history", self._keep_queue_history())
         self._tasks.start("housekeeping", self._keep_house())
         self._tasks.start("alerts", self.alert_monitor.run())
         self._tasks.start("alert deliveries", self.alert_dispatcher.run())
@@ -127,6 +130,14 @@ class Coordinator:
                 await self.packer.pack_once()
             except DBAPIError as error:
                 log.error("metrics_not_packed", error=str(error.orig))
+
+    async def _keep_queue_history(self) -> None:
+        while True:
+            await asyncio.sleep(self.options.queue_history_seconds)
+            try:
+                await self.queue_history.sample()
+            except DBAPIError as error:
+                log.error("queue_positions_not_stored", error=str(error.orig))
 
     async def _keep_house(self) -> None:
         while True:

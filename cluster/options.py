@@ -85,6 +85,8 @@ class ClusterOptions:
     """So much of it is kept at once, counting 64 MiB for each archive that is on its way."""
     housekeeping_seconds: float = 30.0
     """Interval between removals of deleted files."""
+    queue_history_seconds: float = 10.0
+    """Interval between samples of the positions in the queue."""
     packing_seconds: float = 2.0
     """Interval between packings of raw metrics."""
     resume_candidates: int = 8

@@ -134,16 +134,6 @@ class OrphanedCheckpoint(Base):
     """Hosts of the attempt that wrote it."""
 
 
-class SavedView(Base):
-    """View of the list of jobs (`trainhall.cluster.jobs.listing.saved_views`)."""
-
-    __tablename__ = "saved_views"
-
-    name: Mapped[str] = mapped_column(String(64), primary_key=True)
-    view: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime]
-
-
 class JobProgress(Base):
     """The hot row of a job: the stream's sequence and the last values, updated once a batch.
 
@@ -163,6 +153,28 @@ class JobProgress(Base):
     """Last value of every job-wide series. NaN and infinities are kept as text."""
     ranges: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Smallest and largest finite value of every job-wide series."""
+
+
+class QueuePosition(Base):
+    """Position that a job had in the queue for a time (`trainhall.cluster.queue.history`)."""
+
+    __tablename__ = "queue_positions"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    since: Mapped[datetime] = mapped_column(primary_key=True)
+    until: Mapped[datetime | None]
+    """None: it still has it."""
+    position: Mapped[int]
+    """1 is next."""
+
+    __table_args__ = (
+        Index(
+            "ix_queue_positions_present",
+            "job_id",
+            sqlite_where=text("until IS NULL"),
+            postgresql_where=text("until IS NULL"),
+        ),
+    )
 
 
 class PackageSet(Base):

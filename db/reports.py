@@ -1,6 +1,7 @@
-"""Table of the reports that users write."""
+"""Tables of what users write for themselves: reports, and views of the list of jobs."""
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import String, Text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -23,3 +24,13 @@ class Report(Base):
     """Rises with every change, from 1."""
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
+
+
+class SavedView(Base):
+    """View of the list of jobs (`trainhall.cluster.jobs.listing.saved_views`)."""
+
+    __tablename__ = "saved_views"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    view: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]

@@ -184,9 +184,12 @@ async def read_queue(
     job_id: Annotated[
         str | None, Query(max_length=32, description="Only this job, if it waits.")
     ] = None,
+    history: Annotated[
+        bool, Query(description="With at most 24 positions of each job over time.")
+    ] = False,
 ) -> QueuePage:
     """Waiting jobs, the next one first: what each waits for, and when it is expected to start."""
-    return await coordinator.queue.list(limit=limit, cursor=cursor, job_id=job_id)
+    return await coordinator.queue.list(limit=limit, cursor=cursor, job_id=job_id, history=history)
 
 
 @router.operation("GET", "/quotas", summary="Read the quotas", answer="A page of quotas.")

@@ -31,6 +31,7 @@ from trainhall.cluster.jobs.packages import JobPackages
 from trainhall.cluster.jobs.views import AttemptPage, EventPage, Job, JobGroupPage, JobPage
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.pagination import page_of
+from trainhall.cluster.queue.views import QueueHistory
 from trainhall.monitoring import logs
 from trainhall.monitoring.logs import LogPage
 from trainhall.training.spec import parse_spec
@@ -308,6 +309,19 @@ async def list_events(
 ) -> EventPage:
     """The oldest first. A cursor wins over `after`."""
     return await coordinator.jobs.events(job_id, after=after, limit=limit, cursor=cursor)
+
+
+@router.operation(
+    "GET",
+    "/{job_id}/queue-history",
+    summary="Read a job's positions in the queue over time",
+    answer="The positions.",
+)
+async def read_queue_history(coordinator: CoordinatorDep, job_id: JobId) -> QueueHistory:
+    """Sampled every 10 seconds: each change among the first ten, and changes by a tenth further
+    back. Of more than 100 positions the older half is joined in pairs. They are deleted with the
+    job."""
+    return await coordinator.queue_history.of_job(job_id)
 
 
 _Rank = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only this rank.")]

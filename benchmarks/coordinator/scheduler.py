@@ -16,7 +16,7 @@ from benchmarks.report import Figure, report
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.scheduling.queue_order import queue_order
+from trainhall.cluster.queue.order import queue_order
 from trainhall.cluster.scheduling.scheduler import QueueEntry, schedule
 from trainhall.cluster.scheduling.views import Needs
 from trainhall.cluster.snapshot.model import (

@@ -23,6 +23,7 @@ from trainhall.cli.base.options import (
 )
 from trainhall.cli.jobs import columns as of_jobs
 from trainhall.cli.jobs import page
+from trainhall.cli.jobs.queue_history import earlier_position, place_of
 from trainhall.cli.spec import specs
 from trainhall.cli.spec.overrides import Changes, Workers, body_of
 from trainhall.cluster.jobs.listing.keys import FIELDS, SORT_KEYS
@@ -230,7 +231,7 @@ def _view(client: "Client", name: str) -> out.Json:
 
 def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
     with connect(url) as client:
-        pages = list(client.pages("/cluster/queue", limit=limit))
+        pages = list(client.pages("/cluster/queue", limit=limit, history=True))
         out.notice_if_simulated(client)
     entries = [entry for page in pages for entry in page["items"]]
     total = pages[-1]["total"]
@@ -240,6 +241,7 @@ def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
         out.Column("NAME", lambda e: e["name"]),
         out.Column("PRIORITY", lambda e: str(e["priority"]), right=True, spare=1),
         out.Column("WAITS", lambda e: out.age(e["queued_at"]), right=True, spare=2),
+        out.Column("BEFORE", lambda e: earlier_position(e["history"] or ()), spare=3),
         out.Column("FOR", lambda e: e["reason"]),
     ]
     if output is Format.NAME:
@@ -293,6 +295,7 @@ def show(
 
             more = {"experiment": _trial_of(client, found), "parameters": page.parameters(found)}
             more |= {"chain": newest_link(client, found), "gradients": remarkable(client, found)}
+            more |= {"queue": place_of(client, found)}
             more |= {"ran with": page.environment(ran_with)}
             words = last_words(client, found)
             failures = incidents(client, found)

@@ -12,9 +12,10 @@ from trainhall.cluster.errors import InvalidCursorError
 from trainhall.cluster.jobs.spec_changes import sizes_of
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
+from trainhall.cluster.queue.history import QueueHistoryService
+from trainhall.cluster.queue.order import queue_order
 from trainhall.cluster.scheduling import views
 from trainhall.cluster.scheduling.forecast import foresee, foresee_new
-from trainhall.cluster.scheduling.queue_order import queue_order
 from trainhall.cluster.scheduling.scheduler import QueueEntry, shortage
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.snapshot.load import load_facts
@@ -37,12 +38,23 @@ class Forecast:
 
 
 class QueueService(Service):
-    def __init__(self, context: ServiceContext, heartbeats: HeartbeatMonitor) -> None:
+    def __init__(
+        self,
+        context: ServiceContext,
+        heartbeats: HeartbeatMonitor,
+        history: QueueHistoryService,
+    ) -> None:
         super().__init__(context)
         self._heartbeats = heartbeats
+        self._history = history
 
     async def list(
-        self, *, limit: int = 50, cursor: str | None = None, job_id: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        job_id: str | None = None,
+        history: bool = False,
     ) -> views.QueuePage:
         """List the jobs that wait, in the order in which they will be started, each with its
         reason.
@@ -52,6 +64,7 @@ class QueueService(Service):
 
         Args:
             job_id: only this job, if it waits.
+            history: with the positions of each job over time.
         """
         pagination.check_limit(limit)
         behind = None if cursor is None else _position_of(cursor)
@@ -65,7 +78,12 @@ class QueueService(Service):
             entries = [e for e in entries if queue_order(e.job, self._options) > behind]
         shown = entries[:limit]
         following = self._cursor_behind(shown[-1].job) if len(entries) > limit else None
-        return views.QueuePage(items=[*map(_view, shown)], next_cursor=following, total=total)
+        items = [*map(_view, shown)]
+        if history:
+            found = await self._history.of_jobs([item.job_id for item in items])
+            for item in items:
+                item.history = found.get(item.job_id, [])
+        return views.QueuePage(items=items, next_cursor=following, total=total)
 
     async def forecast(self, spec: JobSpec) -> Forecast:
         """Forecast the start of a job that would be submitted now."""

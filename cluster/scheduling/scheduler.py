@@ -20,12 +20,12 @@ from typing import NamedTuple
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, clock_time
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.queue.order import queue_order
 from trainhall.cluster.scheduling import reasons
 from trainhall.cluster.scheduling.backfill import Backfill
 from trainhall.cluster.scheduling.demand import Group
 from trainhall.cluster.scheduling.placement import DeviceKey, PlacedNode, devices_of
 from trainhall.cluster.scheduling.preemption import Candidate, preempted
-from trainhall.cluster.scheduling.queue_order import queue_order
 from trainhall.cluster.scheduling.quota_use import QuotaUse
 from trainhall.cluster.scheduling.reservation import Reservation, Timeline
 from trainhall.cluster.scheduling.running import Running

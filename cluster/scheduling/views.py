@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from trainhall.cluster.queue.views import QueuePosition
 from trainhall.db.views import Page, Time, View
 
 
@@ -33,6 +34,8 @@ class QueueEntry(View):
     unknown."""
     can_start: bool
     """False when the cluster as it is could never run it; `reason` says why."""
+    history: list[QueuePosition] | None = None
+    """Its positions over time, at most 24; null unless asked for."""
 
 
 class QueuePage(Page[QueueEntry]):

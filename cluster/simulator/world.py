@@ -52,6 +52,7 @@ OPTIONS = ClusterOptions(
     restart_backoff_limit_seconds=2.0,
     telemetry_seconds=60.0,
     housekeeping_seconds=60.0,
+    queue_history_seconds=60.0,
     grow_after_seconds=3.0,
     grow_by_restart_after_seconds=10.0,
     # What is packed is not read here, and it is proved elsewhere.

@@ -411,6 +411,12 @@ class Client:
         """Yield the jobs that wait, the next one first, each with what it waits for."""
         return self._rest.items("/cluster/queue")
 
+    def queue_history(self, job_id: str) -> list[Json]:
+        """Return the positions that a job had in the queue, the oldest first."""
+        path = f"/training/jobs/{self._rest.job(job_id)['id']}/queue-history"
+        positions: list[Json] = self._rest.get(path)["items"]
+        return positions
+
     def ledger(
         self,
         by: Literal["job", "user", "project"] = "user",

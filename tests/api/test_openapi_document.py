@@ -58,6 +58,7 @@ NAMES = {
     "undrainNode",
     "listDevices",
     "readQueue",
+    "readQueueHistory",
     "readQuotas",
     "askWhatIf",
     "readMetrics",

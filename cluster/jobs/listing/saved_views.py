@@ -11,7 +11,7 @@ from trainhall.cluster.jobs.listing.keys import GroupKey
 from trainhall.cluster.jobs.listing.sorting import order_of
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.cluster.service import Service
-from trainhall.db.models import SavedView
+from trainhall.db.reports import SavedView
 from trainhall.db.views import Page, Time, View
 
 MAX_VIEWS = 500

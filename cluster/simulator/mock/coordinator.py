@@ -188,6 +188,7 @@ def _slowed(options: ClusterOptions) -> ClusterOptions:
         suspect_after_seconds=suspect,
         tick_seconds=max(options.tick_seconds, 20.0),
         telemetry_seconds=max(options.telemetry_seconds, 60.0),
+        queue_history_seconds=max(options.queue_history_seconds, 60.0),
         packing_seconds=max(options.packing_seconds, 600.0),
         housekeeping_seconds=max(options.housekeeping_seconds, 600.0),
     )

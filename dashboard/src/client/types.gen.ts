@@ -4103,6 +4103,26 @@ export type QueueEntry = {
      * False when the cluster as it is could never run it; `reason` says why.
      */
     can_start: boolean;
+    /**
+     * History
+     *
+     * Its positions over time, at most 24; null unless asked for.
+     */
+    history?: Array<QueuePosition> | null;
+};
+
+/**
+ * QueueHistory
+ *
+ * Positions of a job in the queue over time.
+ */
+export type QueueHistory = {
+    /**
+     * Items
+     *
+     * The oldest first; a gap is a time in which it did not wait.
+     */
+    items: Array<QueuePosition>;
 };
 
 /**
@@ -4127,6 +4147,30 @@ export type QueuePage = {
      * Number of waiting jobs, on all pages together.
      */
     total: number;
+};
+
+/**
+ * QueuePosition
+ *
+ * Position that a job had in the queue for a time.
+ */
+export type QueuePosition = {
+    /**
+     * Since
+     */
+    since: string;
+    /**
+     * Until
+     *
+     * Null: it still has it.
+     */
+    until: string | null;
+    /**
+     * Position
+     *
+     * 1 is next.
+     */
+    position: number;
 };
 
 /**
@@ -6188,6 +6232,54 @@ export type ListEventsResponses = {
 
 export type ListEventsResponse = ListEventsResponses[keyof ListEventsResponses];
 
+export type ReadQueueHistoryData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/queue-history';
+};
+
+export type ReadQueueHistoryErrors = {
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ReadQueueHistoryError = ReadQueueHistoryErrors[keyof ReadQueueHistoryErrors];
+
+export type ReadQueueHistoryResponses = {
+    /**
+     * The positions.
+     */
+    200: QueueHistory;
+};
+
+export type ReadQueueHistoryResponse = ReadQueueHistoryResponses[keyof ReadQueueHistoryResponses];
+
 export type ReadLogsData = {
     body?: never;
     path: {
@@ -7300,6 +7392,12 @@ export type ReadQueueData = {
          * Only this job, if it waits.
          */
         job_id?: string | null;
+        /**
+         * History
+         *
+         * With at most 24 positions of each job over time.
+         */
+        history?: boolean;
     };
     url: '/api/v1/cluster/queue';
 };

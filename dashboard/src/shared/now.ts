@@ -31,3 +31,10 @@ export function useNow(): number {
 export function useDerivedNow<T extends string | number>(derive: (now: number) => T): T {
   return useSyncExternalStore(subscribe, () => derive(now));
 }
+
+const MINUTE_MS = 60_000;
+
+/** The end of the present minute in milliseconds, for what need not change sooner. */
+export function useMinute(): number {
+  return useDerivedNow((now) => Math.ceil(now / MINUTE_MS) * MINUTE_MS);
+}

@@ -295,6 +295,17 @@ def upgrade() -> None:
     )
     op.create_index("ix_device_readings_time", "device_readings", ["time"])
     op.create_table(
+        "queue_positions",
+        sa.Column("job_id", ID, OF_JOB(), primary_key=True),
+        sa.Column("since", TIME, primary_key=True),
+        sa.Column("until", TIME),
+        sa.Column("position", sa.Integer, nullable=False),
+    )
+    op.create_index(
+        "ix_queue_positions_present", "queue_positions", ["job_id"],
+        sqlite_where=sa.text("until IS NULL"), postgresql_where=sa.text("until IS NULL"),
+    )  # fmt: skip
+    op.create_table(
         "gradient_requests",
         sa.Column("job_id", ID, OF_JOB(), primary_key=True),
         sa.Column("asked", BIGINT, nullable=False),

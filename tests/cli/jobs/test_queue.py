@@ -1,19 +1,24 @@
 """`trainhall ls --queue` and `trainhall quotas`, page by page."""
 
 import json
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from trainhall.cli.base.client import Client
 from trainhall.cli.base.options import Format
 from trainhall.cli.jobs import commands as jobs
+from trainhall.cli.jobs.queue_history import earlier_position, place_of
 from trainhall.cli.nodes import quotas
 
 URL = "http://lab:8000"
 ENTRY = {
     "job_id": "77c0de15f00d", "name": "gpt", "priority": 0, "position": 1,
     "queued_at": "2026-01-01T00:00:00Z", "reason": "needs 8 GPUs on one host",
+    "history": [],
 }  # fmt: skip
 ADA = {"kind": "user", "name": "ada", "limit": 8, "used": 7, "waiting": 2}
 BOB = {"kind": "user", "name": "bob", "limit": None, "used": 1, "waiting": 0}
@@ -31,8 +36,8 @@ class Coordinator:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def pages(self, path: str, *, limit: int | None = None) -> Iterator[Any]:
-        del path, limit
+    def pages(self, path: str, *, limit: int | None = None, history: bool = False) -> Iterator[Any]:
+        del path, limit, history
         return iter(self._pages)
 
     def is_simulated(self) -> bool:
@@ -61,6 +66,46 @@ def test_truncated_queue_is_marked(answer: Any, capsys: pytest.CaptureFixture[st
     answer({"items": [], "total": 0})
     jobs.list_jobs(queue=True, url=URL)
     assert capsys.readouterr() == ("", "The queue is empty.\n")
+
+
+def ago(hours: float) -> str:
+    return (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
+
+
+HISTORY: list[dict[str, Any]] = [
+    {"since": ago(2.5), "until": ago(0.5), "position": 7},
+    {"since": ago(0.5), "until": None, "position": 3},
+]
+
+
+def test_queue_has_the_position_an_hour_ago() -> None:
+    assert earlier_position(HISTORY) == "an hour ago: 7"
+    assert re.fullmatch("30m0[0-9]s ago: 3", earlier_position(HISTORY[1:]))
+    assert earlier_position([{**HISTORY[1], "since": ago(0)}]) == ""
+    assert earlier_position([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "items", "text"),
+    [
+        ("queued", [{"position": 3, "history": HISTORY}], "position 3; an hour ago: 7"),
+        ("queued", [{"position": 3, "history": []}], "position 3"),
+        ("running", HISTORY[:1], "waited 2h00m: position 7 at first, at last 7"),
+        ("running", [], None),
+    ],
+)  # fmt: skip
+def test_show_says_how_a_job_waits(state: str, items: list[Any], text: str | None) -> None:
+    class Asked(Client):
+        def __init__(self) -> None:
+            pass
+
+        def get(self, path: str, **_: Any) -> Any:
+            assert path == (
+                "/cluster/queue" if state == "queued" else "/training/jobs/x/queue-history"
+            )
+            return {"items": items}
+
+    assert place_of(Asked(), {"id": "x", "state": state}) == text
 
 
 def test_quotas_are_listed_with_use(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,6 +116,7 @@ async def recurring(cluster: SimulatedCluster, jobs: dict[str, str]) -> None:
     unused.touch()
     os.utime(unused, (0, 0))
     await coordinator.housekeep()
+    await coordinator.queue_history.sample()
     assert not unused.exists()
     async with cluster.db.transaction() as session:
         await quarantine_failing_nodes(session, cluster.nodes, cluster.clock.now())
@@ -136,7 +137,8 @@ async def recurring(cluster: SimulatedCluster, jobs: dict[str, str]) -> None:
         await coordinator.jobs.list(limit=20, states=states)
         await coordinator.jobs.list(limit=20, states=states, cursor=page.next_cursor)
     await coordinator.jobs.get(running)
-    await coordinator.queue.list()
+    await coordinator.queue.list(history=True)
+    await coordinator.queue_history.of_job(jobs["waiting"])
     await coordinator.quotas.list()
     await coordinator.ledger.read(LedgerQuery(), 100)
     await coordinator.nodes.list()

@@ -64,6 +64,10 @@ _ROWS: dict[str, tuple[int, dict[str, str]]] = {
         "reason": "'finished'",
         "attempt": "1", "data": ":empty",
     }),
+    "queue_positions": (3, {
+        "job_id": _JOB, "since": f"{_FINISHED} + k", "until": f"{_FINISHED} + k + 1",
+        "position": "4 - k",
+    }),
     "checkpoints": (3, {
         "id": "'c' || (20000000000 + i * 10 + k)", "job_id": _JOB, "attempt": "1",
         "generation": "1", "step": "k * 10", "name": "'step-0000000' || k || '-a1-g1'",

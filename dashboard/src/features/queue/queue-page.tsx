@@ -1,9 +1,12 @@
 import { Code, Group, Stack, Text, Title } from "@mantine/core";
 import { useMemo } from "react";
+import type { QueuePosition } from "@/client";
 import { itemsOf } from "@/shared/api/pages";
 import type { QueueEntry } from "@/shared/api/types";
 import { count, plural, timeZone } from "@/shared/format";
+import { useMinute } from "@/shared/now";
 import { LoadMore } from "@/shared/page/load-more";
+import { earlierPosition, PositionSteps } from "@/shared/queue-history";
 import { type Column, Table } from "@/shared/table/table";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
@@ -73,6 +76,12 @@ const columnsIn = (zone: string): Column<QueueEntry>[] => [
       </>
     ),
   },
+  {
+    id: "history",
+    header: "Position over time",
+    className: classes.history,
+    cell: ({ history }) => <History history={history ?? []} />,
+  },
   { id: "reason", header: "Waiting for", cell: ({ reason }) => <LinkedText text={reason} /> },
   {
     id: "start",
@@ -101,6 +110,18 @@ function QueueTable({ entries }: { entries: QueueEntry[] }) {
       cards
       virtual
     />
+  );
+}
+
+function History({ history }: { history: QueuePosition[] }) {
+  const now = useMinute();
+  return (
+    <>
+      <PositionSteps history={history} now={now} />
+      <Text size="xs" c="dimmed">
+        {earlierPosition(history, now)}
+      </Text>
+    </>
   );
 }
 

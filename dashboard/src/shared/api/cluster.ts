@@ -63,7 +63,7 @@ export function nodeHistoryOptions(nodeId: string, { since, until }: TimeSpan) {
 /** The queue entry of one job, however far back it is; null: it does not wait. */
 export function useQueueEntry(jobId: string, waits: boolean) {
   return useQuery({
-    ...readQueueOptions({ query: { job_id: jobId } }),
+    ...readQueueOptions({ query: { job_id: jobId, history: true } }),
     select: ({ items }) => items[0] ?? null,
     refetchInterval: QUEUE_MS,
     enabled: waits,

@@ -13,7 +13,9 @@ import { JobCommands } from "@/shared/job-commands";
 import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
 import { useCurveVersion } from "@/shared/live/use-job-live";
+import { useMinute } from "@/shared/now";
 import { RunFacts, RunProgress, RunReason, RunTitle } from "@/shared/page/run-header";
+import { earlierPosition } from "@/shared/queue-history";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
 import { Ago } from "@/shared/ui/time";
@@ -79,6 +81,7 @@ function Archived({ job }: { job: Job }) {
 function Reason({ job }: { job: Job }) {
   const waits = job.state === "queued" || job.state === "recovering";
   const place = useQueueEntry(job.id, waits);
+  const now = useMinute();
   const entry = waits ? place.data : null;
   if (!entry) {
     if (!hasReason(job)) return null;
@@ -90,15 +93,16 @@ function Reason({ job }: { job: Job }) {
         <LinkedText text={entry.reason} />
       </Text>
       <Text size="xs" c={entry.can_start ? "dimmed" : "red"}>
-        {placeText(entry)}
+        {placeText(entry, now)}
       </Text>
     </section>
   );
 }
 
-function placeText({ can_start, position }: QueueEntry): string {
+function placeText({ can_start, position, history }: QueueEntry, now: number): string {
   if (!can_start) return "can never start on this cluster";
-  return position === 1 ? "next in the queue" : `position ${position} in the queue`;
+  const place = position === 1 ? "next in the queue" : `position ${position} in the queue`;
+  return [place, earlierPosition(history ?? [], now)].filter((text) => text !== "").join("; ");
 }
 
 function Facts({ job }: { job: Job }) {

@@ -4,7 +4,7 @@ import {
   createRouter,
   RouterContextProvider,
 } from "@tanstack/react-router";
-import { screen } from "@testing-library/react";
+import { screen, within } from "@testing-library/react";
 import { afterEach, expect, it, vi } from "vitest";
 import type { Job, JobEvent } from "@/shared/api/types";
 import type { JobLive } from "@/shared/live/job-live";
@@ -43,6 +43,11 @@ const EVENT: JobEvent = {
   data: { state: "queued" },
 };
 
+const POSITIONS = [
+  { since: "2025-12-31T21:00:00Z", until: "2025-12-31T23:30:00Z", position: 7 },
+  { since: "2025-12-31T23:30:00Z", until: "2026-01-01T00:00:00Z", position: 1 },
+];
+
 afterEach(() => {
   vi.useRealTimers();
   vi.unstubAllEnvs();
@@ -55,7 +60,10 @@ function showTimeline(): void {
     <RouterContextProvider router={router}>
       <TimelineTab job={job() as unknown as Job} live={live} />
     </RouterContextProvider>,
-    { "GET /training/jobs/3f2a9c51d07b/attempts": { items: [ATTEMPT], next_cursor: null } },
+    {
+      "GET /training/jobs/3f2a9c51d07b/attempts": { items: [ATTEMPT], next_cursor: null },
+      "GET /training/jobs/3f2a9c51d07b/queue-history": { items: POSITIONS },
+    },
   );
 }
 
@@ -73,4 +81,12 @@ it("names the zone once, and an event of another names its own", async () => {
   expect(await screen.findByText("Times in UTC+2")).toBeVisible();
   const item = screen.getByText("2026-01-01 01:00:00 UTC+1", { selector: "li time" });
   expect(item).toHaveAttribute("datetime", EVENT.time);
+});
+
+it("lists how long the job waited at which position", async () => {
+  showTimeline();
+  const card = await screen.findByRole("region", { name: "Position in the queue" });
+  expect(card).toHaveTextContent("Waited for 3 h: position 7 at first, at last 1");
+  const rows = within(card).getAllByRole("row", { hidden: true });
+  expect(rows[1]).toHaveTextContent("72 h 30 min2025-12-31 21:00:00");
 });

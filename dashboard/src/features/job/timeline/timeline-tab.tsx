@@ -12,6 +12,7 @@ import { StateBadge } from "@/shared/ui/state-badge";
 import { Moment } from "@/shared/ui/time";
 import { DeviceHours } from "./device-hours";
 import { IncidentReport } from "./incident-report";
+import { QueueHistory } from "./queue-history";
 import { StateBar } from "./state-bar";
 import {
   type AttemptSection,
@@ -42,6 +43,7 @@ export function TimelineTab({ job, live }: { job: Job; live: JobLive }) {
         failures={failuresOf(attempts.data)}
         checkpoints={savedCheckpoints(events)}
       />
+      <QueueHistory job={job} now={now} zone={zone} />
       <DeviceHours job={job} />
       <Text size="xs" c="dimmed">
         Times in {zone}

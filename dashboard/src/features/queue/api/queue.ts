@@ -10,7 +10,7 @@ const POLL_MS = 3000;
 /** The waiting jobs in their order, page by page. */
 export function useQueue() {
   return useInfiniteQuery({
-    ...readQueueInfiniteOptions({ query: { limit: PAGE } }),
+    ...readQueueInfiniteOptions({ query: { limit: PAGE, history: true } }),
     ...BY_CURSOR,
     refetchInterval: POLL_MS,
   });

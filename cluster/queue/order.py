@@ -6,11 +6,24 @@ whose priorities differ by `d` levels, the lower one waits for the other only if
 within `d` times these seconds after it: every job comes first in the end.
 """
 
+from datetime import datetime
+from typing import Protocol
+
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.snapshot.model import JobFacts
 
 
-def queue_order(job: JobFacts, options: ClusterOptions) -> tuple[float, int, int]:
+class Queued(Protocol):
+    """A job, as far as the order of the queue depends on it."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def queued_at(self) -> datetime: ...
+
+
+def queue_order(job: Queued, options: ClusterOptions) -> tuple[float, int, int]:
     """Return a key to sort waiting jobs by; the first starts first.
 
     It is the time at which a job of priority 0 would have to be queued to stand beside this one.

@@ -1,0 +1,4 @@
+"""The waiting jobs: their order, and their positions over time.
+
+It imports `lifecycle`.
+"""

@@ -1,0 +1,191 @@
+"""Positions of waiting jobs over time, sampled beside the reconciler's passes.
+
+A job gets another row once its position has changed by a tenth: each move among the first ten is
+stored, and further back only larger ones. So a start at the head of a long queue, which moves all
+jobs, writes few rows.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import aliased
+
+from trainhall.cluster.lifecycle.states import WAITING_STATES
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.queue.order import queue_order
+from trainhall.cluster.queue.views import QueueHistory, QueuePosition
+from trainhall.cluster.service import Service, ServiceContext, load
+from trainhall.db import models as db
+
+MOST_ROWS = 100
+"""Rows of a job; of one that has more, the older ones are joined in pairs."""
+MOST_CHANGES = 1_000
+"""Jobs whose position is stored at once, the first in the queue; the others' turn comes next."""
+MOST_SHOWN = 24
+"""Positions of each job in a list of many jobs."""
+
+_WAITING = select(db.Job.id, db.Job.number, db.Job.priority, db.Job.queued_at).where(
+    db.Job.state.in_([state.value for state in WAITING_STATES])
+)
+_EACH = aliased(db.QueuePosition)
+_PRESENT = select(
+    db.QueuePosition.job_id,
+    db.QueuePosition.since,
+    db.QueuePosition.position,
+    select(func.count())
+    .where(_EACH.job_id == db.QueuePosition.job_id)
+    .scalar_subquery()
+    .label("rows"),
+).where(db.QueuePosition.until.is_(None))
+_ROW = (
+    db.QueuePosition.job_id == bindparam("of_job"),
+    db.QueuePosition.since == bindparam("from_time"),
+)
+_SET_END = update(db.QueuePosition).where(*_ROW).values(until=bindparam("end"))
+_REMOVE = delete(db.QueuePosition).where(*_ROW)
+
+
+@dataclass(frozen=True, slots=True)
+class _Present:
+    """The newest row of a job that waits."""
+
+    since: datetime
+    position: int
+    rows: int
+    """Number of the job's rows."""
+
+
+class QueueHistoryService(Service):
+    def __init__(self, context: ServiceContext) -> None:
+        super().__init__(context)
+        self._present: dict[str, _Present] | None = None
+        """By job; None: not loaded yet."""
+        self._sampled_at = datetime.min.replace(tzinfo=UTC)
+
+    async def sample(self) -> None:
+        """Store the positions that have changed since the last sample."""
+        if self._present is None:
+            self._present = await self._db.read(_load_present)
+        present = self._present
+        positions = await self._db.read(lambda c: _load_positions(c, self._options))
+        # Two rows of a job may not begin at the same time: the clock may have been set back.
+        now = max(self._clock.now(), self._sampled_at + timedelta(microseconds=1))
+        self._sampled_at = now
+        changed = _changed(present, positions)
+        if not changed:
+            return
+        begun = {job_id: positions[job_id] for job_id in changed if job_id in positions}
+        ended = {job_id: present[job_id].since for job_id in changed if job_id in present}
+        full = [each for each in begun if each in ended and present[each].rows >= MOST_ROWS]
+        try:
+            rows = await self._db.write(lambda c: _store(c, now, begun, ended, full))
+        except IntegrityError:
+            return  # a job was deleted meanwhile; the next sample knows
+        for job_id in changed:
+            before = present.pop(job_id, None)
+            if job_id in begun:
+                number = rows.get(job_id, before.rows + 1 if before else 1)
+                present[job_id] = _Present(now, begun[job_id], number)
+
+    async def of_job(self, job_id: str) -> QueueHistory:
+        """Return all stored positions of a job.
+
+        Raises:
+            NotFoundError: there is no such job.
+        """
+        async with self._db.session() as session:
+            await load(session, db.Job, job_id)
+            rows = await session.scalars(
+                select(db.QueuePosition)
+                .where(db.QueuePosition.job_id == job_id)
+                .order_by(db.QueuePosition.since)
+            )
+            return QueueHistory(items=[QueuePosition.of(row) for row in rows])
+
+    async def of_jobs(self, job_ids: Collection[str]) -> dict[str, list[QueuePosition]]:
+        """Return some of the stored positions of each job, the first and the last among them."""
+        found: dict[str, list[Any]] = defaultdict(list)
+        async with self._db.session() as session:
+            rows = await session.execute(
+                select(*db.QueuePosition.__table__.columns)
+                .where(db.QueuePosition.job_id.in_(job_ids))
+                .order_by(db.QueuePosition.job_id, db.QueuePosition.since)
+            )
+            for row in rows:
+                found[row.job_id].append(row)
+        return {job_id: [*map(QueuePosition.of, _some(rows))] for job_id, rows in found.items()}
+
+
+def _changed(present: Mapping[str, _Present], positions: Mapping[str, int]) -> list[str]:
+    """Return the jobs to store: those that left the queue, and those that moved in it."""
+    left = (job_id for job_id in present if job_id not in positions)
+    moved = (
+        job_id
+        for job_id, position in positions.items()
+        if job_id not in present or _has_moved(present[job_id].position, position)
+    )
+    return [*islice(left, MOST_CHANGES), *islice(moved, MOST_CHANGES)]
+
+
+def _has_moved(before: int, position: int) -> bool:
+    return 10 * abs(position - before) >= before
+
+
+def _load_positions(connection: Connection, options: ClusterOptions) -> dict[str, int]:
+    """Return the positions of all waiting jobs."""
+    waiting = connection.execute(_WAITING).all()
+    ordered = sorted(waiting, key=lambda row: queue_order(row, options))
+    return {row.id: position for position, row in enumerate(ordered, start=1)}
+
+
+def _load_present(connection: Connection) -> dict[str, _Present]:
+    rows = connection.execute(_PRESENT)
+    return {row.job_id: _Present(row.since, row.position, row.rows) for row in rows}
+
+
+def _store(
+    connection: Connection,
+    now: datetime,
+    begun: Mapping[str, int],
+    ended: Mapping[str, datetime],
+    full: Sequence[str],
+) -> dict[str, int]:
+    """Store new positions and the ends of others; return the number of rows of full jobs."""
+    if ended:
+        ends = [{"of_job": job_id, "from_time": t, "end": now} for job_id, t in ended.items()]
+        connection.execute(_SET_END, ends)
+    if begun:
+        rows = [{"job_id": j, "since": now, "position": place} for j, place in begun.items()]
+        connection.execute(insert(db.QueuePosition), rows)
+    return {job_id: _thin_out(connection, job_id) for job_id in full}
+
+
+def _thin_out(connection: Connection, job_id: str) -> int:
+    """Join the older half of a job's rows in pairs; return how many it has then."""
+    table = db.QueuePosition
+    rows = connection.execute(
+        select(table.since, table.until).where(table.job_id == job_id).order_by(table.since)
+    ).all()
+    older = rows[: len(rows) // 2]
+    pairs = [*zip(older[::2], older[1::2], strict=False)]
+    connection.execute(_REMOVE, [{"of_job": job_id, "from_time": b.since} for _, b in pairs])
+    # In a gap between two it did not wait.
+    joined = [(a.since, b.until) for a, b in pairs if a.until == b.since]
+    if joined:
+        ends = [{"of_job": job_id, "from_time": since, "end": end} for since, end in joined]
+        connection.execute(_SET_END, ends)
+    return len(rows) - len(pairs)
+
+
+def _some(rows: Sequence[Any]) -> list[Any]:
+    """Return evenly chosen ones of many rows."""
+    if len(rows) <= MOST_SHOWN:
+        return list(rows)
+    step = (len(rows) - 1) / (MOST_SHOWN - 1)
+    return [rows[round(step * each)] for each in range(MOST_SHOWN)]

@@ -1,0 +1,126 @@
+"""Positions of waiting jobs over time, on both databases."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, delete, insert
+from support.cluster.simulated import SimulatedCluster
+from support.database import on_sqlite
+
+from trainhall.cluster.errors import NotFoundError
+from trainhall.cluster.queue.history import MOST_ROWS, MOST_SHOWN
+from trainhall.db.models import Job, QueuePosition
+
+
+async def sample(cluster: SimulatedCluster, seconds: float = 60.0) -> None:
+    cluster.clock.advance(seconds)
+    await cluster.coordinator.queue_history.sample()
+
+
+async def spans(cluster: SimulatedCluster, job_id: str) -> list[tuple[int, float | None]]:
+    """Positions of a job, each with the seconds that it had it."""
+    found = await cluster.coordinator.queue_history.of_job(job_id)
+    return [
+        (each.position, (each.until - each.since).total_seconds() if each.until else None)
+        for each in found.items
+    ]
+
+
+async def test_position_is_stored_when_it_changes(cluster: SimulatedCluster) -> None:
+    jobs = [await cluster.submit() for _ in range(3)]
+    for _ in range(2):
+        await sample(cluster)
+    await cluster.coordinator.jobs.cancel(jobs[0])
+    await sample(cluster)
+    assert [await spans(cluster, job_id) for job_id in jobs] == [
+        [(1, 120)], [(2, 120), (1, None)], [(3, 120), (2, None)],
+    ]  # fmt: skip
+    (entry, _) = (await cluster.coordinator.queue.list(history=True)).items
+    assert entry.history == (await cluster.coordinator.queue_history.of_job(jobs[1])).items
+    (entry, _) = (await cluster.coordinator.queue.list()).items
+    assert entry.history is None
+
+
+async def test_job_that_returns_to_the_queue_has_a_gap(cluster: SimulatedCluster) -> None:
+    job_id = await cluster.submit()
+    await sample(cluster)
+    await cluster.coordinator.jobs.pause(job_id)
+    await sample(cluster)
+    await cluster.coordinator.jobs.resume(job_id)
+    await sample(cluster)
+    (before, after) = (await cluster.coordinator.queue_history.of_job(job_id)).items
+    assert before.until == after.since - timedelta(seconds=60)
+
+
+@on_sqlite
+async def test_far_back_only_larger_moves_are_stored(cluster: SimulatedCluster) -> None:
+    jobs = [await cluster.submit() for _ in range(12)]
+    await sample(cluster)
+    for job_id in jobs[:2]:
+        await cluster.coordinator.jobs.cancel(job_id)
+        await sample(cluster)
+    assert await spans(cluster, jobs[9]) == [(10, 60), (9, 60), (8, None)]
+    assert await spans(cluster, jobs[11]) == [(12, 120), (10, None)]
+
+
+async def test_restarted_coordinator_continues_positions(cluster: SimulatedCluster) -> None:
+    jobs = [await cluster.submit() for _ in range(2)]
+    await sample(cluster)
+    await cluster.stop_coordinator()
+    cluster.start_coordinator()
+    await sample(cluster)
+    assert await spans(cluster, jobs[1]) == [(2, None)]
+    await cluster.coordinator.jobs.cancel(jobs[0])
+    await sample(cluster)
+    assert await spans(cluster, jobs[1]) == [(2, 120), (1, None)]
+
+
+async def test_older_positions_are_joined(cluster: SimulatedCluster) -> None:
+    jobs = [await cluster.submit() for _ in range(2)]
+    start = cluster.clock.now() - timedelta(seconds=MOST_ROWS)
+    rows = [
+        {
+            "job_id": jobs[1], "since": start + timedelta(seconds=number),
+            "until": start + timedelta(seconds=number + 1) if number < MOST_ROWS - 1 else None,
+            "position": 9,
+        }
+        for number in range(MOST_ROWS)
+    ]  # fmt: skip
+    async with cluster.db.transaction() as session:
+        await session.execute(insert(QueuePosition), rows)
+    await sample(cluster)
+    found = await spans(cluster, jobs[1])
+    assert len(found) < 0.8 * MOST_ROWS
+    assert [found[0], found[-1]] == [(9, 2), (2, None)]
+    (_, entry) = (await cluster.coordinator.queue.list(history=True)).items
+    assert entry.history is not None
+    first, *others, last = entry.history
+    assert (len(others) + 2, first.since, last.position) == (MOST_SHOWN, start, 2)
+
+
+async def test_clock_that_is_set_back_stops_no_sample(cluster: SimulatedCluster) -> None:
+    jobs = [await cluster.submit() for _ in range(2)]
+    await sample(cluster)
+    await cluster.coordinator.jobs.cancel(jobs[0])
+    await sample(cluster, -3600.0)
+    assert [position for position, _ in await spans(cluster, jobs[1])] == [2, 1]
+
+
+async def test_job_deleted_meanwhile_fails_no_sample(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [await cluster.submit() for _ in range(2)]
+    write = cluster.db.write
+
+    async def delete_first(work: Callable[[Connection], Any]) -> Any:
+        await write(lambda connection: connection.execute(delete(Job).where(Job.id == jobs[0])))
+        return await write(work)
+
+    monkeypatch.setattr(cluster.db, "write", delete_first)
+    await sample(cluster)
+    await sample(cluster)
+    assert await spans(cluster, jobs[1]) == [(1, None)]
+    with pytest.raises(NotFoundError):
+        await cluster.coordinator.queue_history.of_job(jobs[0])
