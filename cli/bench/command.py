@@ -246,13 +246,7 @@ def _measure(
     """Measure on loopback, and between hosts whose links are limited."""
     check_installed("torch", "bench collectives")
     if report:
-        check_installed("matplotlib", "--report")
-        if report.exists() and not report.is_dir():
-            raise UsageError(f"--report takes a folder, and {report} is a file")
-        try:
-            report.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"--report cannot write to {report}: {error.strerror}") from None
+        _make_folder(report)
     from trainhall.cli.bench import report as bench_report
     from trainhall.cli.bench.measure import measure
     from trainhall.distributed.bench.hosts import NetworkNotAllowedError, check_allowed
@@ -276,6 +270,17 @@ def _measure(
         print(out.rendered(bench_report.document(measured), form))
     if report:
         out.notice(f"Wrote {bench_report.write(report, measured)}.")
+
+
+def _make_folder(report: Path) -> None:
+    """Make the folder of a report, before measuring takes minutes."""
+    check_installed("matplotlib", "--report")
+    if report.exists() and not report.is_dir():
+        raise UsageError(f"--report takes a folder, and {report} is a file")
+    try:
+        report.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--report cannot write to {report}: {error.strerror}") from None
 
 
 def _scenarios(ranks: str, sizes: str, limits: str | None) -> "list[Scenario]":

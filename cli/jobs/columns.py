@@ -40,6 +40,16 @@ NAMED = {
 """Columns that are no parameter or metric of the jobs."""
 
 
+def default(values: Sequence[out.Column], jobs: list[out.Json], *, wide: bool) -> list[out.Column]:
+    """Return the columns of a list, with those of parameters and metrics among them."""
+    names = ["metric", "world_size"]
+    names += ["tags"] if any(map(page.tags, jobs)) else []
+    names += ["duration"] if wide else []
+    names += ["created_at", "reason"]
+    first = [NAMED[name] for name in ("id", "name", "state", "step")]
+    return [*first, *values, *(NAMED[name] for name in names)]
+
+
 def chosen(names: str, jobs: list[out.Json]) -> list[out.Column]:
     """Return the columns of a list such as `name,state,lr,loss:min`.
 

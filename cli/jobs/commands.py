@@ -181,17 +181,13 @@ def list_jobs(
       trainhall ls -o name | xargs -n1 trainhall cancel
     """
     if queue:
-        if state:
-            raise UsageError(
-                "--queue and --state exclude each other: the queue has waiting jobs only"
-            )
-        given = {
-            "--search": search, "--query": query, "--sort": sort, "--view": view,
-            "--columns": columns,
-        }  # fmt: skip
-        for option, value in given.items():
-            if value is not None:
-                raise UsageError(f"--queue and {option} exclude each other; use --state queued")
+        _refuse_beside_queue(
+            state,
+            {
+                "--search": search, "--query": query, "--sort": sort, "--view": view,
+                "--columns": columns,
+            },
+        )  # fmt: skip
         _list_queue(limit, wide, output, url)
         return
     with connect(url) as client:
@@ -207,16 +203,18 @@ def list_jobs(
         shown = of_jobs.chosen(columns, jobs)
     else:
         values = of_jobs.value_columns([sort, *saved.get("columns", ())], query, jobs)
-        more = [*(["tags"] if any(map(page.tags, jobs)) else []), *(["duration"] if wide else [])]
-        first, *last = ("id", "name", "state", "step"), "metric", "world_size", *more
-        shown = [
-            *map(of_jobs.NAMED.__getitem__, first),
-            *values,
-            *map(of_jobs.NAMED.__getitem__, [*last, "created_at", "reason"]),
-        ]
+        shown = of_jobs.default(values, jobs, wide=wide)
     if output is Format.TABLE:
         of_jobs.notice_blank(shown, jobs)
     out.print_items(jobs, shown, output, empty="No jobs.", wide=wide)
+
+
+def _refuse_beside_queue(state: list[str] | None, options: dict[str, str | None]) -> None:
+    if state:
+        raise UsageError("--queue and --state exclude each other: the queue has waiting jobs only")
+    for option, value in options.items():
+        if value is not None:
+            raise UsageError(f"--queue and {option} exclude each other; use --state queued")
 
 
 def _view(client: "Client", name: str) -> out.Json:
