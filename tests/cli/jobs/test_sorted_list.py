@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 from support.cluster.cluster import Cluster, running_cluster
 
+from trainhall.api.host.login_name import login_name
 from trainhall.cli.base.errors import NotFoundError, UsageError, WrongStateError
 from trainhall.cli.jobs import annotations
 from trainhall.cli.jobs import commands as jobs
@@ -54,11 +55,12 @@ def test_list_is_sorted_and_filtered(
         chosen = "name, parameters.lr,lr,loss:min,user,gpu_hours,world_size"
         jobs.list_jobs(columns=chosen, sort="name", url=cluster.url)
         shown = capsys.readouterr()
+        user = login_name() or "—"
         assert [line.split() for line in shown.out.splitlines()] == [
             ["NAME", "lr", "lr", "loss.min", "USER", "GPU-HOURS", "WORKERS"],
-            ["fast", "0.1", "0.1", "—", "—", "0", "2"],
-            ["plain", "—", "—", "—", "—", "0", "2"],
-            ["slow", "0.001", "0.001", "—", "—", "0", "2"],
+            ["fast", "0.1", "0.1", "—", user, "0", "2"],
+            ["plain", "—", "—", "—", user, "0", "2"],
+            ["slow", "0.001", "0.001", "—", user, "0", "2"],
         ]
         assert shown.err == "None of these jobs has a value of loss.min.\n"
         jobs.list_jobs(columns="nam", url=cluster.url)
