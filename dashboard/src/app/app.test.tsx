@@ -484,7 +484,7 @@ describe("a new job", () => {
   it("that can never start is valid, with a warning", async () => {
     const reason = "needs 9 GPUs; add nodes with `trainhall nodes add`";
     const outlook = { when: "never", position: 1, expected_at: null, reason };
-    await open("/new", { "POST /training/jobs": { outlook } });
+    await open("/new", { "POST /training/jobs": { outlook, spec: {} } });
     await userEvent.click(await screen.findByRole("button", { name: "Check" }));
     const warning = await screen.findByRole("alert");
     expect(warning).toHaveTextContent(
@@ -499,7 +499,8 @@ describe("a new job", () => {
       "POST /training/jobs": ({ url }: Request) => {
         checks.push(new URL(url).searchParams.get("dry_run"));
         if (checks.length === 1) throw new TypeError("Failed to fetch");
-        return { outlook: { when: "now", position: 1, expected_at: null, reason: "on here" } };
+        const outlook = { when: "now", position: 1, expected_at: null, reason: "on here" };
+        return { outlook, spec: {} };
       },
     });
     await userEvent.click(await screen.findByRole("button", { name: "Check" }));
