@@ -102,6 +102,11 @@ def _page(found: out.Json) -> str:
         _row("devices", "", _devices(before), _devices(after)),
         *(_waits(found, name, key) for name, key in _FIGURES.items()),
         _row("never started", "", str(before["never_started"]), str(after["never_started"])),
+        *(
+            [_row("first starts", "", str(before["first_starts"]), str(after["first_starts"]))]
+            if found["never_ran"]
+            else []
+        ),
         _row(
             "utilization",
             "",
@@ -115,10 +120,22 @@ def _page(found: out.Json) -> str:
     cut = ", the newest of more" if found["is_cut"] else ""
     parts.append(
         f"Replayed jobs of {found['days']:g} days: {found['jobs']}{cut}. "
-        f"Left out, as they never ran: {found['left_out']}.\n"
+        f"Left out, as they were cancelled or paused before they ran: {found['left_out']}.\n"
+        + _waiting(found)
         + "\n".join(f"- {text}" for text in found["assumptions"])
     )
     return "\n\n".join(part.rstrip("\n") for part in parts)
+
+
+def _waiting(found: out.Json) -> str:
+    """Say what becomes of jobs that wait, maybe for hardware that the cluster lacks."""
+    if not found["never_ran"]:
+        return ""
+    starts = found["after"]["first_starts"]
+    return (
+        f"Waiting and never run so far: {found['never_ran']}, of which {starts} would start with "
+        "the changes.\n"
+    )
 
 
 _FIGURES = {"mean wait": "mean", "median wait": "median", "95% wait": "p95", "longest wait": "max"}

@@ -11,8 +11,9 @@ from trainhall.cluster.quotas import KINDS
 from trainhall.cluster.snapshot.model import JobFacts, NodeFacts
 from trainhall.cluster.what_if import views
 from trainhall.cluster.what_if.change import Change
+from trainhall.cluster.what_if.durations import describe
 from trainhall.cluster.what_if.replay import ASSUMPTIONS, Outcome, replay
-from trainhall.cluster.what_if.workload import Workload
+from trainhall.cluster.what_if.workload import Work, Workload
 
 MAX_ACCOUNTS = 200
 
@@ -40,26 +41,30 @@ def compare(
     return views.WhatIf(
         days=days,
         jobs=len(counted),
-        left_out=workload.never_ran,
+        left_out=workload.left_out,
+        never_ran=sum(work.assumed is not None for work in counted),
         is_cut=workload.is_cut,
         recorded=_waits(recorded),
-        before=_replayed(before, nodes, jobs),
-        after=_replayed(after, more, jobs),
+        before=_replayed(before, nodes, counted),
+        after=_replayed(after, more, counted),
         accounts=_accounts(jobs, before, after),
-        assumptions=list(ASSUMPTIONS),
+        assumptions=[*ASSUMPTIONS, *describe(w.assumed for w in counted if w.assumed)],
     )
 
 
 def _replayed(
-    outcome: Outcome, nodes: Sequence[NodeFacts], jobs: Iterable[JobFacts]
+    outcome: Outcome, nodes: Sequence[NodeFacts], works: Iterable[Work]
 ) -> views.Replayed:
     devices = Counter(device.kind for node in nodes for device in node.devices)
-    ids = [job.id for job in jobs]
+    ids = {work.job.id: work.assumed is not None for work in works}
     possible = outcome.span_seconds * devices.total()
     return views.Replayed(
         devices=dict(devices),
         waits=_waits_of(ids, outcome),
         never_started=sum(job_id in outcome.never_started for job_id in ids),
+        first_starts=sum(
+            never_ran and job_id in outcome.waits for job_id, never_ran in ids.items()
+        ),
         utilization=100 * outcome.held_device_seconds / possible if possible else 0.0,
     )
 

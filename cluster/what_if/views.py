@@ -21,6 +21,8 @@ class Replayed(View):
     """Waits of the jobs that started; null if none did."""
     never_started: int
     """Jobs that this cluster and these quotas could never run."""
+    first_starts: int
+    """Jobs that have never run in fact, and start here."""
     utilization: float
     """Share of the time that devices were held, 0 to 100."""
 
@@ -43,7 +45,9 @@ class WhatIf(View):
     jobs: int
     """Jobs submitted in that time, which are counted."""
     left_out: int
-    """Jobs that never ran: for how long they would is not known."""
+    """Jobs that were cancelled or paused before they ran."""
+    never_ran: int
+    """Jobs that wait and have never run; `assumptions` has their durations."""
     is_cut: bool
     """True if there were more jobs than are replayed, so that only the newest are."""
     recorded: Waits | None

@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, or_, select
 
-from trainhall.cluster.lifecycle.states import JobState
+from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
 from trainhall.cluster.snapshot.model import JobFacts
+from trainhall.cluster.what_if.durations import Assumed, Completed, Durations
 from trainhall.db.models import Attempt, Job, JobProgress
 
 MAX_JOBS = 2000
@@ -23,17 +24,19 @@ class Work:
     job: JobFacts
     """Facts of it as it was submitted: queued, at that time."""
     device_seconds: float
-    """Devices that its attempts held, times how long."""
+    """Devices that its attempts held, times how long; or would hold, if it has never run."""
     waited_seconds: float | None = None
     """Time from its submission to its first start, as recorded."""
+    assumed: Assumed | None = None
+    """Duration of a job that waits and has never run."""
 
 
 @dataclass(frozen=True)
 class Workload:
     work: tuple[Work, ...]
     """Jobs in the order of submission."""
-    never_ran: int
-    """Jobs that are left out: nobody knows for how long they would run."""
+    left_out: int
+    """Jobs that were taken out of the queue before they ran."""
     is_cut: bool
     """True if there are more jobs than are replayed."""
 
@@ -43,8 +46,8 @@ def load_workload(connection: Connection, since: datetime, now: datetime) -> Wor
     present = or_(Job.created_at >= since, Job.finished_at.is_(None), Job.finished_at >= since)
     found = connection.execute(
         select(
-            Job.id, Job.name, Job.number, Job.priority, Job.world_size, Job.sizes, Job.project,
-            Job.user, Job.created_at, Job.started_at, JobProgress.total_steps,
+            Job.id, Job.state, Job.name, Job.number, Job.priority, Job.world_size, Job.sizes,
+            Job.project, Job.user, Job.created_at, Job.started_at, JobProgress.total_steps,
             Job.spec["resources"].label("resources"),
             Job.spec["preemption"].as_boolean().label("preemption"),
         )
@@ -56,8 +59,19 @@ def load_workload(connection: Connection, since: datetime, now: datetime) -> Wor
     is_cut = len(found) > MAX_JOBS
     rows = found[:MAX_JOBS][::-1]
     held = _held(connection, present & (Job.number >= rows[0].number), now) if rows else {}
-    work = tuple(_work(row, held[row.id]) for row in rows if row.id in held)
-    return Workload(work, never_ran=len(rows) - len(work), is_cut=is_cut)
+    durations = Durations(
+        Completed(row.name, row.user, held[row.id] / row.world_size)
+        for row in rows
+        if row.state == JobState.COMPLETED and row.id in held
+    )
+    work = []
+    for row in rows:
+        if row.id in held:
+            work.append(_work(row, held[row.id]))
+        elif row.state in WAITING_STATES:
+            assumed = durations.of(row.name, row.user)
+            work.append(_work(row, assumed.seconds * row.world_size, assumed))
+    return Workload(tuple(work), left_out=len(rows) - len(work), is_cut=is_cut)
 
 
 def _held(
@@ -75,7 +89,7 @@ def _held(
     return held
 
 
-def _work(row: Row[Any], device_seconds: float) -> Work:
+def _work(row: Row[Any], device_seconds: float, assumed: Assumed | None = None) -> Work:
     resources = row.resources or {}
     job = JobFacts(
         id=row.id,
@@ -102,4 +116,4 @@ def _work(row: Row[Any], device_seconds: float) -> Work:
     )
     started = row.started_at
     waited = None if started is None else (started - row.created_at).total_seconds()
-    return Work(job, device_seconds, waited)
+    return Work(job, device_seconds, waited, assumed)

@@ -4399,6 +4399,12 @@ export type Replayed = {
      */
     never_started: number;
     /**
+     * First Starts
+     *
+     * Jobs that have never run in fact, and start here.
+     */
+    first_starts: number;
+    /**
      * Utilization
      *
      * Share of the time that devices were held, 0 to 100.
@@ -5408,9 +5414,15 @@ export type WhatIf = {
     /**
      * Left Out
      *
-     * Jobs that never ran: for how long they would is not known.
+     * Jobs that were cancelled or paused before they ran.
      */
     left_out: number;
+    /**
+     * Never Ran
+     *
+     * Jobs that wait and have never run; `assumptions` has their durations.
+     */
+    never_ran: number;
     /**
      * Is Cut
      *

@@ -12,12 +12,13 @@ from trainhall.cli.nodes import what_if
 
 WAITS = {"mean": 90.0, "median": 60.0, "p95": 300.0, "max": 3600.0}
 ANSWER: dict[str, Any] = {
-    "days": 7.0, "jobs": 12, "left_out": 1, "is_cut": True, "recorded": None,
+    "days": 7.0, "jobs": 12, "left_out": 1, "never_ran": 3, "is_cut": True, "recorded": None,
     "before": {
         "devices": {"cuda": 8, "cpu": 4}, "waits": WAITS, "never_started": 2, "utilization": 80.4,
+        "first_starts": 0,
     },
     "after": {
-        "devices": {}, "waits": None, "never_started": 12, "utilization": 0.0,
+        "devices": {}, "waits": None, "never_started": 12, "utilization": 0.0, "first_starts": 2,
     },
     "accounts": [
         {"kind": "user", "name": "maria", "jobs": 3, "before": WAITS, "after": None},
@@ -77,8 +78,11 @@ def test_changes_are_asked_for(
     ]
     assert any(line.split() == ["longest", "wait", "—", "1h00m", "—"] for line in lines)
     assert any(line.split() == ["user", "maria", "3", "1m30s", "—"] for line in lines)
-    assert lines[-2:] == [
-        "Replayed jobs of 7 days: 12, the newest of more. Left out, as they never ran: 1.",
+    assert ["first", "starts", "—", "0", "2"] in [line.split() for line in lines]
+    assert lines[-3:] == [
+        "Replayed jobs of 7 days: 12, the newest of more. Left out, as they were cancelled or "
+        "paused before they ran: 1.",
+        "Waiting and never run so far: 3, of which 2 would start with the changes.",
         "- nodes stay in service",
     ]
 

@@ -116,7 +116,7 @@ def test_comparison_counts_the_jobs_of_its_days() -> None:
         work(1, 0, 100), work(2, 10, 100, project="vision"), work(3, 20, 100, user="maria"),
     ]  # fmt: skip
     since = NOW + timedelta(seconds=5)
-    workload = Workload(tuple(works), never_ran=2, is_cut=False)
+    workload = Workload(tuple(works), left_out=2, is_cut=False)
     change = Change(add=[AddedNodes(1, 1)])
     found = compare(workload, [node_facts(slots=1)], OPTIONS, change, since, 30)
     assert (found.jobs, found.left_out, found.is_cut) == (2, 2, False)

@@ -7,6 +7,7 @@ from support.cluster.simulated import SimulatedCluster
 
 from trainhall.cluster.errors import InvalidValueError
 from trainhall.cluster.what_if.change import AddedNodes, Change
+from trainhall.cluster.what_if.durations import Assumed, Completed, Durations, describe
 from trainhall.cluster.what_if.workload import load_workload
 
 
@@ -40,16 +41,52 @@ async def test_jobs_of_earlier_days_are_not_read(cluster: SimulatedCluster) -> N
     await cluster.run_until(early, "running")
     await cluster.finish(early)
     cluster.clock.advance(86400 * 2)
-    await cluster.submit()
+    waits = await cluster.submit()
     now = cluster.clock.now()
     workload = await cluster.db.read(
         lambda connection: load_workload(connection, now - timedelta(days=1), now)
     )
-    assert (len(workload.work), workload.never_ran) == (0, 1)
+    assert (len(workload.work), workload.left_out) == (1, 0)
     workload = await cluster.db.read(
         lambda connection: load_workload(connection, now - timedelta(days=3), now)
     )
-    assert [work.job.id for work in workload.work] == [early]
+    assert [work.job.id for work in workload.work] == [early, waits]
+
+
+async def test_job_that_waits_for_more_devices_is_replayed(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 1)
+    ran = await cluster.submit(name="ran")
+    await cluster.run_until(ran, "running")
+    await cluster.heartbeat(600)
+    await cluster.finish(ran)
+    await cluster.submit(name="large", workers=2)
+    await cluster.submit(name="huge", workers=9)
+    found = await cluster.coordinator.what_if.compare(Change(add=[AddedNodes(1, 1)]), 30)
+    assert (found.jobs, found.left_out, found.never_ran) == (3, 0, 2)
+    assert (found.before.never_started, found.before.first_starts) == (2, 0)
+    assert (found.after.never_started, found.after.first_starts) == (1, 1)
+    assert found.assumptions[-1].startswith("2 jobs that never ran: 10m")
+    assert found.assumptions[-1].endswith(", the median of 1 completed job")
+
+
+def test_durations_are_those_of_similar_jobs() -> None:
+    durations = Durations([
+        Completed("gpt", "maria", 60.0), Completed("gpt", "bob", 120.0),
+        Completed("bert", "maria", 600.0), Completed("vit", None, 9.0),
+    ])  # fmt: skip
+    gpt, of_maria, of_all = [
+        durations.of(*job) for job in (("gpt", "bob"), ("new", "maria"), ("new", "eve"))
+    ]
+    assert gpt == (90.0, "the median of 2 completed jobs named “gpt”")
+    assert of_maria == (330.0, "the median of 2 completed jobs of user maria")
+    assert of_all == (90.0, "the median of 4 completed jobs")
+    assert Durations([]).of("new", None) == (3600.0, "as no job has completed")
+    assert describe([gpt, of_maria, gpt]) == [
+        "2 jobs that never ran: 1m30s, the median of 2 completed jobs named “gpt”",
+        "1 job that never ran: 5m30s, the median of 2 completed jobs of user maria",
+    ]
+    many = [Assumed(float(number), "x") for number in range(7)]
+    assert describe(many)[-1] == "2 more that never ran: medians of jobs like them"
 
 
 async def test_unknown_node_cannot_be_removed(cluster: SimulatedCluster) -> None:

@@ -53,6 +53,16 @@ export function Result({ found }: { found: WhatIf }) {
       before: count(before.never_started),
       after: count(after.never_started),
     },
+    ...(found.never_ran === 0
+      ? []
+      : [
+          {
+            name: "First starts of jobs that never ran",
+            recorded: "",
+            before: count(before.first_starts),
+            after: count(after.first_starts),
+          },
+        ]),
     {
       name: "Utilization",
       recorded: "",
@@ -74,9 +84,9 @@ export function Result({ found }: { found: WhatIf }) {
       ) : null}
       <Text size="xs" c="dimmed">
         {count(found.jobs)} jobs of {found.days} days were replayed
-        {found.is_cut ? ", the newest of more" : ""}; {count(found.left_out)} that never ran are
-        left out. The nearer <em>Replayed</em> comes to <em>Recorded</em>, the further{" "}
-        <em>With changes</em> can be trusted. Assumed: {found.assumptions.join("; ")}.
+        {found.is_cut ? ", the newest of more" : ""}; {count(found.left_out)} that were cancelled or
+        paused before they ran are left out. The nearer <em>Replayed</em> comes to <em>Recorded</em>
+        , the further <em>With changes</em> can be trusted. Assumed: {found.assumptions.join("; ")}.
       </Text>
     </Stack>
   );

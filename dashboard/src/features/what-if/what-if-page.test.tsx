@@ -8,13 +8,21 @@ const FOUND = {
   days: 30,
   jobs: 42,
   left_out: 1,
+  never_ran: 3,
   is_cut: false,
   recorded: WAITS,
-  before: { devices: { cuda: 32 }, waits: WAITS, never_started: 0, utilization: 81 },
+  before: {
+    devices: { cuda: 32 },
+    waits: WAITS,
+    never_started: 2,
+    first_starts: 1,
+    utilization: 81,
+  },
   after: {
     devices: { cuda: 48 },
     waits: { mean: 240, median: 0, p95: 1300, max: 2400 },
     never_started: 0,
+    first_starts: 3,
     utilization: 57,
   },
   accounts: [{ kind: "user", name: "maria", jobs: 9, before: WAITS, after: null }],
@@ -33,6 +41,8 @@ test("waits with other hardware are asked for", async () => {
   expect(line).toHaveTextContent("Mean wait25 min25 min4 min");
   expect(screen.getByText("user maria").closest("tr")).toHaveTextContent("925 min—");
   expect(screen.getByText("4 min with changes")).toBeVisible();
+  const first = screen.getByText("First starts of jobs that never ran").closest("tr");
+  expect(first).toHaveTextContent("ran13");
   const sent = asked.filter(({ method }) => method === "POST");
   expect(sent).toHaveLength(1);
   expect(await sent[0]?.json()).toMatchObject({
