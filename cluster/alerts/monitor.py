@@ -21,6 +21,7 @@ from trainhall.db.events import record_event
 from trainhall.db.models import Event, Job
 from trainhall.monitoring.points import NO_POINTS, read_points
 from trainhall.monitoring.store import LOSS
+from trainhall.training.common.units import figure
 
 log = structlog.get_logger(__name__)
 
@@ -161,8 +162,8 @@ def _loss_text(finding: LossFinding) -> str:
     if finding.condition is Condition.LOSS_NOT_FINITE:
         return f"the loss is {finding.loss} at step {finding.step:,}"
     return (
-        f"the loss rose to {finding.loss:.4g} at step {finding.step:,}; "
-        f"its running mean is {finding.mean:.4g}"
+        f"the loss rose to {figure(finding.loss)} at step {finding.step:,}; "
+        f"its running mean is {figure(finding.mean)}"
     )
 
 

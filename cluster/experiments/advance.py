@@ -47,6 +47,7 @@ from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.documents import Allocation
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import JobProgress
+from trainhall.training.common.units import figure
 from trainhall.training.spec import SpecError
 
 log = structlog.get_logger(__name__)
@@ -309,7 +310,7 @@ async def _describe_best(session: AsyncSession, experiment: Experiment) -> str:
     """Describe the best trial; without one, why there is none."""
     best = (await best_trials(session, [experiment])).get(experiment.id)
     if best is not None:
-        return f"best is trial {best.trial} with {experiment.metric} {best.value:.4g}"
+        return f"best is trial {best.trial} with {experiment.metric} {figure(best.value)}"
     repeats = experiment.spec.get("repeats", 1)
     text = f"no trial has a value of {experiment.metric}"
     text += " for every repeat" if repeats > 1 else ""
