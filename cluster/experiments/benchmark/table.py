@@ -48,9 +48,12 @@ def benchmark_columns(rows: Sequence[Row], labels: Mapping[str, str], metric: st
 
 
 def communication_rows(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of cells that communicate, with the baseline; empty: none does."""
+    """Return the rows of cells that communicate, with the baseline; empty: none counts its bytes.
+
+    Latencies alone would repeat what the shares of communication say.
+    """
     found = [row for row in rows if row["is_baseline"] or _communicates(row)]
-    return found if any(map(_communicates, found)) else []
+    return found if any(row["communication_bytes"] for row in found) else []
 
 
 def communication_columns(rows: Sequence[Row], labels: Mapping[str, str]) -> list[Column]:

@@ -93,6 +93,8 @@ describe("columnsOf", () => {
 
 it("communication has a table of the rows that communicate and the baseline", () => {
   expect(communicationRows([ROW, OTHER, FAILED])).toEqual([]);
+  const waits = { ...OTHER, latency_seconds: 0.5 };
+  expect(communicationRows([ROW, waits])).toEqual([]);
   const sends = {
     ...OTHER,
     communication_bytes: 2048,

@@ -88,11 +88,12 @@ const COMMUNICATION: BenchmarkColumn[] = [
   },
 ];
 
-/** The rows of combinations that communicate, with the baseline; empty: none does. */
+/** The rows of combinations that communicate, with the baseline; empty: none counts its bytes. */
 export function communicationRows(rows: readonly BenchmarkRow[]): BenchmarkRow[] {
   const communicates = (row: BenchmarkRow) =>
     Boolean(row.communication_bytes) || Boolean(row.latency_seconds);
-  return rows.some(communicates) ? rows.filter((row) => row.is_baseline || communicates(row)) : [];
+  const counts = rows.some((row) => row.communication_bytes);
+  return counts ? rows.filter((row) => row.is_baseline || communicates(row)) : [];
 }
 
 /** What some rows differ in, and the figures of their communication. */
