@@ -27,7 +27,7 @@ from _pytest import tmpdir
 from hypothesis import HealthCheck, settings
 from psycopg import sql
 from support.cluster.attempts import RankServer, rank_server
-from support.database import open_database
+from support.database import migrate, migrated_file, open_database
 from support.holds import Gate
 from typer.main import get_command
 
@@ -96,12 +96,6 @@ def gate(tmp_path: Path) -> Gate:
     return Gate(tmp_path / "gate")
 
 
-async def _migrate(url: str) -> None:
-    database = Database(url)
-    await database.migrate()
-    await database.close()
-
-
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Any]:
     """A Postgres of this test run alone, started when the first test asks for it."""
@@ -127,16 +121,14 @@ def postgres_server() -> Iterator[Any]:
 def postgres_tables(postgres_server: Any) -> str:
     """The URL of a Postgres database that holds the tables."""
     url = _new_postgres(postgres_server)
-    asyncio.run(_migrate(url))
+    asyncio.run(migrate(url))
     return url
 
 
 @pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sqlite_template() -> Path:
     """A file that holds the tables."""
-    path = tmp_path_factory.mktemp("sqlite") / "tables.db"
-    asyncio.run(_migrate(f"sqlite:///{path}"))
-    return path
+    return migrated_file()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -16,7 +16,7 @@ def killed_cluster(
     url = f"sqlite:///{folder / 'trainhall.db'}"
     if request.param == "postgres":
         url = request.getfixturevalue("new_postgres")()
-    with running_cluster(folder / "cluster", url, slots=4) as running:
+    with running_cluster(folder / "cluster", url, slots=4, forks_scripts=True) as running:
         yield running
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.cluster.cluster import Cluster, running_cluster
 from support.forking import forks
+from support.holds import with_tests
 
 from trainhall.cluster.wire.code_archive import inspect
 
@@ -21,13 +22,16 @@ NAMES = ["plain", "with_sdk", "hugging_face", "with_trainer", "fabric"]
 EXAMPLE = pytest.mark.parametrize(
     "name", [*NAMES[:-1], pytest.param("fabric", marks=pytest.mark.integration)]
 )
-TORCHRUN = ["--standalone", "--nproc-per-node", "2"]
-"""`--standalone` takes a free port; torchrun's default is the same for all that run at once."""
+TORCHRUN = ["--standalone", "--nproc-per-node", "1"]
+"""One rank, since each imports torch; two of the same script run under Trainhall. `--standalone`
+takes a free port; torchrun's default is the same for all that run at once."""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+    folder = tmp_path_factory.mktemp("cluster")
+    # An import of torch is nearly all that an example costs; outside, `plain` is executed.
+    with running_cluster(folder, forks_scripts=True) as running:
         yield running
 
 
@@ -50,7 +54,7 @@ def test_every_example_is_tried() -> None:
         assert sorted(p.stem for p in EXAMPLES.glob(f"*.{suffix}")) == sorted(NAMES)
 
 
-# `with_sdk` runs, and is paused on the way, below. Each worker costs an import of torch.
+# `with_sdk` runs, and is paused on the way, below.
 @pytest.mark.parametrize(
     ("name", "workers"),
     [
@@ -84,7 +88,7 @@ def test_an_example_runs_under_trainhall(cluster: Cluster, name: str, workers: i
 
 @EXAMPLE
 def test_an_example_runs_outside(name: str, tmp_path: Path) -> None:
-    """The ranks of torchrun are executed; it and the others have torch imported already."""
+    """The rank of torchrun is executed; it and the others have torch imported already."""
     script = [str(EXAMPLES / f"{name}.py"), "--steps", "60"]
     target, arguments = (forks.TORCHRUN, TORCHRUN) if name == "plain" else (forks.SCRIPT, [])
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -113,7 +117,7 @@ file, and none at all then: it cannot end before that."""
 def test_script_pauses_and_resumes_from_its_step(cluster: Cluster, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     (tmp_path / "sitecustomize.py").write_text(HELD.format(gate=str(gate)))
-    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join([str(tmp_path), with_tests()["PYTHONPATH"]])
     job = submit(
         cluster, str(EXAMPLES / "with_sdk.yaml"),
         "--set", "script.args=[--steps, '300', --pace, '0.02']",

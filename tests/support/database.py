@@ -7,8 +7,15 @@ side by side behave is left to tests marked so, to started coordinators and to t
 database itself.
 """
 
+import asyncio
+import atexit
+import functools
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -84,6 +91,24 @@ class InlineDatabase(Database):
     async def _run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         with engine.begin() as connection:
             return work(connection)
+
+
+@functools.cache
+def migrated_file() -> Path:
+    """A SQLite file with empty tables, to be copied."""
+    folder = tempfile.mkdtemp(prefix="trainhall-tests-")
+    atexit.register(shutil.rmtree, folder)
+    path = Path(folder) / "trainhall.db"
+    with ThreadPoolExecutor(1) as thread:  # a loop may run in this one
+        thread.submit(asyncio.run, migrate(f"sqlite:///{path}")).result()
+    return path
+
+
+async def migrate(url: str) -> None:
+    """Make the tables."""
+    database = Database(url)
+    await database.migrate()
+    await database.close()
 
 
 def _never_wait_for_disk(connection: Any, _record: object) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import httpx
 import psutil
+from support.database import migrated_file
 from support.forking import forks
 from support.holds import with_tests
 from support.ports import reserve
@@ -105,7 +107,9 @@ class Cluster:
         *,
         forks_scripts: bool = False,
     ) -> None:
-        """With `forks_scripts` jobs' scripts have torch imported when they begin."""
+        """Without a URL the database is a SQLite file whose tables are there already, which the
+        coordinator uses without threads. With `forks_scripts` jobs' scripts have torch imported
+        when they begin."""
         self.folder = folder
         # Sockets live below it, so that a test can see that none is left.
         self.runtime = folder / "run"
@@ -114,7 +118,12 @@ class Cluster:
         self._database = ["--database-url", database_url] if database_url else []
         self.port = reserve(self)
         self.url = f"http://127.0.0.1:{self.port}"
-        self.coordinator = Program("coordinator", self._server_arguments(), folder, env)
+        command = forks.TRAINHALL if database_url else forks.COORDINATOR
+        self.coordinator = Program("coordinator", self._server_arguments(), folder, env, command)
+        if database_url is None:
+            data = folder / "coordinator"
+            data.mkdir(exist_ok=True)
+            shutil.copyfile(migrated_file(), data / "trainhall.db")
         # Tasks of the tests' own are found there.
         agent_env = env | {"PYTHONPATH": with_tests()["PYTHONPATH"]}
         if forks_scripts:

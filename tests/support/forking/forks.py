@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import traceback
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +46,8 @@ RANKS = "support.groups.rank_server:main"
 TORCHRUN = "torch.distributed.run:main"
 SCRIPT = "support.forking.script:main"
 """`python SCRIPT`."""
+COORDINATOR = "support.forking.coordinator:main"
+"""`trainhall server` whose SQLite needs no thread."""
 AGENT = "support.forking.agent:main"
 """`trainhall agent`."""
 SMALL_AGENT = "support.forking.agent:small"
@@ -66,12 +67,18 @@ PROGRAMS = (
     "trainhall.api.server",
     "trainhall.cluster.agent.daemon",
     "trainhall.cluster.agent.shim.main",
+    "trainhall.db.migrations.runner",
+    "aiosqlite",
     "sqlalchemy.dialects.sqlite.aiosqlite",
     "sqlalchemy.dialects.postgresql.psycopg",
     "certifi",
     "encodings.idna",
     "httpcore",
     "pathspec",
+    "typer._adapters",
+    "uvicorn.lifespan.on",
+    "uvicorn.protocols.http.httptools_impl",
+    "uvicorn.protocols.websockets.websockets_sansio_impl",
     "uvloop",
     "yaml",
 )
@@ -208,7 +215,7 @@ class Parent:
 
 def programs() -> Parent:
     """The parent of whatever needs no torch."""
-    return _parent(*PROGRAMS)
+    return _parent(*PROGRAMS, COORDINATOR.partition(":")[0])
 
 
 def warm_parents() -> Parent:
@@ -324,7 +331,7 @@ def enter_network(namespace: int) -> None:
         raise OSError(number, f"setns: {os.strerror(number)}")
 
 
-def _end_with(program: Callable[[], Any]) -> NoReturn:
+def end_with(program: Callable[[], Any]) -> NoReturn:
     """End as the interpreter does, but for taking the modules apart: that would copy the memory
     which is shared with the parent, page by page."""
     code: Any = None
@@ -332,8 +339,8 @@ def _end_with(program: Callable[[], Any]) -> NoReturn:
         code = program()
     except SystemExit as end:
         code = end.code
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     if isinstance(code, str):
         sys.stderr.write(f"{code}\n")  # as the interpreter does
@@ -378,7 +385,7 @@ def main() -> None:
     listener.detach()
     os.setsid()
     os.chdir(request["cwd"])
-    _end_with(become(request["target"], request["arguments"], fds, request["env"]))
+    end_with(become(request["target"], request["arguments"], fds, request["env"]))
 
 
 if __name__ == "__main__":

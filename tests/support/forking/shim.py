@@ -4,14 +4,17 @@ Importing torch is nearly all that a short script costs. That scripts are execut
 shown by the tests that use shims as they are.
 """
 
-import atexit
+import importlib
 import os
 import runpy
 import signal
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
+
+from support.forking.forks import end_with
 
 from trainhall.cluster.agent.shim import script_launch
 from trainhall.cluster.agent.shim.main import main as shim
@@ -29,29 +32,29 @@ def main() -> int:
 def _run(arguments: list[str], env: Mapping[str, str]) -> NoReturn:
     """Be `python script …`, whose environment this process has already, and end as it does.
 
-    Whatever else a job asks for is executed: other interpreters, modules, and other places to
-    import from.
+    Whatever else a job asks for is executed: other interpreters, modules, and a search path that
+    does not end with the present one.
     """
-    here = arguments[0] == sys.executable and env.get("PYTHONPATH") == _PLACES
-    if not here or arguments[1].startswith("-"):
+    first = _first_places(env)
+    if first is None or arguments[0] != sys.executable or arguments[1].startswith("-"):
         _executes(arguments, env)
     _, path, *_ = sys.argv = arguments
     del sys.argv[0]
-    sys.path.insert(0, str(Path(path).parent))
+    sys.path[:0] = [str(Path(path).parent), *first]
+    if any(Path(place, "sitecustomize.py").exists() for place in first):
+        importlib.import_module("sitecustomize")
     ignore_what_python_ignores()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    code: Any = 0
-    try:
-        runpy.run_path(path, run_name="__main__")
-    except SystemExit as end:
-        code = end.code
-    except BaseException as error:
-        sys.excepthook(type(error), error, error.__traceback__)
-        code = 1
-    atexit._run_exitfuncs()
-    if isinstance(code, str):
-        sys.stderr.write(f"{code}\n")
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code or 0)
+    end_with(partial(_run_script, path))
+
+
+def _run_script(path: str) -> None:
+    runpy.run_path(path, run_name="__main__")
+
+
+def _first_places(env: Mapping[str, str]) -> list[str] | None:
+    """The places that a job puts before the present ones; None where it leaves some of these."""
+    present = (_PLACES or "").split(os.pathsep)
+    wanted = env.get("PYTHONPATH", "").split(os.pathsep)
+    count = len(wanted) - len(present)
+    return wanted[:count] if count >= 0 and wanted[count:] == present else None
