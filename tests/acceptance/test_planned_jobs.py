@@ -24,6 +24,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def forking_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Its planners have torch imported when they begin."""
+    folder = tmp_path_factory.mktemp("forking")
+    with running_cluster(folder, slots=2, forks_scripts=True) as running:
+        yield running
+
+
 def planners(cluster: Cluster) -> list[psutil.Process]:
     """The planner runs as a child of the agent."""
     return [
@@ -53,7 +61,8 @@ def test_auto_plan_survives_a_killed_agent(cluster: Cluster) -> None:
     assert kinds.count("plan") == 1
 
 
-def test_unplannable_job_fails_with_the_reason(cluster: Cluster) -> None:
+def test_unplannable_job_fails_with_the_reason(forking_cluster: Cluster) -> None:
+    cluster = forking_cluster
     job = cluster.submit({**JOB, "task": {"name": "cifar10", "params": {"root": "/nowhere"}}})
     failed = cluster.wait_for(job, "failed")
     assert failed["attempt"] == 1
@@ -61,7 +70,8 @@ def test_unplannable_job_fails_with_the_reason(cluster: Cluster) -> None:
     assert "/nowhere" in failed["reason"]
 
 
-def test_named_strategy_is_predicted_or_says_why_not(cluster: Cluster) -> None:
+def test_named_strategy_is_predicted_or_says_why_not(forking_cluster: Cluster) -> None:
+    cluster = forking_cluster
     named = {**JOB, "parallelism": {"strategy": "fsdp", "predict": True}}
     done = cluster.wait_for(cluster.submit(named), "completed")
     assert done["plan"]["is_named"]

@@ -108,8 +108,8 @@ class Cluster:
         forks_scripts: bool = False,
     ) -> None:
         """Without a URL the database is a SQLite file whose tables are there already, which the
-        coordinator uses without threads. With `forks_scripts` jobs' scripts have torch imported
-        when they begin."""
+        coordinator uses without threads. With `forks_scripts` jobs' scripts and planners have
+        torch imported when they begin."""
         self.folder = folder
         # Sockets live below it, so that a test can see that none is left.
         self.runtime = folder / "run"

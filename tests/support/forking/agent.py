@@ -1,8 +1,12 @@
-"""The programs of forked agents, whose warm parents are forks, too; shims of scripts on request."""
+"""The programs of forked agents, whose warm parents are forks, too; shims of scripts, and planners,
+on request."""
 
+import asyncio
 import os
+import signal
 import socket
 import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +15,13 @@ from support.forking import forks
 from trainhall.cli.main import main as trainhall
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.daemon import run_agent
+from trainhall.cluster.agent.launch import planner
 from trainhall.cluster.agent.launch.launcher import Launcher
 from trainhall.cluster.agent.launch.warm_client import SHIM_MODULE, WarmParent
 from trainhall.cluster.agent.options import AgentError, AgentOptions
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.agent.shim.rank_process import RANK_MODULE
+from trainhall.training.spec.plan import PLANNER
 
 
 def main() -> None:
@@ -23,6 +29,7 @@ def main() -> None:
     parent = _use_forks()
     if os.environ.pop(forks.FORKED_SCRIPTS, None):
         _fork_scripts(parent)
+        _fork_planners(parent)
     trainhall()
 
 
@@ -74,3 +81,21 @@ def _fork_scripts(parent: str) -> None:
         return child
 
     Launcher._execute = execute  # type: ignore[method-assign]
+
+
+def _fork_planners(parent: str) -> None:
+    async def run(request: bytes) -> tuple[int, bytes, bytes]:
+        with ExitStack() as files:
+            process = forks.start(
+                files, f"{PLANNER}:main", [], given=request.decode(), cwd=Path("/"), parent=parent
+            )
+            try:
+                out, err = await asyncio.to_thread(process.communicate)
+            except asyncio.CancelledError:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # and its copies
+                process.wait()
+                raise
+        return process.wait(), out.encode(), err.encode()
+
+    vars(planner)["_run"] = run

@@ -56,7 +56,7 @@ SHIM_OF_FORKED_SCRIPTS = "support.forking.shim:main"
 WARM_PARENTS = "TRAINHALL_TESTS_WARM_PARENTS"
 """The variable that tells a forked agent where its warm parents are forked."""
 FORKED_SCRIPTS = "TRAINHALL_TESTS_FORKED_SCRIPTS"
-"""The variable that tells a forked agent to have its scripts forked, too."""
+"""The variable that tells a forked agent to have its scripts and planners forked, too."""
 NETWORK = "TRAINHALL_TESTS_NETWORK"
 """The variable that names the network namespace of a program, and of what it forks in turn."""
 PROGRAMS = (
@@ -176,17 +176,19 @@ def start(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     given: str | None = None,
+    parent: str = "",
 ) -> Fork:
     """Start a program that can be communicated with; `given` is its standard input.
 
     Args:
         files: closes those that hold its input and output.
+        parent: see `fork`.
     """
     temporary = tempfile.TemporaryFile
     opened = [files.enter_context(temporary()) for _ in range(3)]
     opened[0].write((given or "").encode())
     opened[0].seek(0)
-    process = fork(target, arguments, files=opened, env=env, cwd=cwd)
+    process = fork(target, arguments, files=opened, env=env, cwd=cwd, parent=parent)
     process.output = opened[1:]
     return process
 
