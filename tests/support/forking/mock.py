@@ -1,4 +1,6 @@
-"""`trainhall server --mock` in a fork, with minutes of history, which take a third of its time."""
+"""Mock mode in a fork, with minutes of history, which take a third of its time."""
+
+import uvicorn
 
 from trainhall.cli.main import main as trainhall
 from trainhall.cluster.simulator.mock import coordinator, scenario
@@ -8,6 +10,17 @@ HISTORY_SECONDS = 300.0
 
 
 def main() -> None:
+    """`trainhall server --mock`."""
+    _shorten()
+    trainhall()
+
+
+def with_uvicorn() -> None:
+    """`python -m uvicorn api.main:app`."""
+    _shorten()
+    uvicorn.main()
+
+
+def _shorten() -> None:
     for module in (coordinator, scenario):
         vars(module)["OPENING_SECONDS"] = HISTORY_SECONDS
-    trainhall()
