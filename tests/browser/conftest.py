@@ -50,7 +50,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         pytest.fail("the dashboard is not built: `npm ci && npm run build` in dashboard/")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRAINHALL_GROW_AFTER", "0.5")
-        with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        # Planners of benchmarks import torch.
+        with running_cluster(tmp_path_factory.mktemp("cluster"), forks_scripts=True) as running:
             yield running
 
 

@@ -30,7 +30,9 @@ ENDLESS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster(tmp_path_factory.mktemp("cluster"), slots=4) as running:
+    with running_cluster(
+        tmp_path_factory.mktemp("cluster"), slots=4, forks_scripts=True
+    ) as running:
         yield running
 
 

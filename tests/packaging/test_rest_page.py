@@ -50,6 +50,8 @@ class Reader:
     def run(self, line: str) -> None:
         if line.endswith("/resume") and "training/jobs" in line:
             self._cluster.wait_for(self.job, "paused")
+        if '"archived"' in line and "training/jobs" in line:
+            self._cluster.wait_for(self.job, "cancelled")
         listed = self._cluster.get(f"/checkpoints/jobs/{self.finished}")["items"]
         known = {
             "training/jobs": self.job, "metrics/jobs": self.job,
@@ -98,7 +100,8 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+    # One job at a time: what the page submits need not run.
+    with running_cluster(tmp_path_factory.mktemp("cluster"), slots=1) as running:
         yield running
         running.cancel_everything()
 
