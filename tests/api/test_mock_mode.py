@@ -42,7 +42,7 @@ def uvicorn(
         else:
             process = subprocess.Popen(
                 [sys.executable, "-m", "uvicorn", *arguments],
-                cwd=ROOT, stdin=listener, stderr=subprocess.PIPE, text=True, env=env,
+                cwd=ROOT, stdin=listener.fileno(), stderr=subprocess.PIPE, text=True, env=env,
             )  # fmt: skip
         try:
             yield process, f"http://127.0.0.1:{port}"
