@@ -14,6 +14,7 @@ import pytest
 from support.cluster.agent_process import script
 from support.cluster.attempts import read_tables
 from support.cluster.shims import Run
+from support.forking import forks
 from support.ports import reserve
 from support.waiting import eventually
 
@@ -42,11 +43,13 @@ def test_the_environment_is_that_of_torchrun(run: Any, tmp_path: Path) -> None:
     for folder in folders:
         folder.mkdir()
     base = {k: v for k, v in os.environ.items() if not k.startswith("OMP_")}
-    subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-         "--max-restarts", "3", "--master-port", str(reserve(run)), str(path), str(folders[0])],
-        check=True, capture_output=True, env=base,
+    done = forks.run(
+        forks.TORCHRUN,
+        ["--nproc-per-node", "2", "--max-restarts", "3", "--master-port", str(reserve(run)),
+         str(path), str(folders[0])],
+        env=base,
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     spec = {"script": {"path": str(path), "args": [str(folders[1])]}, "resources": {"workers": 2}}
     assert run(spec).wait().outcome is Outcome.COMPLETED
     for rank in range(2):
