@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.forking import forks
 from typer.main import get_command
 
 from trainhall.cli.base.errors import CliError, UsageError
@@ -188,10 +189,14 @@ def test_benchmark_without_a_completed_run_fails(bench: Bench) -> None:
 
 
 @pytest.mark.acceptance
-def test_benchmark_trains_in_processes(bench: Bench) -> None:
-    code, printed = bench("--repeats", "1", "--warmup-steps", "2", "-o", "json")
-    (row,) = json.loads(printed)["rows"]
-    assert (code, row["state"], row["steps"]) == (0, "completed", 20)
+def test_benchmark_trains_in_processes(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(SPEC))
+    options = ["--repeats", "1", "--warmup-steps", "2", "-o", "json"]
+    done = forks.run(forks.COMMAND, ["bench", str(file), *options])
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert (row["state"], row["steps"]) == ("completed", 20)
     assert row["samples_per_second"] > 0
     assert row["step_seconds"] <= row["step_seconds_p95"]
     assert 0 <= row["communication_share"] <= 1
