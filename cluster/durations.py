@@ -20,12 +20,19 @@ def parse_duration(given: object) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Format `75 s` as 1m15s, `9000 s` as 2h30m."""
+    """Format `75 s` as 1 min 15 s, `9000 s` as 2 h 30 min; the dashboard has the same in
+    shared/format.ts."""
     whole = int(max(0.0, seconds))
     if whole < 60:
-        return f"{whole}s"
+        return f"{whole} s"
     if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
+        return _two(whole, 60, "min", 1, "s")
     if whole < 86400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+        return _two(whole, 3600, "h", 60, "min")
+    return _two(whole, 86400, "d", 3600, "h")
+
+
+def _two(seconds: int, large: int, large_unit: str, small: int, small_unit: str) -> str:
+    first, rest = divmod(seconds, large)
+    second = rest // small
+    return f"{first} {large_unit}" + (f" {second} {small_unit}" if second else "")

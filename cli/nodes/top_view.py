@@ -75,9 +75,10 @@ def _jobs(jobs: list[Json], width: int, expand: bool) -> RenderableType:
     table = _table(expand)
     for title in ("JOB", "NAME", "STATE"):
         table.add_column(title, no_wrap=True, max_width=24)
-    for title in ("STEP", "METRIC", "SPEED", "LEFT"):
+    for title in ("STEP", "METRIC", "SPEED"):
         table.add_column(title, justify="right", no_wrap=True)
     if width >= NARROW:
+        table.add_column("LEFT", justify="right", no_wrap=True)
         table.add_column("WORKERS", justify="right")
         table.add_column("RAN", justify="right")
         # Where there is too little room, rich takes it from what may be wrapped: from this alone.
@@ -86,12 +87,12 @@ def _jobs(jobs: list[Json], width: int, expand: bool) -> RenderableType:
         row: list[RenderableType] = [
             job["id"], _plain(job["name"]), _state(job["state"]), _progress(job),
             _plain(main_metric(job, named=width >= NARROW)),
-            _speed(job), _left(job),
+            _speed(job),
         ]  # fmt: skip
         if width >= NARROW:
             reason = "" if job["reason"] == job["state"] else job["reason"] or ""
             reason = "; ".join(part for part in (*warnings(job), reason) if part)
-            row += [str(job["world_size"]), ran(job), _plain(reason)]
+            row += [_left(job), str(job["world_size"]), ran(job), _plain(reason)]
         table.add_row(*row)
     return table
 
@@ -115,9 +116,9 @@ def _devices(devices: list[tuple[Json, Json]], width: int, expand: bool) -> Rend
         table.add_row(
             Text(harmless(node["name"]) + state, style=STATE_COLORS.get(node["state"], "")),
             _plain(name),
-            BLANK if use is None else _bar(use / 100, f"{use:3.0f}%"),
+            BLANK if use is None else _bar(use / 100, f"{use:3.0f} %"),
             _memory(device, width),
-            BLANK if heat is None else Text(f"{heat:.0f}°C", style=_heat(heat)),
+            BLANK if heat is None else Text(f"{heat:.0f} °C", style=_heat(heat)),
             BLANK if power is None else _bar(power / MAX_POWER, f"{power:.0f} W"),
             device["job_id"] or BLANK,
         )
@@ -132,7 +133,7 @@ def _memory(device: Json, width: int) -> RenderableType:
     used, total = device["memory_used"], device["memory_total"]
     if used is None or not total:
         return BLANK
-    text = f"{size(used)} / {size(total)}" if width >= NARROW else f"{used / total:3.0%}"
+    text = f"{size(used)} / {size(total)}" if width >= NARROW else f"{100 * used / total:3.0f} %"
     return _bar(used / total, text)
 
 
@@ -152,7 +153,7 @@ def _state(state: str) -> Text:
 
 def _progress(job: Json) -> str:
     step, total = job["step"], job["total_steps"]
-    return f"{step}/{total} {step / total:4.0%}" if total else str(step)
+    return f"{step}/{total} {100 * step / total:3.0f} %" if total else str(step)
 
 
 def _speed(job: Json) -> str:

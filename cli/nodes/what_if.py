@@ -138,7 +138,7 @@ def _waiting(found: out.Json) -> str:
     )
 
 
-_FIGURES = {"mean wait": "mean", "median wait": "median", "95% wait": "p95", "longest wait": "max"}
+_FIGURES = {"mean wait": "mean", "median wait": "median", "95 % wait": "p95", "longest wait": "max"}
 _COLUMNS = [
     out.Column("", lambda row: row["name"]),
     out.Column("RECORDED", lambda row: row["recorded"], right=True),

@@ -22,5 +22,5 @@ def test_parse_duration_refuses_the_rest(given: object) -> None:
 
 def test_format_duration_shows_two_units() -> None:
     assert [format_duration(s) for s in (-1, 5.9, 75, 9000, 200000)] == [
-        "0s", "5s", "1m15s", "2h30m", "2d07h",
+        "0 s", "5 s", "1 min 15 s", "2 h 30 min", "2 d 7 h",
     ]  # fmt: skip

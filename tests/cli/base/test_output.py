@@ -103,9 +103,9 @@ def test_sizes_and_ages() -> None:
     ]  # fmt: skip
     now = datetime.now(UTC)
     job = {"attempt": 2, "ran_seconds": 90.0, "running_since": None}
-    assert output.ran(job) == "1m30s"
+    assert output.ran(job) == "1 min 30 s"
     since = (now - timedelta(minutes=10)).isoformat()
-    assert output.ran(job | {"running_since": since}).startswith("11m3")
+    assert output.ran(job | {"running_since": since}).startswith("11 min 3")
     assert output.ran({"attempt": 0, "ran_seconds": 0.0, "running_since": None}) == "—"
 
 

@@ -51,18 +51,18 @@ def test_time_left_follows_from_new_steps_alone(
 
     time_left(0)
     assert "left" not in time_left(0)
-    assert "1m20s left" in time_left(20, seconds=20.0)
+    assert "1 min 20 s left" in time_left(20, seconds=20.0)
     # It fails and begins again: nothing is known until there is a new step.
     for given in ((20, "recovering"), (20, "starting", 2), (20, "running", 2), (20, "running", 2)):
         assert "left" not in time_left(*given, seconds=60.0)
-    assert "1m10s left" in time_left(30, "running", 2)
+    assert "1 min 10 s left" in time_left(30, "running", 2)
     # A restart that was too quick to be seen.
     assert "left" not in time_left(30, "running", 3, seconds=300.0)
     assert "left" not in time_left(30, "running", 3, seconds=300.0)
     # Its ranks regroup in place.
-    assert "1m00s left" in time_left(40, "running", 3)
+    assert "1 min left" in time_left(40, "running", 3)
     assert "left" not in time_left(41, "running", 3, 2, seconds=300.0)
-    assert "50s left" in time_left(50, "running", 3, 2, seconds=9.0)
+    assert "50 s left" in time_left(50, "running", 3, 2, seconds=9.0)
 
 
 @pytest.mark.parametrize(

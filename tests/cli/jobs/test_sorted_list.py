@@ -39,7 +39,7 @@ def test_list_is_sorted_and_filtered(
             query: str | None = None, sort: str | None = None, view: str | None = None
         ) -> list[list[str]]:
             jobs.list_jobs(query=query, sort=sort, view=view, url=cluster.url)
-            return [line.split() for line in capsys.readouterr().out.splitlines()]
+            return [re.split(" {2,}", line) for line in capsys.readouterr().out.splitlines()]
 
         header, *rows = listed(sort="-parameters.lr")
         column = header.index("lr")

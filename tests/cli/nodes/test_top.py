@@ -69,13 +69,21 @@ def test_top_marks_missing_devices() -> None:
 def test_wide_window_shows_everything() -> None:
     text = drawn(SEEN, 180)
     assert "2 nodes, 1 of 3 devices busy; jobs: 1 running" in text
-    for word in ("digits [bold]", "120/500  24%", "0.4123", "51,230/s", "3m10s", "1m30s", "runs"):
+    for word in (
+        "digits [bold]",
+        "120/500  24 %",
+        "0.4123",
+        "51,230/s",
+        "3 min 10 s",
+        "1 min 30 s",
+        "runs",
+    ):
         assert word in line_of(text, JOB["id"], "running"), word
     queued = line_of(text, "a" * 12)
     assert "waits for 2 GPUs" in queued
     assert "/s" not in queued
     assert line_of(text, "b" * 12).count("cancelled") == 1
-    for word in ("0 NVIDIA H200", "████████  97%", "████░░░░ 64.0 GiB / 128.0 GiB", "61°C",
+    for word in ("0 NVIDIA H200", "████████  97 %", "████░░░░ 64.0 GiB / 128.0 GiB", "61 °C",
                  "████░░░░ 350 W"):  # fmt: skip
         assert word in line_of(text, "gpu-07", "H200"), word
     assert "gpu-08 suspect" in text
@@ -86,7 +94,7 @@ def test_top_shortens_reasons_first() -> None:
     long = "needs 900 CPU slots; the whole cluster has 2 CPU slots: " * 4
     seen = {**SEEN, "jobs": [JOB | {"reason": long}]}
     line = line_of(drawn(seen, 130), JOB["id"], "120/500")
-    for word in ("digits [bold]", "running", "120/500  24%", "51,230/s", "3m10s", "needs 9"):
+    for word in ("digits [bold]", "running", "120/500  24 %", "51,230/s", "3 min 10 s", "needs 9"):
         assert word in line, word
 
 
@@ -94,13 +102,13 @@ def test_top_shows_steps_without_samples() -> None:
     script = JOB | {"metrics": {"loss": 1.0}, "pace": 0.25}
     line = line_of(drawn({**SEEN, "jobs": [script]}, 180), JOB["id"], "120/500")
     assert "4 steps/s" in line
-    assert "1m35s" in line
+    assert "1 min 35 s" in line
 
 
 def test_top_drops_optional_columns_when_narrow() -> None:
     text = drawn(SEEN, 80)
     assert "WORKERS" not in text
-    assert "120/500  24%" in text
+    assert "120/500  24 %" in text
     assert max(len(line) for line in text.splitlines()) <= 80
 
 

@@ -93,7 +93,7 @@ def test_incident_omits_an_impossible_time_of_a_host(time: float) -> None:
 def test_incident_shows_long_times_in_minutes() -> None:
     first = attempt(1, 0, failure=failed(0), finished_at=at(125.3))
     (incident,) = incidents_of(first, attempt(2, 184.7, state="running"))
-    assert incident.times == "detected in 2m05s, regrouped in 59 s"
+    assert incident.times == "detected in 2 min 5 s, regrouped in 59 s"
 
 
 def test_attempt_view_keeps_messages_of_unknown_failures() -> None:

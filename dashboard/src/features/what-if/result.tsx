@@ -7,7 +7,7 @@ import classes from "./result.module.css";
 const FIGURES = [
   ["mean", "Mean wait"],
   ["median", "Median wait"],
-  ["p95", "95% wait"],
+  ["p95", "95 % wait"],
   ["max", "Longest wait"],
 ] as const;
 
