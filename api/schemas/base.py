@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from trainhall.documented import Documented
+from trainhall.training.spec.base import one_line
 
 
 class Body(Documented, BaseModel):
@@ -14,9 +15,10 @@ class Body(Documented, BaseModel):
 
 
 def _plain(value: str) -> str:
-    if not value.isprintable() or not value.strip():
-        raise ValueError("must have a visible character, and no control characters")
-    return value.strip()
+    value = one_line(value).strip()
+    if not value:
+        raise ValueError("must have a visible character")
+    return value
 
 
 Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_plain)]

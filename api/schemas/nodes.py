@@ -10,13 +10,7 @@ from trainhall.cluster.nodes.names import MAX_KEY, MAX_LABEL, MAX_LABELS, MAX_NA
 from trainhall.cluster.nodes.views import NodeEvent
 from trainhall.db.views import Time, View
 from trainhall.monitoring.devices import DeviceHistory
-
-
-def _plain(value: str) -> str:
-    if not value.isprintable():
-        raise ValueError("may not hold control characters or line breaks")
-    return value
-
+from trainhall.training.spec.base import one_line
 
 # What is allowed, `cluster.nodes.names` checks; here it is only described.
 _NAME: JsonDict = {"pattern": f"^{NAME.pattern}$", "minLength": 1, "maxLength": MAX_NAME}
@@ -38,7 +32,7 @@ class NewNode(Body):
 class Drain(Body):
     """Why a node is drained."""
 
-    reason: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_plain)] | None = (
+    reason: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(one_line)] | None = (
         None
     )
     """Shown with the node, and in the jobs that move."""

@@ -1,6 +1,7 @@
 """Base models and string types of a job spec; `true` is not accepted as 1."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Annotated, Any, get_args
@@ -67,10 +68,28 @@ def _leaves(annotation: Any) -> list[Any]:
     return [leaf for part in parts for leaf in _leaves(part)] if parts else [annotation]
 
 
+def one_line(value: str) -> str:
+    """Return the text of a name, with each kind of space, such as a non-breaking one, as a plain
+    space.
+
+    Raises:
+        ValueError: of another character that is not shown, such as a line break.
+    """
+    plain = "".join(" " if unicodedata.category(c) == "Zs" else c for c in value)
+    hidden = next((c for c in plain if not c.isprintable()), None)
+    if hidden is not None:
+        name = unicodedata.name(hidden, "a control character")
+        raise ValueError(f"may not hold U+{ord(hidden):04X} ({name}), which is not shown")
+    return plain
+
+
 def _printable(value: str) -> str:
-    if not value.isprintable():
-        raise PydanticCustomError("not_printable", "may not hold control characters or line breaks")
-    return value
+    if value.isprintable():
+        return value
+    try:
+        return one_line(value)
+    except ValueError as error:
+        raise PydanticCustomError("not_printable", "{why}", {"why": str(error)}) from None
 
 
 def _no_nul(value: str) -> str:

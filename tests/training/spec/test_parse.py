@@ -403,7 +403,7 @@ def problems(document: Any) -> dict[str, str]:
             "training.learning_rate_schedule.decay_every",
             "give a number of steps",
         ),
-        ({"name": "a\nb"}, "name", "line breaks"),
+        ({"name": "a\nb"}, "name", "U+000A"),
     ],
 )
 def test_a_refusal_names_the_field_and_the_remedy(
@@ -494,6 +494,12 @@ def test_dangerous_json_is_refused(text: str, words: str) -> None:
 def test_overrides_are_yaml_values() -> None:
     spec = parse_spec(json.dumps(MINIMAL), "json", {"training.steps": "20", "name": "other"})
     assert (spec.training.steps, spec.name) == (20, "other")
+
+
+def test_name_has_plain_spaces() -> None:
+    assert validate_spec({**MINIMAL, "name": "digits\u00a0large\u3000batch"}).name == (
+        "digits large batch"
+    )
 
 
 def test_a_spec_survives_its_own_json() -> None:
