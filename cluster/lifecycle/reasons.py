@@ -30,6 +30,10 @@ class ReasonCode(StrEnum):
     SUBMITTED = ("submitted", "submitted")
     PAUSE_REQUESTED = ("pause_requested", "pause requested by a user")
     PAUSED = ("paused", "paused by a user")
+    PAUSED_BY_SIGNAL = (
+        "paused_by_signal",
+        "paused by a user: SIGTERM ended its script, which starts again once resumed",
+    )
     PAUSED_AT_STEP = ("pause_at", "paused at step {step}, as training.pause_at says")
     PAUSED_BEFORE_START = ("paused_before_start", "paused by a user before it started")
     PAUSED_WHILE_WAITING = ("paused_while_waiting", "paused by a user while it waited in the queue")

@@ -421,7 +421,11 @@ ONCE_ALL_ENDED = (
             s,
             AttemptState.PAUSED,
             JobState.PAUSED,
-            _asked(s, ReasonCode.PAUSED, with_experiment=ReasonCode.EXPERIMENT_PAUSED),
+            _asked(
+                s,
+                ReasonCode.PAUSED if s.attempt.saves else ReasonCode.PAUSED_BY_SIGNAL,
+                with_experiment=ReasonCode.EXPERIMENT_PAUSED,
+            ),
         ),
     ),
     Rule(

@@ -37,8 +37,10 @@ def main() -> None:
         optimizer.load_state_dict(saved["optimizer"])
 
     for step in range(th.checkpoint.step + 1, options.steps + 1):
-        inputs = torch.randn(64, 8, device=here.device)
-        loss = mse_loss(model(inputs), inputs.prod(dim=1, keepdim=True))
+        # The data follow from step and rank: a resumed run continues with those of its next step.
+        seeded = torch.Generator().manual_seed(step * here.world_size + here.rank)
+        inputs = torch.randn(64, 8, generator=seeded).to(here.device)
+        loss = mse_loss(model(inputs), inputs.sum(dim=1, keepdim=True).sin())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -164,6 +164,7 @@ def test_decide_accepts_any_exit_of_paused_script() -> None:
     hosts = (ended(Outcome.PAUSED), ended(Outcome.FAILED))
     end = the_end(attempt(*hosts, goal="pause", script=True), job(JobState.PAUSING))
     assert (end.job_path, end.failure) == ((JobState.PAUSED,), None)
+    assert end.reason.code is ReasonCode.PAUSED_BY_SIGNAL
     half = attempt(live(), ended(Outcome.FAILED), goal="pause", script=True)
     assert decisions(half, job(JobState.PAUSING)) == []
 
