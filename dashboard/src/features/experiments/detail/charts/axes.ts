@@ -1,6 +1,6 @@
 import type { Experiment } from "@/shared/api/types";
 import type { ScatterAxis } from "@/shared/curves/chart/scatter-options";
-import { toNumber } from "@/shared/format";
+import { toNumber, valueAt } from "@/shared/format";
 import { fieldLabels, specOf, valueText } from "../../spec";
 import { type Configuration, meanOf } from "../trials";
 
@@ -53,7 +53,7 @@ export function metricAxis(
   configurations: readonly Configuration[],
 ): TrialAxis {
   const value = ({ mean, runs }: Configuration) =>
-    name === objective ? mean : meanOf(runs.map(({ metrics }) => toNumber(metrics[name])));
+    name === objective ? mean : meanOf(runs.map(({ metrics }) => toNumber(valueAt(metrics, name))));
   const known = configurations.map(value).filter((each) => each !== null);
   return { id: `metric:${name}`, scale: numeric(name, known), value };
 }

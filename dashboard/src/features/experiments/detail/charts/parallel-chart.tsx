@@ -1,10 +1,19 @@
 import { useElementSize } from "@mantine/hooks";
 import { type MouseEvent, memo, useMemo } from "react";
 import chart from "@/shared/curves/chart/chart.module.css";
+import { metric } from "@/shared/format";
 import type { Configuration } from "../trials";
 import type { TrialAxis } from "./axes";
 import { AxisBrush, type BrushRange } from "./axis-brush";
-import { lineAt, linesOf, type ParallelLine, pathOf, ranked, scaled } from "./parallel";
+import {
+  groupOf,
+  lineAt,
+  linesOf,
+  type ParallelLine,
+  pathOf,
+  type ScaledAxis,
+  scaled,
+} from "./parallel";
 import classes from "./parallel-chart.module.css";
 import type { Brush } from "./selection";
 
@@ -29,8 +38,10 @@ const SIDE = 56;
 const MIN_GAP = 120;
 /** Distance in pixels within which the pointer is at a line. */
 const REACH = 8;
-/** Groups of trials by their rank, with a colour each. */
-const RANKS = 5;
+/** Groups of trials by their objective, with a colour each. */
+const GROUPS = 5;
+/** The best are drawn last, on top of the others. */
+const BEST_FIRST = Array.from({ length: GROUPS }, (_, group) => group);
 
 const y = (share: number) => BOTTOM - share * (BOTTOM - TOP);
 const shareAt = (at: number) => Math.min(1, Math.max(0, (BOTTOM - at) / (BOTTOM - TOP)));
@@ -53,14 +64,12 @@ export function ParallelChart(props: Props) {
     <figure className={`app-card ${chart.panel}`} data-chart="parallel coordinates">
       <figcaption className={chart.caption}>
         <span className={chart.title}>Parallel coordinates</span>
-        <span className={classes.legend}>
-          best <span className={classes.ranks} /> worst
-        </span>
+        <Legend axis={onScale.at(-1)} goal={goal} />
         <span className={classes.hint}>Drag along an axis to select trials</span>
       </figcaption>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
       <div ref={ref} className={classes.frame} tabIndex={0}>
-        <Lines {...{ configurations, goal, lines, selected, gap, width }} />
+        <Lines {...{ goal, lines, selected, gap, width }} />
         <svg
           width={width}
           height={HEIGHT}
@@ -107,7 +116,7 @@ export function ParallelChart(props: Props) {
   );
 }
 
-interface LinesProps extends Pick<Props, "configurations" | "goal" | "selected"> {
+interface LinesProps extends Pick<Props, "goal" | "selected"> {
   lines: readonly ParallelLine[];
   gap: number;
   width: number;
@@ -115,22 +124,38 @@ interface LinesProps extends Pick<Props, "configurations" | "goal" | "selected">
 
 /** The lines of all trials in a layer of its own, which a hovered line does not draw again. */
 const Lines = memo(function Lines(props: LinesProps) {
-  const { configurations, goal, lines, selected, gap, width } = props;
-  const ranks = ranked(configurations, goal, RANKS);
+  const { goal, lines, selected, gap, width } = props;
   const shown = selected ? lines.filter(({ number }) => selected.has(number)) : lines;
   const path = (among: readonly ParallelLine[]) => pathOf(among, (axis) => SIDE + axis * gap, y);
-  const ofRank = (rank?: number) => path(shown.filter(({ number }) => ranks.get(number) === rank));
-  // The best are drawn last, on top of the others.
-  const worstFirst = Array.from({ length: RANKS }, (_, i) => RANKS - 1 - i);
+  const ofGroup = (group: number | null) =>
+    path(shown.filter((line) => groupOf(line, goal, GROUPS) === group));
   return (
     <svg width={width} height={HEIGHT} className={classes.lines} aria-hidden="true">
       {selected ? (
         <path d={path(lines)} className={classes.other} opacity={Math.min(0.1, 8 / lines.length)} />
       ) : null}
-      <path d={ofRank()} className={classes.unrated} />
-      {worstFirst.map((rank) => (
-        <path key={rank} d={ofRank(rank)} className={classes.line} data-rank={rank} />
+      <path d={ofGroup(null)} className={classes.unrated} />
+      {BEST_FIRST.toReversed().map((group) => (
+        <path key={group} d={ofGroup(group)} className={classes.line} data-group={group} />
       ))}
     </svg>
   );
 });
+
+/** The colours of the lines, between the best and the worst value of the objective. */
+function Legend({ axis, goal }: { axis: ScaledAxis | undefined; goal: string }) {
+  if (axis === undefined) return null;
+  const { low, high } = axis;
+  const [best, worst] = goal === "max" ? [high, low] : [low, high];
+  return (
+    <span className={classes.legend}>
+      {axis.axis.scale.label}: best {metric(best)}
+      <span className={classes.scale} aria-hidden="true">
+        {BEST_FIRST.map((group) => (
+          <span key={group} className={classes.swatch} data-group={group} />
+        ))}
+      </span>
+      {metric(worst)} worst
+    </span>
+  );
+}

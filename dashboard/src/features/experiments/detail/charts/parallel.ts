@@ -118,17 +118,9 @@ export function lineAt(
   return found;
 }
 
-/** The trials in groups of the same size, the best first; those without a value are in none. */
-export function ranked(
-  configurations: readonly Configuration[],
-  goal: string,
-  groups: number,
-): ReadonlyMap<number, number> {
-  const sign = goal === "max" ? -1 : 1;
-  const rated = configurations
-    .filter(({ mean }) => mean !== null)
-    .sort((a, b) => sign * ((a.mean ?? 0) - (b.mean ?? 0)));
-  return new Map(
-    rated.map(({ number }, rank) => [number, Math.floor((rank / rated.length) * groups)]),
-  );
+/** Groups of lines by their objective, which is the last axis: 0 is the best; null: no value. */
+export function groupOf({ at }: ParallelLine, goal: string, groups: number): number | null {
+  const share = at.at(-1) ?? null;
+  if (share === null) return null;
+  return Math.min(groups - 1, Math.floor((goal === "max" ? 1 - share : share) * groups));
 }

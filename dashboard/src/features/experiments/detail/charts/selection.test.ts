@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { Experiment, Trial } from "@/shared/api/types";
 import { configurationsOf } from "../trials";
 import { fieldAxes, metricAxis, NUMBERS, positionOn, timeAxis } from "./axes";
-import { lineAt, linesOf, pathOf, positionAt, ranked, scaled, shareOf, ticksOf } from "./parallel";
+import { groupOf, lineAt, linesOf, pathOf, positionAt, scaled, shareOf, ticksOf } from "./parallel";
 import { rungResults } from "./rungs";
 import { brushed, selectedOf, toggled, trialSearch } from "./selection";
 
@@ -89,10 +89,10 @@ it("lines are scaled to their axes, and found under the pointer", () => {
   expect(pathOf(lines.slice(2), (axis) => axis * 10, y)).toBe("M0.0 0.0L10.0 0.0");
   const at = (x: number, top: number) => lineAt(lines, [0, 10, 20], y, { x, y: top }, 8);
   expect([at(5, 24), at(5, 99), at(15, 50), at(25, 0), at(5, 80)]).toEqual([2, 1, 1, null, null]);
-  expect([...ranked(TRIALS, "min", 2)]).toEqual([
-    [2, 0],
-    [1, 1],
-  ]);
+  const line = (share: number | null) => ({ number: 1, at: [0.9, share] });
+  const groups = (goal: string) => [0, 0.3, 1, null].map((at) => groupOf(line(at), goal, 5));
+  expect(groups("min")).toEqual([0, 1, 4, null]);
+  expect(groups("max")).toEqual([4, 3, 0, null]);
 });
 
 it("rungs have the mean of repeats, and what became of the trial", () => {
