@@ -19,7 +19,8 @@ def best_text(experiment: out.Json) -> str:
         return ""
     metric = experiment["spec"]["objective"]["metric"]
     at = "" if best["step"] is None else f" at step {best['step']:,}"
-    return f"trial {best['trial']}, {out.metric(metric, best['value'])}{at}"
+    trials = ", ".join(str(number) for number in (best["trial"], *best["ties"]))
+    return f"trial{'s' if best['ties'] else ''} {trials}, {out.metric(metric, best['value'])}{at}"
 
 
 def steps_text(steps: out.Json) -> str:

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
+from trainhall.cluster.experiments.analysis.text import listing
 from trainhall.cluster.experiments.asha import RunKey
 from trainhall.cluster.experiments.decide import (
     PROMOTE,
@@ -310,7 +311,11 @@ async def _describe_best(session: AsyncSession, experiment: Experiment) -> str:
     """Describe the best trial; without one, why there is none."""
     best = (await best_trials(session, [experiment])).get(experiment.id)
     if best is not None:
-        return f"best is trial {best.trial} with {experiment.metric} {figure(best.value)}"
+        value = f"{experiment.metric} {figure(best.value)}"
+        if best.ties:
+            trials = listing([str(number) for number in (best.trial, *best.ties)])
+            return f"trials {trials} share the best value, {value}"
+        return f"best is trial {best.trial} with {value}"
     repeats = experiment.spec.get("repeats", 1)
     text = f"no trial has a value of {experiment.metric}"
     text += " for every repeat" if repeats > 1 else ""

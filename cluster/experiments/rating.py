@@ -3,7 +3,7 @@
 import difflib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -42,6 +42,8 @@ class BestTrial:
     """Mean over the repeats."""
     step: int | None = None
     """Step of its rung of early stopping; None: it has completed."""
+    ties: tuple[int, ...] = ()
+    """Other completed configurations with the same mean, at most two of them."""
 
 
 async def read_objective(
@@ -115,7 +117,8 @@ def missing_objective(metric: str, reported: Mapping[str, Any]) -> str:
     near = difflib.get_close_matches(metric, reported, n=1)
     if not near and len(of_group) == 1:
         near = of_group
-    return f"it reports {names}, not {metric}" + (f"; did you mean {near[0]}?" if near else "")
+    reports = f"reports {names}, not {metric}"
+    return f"did you mean {near[0]}? The job {reports}" if near else f"it {reports}"
 
 
 async def best_trials(
@@ -129,9 +132,12 @@ async def best_trials(
     for (experiment_id, number), repeats in groupby(runs, key=lambda run: (run[0], run[1])):
         sign, rated = signs[experiment_id], list(repeats)
         mean = mean_of_repeats(run.objective for run in rated)
-        if experiment_id not in found or sign * mean < sign * found[experiment_id].value:
+        before = found.get(experiment_id)
+        if before is None or sign * mean < sign * before.value:
             best = min(rated, key=lambda run: sign * run.objective)
             found[experiment_id] = BestTrial(number, best.job_id, best.values, mean)
+        elif mean == before.value:
+            found[experiment_id] = replace(before, ties=(*before.ties, number))
     unrated = {e.id: e for e in experiments if e.id not in found and rungs_of(e.spec)}
     return found | await _best_at_rungs(session, unrated) if unrated else found
 

@@ -27,6 +27,8 @@ class Best(View):
     """Objective: the mean over the repeats."""
     step: int | None
     """Step of that rung; null once a trial has completed."""
+    ties: list[int]
+    """Other completed trials with the same value, at most two of them."""
     values: JsonObject
     """Values by the fields of the job spec that they replace."""
 

@@ -79,7 +79,7 @@ def test_sweep_is_created_watched_and_its_best_trial_opened(page: Page) -> None:
     page.get_by_role("tab", name="Analysis").click()
     findings = page.get_by_role("region", name="Findings")
     expect(findings).to_contain_text(re.compile(r"Trial \d has the lowest loss"))
-    expect(findings).to_contain_text("one run each, so no spread is known")
+    expect(findings).to_contain_text("with 1 repeat no spread is known")
     page.get_by_role("button", name="Report").click()
     with page.expect_popup() as opened:
         page.get_by_role("menuitem", name="Open").click()

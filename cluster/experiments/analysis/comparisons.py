@@ -16,6 +16,8 @@ from trainhall.training.common.units import figure
 
 MIN_REPEATS = 3
 """Fewer repeats show no difference: two values agree by chance too often."""
+ONE_RUN = f"with 1 repeat no spread is known: set repeats: {MIN_REPEATS}"
+TOO_FEW = f"too few to show a difference: set repeats: {MIN_REPEATS}"
 _MOST = 40
 """Most comparisons of one analysis."""
 
@@ -95,8 +97,20 @@ def _comparison(
         difference=best.objective - other.objective,
         interval=interval,
         verdict=verdict,
-        text=f"Trial {best.trial} has {experiment.metric} {figure(best.objective)}, trial "
-        f"{other.trial} ({what}) {figure(other.objective)}: {_ending(verdict, repeats, interval)}.",
+        text=f"{_values(experiment.metric, best, other, what)}: "
+        f"{_ending(verdict, repeats, interval)}.",
+    )
+
+
+def _values(metric: str, best: TrialRow, other: TrialRow, what: str) -> str:
+    assert best.objective is not None
+    assert other.objective is not None
+    value = figure(best.objective)
+    if best.objective == other.objective:
+        return f"Trials {best.trial} and {other.trial} ({what}) both have {metric} {value}"
+    return (
+        f"Trial {best.trial} has {metric} {value}, trial {other.trial} ({what}) "
+        f"{figure(other.objective)}"
     )
 
 
@@ -109,9 +123,9 @@ def _verdict(interval: Interval | None, repeats: int, sign: int) -> Verdict:
 
 def _ending(verdict: Verdict, repeats: int, interval: Interval | None) -> str:
     if interval is None:
-        return "one run each, so no spread is known"
+        return ONE_RUN
     if verdict is Verdict.TOO_FEW_RUNS:
-        return f"{repeats} runs each are too few to show a difference"
+        return f"{repeats} runs each are {TOO_FEW}"
     low, high = map(figure, interval)
     shown = "better" if verdict is Verdict.BETTER else "no difference shown"
     return f"{shown} ({LEVEL_PERCENT} % interval of the difference {low} to {high})"

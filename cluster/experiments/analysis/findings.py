@@ -36,6 +36,7 @@ _NEAR = 0.02
 _VARYING = re.compile(r"[0-9a-f]{12}|\d+(?:\.\d+)?")
 """Parts that differ between reasons of one cause: ids, ranks, steps and sizes."""
 _FIELDS_LISTED = 6
+_TIES_LISTED = 6
 
 
 def findings(
@@ -92,10 +93,14 @@ def _best(
     assert best.objective is not None
     values = ", ".join(f"{labels.get(f, f)} {value_text(v)}" for f, v in best.values.items())
     goal = "highest" if experiment.sign < 0 else "lowest"
-    yield (
-        f"Trial {best.trial} has the {goal} {experiment.metric}, "
-        f"{figure(best.objective)}{precision(best.objectives)}, with {values}."
-    )
+    value = f"the {goal} {experiment.metric}, {figure(best.objective)}"
+    tied = [str(trial.trial) for trial in ranked if trial.objective == best.objective]
+    if len(tied) > 1:
+        listed = tied[:_TIES_LISTED]
+        more = [f"{len(tied) - len(listed)} more"] if len(tied) > len(listed) else []
+        yield f"Trials {listing(listed + more)} share {value}; trial {best.trial} has {values}."
+        return
+    yield f"Trial {best.trial} has {value}{precision(best.objectives)}, with {values}."
 
 
 def precision(objectives: Sequence[float]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from trainhall.cluster.experiments.analysis.comparisons import Verdict, compare
+from trainhall.cluster.experiments.analysis.comparisons import ONE_RUN, TOO_FEW, Verdict, compare
 from trainhall.cluster.experiments.analysis.findings import (
     cost,
     failures,
@@ -104,11 +104,11 @@ def _ratio(row: BenchmarkRow) -> str:
     assert row.ratio is not None
     text = f"{figure(row.ratio)} × the baseline"
     if row.ratio_interval is None:
-        return f"{text}; one run each, so no spread is known"
+        return f"{text}; {ONE_RUN}"
     low, high = map(figure, row.ratio_interval)
     text += f" ({LEVEL_PERCENT} % interval {low} to {high})"
     if row.verdict is None or row.verdict is Verdict.TOO_FEW_RUNS:
-        return f"{text}; too few runs to show a difference"
+        return f"{text}; {TOO_FEW}"
     return f"{text}: {_VERDICTS[row.verdict]}"
 
 

@@ -24,10 +24,13 @@ dt { color: var(--dim) } dd { margin: 0 }
 ul { padding-left: 1.2rem } li { margin: .25rem 0 }
 figure { margin: 1rem 0; padding: .75rem; border: 1px solid var(--line); border-radius: .5rem }
 figcaption { font-size: .9rem; margin-bottom: .25rem }
+/* On a phone a chart scrolls, as a table does: its labels stay legible. */
+.chart { overflow-x: auto } .chart svg { min-width: 34rem }
 /* As wide as the window where a table needs it, and scrolled beyond that. */
 .wide { overflow-x: auto; width: fit-content; min-width: 100%; max-width: calc(100vw - 3rem);
   position: relative; left: 50%; transform: translateX(-50%) }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem }
+table { border-collapse: collapse; width: max-content; font-size: .9rem;
+  font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .6rem; text-align: left; border-bottom: 1px solid var(--line) }
 th { color: var(--dim); font-weight: 600 }
 tr.predicted { color: var(--dim); font-style: italic }
@@ -36,7 +39,8 @@ tr.best { background: var(--soft); font-weight: 600 }
 td { max-width: 22rem; overflow-wrap: break-word }
 pre { background: var(--soft); padding: .75rem; border-radius: .5rem; overflow-x: auto }
 @media print { figure, tr { break-inside: avoid } body { max-width: none }
-  .wide { overflow: visible; font-size: .7rem } }
+  .wide, .chart { overflow: visible; font-size: .7rem } .chart svg { min-width: 0 }
+  table { width: auto } }
 """
 
 
@@ -73,7 +77,9 @@ def _comparisons(report: Report) -> list[str]:
 def _plots(report: Report) -> list[str]:
     drawn = plots(report)
     figures = [
-        f"<figure><figcaption>{escape(title)}</figcaption>{svg}</figure>" for title, svg in drawn
+        f"<figure><figcaption>{escape(title)}</figcaption>"
+        f'<div class="chart" tabindex="0" role="region" aria-label="Chart">{svg}</div></figure>'
+        for title, svg in drawn
     ]
     return ["<h2>Charts</h2>", *figures] if figures else []
 

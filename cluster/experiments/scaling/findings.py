@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from trainhall.cluster.experiments.analysis.comparisons import ONE_RUN
 from trainhall.cluster.experiments.analysis.findings import cost, failures, progress
 from trainhall.cluster.experiments.analysis.intervals import LEVEL_PERCENT
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, TrialRow, field_labels
@@ -70,7 +71,7 @@ def _largest(measured: Sequence[ScalingPoint]) -> str:
     text += f"{base.workers:,}, an efficiency of {percent(last.efficiency)}"
     text += " with ranks that share cores" if last.shares_cores else ""
     if last.speedup_interval is None:
-        return f"{text}; one run each, so no spread is known"
+        return f"{text}; {ONE_RUN}"
     low, high = (end / last.workers for end in last.speedup_interval)
     return f"{text} ({LEVEL_PERCENT} % interval {percent(low)} to {percent(high)})"
 

@@ -766,6 +766,12 @@ export type Best = {
      */
     step: number | null;
     /**
+     * Ties
+     *
+     * Other completed trials with the same value, at most two of them.
+     */
+    ties: Array<number>;
+    /**
      * Values
      *
      * Values by the fields of the job spec that they replace.

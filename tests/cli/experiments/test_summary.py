@@ -20,7 +20,7 @@ def test_mean_needs_every_repeat_and_never_overflows() -> None:
 def test_best_text_names_the_step_of_a_rung(step: int | None, at: str) -> None:
     experiment = {
         "spec": {"objective": {"metric": "loss"}},
-        "best": {"trial": 3, "value": 0.25, "step": step},
+        "best": {"trial": 3, "value": 0.25, "step": step, "ties": []},
     }
     assert best_text(experiment) == f"trial 3, loss 0.25{at}"
 

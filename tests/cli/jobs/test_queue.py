@@ -90,7 +90,7 @@ def test_queue_has_the_position_an_hour_ago() -> None:
     [
         ("queued", [{"position": 3, "history": HISTORY}], "position 3; an hour ago: 7"),
         ("queued", [{"position": 3, "history": []}], "position 3"),
-        ("running", HISTORY[:1], "waited 2h00m: position 7 at first, at last 7"),
+        ("running", HISTORY[:1], "waited 2 h: position 7 at first, at last 7"),
         ("running", [], None),
     ],
 )  # fmt: skip

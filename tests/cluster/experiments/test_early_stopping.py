@@ -284,7 +284,7 @@ async def test_run_without_a_value_is_stopped_and_explained(cluster: SimulatedCl
     assert (first.state, first.objective) == ("stopped", None)
     assert first.reason == "stopped early at step 10: it has no finite value of lost"
     view = await read(cluster, experiment)
-    why = "it reports loss, not lost; did you mean loss?"
+    why = "did you mean loss? The job reports loss, not lost"
     assert view.reason == f"trial 2 has no objective: {why}"
 
 

@@ -16,9 +16,9 @@ from trainhall.db.experiments import Experiment, Trial
     [
         ("loss", {}, "it reports no metric"),
         ("loss", {"loss": "NaN"}, "loss has no finite value"),
-        ("los", {"loss": 1, "lr": 2}, "it reports loss, lr, not los; did you mean loss?"),
+        ("los", {"loss": 1, "lr": 2}, "did you mean loss? The job reports loss, lr, not los"),
         ("val/f1", {"loss": 1, "val/accuracy": 1},
-         "it reports loss, val/accuracy, not val/f1; did you mean val/accuracy?"),
+         "did you mean val/accuracy? The job reports loss, val/accuracy, not val/f1"),
         ("val/f1", {"val/accuracy": 1, "val/precision": 1},
          "it reports val/accuracy, val/precision, not val/f1"),
     ],
@@ -65,6 +65,9 @@ async def test_best_trial_has_the_best_mean(database: Database, goal: str, repea
     async with database.session() as session:
         found = (await best_trials(session, [experiment]))["e"]
     assert (found.trial, found.value, found.values) == (best, means[best], {"a": best})
+    ties = [number for number in means if means[number] == means[best] and number != best]
+    assert set(found.ties) <= set(ties)
+    assert repeats > 1 or list(found.ties) == ties[:2]
 
 
 @pytest.mark.parametrize(("goal", "best"), [("min", (2, 0.45, 20)), ("max", (3, 0.7, 20))])

@@ -67,7 +67,8 @@ async def test_trials_run_in_order_and_the_best_is_found(cluster: SimulatedClust
     assert [t.values for t in listed] == [{RATE: rate} for rate in (0.1, 0.2, 0.3, 0.4)]
     assert view.best is not None
     assert view.best.model_dump() == {
-        "trial": 2, "job_id": listed[1].job_id, "value": 0.9, "step": None, "values": {RATE: 0.2},
+        "trial": 2, "job_id": listed[1].job_id, "value": 0.9, "step": None, "ties": [],
+        "values": {RATE: 0.2},
     }  # fmt: skip
     job = await cluster.job(str(listed[1].job_id))
     assert job.spec["training"]["learning_rate"] == 0.2
@@ -144,7 +145,7 @@ async def test_first_run_without_the_metric_pauses(cluster: SimulatedCluster) ->
     first, second, *_ = await trials(cluster, experiment)
     await run_trial(cluster, first.job_id, 0.5)
     first, *_ = await trials(cluster, experiment)
-    why = "it reports eval_accuracy, not eval_acc; did you mean eval_accuracy?"
+    why = "did you mean eval_accuracy? The job reports eval_accuracy, not eval_acc"
     assert first.reason == f"completed without an objective: {why}"
     view = await read(cluster, experiment)
     assert view.reason == (
@@ -178,8 +179,8 @@ async def test_end_without_best_trial_names_the_metrics(
     first = "trial 1" if repeats == 1 else "trial 1, repeat 1"
     completed = f"{repeats} of {repeats} runs completed"
     assert (await read(cluster, experiment)).reason == (
-        f"{completed}; no trial has a value of eval_acc{of_all}; {first}: it reports "
-        "eval_accuracy, not eval_acc; did you mean eval_accuracy?"
+        f"{completed}; no trial has a value of eval_acc{of_all}; {first}: did you "
+        "mean eval_accuracy? The job reports eval_accuracy, not eval_acc"
     )
 
 

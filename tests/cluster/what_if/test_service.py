@@ -82,8 +82,8 @@ def test_durations_are_those_of_similar_jobs() -> None:
     assert of_all == (90.0, "the median of 4 completed jobs")
     assert Durations([]).of("new", None) == (3600.0, "as no job has completed")
     assert describe([gpt, of_maria, gpt]) == [
-        "2 jobs that never ran: 1m30s, the median of 2 completed jobs named “gpt”",
-        "1 job that never ran: 5m30s, the median of 2 completed jobs of user maria",
+        "2 jobs that never ran: 1 min 30 s, the median of 2 completed jobs named “gpt”",
+        "1 job that never ran: 5 min 30 s, the median of 2 completed jobs of user maria",
     ]
     many = [Assumed(float(number), "x") for number in range(7)]
     assert describe(many)[-1] == "2 more that never ran: medians of jobs like them"

@@ -32,9 +32,14 @@ def test_single_runs_have_no_spread() -> None:
     (compared,) = compare(experiment(), rated(trials_of([0.5], [0.75]), -1))
     assert compared.interval is None
     assert compared.text == (
-        "Trial 2 has eval_accuracy 0.75, trial 1 (the runner-up) 0.5: one run each, so no spread "
-        "is known."
+        "Trial 2 has eval_accuracy 0.75, trial 1 (the runner-up) 0.5: with 1 repeat no spread is "
+        "known: set repeats: 3."
     )
+
+
+def test_same_values_are_said_to_be_the_same() -> None:
+    (compared,) = compare(experiment(), rated(trials_of([0.75], [0.75]), -1))
+    assert compared.text.startswith("Trials 1 and 2 (the runner-up) both have eval_accuracy 0.75: ")
 
 
 @pytest.mark.parametrize(("goal", "best"), [(MetricMode.MAX, 2), (MetricMode.MIN, 1)])

@@ -34,6 +34,13 @@ def test_best_trial_comes_with_its_values_and_cost() -> None:
     assert texts[-1] == "The runs used 3 device-hours."
 
 
+def test_trials_with_the_same_value_share_the_best() -> None:
+    texts = found(experiment(), rates(0.75, 0.5, 0.75))
+    assert texts[0] == (
+        "Trials 1 and 3 share the highest eval_accuracy, 0.75; trial 1 has learning_rate 0.1."
+    )
+
+
 def test_repeats_give_the_best_an_interval() -> None:
     rows = runs(1, {RATE: 0.1}, 0.5, 0.6, 0.7)
     assert "0.6 (mean of 3 runs, 95 % interval " in found(experiment(), rows)[0]

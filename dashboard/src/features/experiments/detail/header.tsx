@@ -90,6 +90,11 @@ function Best({ experiment }: { experiment: Experiment }) {
             trial {best.trial}
           </AnchorLink>
         )}
+        {best.ties.length > 0 ? (
+          <Text size="xs" c="dimmed">
+            as good: {best.ties.length > 1 ? "trials" : "trial"} {best.ties.join(" and ")}
+          </Text>
+        ) : null}
       </div>
       <dl className={classes.values}>
         {Object.entries(best.values).map(([field, value]) => (
