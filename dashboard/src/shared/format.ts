@@ -71,6 +71,11 @@ export function rate(value: number | null | undefined): string {
   return isLarge ? grouped(value) : metric(value);
 }
 
+/** The value of a metric or parameter; `constructor` is a name like any other. */
+export function valueAt<T>(record: Readonly<Record<string, T>>, name: string): T | undefined {
+  return Object.hasOwn(record, name) ? record[name] : undefined;
+}
+
 /** The number behind a metric; NaN and infinities travel as text. */
 export function toNumber(value: number | string | null | undefined): number | null {
   if (value === null || value === undefined) return null;

@@ -7,6 +7,16 @@ import { PackageDifferences } from "./package-differences";
 
 const BASE = { attempt: 1, python: "3.12.3", os: "Linux", cuda: null };
 
+it("identical packages are listed", async () => {
+  const same = { ...BASE, packages: { numpy: "2.3.3" } };
+  const answers = { "GET /training/jobs/a/packages": same, "GET /training/jobs/b/packages": same };
+  const jobs = ["a", "b"].map((id) => job({ id, name: id }));
+  shown(<PackageDifferences jobs={jobs as unknown as Job[]} />, answers);
+  fireEvent.click(await screen.findByText("Identical packages (3)"));
+  expect(screen.getByRole("row", { name: "numpy 2.3.3 2.3.3" })).toBeVisible();
+  expect(screen.queryByRole("switch")).toBeNull();
+});
+
 it("only packages that differ are shown, until all are asked for", async () => {
   const answers = {
     "GET /training/jobs/a/packages": { ...BASE, packages: { numpy: "2.3.3", torch: "2.12.0" } },

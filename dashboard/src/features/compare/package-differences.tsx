@@ -4,7 +4,7 @@ import { useState } from "react";
 import { packagesOptions } from "@/shared/api/packages";
 import type { Job } from "@/shared/api/types";
 import { labelOf } from "@/shared/curves/jobs/labels";
-import { NOTHING, plural } from "@/shared/format";
+import { count, NOTHING, plural } from "@/shared/format";
 import { type Column, Table } from "@/shared/table/table";
 import classes from "./compare-page.module.css";
 import { type PackageRow, packageRows } from "./package-rows";
@@ -27,33 +27,34 @@ export function PackageDifferences({ jobs }: { jobs: Job[] }) {
   if (reported.length < 2) return null;
   const rows = packageRows(reported.map(({ found }) => found));
   const different = rows.filter(({ differs }) => differs);
-  const shown = all ? rows : different;
+  const isSame = different.length === 0;
+  const shown = all || isSame ? rows : different;
   const silent = jobs.length - reported.length;
   return (
     <details>
       <summary className={classes.fold}>
-        {different.length === 0
-          ? "Identical packages"
+        {isSame
+          ? `Identical packages (${count(rows.length)})`
           : plural(different.length, "package difference")}
         {silent > 0 ? `; ${plural(silent, "job")} reported none` : ""}
       </summary>
-      <Switch
-        size="xs"
-        mb="xs"
-        label="All packages"
-        checked={all}
-        onChange={(event) => setAll(event.currentTarget.checked)}
-      />
-      {shown.length === 0 ? null : (
-        <Table
-          label="Packages"
-          columns={[NAME, ...reported.map(({ job }, i) => columnOf(job, i, jobs))]}
-          rows={shown}
-          rowKey={({ name }) => name}
-          className={classes.diff}
-          cards
+      {isSame ? null : (
+        <Switch
+          size="xs"
+          mb="xs"
+          label="All packages"
+          checked={all}
+          onChange={(event) => setAll(event.currentTarget.checked)}
         />
       )}
+      <Table
+        label="Packages"
+        columns={[NAME, ...reported.map(({ job }, i) => columnOf(job, i, jobs))]}
+        rows={shown}
+        rowKey={({ name }) => name}
+        className={classes.diff}
+        cards
+      />
     </details>
   );
 }

@@ -1,5 +1,5 @@
 import type { Job } from "@/shared/api/types";
-import { toNumber } from "@/shared/format";
+import { toNumber, valueAt } from "@/shared/format";
 import { impliedGoal } from "@/shared/live/metric-names";
 
 type Compared = Pick<Job, "metrics" | "main_metric">;
@@ -21,7 +21,7 @@ export function resultsOf(jobs: readonly Compared[]): Result[] {
   return [...names]
     .sort((a, b) => Number(goals.has(b)) - Number(goals.has(a)) || a.localeCompare(b, "en"))
     .map((name) => {
-      const values = jobs.map(({ metrics }) => toNumber(metrics[name]));
+      const values = jobs.map(({ metrics }) => toNumber(valueAt(metrics, name)));
       const known = values.filter((value) => value !== null && Number.isFinite(value));
       const goal = goals.get(name) ?? impliedGoal(name);
       const better = goal === "max" ? Math.max : goal === "min" ? Math.min : null;

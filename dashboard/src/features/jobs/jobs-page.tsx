@@ -51,7 +51,8 @@ export default function JobsPage() {
   const problem = query === "" ? undefined : queryProblem(error);
   // A query may be invalid while it is typed: the last valid one's jobs stay.
   const pages = useLastDefined(jobs.data)?.pages ?? NO_PAGES;
-  const counts = useLastDefined(groups.data);
+  const lastCounts = useLastDefined(groups.data);
+  const counts = groups.isError ? lastCounts : groups.data;
   const rows = useMemo(() => pages.flatMap(({ items }) => items), [pages]);
   const latest = useRef({ pages, rows: 0, loadMore: () => {} });
   latest.current = {

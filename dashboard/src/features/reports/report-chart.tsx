@@ -1,10 +1,10 @@
 import { Alert, List, Text } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { listJobsOptions } from "@/client/@tanstack/react-query.gen";
 import { type Job, MAX_COMPARED } from "@/shared/api/types";
 import { Chart } from "@/shared/curves/chart/chart";
-import { useOnScreen } from "@/shared/curves/chart/on-screen";
+import { useLingering, useOnScreen } from "@/shared/curves/chart/on-screen";
 import controls from "@/shared/curves/controls/controls.module.css";
 import type { Range } from "@/shared/curves/data/axis";
 import { panelsOf } from "@/shared/curves/jobs/panels";
@@ -25,11 +25,18 @@ const REDRAW_MS = 500;
 export function ReportChart({ text }: { text: string }) {
   const parsed = useMemo(() => parseBlock(text), [text]);
   const [frame, isOnScreen] = useOnScreen<HTMLDivElement>();
-  const [wasSeen, setSeen] = useState(false);
-  // Its jobs are followed from then on.
-  if (isOnScreen && !wasSeen) setSeen(true);
+  const isFollowed = useLingering(isOnScreen);
+  const [height, setHeight] = useState(0);
+  useEffect(() => {
+    if (!isOnScreen) setHeight(frame.current?.offsetHeight ?? 0);
+  }, [isOnScreen, frame]);
   return (
-    <div ref={frame} className={classes.chart}>
+    // Off screen no job is followed; the place stays as large, so that nothing below it moves.
+    <div
+      ref={frame}
+      className={classes.chart}
+      style={isFollowed || height === 0 ? undefined : { minHeight: height }}
+    >
       {"errors" in parsed ? (
         <Alert color="red" variant="light" title="This chart cannot be drawn" role="alert">
           <List size="sm">
@@ -39,7 +46,7 @@ export function ReportChart({ text }: { text: string }) {
           </List>
           <pre>{text}</pre>
         </Alert>
-      ) : wasSeen ? (
+      ) : isFollowed ? (
         <JobsChart block={parsed.block} />
       ) : null}
     </div>

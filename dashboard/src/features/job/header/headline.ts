@@ -1,7 +1,7 @@
 import type { Job } from "@/shared/api/types";
 import type { CurveSeries } from "@/shared/curves/data/series";
 import type { CurveStore } from "@/shared/curves/data/store";
-import { count, metric, percent, toNumber } from "@/shared/format";
+import { count, metric, percent, toNumber, valueAt } from "@/shared/format";
 import {
   customNames,
   formatOf,
@@ -52,7 +52,7 @@ export function headlines(job: Reporting, curves: CurveStore): Headline[] {
     if (found) return [{ name, label, text: format(found.value), of: found.of }];
     // The job's own value may be of steps that a later attempt repeats: the curves know better.
     if (curves.names().length > 0 && series === undefined) return [];
-    const reported = toNumber(job.metrics[name]);
+    const reported = toNumber(valueAt(job.metrics, name));
     return reported === null ? [] : [{ name, label, text: format(reported), of: "latest step" }];
   };
   const others = (figures: Figure[]) =>

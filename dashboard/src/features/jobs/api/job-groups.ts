@@ -1,4 +1,4 @@
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { listJobGroupsOptions } from "@/client/@tanstack/react-query.gen";
 import type { GroupBy } from "../groups/groups";
 import { type Filter, parametersOf } from "./job-list";
@@ -12,6 +12,5 @@ export function useJobGroups(by: GroupBy | undefined, filter: Filter) {
     ...listJobGroupsOptions({ query: { by: by ?? "state", limit: 1000, ...parametersOf(filter) } }),
     enabled: by !== undefined,
     refetchInterval: POLL_MS,
-    placeholderData: keepPreviousData,
   });
 }

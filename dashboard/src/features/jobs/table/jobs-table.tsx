@@ -7,7 +7,7 @@ import { lastLineOptions } from "@/shared/api/jobs";
 import { hasReason, isActive, isFinished, type Job } from "@/shared/api/types";
 import { Sparkline } from "@/shared/curves/chart/sparkline";
 import { ranSeconds, useElapsed } from "@/shared/elapsed";
-import { count, duration, metric, NOTHING, plural } from "@/shared/format";
+import { count, duration, metric, NOTHING, plural, valueAt } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
 import { IdText } from "@/shared/page/id-text";
 import { Tags } from "@/shared/page/tags";
@@ -77,14 +77,14 @@ function valueCell(id: ColumnId): (job: Job) => React.ReactNode {
   const value = valueIn(id);
   if (value?.kind === "parameter") {
     return (job) => {
-      const given = ((job.spec.parameters ?? {}) as Record<string, unknown>)[value.name];
+      const given = valueAt((job.spec.parameters ?? {}) as Record<string, unknown>, value.name);
       return typeof given === "number" ? metric(given) : given === undefined ? NOTHING : `${given}`;
     };
   }
   return (job) => {
     const { name = "", aggregate = null } = value ?? {};
-    if (aggregate === null) return metric(job.metrics[name]);
-    return metric(job.metric_ranges[name]?.[aggregate === "min" ? 0 : 1]);
+    if (aggregate === null) return metric(valueAt(job.metrics, name));
+    return metric(valueAt(job.metric_ranges, name)?.[aggregate === "min" ? 0 : 1]);
   };
 }
 
