@@ -65,7 +65,7 @@ async def test_job_that_waits_for_more_devices_is_replayed(cluster: SimulatedClu
     assert (found.jobs, found.left_out, found.never_ran) == (3, 0, 2)
     assert (found.before.never_started, found.before.first_starts) == (2, 0)
     assert (found.after.never_started, found.after.first_starts) == (1, 1)
-    assert found.assumptions[-1].startswith("2 jobs that never ran: 10m")
+    assert found.assumptions[-1].startswith("2 jobs that never ran: 10 min")
     assert found.assumptions[-1].endswith(", the median of 1 completed job")
 
 
