@@ -8,6 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from support.cluster.cluster import Program
+from support.pages import navigate
 from support.ports import reserve
 from support.waiting import eventually
 
@@ -16,11 +17,6 @@ pytestmark = pytest.mark.browser
 AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
 LOOKS: tuple[tuple[Literal["light", "dark"], int], ...] = (("light", 1440), ("dark", 390))
 """Colour scheme and width. No rule depends on both: the other two pairs would find nothing new."""
-# A new document would load the whole dashboard again.
-NAVIGATE = """address => {
-    history.pushState(null, "", address);
-    dispatchEvent(new PopStateEvent("popstate"));
-}"""
 FIND = """async () => (await axe.run(document, {resultTypes: ["violations"]}))
     .violations.filter(({impact}) => impact === "serious" || impact === "critical")
     .flatMap(({id, nodes}) => nodes.map(({html}) => `${id}: ${html}`))"""
@@ -112,7 +108,7 @@ def test_pages_have_no_serious_violation(browser: Browser, simulated: httpx.Clie
     page.add_style_tag(content="*, ::before, ::after {transition: none !important}")
     found = []
     for address, content in pages(simulated).items():
-        page.evaluate(NAVIGATE, address)
+        navigate(page, address)
         expect(page.locator(content).first).to_be_visible()
         expect(page.locator(".mantine-Skeleton-root")).to_have_count(0)
         found += violations(page)

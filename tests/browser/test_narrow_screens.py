@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from support.cluster.cluster import Cluster
+from support.pages import navigate
 
 pytestmark = pytest.mark.browser
 
@@ -15,6 +16,19 @@ SPEC: dict[str, Any] = {
     "training": {"steps": 30, "global_batch_size": 8},
     "checkpoint": {"every_steps": 10},
 }
+PAGES = {
+    "/jobs": "Jobs",
+    "/experiments": "Experiments",
+    "/nodes": "Nodes",
+    "/queue": "Queue",
+    "/ledger": "Ledger",
+    "/what-if": "What if",
+    "/alerts": "Alerts",
+    "/reports/new": "New report",
+    "/new": "New job",
+    "/experiments/new": "New experiment",
+}
+"""The title of each, by its address."""
 
 
 @pytest.fixture(scope="module")
@@ -70,26 +84,13 @@ def test_every_checkpoint_has_its_commands(phone: Page, job: str) -> None:
     expect(row.get_by_text("pinned")).to_be_visible()
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "/jobs",
-        "/experiments",
-        "/nodes",
-        "/queue",
-        "/ledger",
-        "/what-if",
-        "/alerts",
-        "/reports/new",
-        "/new",
-        "/experiments/new",
-    ],
-)
-def test_every_command_of_a_page_is_in_sight(phone: Page, job: str, address: str) -> None:
-    phone.goto(address)
-    expect(phone.get_by_role("heading", level=1)).to_be_visible()
-    expect(phone.locator(".mantine-Skeleton-root")).to_have_count(0)
-    assert outside(phone.get_by_role("button")) == []
+def test_every_command_of_a_page_is_in_sight(phone: Page, job: str) -> None:
+    phone.goto("/jobs")
+    for address, title in PAGES.items():
+        navigate(phone, address)
+        expect(phone.get_by_role("heading", level=1, name=title, exact=True)).to_be_visible()
+        expect(phone.locator(".mantine-Skeleton-root")).to_have_count(0)
+        assert outside(phone.get_by_role("button")) == [], address
 
 
 @pytest.mark.parametrize("simulated", [False, True])
