@@ -53,6 +53,8 @@ from trainhall.training.spec import SpecError
 
 log = structlog.get_logger(__name__)
 
+_STEPS_AT_ONCE = 3
+"""A result is recorded, a trial promoted or chosen by it, and its job resumed or submitted."""
 _REASONS = {
     Command.PAUSE: ReasonCode.EXPERIMENT_PAUSED,
     Command.RESUME: ReasonCode.EXPERIMENT_RESUMED,
@@ -90,6 +92,22 @@ class ExperimentAdvancer(Service):
         return advanced
 
     async def _advance(self, facts: ExperimentFacts) -> bool:
+        """Take the next step, and those that follow from its results: a device waits for them, and
+        each would take a pass over the whole cluster."""
+        advanced = False
+        for _ in range(_STEPS_AT_ONCE):
+            step = await self._take_step(facts)
+            advanced = advanced or bool(step)
+            if not (facts.learns and (step.ended or step.at_rung or step.promote or step.choose)):
+                break
+            async with self._db.session() as session:
+                current = await load_experiment(session, facts.id)
+            if current is None:
+                break
+            facts = current
+        return advanced
+
+    async def _take_step(self, facts: ExperimentFacts) -> Step:
         step = next_step(facts)
         if step.changes_trials or (facts.compares and self._compared.get(facts.id) != facts):
             step = await self._change_trials(facts, step)
@@ -101,7 +119,7 @@ class ExperimentAdvancer(Service):
             await self._choose(facts.id)
         for run in step.commands:
             await self._command(facts.id, run)
-        return bool(step)
+        return step
 
     async def _change_trials(self, facts: ExperimentFacts, seen: Step) -> Step:
         """Record results and ends of runs, then start, promote and stop others.

@@ -89,6 +89,11 @@ class ExperimentFacts:
         return self.parallel - self.running - sum(run.holds_place for run in self.started)
 
     @property
+    def learns(self) -> bool:
+        """Return whether its next runs depend on the results of others."""
+        return self.early_stopping is not None or self.undecided > 0
+
+    @property
     def compares(self) -> bool:
         """Return whether its runs may be promoted or stopped."""
         stops_early = self.early_stopping is not None
@@ -137,8 +142,7 @@ def next_step(facts: ExperimentFacts) -> Step:
     step = _follow_jobs(facts)
     if facts.state is not ExperimentState.RUNNING:
         return step
-    learns = facts.early_stopping is not None or facts.undecided > 0
-    if learns and (step.ended or step.at_rung or step.taken_up):
+    if facts.learns and (step.ended or step.at_rung or step.taken_up):
         return step  # the next one knows their results
     return _fill_places(facts, step)
 

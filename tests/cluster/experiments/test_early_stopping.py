@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -114,6 +115,26 @@ async def test_best_runs_are_promoted_and_others_stopped(cluster: SimulatedClust
     assert promoted == [
         f"promoted from rung {rung} of “rates” (experiment {experiment})" for rung in (1, 2)
     ]
+
+
+@on_sqlite
+async def test_promotion_follows_a_result_in_the_same_pass(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 4)
+    experiment = await create(cluster, values=3)
+    first, second, _ = await trials(cluster, experiment)
+    await advance(cluster, first, 0.1)
+    await advance(cluster, second, 0.2)
+    _, _, third = await trials(cluster, experiment)
+    await cluster.run_until(str(third.job_id), "running")
+    await measure(cluster, str(third.job_id), RUNGS[0], 0.3)
+    reconciler = cluster.coordinator.reconciler
+    with patch.object(reconciler, "settle"):
+        await cluster.finish(str(third.job_id), Outcome.PAUSED)
+    while (await cluster.job(str(third.job_id))).state != "paused":
+        assert await reconciler.pass_once()
+    assert (await cluster.job(str(first.job_id))).state == "paused"
+    await reconciler.pass_once()
+    assert (await cluster.job(str(first.job_id))).state == "queued"
 
 
 async def test_waiting_run_holds_no_place(cluster: SimulatedCluster) -> None:
