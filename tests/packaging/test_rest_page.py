@@ -66,7 +66,7 @@ class Reader:
             lambda found: f"{found[1]}/{known[found[1]]}",
             # A position that this job's output has.
             line.replace("at=1.0.stdout.4096", "at=1.0.stdout.0").replace(
-                "checkpoints/jobs/JOB", f"checkpoints/jobs/{self.finished}"
+                "jobs/JOB", f"jobs/{self.finished}"
             ),
         )
         assert not re.search(r"/(ID|JOB)\b", command), f"no id is known for {line}"
