@@ -3,13 +3,15 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.commands import allowed_commands
 from trainhall.cluster.experiments.rating import best_trials
 from trainhall.cluster.jobs.commands import Command
-from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, ExperimentState
+from trainhall.cluster.lifecycle.jobs import reason_columns
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, WAITING_STATES, ExperimentState
 from trainhall.db import experiments as tables
 from trainhall.db import models
 from trainhall.db.views import JsonObject, MetricValue, Page, Time, View
@@ -50,7 +52,7 @@ class Experiment(View):
     """`sweep`, `benchmark` or `scaling`."""
     state: ExperimentState
     reason: str
-    """Reason for the state, as a sentence."""
+    """Reason for the state, as a sentence; while it runs and none of its runs can start, why."""
     reason_code: str
     counts: dict[str, int]
     """Runs by state: `pending`, `stopped` (early), or the state of the run's job."""
@@ -155,9 +157,14 @@ async def experiment_views(
         if undecided := _undecided_runs(experiment, counts[experiment.id]):
             counts[experiment.id]["pending"] += undecided
     best = await best_trials(session, experiments)
+    running = [e.id for e in experiments if e.state == ExperimentState.RUNNING]
+    stuck = await _reasons_of_stuck(session, running)
     return [
         Experiment.of(
             experiment,
+            **reason_columns(
+                stuck.get(experiment.id) or Reason.stored(experiment.reason_code, experiment.reason)
+            ),
             counts=counts[experiment.id],
             best=Best.of(best[experiment.id]) if experiment.id in best else None,
             steps=_steps(experiment, counts[experiment.id], taken.get(experiment.id, 0)),
@@ -165,6 +172,24 @@ async def experiment_views(
         )
         for experiment in experiments
     ]
+
+
+async def _reasons_of_stuck(session: AsyncSession, experiments: Sequence[str]) -> dict[str, Reason]:
+    """Return why no run of an experiment can start, of those whose started runs all wait for what
+    the cluster does not have: as many as may be unfinished, so that no other run starts."""
+    job = models.Job
+    never_fits = job.state.in_(WAITING_STATES) & (job.reason_code == ReasonCode.NEVER_FITS.value)
+    rows = await session.execute(
+        select(tables.Trial.experiment_id, func.min(job.reason))
+        .join(job, job.id == tables.Trial.job_id)
+        .where(
+            tables.Trial.experiment_id.in_(experiments),
+            tables.Trial.state.in_(UNFINISHED_TRIALS),
+        )
+        .group_by(tables.Trial.experiment_id)
+        .having(func.count() == func.count(case((never_fits, 1))))
+    )
+    return {experiment: Reason.of(ReasonCode.NO_RUN_FITS, why=why) for experiment, why in rows}
 
 
 async def _counts(session: AsyncSession, experiments: Sequence[str]) -> dict[str, dict[str, int]]:

@@ -51,6 +51,7 @@ class ReasonCode(StrEnum):
     STOPPED_EARLY = ("stopped_early", "stopped early {when}: {why}")
     # of experiments and their trials
     TRIALS_RUN = ("trials_run", "at most {parallel} unfinished at a time")
+    NO_RUN_FITS = ("no_run_fits", "none of its unfinished runs can start: {why}")
     TRIALS_STARTED = ("trials_started", "all runs are started")
     TRIALS_ENDED = ("trials_ended", "{completed} of {total} runs completed{stopped}{rated}")
     TRIAL_NOT_RATED = ("trial_not_rated", "{run} has no objective: {why}")

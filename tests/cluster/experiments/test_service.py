@@ -22,6 +22,8 @@ from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job
 from trainhall.training.link.status import Outcome
 
+LARGE = {**SWEEP["job"], "resources": {"workers": 8}}
+
 
 def sweep(**changes: Any) -> Any:
     space = {RATE: [0.1, 0.2, 0.3, 0.4]}
@@ -194,6 +196,22 @@ async def test_reason_says_when_all_runs_are_started(cluster: SimulatedCluster) 
     experiments = cluster.coordinator.experiments
     await experiments.pause(experiment)
     assert (await experiments.resume(experiment)).reason == "all runs are started"
+
+
+async def test_experiment_whose_runs_never_fit_says_why(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 4)
+    fits, large = await create(cluster), await create(cluster, job=LARGE)
+    assert (await read(cluster, large)).reason == (
+        "none of its unfinished runs can start: needs 8 CPU slots; the whole cluster has 4 CPU "
+        "slots: add a node with `trainhall nodes add`, or request fewer workers"
+    )
+    listed = (await cluster.coordinator.experiments.list()).items
+    assert [(each.id, each.state, each.reason_code) for each in listed] == [
+        (large, "running", "no_run_fits"), (fits, "running", "trials_run"),
+    ]  # fmt: skip
+    await cluster.add_node("beta", 8)
+    await cluster.heartbeat()
+    assert (await read(cluster, large)).reason_code == "trials_run"
 
 
 async def test_experiment_fails_without_a_completed_trial(cluster: SimulatedCluster) -> None:
