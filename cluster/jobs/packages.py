@@ -40,9 +40,15 @@ async def store(session: AsyncSession, attempt: Attempt, packages: Packages) -> 
         # It locks an existing row, which `delete_unused` might be about to delete.
         connection.execute(upsert(connection, PackageSet, ("sha256",)), [row])
 
+    before = attempt.package_set
+    if before is not None and before < digest:
+        # Rows are locked in one order: attempts that swap environments would block each other.
+        await session.execute(
+            select(PackageSet.sha256).where(PackageSet.sha256 == before).with_for_update()
+        )
     connection = await session.connection()
     await connection.run_sync(insert)
-    before, attempt.package_set = attempt.package_set, digest
+    attempt.package_set = digest
     await session.flush()
     if before not in (None, digest):  # rank 0 was replaced
         await delete_unused(session, [before])

@@ -1,5 +1,6 @@
 """Python environments of attempts: stored once, read by attempt, deleted with the last job."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,8 +8,10 @@ from pydantic import ValidationError
 from sqlalchemy import func, select
 from support.cluster.simulated import SimulatedCluster
 
+from trainhall.cluster.jobs import packages as environments
 from trainhall.cluster.wire.protocol import first_problem
-from trainhall.db.models import PackageSet
+from trainhall.db.database import Database
+from trainhall.db.models import Attempt, PackageSet
 from trainhall.training.link.packages import MAX_PACKAGES, Packages
 
 REPORT: dict[str, Any] = {
@@ -54,6 +57,26 @@ async def test_equal_environments_are_stored_once(cluster: SimulatedCluster) -> 
         await cluster.finish(job_id)
         await service.delete(job_id)
         assert await stored(cluster) == left
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_attempts_swap_environments_at_once(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 2)
+    jobs = [await running(cluster), await running(cluster)]
+    reports = [REPORT, REPORT | {"python": "3.13.1"}]
+    for job_id, report in zip(jobs, reports, strict=True):
+        await cluster.report_event(job_id, "packages", report)
+    beside = Database(cluster.db.url.render_as_string(hide_password=False))
+
+    async def take(job_id: str, report: dict[str, Any]) -> None:
+        async with beside.transaction() as session:
+            attempt = await session.get_one(Attempt, (job_id, 1))
+            await environments.store(session, attempt, Packages.model_validate(report))
+
+    await asyncio.gather(*map(take, jobs, reports[::-1]))
+    await beside.close()
+    service = cluster.coordinator.jobs
+    assert [(await service.packages(each)).python for each in jobs] == ["3.13.1", "3.12.3"]
 
 
 @pytest.mark.parametrize(
