@@ -1,9 +1,10 @@
 """The losses of jobs as they come in: values that are not finite, and spikes."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import SupportsFloat, SupportsInt
+from typing import NamedTuple, SupportsFloat, SupportsInt
 
 from trainhall.cluster.lifecycle.alerts import Condition
 from trainhall.monitoring.points import Points
@@ -33,11 +34,19 @@ class LossFinding:
 @dataclass
 class _Curve:
     attempt: int
+    last_step: int = -1
     steps: int = 0
     mean: float = 0.0
     deviation: float = 0.0
     reported: Condition | None = None
     """Condition that is reported already, and continues."""
+
+
+class _Losses(NamedTuple):
+    job_id: str
+    attempt: int
+    steps: list[int]
+    losses: list[float]
 
 
 class LossWatch:
@@ -55,6 +64,8 @@ class LossWatch:
         self._notify = found
         self._curves: dict[str, _Curve] = {}
         self._found: list[LossFinding] = []
+        self._held: list[_Losses] | None = None
+        """Losses to compare later; None: they are compared at once."""
 
     def record(
         self,
@@ -66,7 +77,12 @@ class LossWatch:
         """Compare the newest losses of a job with its running mean."""
         if not self.wanted:
             return
+        if self._held is not None:
+            self._held.append(_Losses(job_id, attempt, [*map(int, steps)], [*map(float, losses)]))
+            return
         curve = self._curves.get(job_id)
+        if curve is not None and attempt < curve.attempt:
+            return  # they come late
         if curve is None or curve.attempt != attempt:
             curve = self._curves[job_id] = _Curve(attempt)
         before = len(self._found)
@@ -76,11 +92,24 @@ class LossWatch:
             if condition is not None and condition is not curve.reported:
                 finding = LossFinding(job_id, attempt, condition, int(step), loss, curve.mean)
                 self._found.append(finding)
-            curve.reported = condition
+            curve.reported, curve.last_step = condition, int(step)
             if math.isfinite(loss):
                 _follow(curve, loss)
         if len(self._found) > before:
             self._notify()
+
+    def hold(self) -> None:
+        """Compare nothing before `release`: older losses are being read."""
+        self._held = []
+
+    def release(self) -> None:
+        """Compare what came since `hold`, unless an adopted curve has it."""
+        held, self._held = self._held or [], None
+        for job_id, attempt, steps, losses in held:
+            curve, first = self._curves.get(job_id), 0
+            if curve is not None and curve.attempt == attempt:
+                first = bisect_right(steps, curve.last_step)
+            self.record(job_id, attempt, steps[first:], losses[first:])
 
     def adopt(self, other: "LossWatch") -> None:
         """Continue with the curves and the findings of another one."""

@@ -96,11 +96,15 @@ class AlertMonitor(Service):
     async def _catch_up(self) -> None:
         """Compare the newest losses that are stored: a coordinator may have been killed before it
         reported them."""
-        async with self._db.session() as session:
-            jobs = (await session.execute(_ACTIVE)).all()
-        for job_id, attempt in jobs:
-            replayed = functools.partial(_replayed, job_id=job_id, attempt=attempt)
-            self.losses.adopt(await self._db.read(replayed))
+        self.losses.hold()
+        try:
+            async with self._db.session() as session:
+                jobs = (await session.execute(_ACTIVE)).all()
+            for job_id, attempt in jobs:
+                replayed = functools.partial(_replayed, job_id=job_id, attempt=attempt)
+                self.losses.adopt(await self._db.read(replayed))
+        finally:
+            self.losses.release()
 
     async def _store(self, change: Change) -> None:
         now, alert_id, condition = self._clock.now(), change.alert_id, change.condition

@@ -3,8 +3,11 @@
 import math
 import random
 
-from trainhall.cluster.alerts.loss_watch import LossWatch
+import numpy as np
+
+from trainhall.cluster.alerts.loss_watch import LossWatch, replay
 from trainhall.cluster.lifecycle.alerts import Condition
+from trainhall.monitoring.points import Points
 
 
 def watched(losses: list[float], watch: LossWatch | None = None) -> list[tuple[Condition, int]]:
@@ -59,6 +62,31 @@ def test_curves_of_earlier_attempts_are_forgotten() -> None:
     watch.forget_all_but([])
     watch.record("job", 1, [101], [50.0])
     assert watch.take() == []
+
+
+def test_losses_that_come_during_a_replay_follow_it() -> None:
+    """After a restart new losses come in while the stored ones are read."""
+    watch = LossWatch(lambda: None)
+    watch.wanted = True
+    losses = falling(100)
+    watch.hold()
+    watch.record("j", 1, range(90, 101), [*losses[90:], 50.0])
+    assert watch.take() == []
+    watch.adopt(replay("j", 1, Points(np.arange(95), np.arange(95.0), np.array(losses[:95]))))
+    watch.release()
+    assert [(each.condition, each.step) for each in watch.take()] == [(Condition.LOSS_SPIKE, 100)]
+    watch.record("j", 1, [101], [losses[-1]])
+    assert watch.take() == []
+
+
+def test_late_losses_of_an_earlier_attempt_are_ignored() -> None:
+    watch = LossWatch(lambda: None)
+    watch.wanted = True
+    losses = falling(40)
+    watch.record("j", 2, range(40), losses)
+    watch.record("j", 1, [7], [losses[7]])
+    watch.record("j", 2, [40], [50.0])
+    assert [each.step for each in watch.take()] == [40]
 
 
 def test_losses_cost_nothing_unless_wanted() -> None:
