@@ -94,13 +94,19 @@ def known_plan(stored: dict[str, Any] | None) -> JobPlan | None:
         return None
 
 
-def must_plan(job: Job, number: int, world_size: int, device_kind: str) -> bool:
-    """Return whether a host plans attempt `number` of a job first.
+def must_plan(
+    job: Job, world_size: int, device_kind: str, *, is_first: bool, was_lost: bool
+) -> bool:
+    """Return whether a host plans the next attempt of a job first.
 
     A named strategy is predicted once: a restart does not wait for what only informs.
+
+    Args:
+        was_lost: the attempt before ended before its host had answered.
     """
     if not is_auto(job):
-        return number == 1 and bool(job.spec.get("parallelism", {}).get("predict"))
+        predicts = bool(job.spec.get("parallelism", {}).get("predict"))
+        return predicts and (is_first or was_lost)
     return not _keeps_plan(job, world_size, device_kind)
 
 

@@ -37,7 +37,10 @@ async def start_attempt(
     job, size = await _locked_job(session, facts.id, allocation), allocation.world_size
     reason, number, device = decision.reason, facts.attempt + 1, entry.needs.device
     is_auto = plans.is_auto(job)
-    planning = plans.must_plan(job, number, size, device)
+    before = await session.get(Attempt, (job.id, facts.attempt)) if facts.attempt else None
+    planning = plans.must_plan(
+        job, size, device, is_first=before is None, was_lost=before is not None and before.planning
+    )
     if planning:
         host = entry.placed[0].node_name
         code = ReasonCode.PLANNING_STRATEGY if is_auto else ReasonCode.PREDICTING_STRATEGY

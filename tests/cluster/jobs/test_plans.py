@@ -250,6 +250,15 @@ async def test_named_strategy_is_predicted_once(cluster: SimulatedCluster) -> No
     assert plan.measured is not None
 
 
+async def test_prediction_lost_with_its_attempt_is_repeated(cluster: SimulatedCluster) -> None:
+    node = await cluster.add_node("alpha")
+    job_id = await cluster.submit(2, parallelism=NAMED)
+    assert node.running(job_id).assignment.launch.planning is not None
+    await cluster.finish(job_id, Outcome.FAILED, failure())
+    job = await cluster.run_until(job_id, "running")
+    assert (job.attempt, (await plan_of(cluster, job_id)).attempt) == (2, 2)
+
+
 @pytest.mark.parametrize("why", ["it needs values", ""])
 async def test_strategy_that_cannot_be_predicted_runs(cluster: SimulatedCluster, why: str) -> None:
     node = await cluster.add_node("alpha")
