@@ -198,7 +198,7 @@ async def test_reason_says_when_all_runs_are_started(cluster: SimulatedCluster) 
     assert (await experiments.resume(experiment)).reason == "all runs are started"
 
 
-async def test_experiment_whose_runs_never_fit_says_why(cluster: SimulatedCluster) -> None:
+async def test_experiment_explains_runs_that_never_fit(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 4)
     fits, large = await create(cluster), await create(cluster, job=LARGE)
     assert (await read(cluster, large)).reason == (
