@@ -1,7 +1,7 @@
 """Reading the ledger by job, user or project: sums over one narrow table."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from trainhall.cluster import pagination
 from trainhall.cluster.csv_text import csv_text
-from trainhall.cluster.errors import InvalidValueError
+from trainhall.cluster.errors import InvalidCursorError, InvalidValueError
 from trainhall.cluster.ledger.views import Account, Ledger, LedgerRow, LedgerSums
 from trainhall.cluster.options import Prices
 from trainhall.cluster.service import Service
@@ -78,12 +78,14 @@ class LedgerService(Service):
             InvalidCursorError: the cursor was not handed out by this list.
             InvalidValueError: the time ends before it begins, or is out of range.
         """
-        since, until = self._times(query)
+        begin, *after = _position(cursor) if cursor is not None else (None,)
+        # Each page sums up the time of the first one, else a line that shrinks would come again.
+        since, until = self._times(replace(query, since=query.since or begin))
         conditions, prices = _conditions(query, since, until), self._options.prices
 
         page = _rows(query.by, conditions).limit(limit + 1)
-        if cursor is not None:
-            page = page.having(_after(*pagination.decode(_LIST, cursor, int, str)))
+        if after:
+            page = page.having(_after(*after))
 
         def load(connection: Connection) -> tuple[Sequence[Row[Any]], Row[Any]]:
             total = select(*_SUMS).where(*conditions)
@@ -97,7 +99,7 @@ class LedgerService(Service):
             until=until,
             currency=prices.currency if _has_price(prices) else None,
             items=[_row(row, prices) for row in rows[:limit]],
-            next_cursor=pagination.encode(_LIST, last.whole, last.first_job) if last else None,
+            next_cursor=_cursor(since, last) if last else None,
             total=LedgerSums(**_figures(total, prices)),
         )
 
@@ -157,6 +159,23 @@ def _rows(by: Account, conditions: Sequence[ColumnElement[bool]]) -> Select[Any]
         .group_by(*keys)
         .order_by(_WHOLE.desc(), _FIRST_JOB)
     )
+
+
+def _cursor(since: datetime, last: Row[Any]) -> str:
+    return pagination.encode(_LIST, since.isoformat(), last.whole, last.first_job)
+
+
+def _position(cursor: str) -> tuple[datetime, int | str, int | str]:
+    """Return the beginning of the time, and the last line of the page before.
+
+    Raises:
+        InvalidCursorError: the cursor was not handed out by this list.
+    """
+    since, *line = pagination.decode(_LIST, cursor, str, int, str)
+    try:
+        return datetime.fromisoformat(str(since)).astimezone(UTC), line[0], line[1]
+    except (ValueError, OverflowError):
+        raise InvalidCursorError from None
 
 
 def _after(whole: int | str, first_job: int | str) -> ColumnElement[bool]:

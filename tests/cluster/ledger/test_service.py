@@ -12,6 +12,7 @@ from support.cluster.simulated import SimulatedCluster, failure
 from support.database import on_sqlite
 from support.storage.frames import frame, table
 
+from trainhall.cluster import pagination
 from trainhall.cluster.errors import InvalidCursorError
 from trainhall.cluster.ledger.service import LedgerQuery
 from trainhall.cluster.ledger.views import Account, LedgerRow
@@ -230,5 +231,11 @@ async def test_lines_are_summed_paged_and_priced(cluster: SimulatedCluster) -> N
         session.add(new)
     after = await ledger.read(query, 1, first.next_cursor)
     assert (after.items, after.next_cursor) == (second.items, None)
+    # None of them ended in the 30 days before now; the next page is still of the first one's time.
+    cluster.clock.advance(31 * 24 * HOUR)
+    assert (await ledger.read(query, 1, first.next_cursor)).items == second.items
+    assert (await ledger.read(query, 1)).items == []
+    with pytest.raises(InvalidCursorError):
+        await ledger.read(query, 1, pagination.encode("ledger", "today", 1, "x"))
     async with cluster.db.session() as session:
         assert not (await session.scalars(select(LedgerEntry).where(LedgerEntry.is_open))).all()
