@@ -1490,7 +1490,7 @@ export type Experiment = {
     /**
      * Reason
      *
-     * Reason for the state, as a sentence.
+     * Reason for the state, as a sentence; while it runs and none of its runs can start, why.
      */
     reason: string;
     /**
