@@ -5,7 +5,7 @@ interface Props extends ActionIconProps {
   label: string;
   /** Its name for screen readers, where the tooltip is not enough. */
   name?: string;
-  onClick: () => void;
+  onClick: (event: React.MouseEvent<HTMLButtonElement>) => void;
   "aria-pressed"?: boolean;
   children: React.ReactNode;
 }

@@ -185,7 +185,10 @@ export function Chart(props: Props) {
             onClick={() => {
               const keys = curves.filter(({ label }) => label !== "");
               const drawn = host.current?.closest("figure");
-              if (drawn) savePng(`${syncKey}-${slug(title)}.png`, title, keys, drawn);
+              if (drawn) {
+                const name = `${syncKey}-${slug(title)}.png`;
+                void savePng(name, title, keys, drawn, axisName(axis));
+              }
             }}
           >
             <ImageIcon />

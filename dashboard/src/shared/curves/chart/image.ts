@@ -8,24 +8,52 @@ export interface Key extends Look {
 /** Lengths in CSS pixels. */
 const [MARGIN, TITLE, ROW, STROKE, GAP] = [12, 24, 18, 18, 6] as const;
 
-/** Saves a chart as PNG: its plot, in the colours of its frame, below its title and keys. */
-export function savePng(name: string, title: string, keys: readonly Key[], frame: Element): void {
-  const plot = frame.querySelector("canvas");
+/** Properties of a style sheet that an image of an SVG needs itself. */
+const STYLES = [
+  "fill",
+  "stroke",
+  "stroke-width",
+  "stroke-dasharray",
+  "opacity",
+  "font-size",
+  "font-family",
+  "text-anchor",
+  "paint-order",
+];
+/** Least pixels of an image for a CSS pixel. */
+const SCALE = 2;
+
+/**
+ * Saves a chart as PNG: its plot, in the colours of its frame, below its title and keys and above the
+ * name of its horizontal axis. A plot is a canvas, or the SVGs on top of each other in `data-plot`.
+ */
+export async function savePng(
+  name: string,
+  title: string,
+  keys: readonly Key[],
+  frame: Element,
+  axis = "",
+): Promise<void> {
+  const canvas = frame.querySelector("canvas");
+  const drawn = [...frame.querySelectorAll<SVGSVGElement>("[data-plot] > svg")];
+  const layers = canvas ? [canvas] : await Promise.all(drawn.map(imageOf));
+  const plot = canvas ?? drawn[0];
   const image = document.createElement("canvas");
   const pen = image.getContext("2d");
-  if (plot === null || pen === null) return;
+  if (plot === undefined || pen === null) return;
   const { backgroundColor, color, fontFamily } = getComputedStyle(frame);
   const [bold, plain] = [`600 14px ${fontFamily}`, `12px ${fontFamily}`];
   const { clientWidth: width, clientHeight: height } = plot;
   pen.font = plain;
   const rows = keyRows(keys, width, ({ label }) => pen.measureText(label).width);
   const top = MARGIN + TITLE + rows.length * ROW;
-  const scale = plot.width / width;
+  const below = axis === "" ? 0 : ROW;
+  const scale = Math.max(SCALE, canvas ? canvas.width / width : 0);
   image.width = (width + 2 * MARGIN) * scale;
-  image.height = (top + height + MARGIN) * scale;
+  image.height = (top + height + below + MARGIN) * scale;
   pen.scale(scale, scale);
   pen.fillStyle = backgroundColor;
-  pen.fillRect(0, 0, width + 2 * MARGIN, top + height + MARGIN);
+  pen.fillRect(0, 0, width + 2 * MARGIN, top + height + below + MARGIN);
   pen.fillStyle = color;
   pen.textBaseline = "middle";
   pen.font = bold;
@@ -44,8 +72,29 @@ export function savePng(name: string, title: string, keys: readonly Key[], frame
       pen.fillText(key.label, MARGIN + x + STROKE + GAP, y);
     }
   });
-  pen.drawImage(plot, MARGIN, top, width, height);
+  for (const layer of layers) pen.drawImage(layer, MARGIN, top, width, height);
+  pen.textAlign = "center";
+  pen.fillText(axis, MARGIN + width / 2, top + height + ROW / 2);
   image.toBlob((content) => content && saveFile(name, content));
+}
+
+/** An SVG as an image, with the colours that style sheets give it. */
+async function imageOf(svg: SVGSVGElement): Promise<HTMLImageElement> {
+  const copy = svg.cloneNode(true) as SVGSVGElement;
+  const copies = [copy, ...copy.querySelectorAll<SVGElement>("*")];
+  [svg, ...svg.querySelectorAll<SVGElement>("*")].forEach((element, i) => {
+    const style = getComputedStyle(element);
+    for (const each of STYLES) copies[i]?.style.setProperty(each, style.getPropertyValue(each));
+  });
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  const { clientWidth, clientHeight } = svg;
+  copy.setAttribute("viewBox", `0 0 ${clientWidth} ${clientHeight}`);
+  copy.setAttribute("width", String(clientWidth * SCALE));
+  copy.setAttribute("height", String(clientHeight * SCALE));
+  const image = new Image();
+  image.src = `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
+  await image.decode();
+  return image;
 }
 
 /** Keys side by side, in as many rows as they need. */

@@ -5,6 +5,7 @@ import "uplot/dist/uPlot.min.css";
 import type { Range } from "@/shared/curves/data/axis";
 import classes from "./chart.module.css";
 import { useOnScreen } from "./on-screen";
+import { PngButton } from "./png-button";
 import {
   dataOf,
   LINE,
@@ -95,7 +96,7 @@ export function Scatter(props: Props) {
     <figure className={`app-card ${classes.panel}`} ref={frame} data-chart={title}>
       <figcaption className={classes.caption}>
         <span className={classes.title}>{title}</span>
-        <span className={classes.cursor} style={{ gridColumn: "2 / -1" }}>
+        <span className={classes.cursor}>
           {pointed !== null ? (
             points[pointed]?.label
           ) : line && points.length > 0 ? (
@@ -103,6 +104,13 @@ export function Scatter(props: Props) {
               <Swatch look={LINE} strokeWidth={3} /> {line.label}
             </span>
           ) : null}
+        </span>
+        <span className={classes.commands}>
+          <PngButton
+            title={title}
+            axis={axis.label}
+            keys={groups?.map(({ label, look }) => ({ ...look, label })) ?? []}
+          />
         </span>
         {groups ? (
           <span className={classes.keys}>

@@ -1,6 +1,7 @@
 import { useElementSize } from "@mantine/hooks";
 import { type MouseEvent, memo, useMemo } from "react";
 import chart from "@/shared/curves/chart/chart.module.css";
+import { PngButton } from "@/shared/curves/chart/png-button";
 import { metric } from "@/shared/format";
 import type { Configuration } from "../trials";
 import type { TrialAxis } from "./axes";
@@ -65,10 +66,13 @@ export function ParallelChart(props: Props) {
       <figcaption className={chart.caption}>
         <span className={chart.title}>Parallel coordinates</span>
         <Legend axis={onScale.at(-1)} goal={goal} />
+        <span className={chart.commands}>
+          <PngButton title="Parallel coordinates" />
+        </span>
         <span className={classes.hint}>Drag along an axis to select trials</span>
       </figcaption>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
-      <div ref={ref} className={classes.frame} tabIndex={0}>
+      <div ref={ref} className={classes.frame} tabIndex={0} data-plot>
         <Lines {...{ goal, lines, selected, gap, width }} />
         <svg
           width={width}

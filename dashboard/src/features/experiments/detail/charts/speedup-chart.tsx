@@ -2,6 +2,7 @@ import { useElementSize } from "@mantine/hooks";
 import type { ScalingCurve, ScalingPoint } from "@/shared/api/types";
 import chart from "@/shared/curves/chart/chart.module.css";
 import { look } from "@/shared/curves/chart/palette";
+import { PngButton } from "@/shared/curves/chart/png-button";
 import { Swatch } from "@/shared/curves/chart/swatch";
 import { count } from "@/shared/format";
 import { three } from "../benchmark-rows";
@@ -44,6 +45,13 @@ export function SpeedupChart({ curves, fields }: Props) {
     <figure className={`app-card ${chart.panel}`} data-chart="speed-up over workers">
       <figcaption className={chart.caption}>
         <span className={chart.title}>Speed-up over workers</span>
+        <span className={chart.commands}>
+          <PngButton
+            title="Speed-up over workers"
+            axis="workers"
+            keys={curves.map((curve, i) => ({ ...look(i), label: curveName(curve, fields) }))}
+          />
+        </span>
         <span className={chart.keys}>
           {curves.map((curve, i) => (
             <span key={curveName(curve, fields)} className={chart.key}>
@@ -68,7 +76,7 @@ export function SpeedupChart({ curves, fields }: Props) {
           </span>
         </span>
       </figcaption>
-      <div ref={ref}>
+      <div ref={ref} data-plot>
         <svg width={width} height={HEIGHT} role="img" aria-label="Speed-up over workers">
           {doublings(least, greatest, 8).map((tick) => (
             <g key={tick}>
