@@ -206,7 +206,7 @@ def test_queue_lists_reasons(cli: Cli) -> None:
     )
     try:
         header, line, *_ = cli("ls", "--queue").out.splitlines()
-        assert header.split() == ["#", "ID", "NAME", "PRIORITY", "WAITS", "FOR"]
+        assert header.split() == ["#", "ID", "NAME", "PRIORITY", "WAITS", "BEFORE", "FOR"]
         assert line.split()[1] == waiting.strip()
         assert "needs 64 CPU slots" in line
         assert waiting.strip() in cli("ls", "--queue", "-o", "name").out.split()
