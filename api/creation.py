@@ -15,9 +15,10 @@ def request_key(key: str | None, body: bytes) -> RequestKey | None:
 
 
 def local_user(request: Request) -> str | None:
-    """Return the owner of what a request creates without naming one: a browser names nobody.
+    """Return the user that a request comes from: over loopback the one that runs the coordinator.
 
-    Over loopback it is the user that runs the coordinator."""
+    What it creates without naming an owner is theirs, and `user:me` in a query means them.
+    """
     address, _ = request.scope.get("server") or ("", None)
     name: str | None = request.app.state.login_name
     return name if is_loopback(address) else None

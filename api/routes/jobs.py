@@ -136,6 +136,7 @@ ListQuery = Annotated[
 
 @router.operation("GET", "", summary="List jobs", answer="A page of jobs.")
 async def list_jobs(
+    request: Request,
     coordinator: CoordinatorDep,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -154,12 +155,19 @@ async def list_jobs(
 ) -> JobPage:
     """The newest first, or by `sort`. A cursor continues the same order only."""
     return await coordinator.jobs.list(
-        limit=limit, cursor=cursor, states=state or (), search=search, query=query, sort=sort
+        limit=limit,
+        cursor=cursor,
+        states=state or (),
+        search=search,
+        query=query,
+        sort=sort,
+        caller=local_user(request),
     )
 
 
 @router.operation("GET", "/groups", summary="Count jobs by a field", answer="A page of groups.")
 async def list_job_groups(
+    request: Request,
     coordinator: CoordinatorDep,
     by: Annotated[GroupKey, Query(description="The field.", examples=["user"])],
     limit: Limit = 1000,
@@ -170,7 +178,9 @@ async def list_job_groups(
 ) -> JobGroupPage:
     """The largest group first; a job counts for each of its tags. The `query` of a group, added to
     the one given here, lists its jobs."""
-    found = await coordinator.jobs.groups(by, states=state or (), search=search, query=query)
+    found = await coordinator.jobs.groups(
+        by, states=state or (), search=search, query=query, caller=local_user(request)
+    )
     items, following = page_of("groups", found, limit, cursor)
     return JobGroupPage(items=items, next_cursor=following)
 

@@ -88,6 +88,7 @@ class JobService(Service):
         search: str | None = None,
         query: str | None = None,
         sort: str | None = None,
+        caller: str | None = None,
     ) -> views.JobPage:
         """List jobs, the newest first.
 
@@ -96,13 +97,20 @@ class JobService(Service):
             search: keeps only jobs whose name has it in it, in any case, or whose id begins so.
             query: keeps only jobs that match it (`listing.query`).
             sort: sort key (`listing.keys`), after `-` in descending order.
+            caller: the user that `user:me` stands for in the query.
 
         Raises:
             InvalidValueError: of a state, search, query or sort key that is not valid.
         """
         pagination.check_limit(limit)
         asked = pages.PageRequest(
-            limit=limit, cursor=cursor, states=states, search=search, query=query, sort=sort
+            limit=limit,
+            cursor=cursor,
+            states=states,
+            search=search,
+            query=query,
+            sort=sort,
+            caller=caller,
         )
         now = self._clock.now()
         async with self._db.session() as session:
@@ -117,16 +125,17 @@ class JobService(Service):
         states: Sequence[str] = (),
         search: str | None = None,
         query: str | None = None,
+        caller: str | None = None,
     ) -> Sequence[views.JobGroup]:
         """Count the jobs of a list by a field; a job counts for each of its tags.
 
         Args:
-            states, search, query: as in `list`.
+            states, search, query, caller: as in `list`.
 
         Raises:
             InvalidValueError: of a state, search or query that is not valid.
         """
-        asked = pages.PageRequest(limit=0, states=states, search=search, query=query)
+        asked = pages.PageRequest(limit=0, states=states, search=search, query=query, caller=caller)
         async with self._db.session() as session:
             found = await read_groups(session, asked, by, self._clock.now())
         return [views.JobGroup.of(group, query=group.term(by)) for group in found]

@@ -60,6 +60,9 @@ async def test_owner_is_by_default_who_runs_the_coordinator(
         owned = {**document, "job": {**JOB, "user": "ada"}}
     checked = (await client.post(path, json=owned, params={"dry_run": True})).json()["spec"]
     assert checked.get("job", checked)["user"] == "ada"
+    assert (await client.post(path, json=document)).is_success
+    mine = await client.get("/api/v1/training/jobs/groups?by=user&query=user:me")
+    assert {group["value"] for group in mine.json()["items"]} <= {login_name()}
 
 
 @pytest.mark.parametrize(("address", "user"), [("::1", "ada"), ("10.0.0.5", None)])

@@ -11,7 +11,7 @@ from sqlalchemy.sql.visitors import iterate
 
 from trainhall.cluster.errors import InvalidValueError
 from trainhall.cluster.jobs.listing.conditions import conditions_of, matching, states_of
-from trainhall.cluster.jobs.listing.query import QueryError, parse_query
+from trainhall.cluster.jobs.listing.query import QueryError, parse_query, with_caller
 from trainhall.cluster.jobs.listing.sorting import Order, order_of
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.db.models import Job, JobProgress
@@ -28,6 +28,8 @@ class PageRequest:
     search: str | None = None
     query: str | None = None
     sort: str | None = None
+    caller: str | None = None
+    """Name that `user:me` stands for in the query; None: it is not known."""
 
 
 async def read_page(
@@ -95,7 +97,7 @@ async def read_filters(
         InvalidValueError: of a part that is not valid.
     """
     states = _check_states(asked.states)
-    wanted, named = await _read_query(session, asked.query or "", now)
+    wanted, named = await _read_query(session, asked, now)
     if asked.search is not None:
         if not asked.search.isprintable():
             message = "must not contain control characters"
@@ -107,11 +109,12 @@ async def read_filters(
 
 
 async def _read_query(
-    session: AsyncSession, query: str, now: datetime
+    session: AsyncSession, asked: PageRequest, now: datetime
 ) -> tuple[list[ColumnElement[bool]], frozenset[str] | None]:
     """Return the conditions of a query, and the states that it names; None: any."""
+    query = asked.query or ""
     try:
-        terms = parse_query(query)
+        terms = with_caller(parse_query(query), asked.caller)
         conditions = await conditions_of(session, terms, now)
         if not any(term.field and term.field.text == "archived" for term in terms):
             conditions.append(Job.archived.is_(False))

@@ -8,7 +8,8 @@ values  = text { "," text }               several after ":" and "=" alone: any o
 text    = word | '"' characters '"'       with backslash before a quote or backslash
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 MAX_QUERY = 1000
@@ -69,6 +70,29 @@ def parse_query(query: str) -> list[Term]:
         if not character.isprintable() and not character.isspace():
             raise QueryError(position, "expected no control character")
     return _Parser(query).terms()
+
+
+def with_caller(terms: Iterable[Term], caller: str | None) -> list[Term]:
+    """Return the terms with the caller's name for the `me` of `user:me`.
+
+    Raises:
+        QueryError: of a `me` where the caller's name is not known.
+    """
+
+    def named(value: Text) -> Text:
+        if value.text.lower() != "me":
+            return value
+        if caller is None:
+            message = "the caller has no name here; name the user, as in user:maria"
+            raise QueryError(value.position, message)
+        return replace(value, text=caller)
+
+    return [
+        replace(term, values=tuple(map(named, term.values)))
+        if term.field is not None and term.field.text == "user"
+        else term
+        for term in terms
+    ]
 
 
 class _Parser:

@@ -67,7 +67,11 @@ class SavedViewService(Service):
             async with self._db.transaction() as session:
                 order = await order_of(session, view.sort, now)
                 asked = pages.PageRequest(
-                    limit=1, states=view.state, search=view.search or None, query=view.query
+                    limit=1,
+                    states=view.state,
+                    search=view.search or None,
+                    query=view.query,
+                    caller="me",  # whoever opens it
                 )
                 await pages.page_statement(session, asked, order, now)
                 saved = await session.scalar(select(func.count()).select_from(SavedView)) or 0

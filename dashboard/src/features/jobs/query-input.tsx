@@ -7,7 +7,7 @@ import classes from "./jobs-page.module.css";
 /** Example terms and their meanings. */
 const TERMS = [
   ["state:failed", "in this state"],
-  ["user:maria", "submitted by this user"],
+  ["user:maria", "submitted by this user; user:me is you"],
   ["tag:baseline", "with this tag"],
   ["lr>0.01", "a parameter, or else a metric"],
   ["metrics.loss<=0.5", "the latest value of a metric"],

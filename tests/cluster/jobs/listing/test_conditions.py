@@ -35,6 +35,22 @@ async def test_keeps_jobs_by_text(jobs: ListedJobs) -> None:
     assert await jobs.names("state:failed,paused", sort="name") == "100% ResNet 50"
 
 
+async def test_me_is_the_caller_alone(jobs: ListedJobs) -> None:
+    await jobs.add("a", user="maria")
+    await jobs.add("b", user="me")
+    await jobs.add("me")
+    for query, expected in {
+        "user:me": "a",
+        "user:ME,x": "a",
+        "-user:me": "me b",
+        "me": "me",
+    }.items():
+        assert await jobs.names(query, caller="maria") == expected, query
+    with pytest.raises(InvalidValueError, match="at character 8: the caller has no name") as refused:
+        await jobs.names("a user:me")
+    assert refused.value.value == "a user:me"
+
+
 async def test_keeps_jobs_by_number(jobs: ListedJobs) -> None:
     await jobs.add("a", step=10, priority=-1, world_size=4, ran=90.0)
     await jobs.add("b", step=2**40, priority=3, world_size=1)
