@@ -223,8 +223,8 @@ def test_show_by_the_beginning_of_an_id(cli: Cli, finished: str) -> None:
     page = cli("show", finished[:8]).out
     assert re.search(r"^state +completed$", page, re.MULTILINE)
     assert "eval_accuracy" in page
-    assert re.search(r"^ +\S+ +state +running: 2 ranks on here$", page, re.MULTILINE)
-    assert re.search(r"^ +\S+ +state +completed$", page, re.MULTILINE)
+    assert re.search(r"^ +\d.* +state +running: 2 ranks on here$", page, re.MULTILINE)
+    assert re.search(r"^ +\d.* +state +completed$", page, re.MULTILINE)
     assert re.search(r"^reason +—$", page, re.MULTILINE)
     assert cli("show", finished, "-o", "json").json["id"] == finished
 
@@ -352,7 +352,7 @@ def test_logs_follow_to_the_end_with_ranks(cli: Cli, tmp_path: Path) -> None:
 def test_nodes(cli: Cli) -> None:
     (node,) = cli("nodes", "ls", "-o", "json").json
     table = cli("nodes", "ls").out
-    assert re.search(rf"{node['id']} +here +ready +\w+ +2 × CPU slot +0/2 ", table)
+    assert re.search(rf"{node['id']} +here +ready +\d+ \w+ +2 × CPU slot +0/2 ", table)
     done = cli("nodes", "add", "gpu-07", "--label", "rack=b", "-o", "json")
     assert done.json["name"] == "gpu-07"
     assert done.json["join_token"] in done.json["command"]

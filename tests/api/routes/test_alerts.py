@@ -73,7 +73,7 @@ async def test_alerts_are_paged_in_the_order_of_creation(client: httpx.AsyncClie
 
 
 BAD: list[tuple[dict[str, Any], str, str]] = [
-    ({"name": "\n"}, "name", "visible character"),
+    ({"name": "\n"}, "name", "U+000A (a control character)"),
     ({"on": []}, "on", "must not be empty"),
     ({"on": ["job.done"]}, "on.0", "job.completed"),
     ({"events": []}, "events", "unknown key"),

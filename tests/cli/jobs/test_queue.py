@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -72,29 +72,33 @@ def ago(hours: float) -> str:
     return (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
 
 
-HISTORY: list[dict[str, Any]] = [
-    {"since": ago(2.5), "until": ago(0.5), "position": 7},
-    {"since": ago(0.5), "until": None, "position": 3},
-]
+def history() -> list[dict[str, Any]]:
+    return [
+        {"since": ago(2.5), "until": ago(0.5), "position": 7},
+        {"since": ago(0.5), "until": None, "position": 3},
+    ]
 
 
 def test_queue_has_the_position_an_hour_ago() -> None:
-    assert earlier_position(HISTORY) == "an hour ago: 7"
-    assert re.fullmatch(r"3\d min( \d+ s)? ago: 3", earlier_position(HISTORY[1:]))
-    assert earlier_position([{**HISTORY[1], "since": ago(0.0)}]) == ""
+    before, present = history()
+    assert earlier_position([before, present]) == "an hour ago: 7"
+    assert re.fullmatch(r"3\d min( \d+ s)? ago: 3", earlier_position([present]))
+    assert earlier_position([{**present, "since": ago(0.0)}]) == ""
     assert earlier_position([]) == ""
 
 
 @pytest.mark.parametrize(
     ("state", "items", "text"),
     [
-        ("queued", [{"position": 3, "history": HISTORY}], "position 3; an hour ago: 7"),
-        ("queued", [{"position": 3, "history": []}], "position 3"),
-        ("running", HISTORY[:1], "waited 2 h: position 7 at first, at last 7"),
-        ("running", [], None),
+        ("queued", lambda: [{"position": 3, "history": history()}], "position 3; an hour ago: 7"),
+        ("queued", lambda: [{"position": 3, "history": []}], "position 3"),
+        ("running", lambda: history()[:1], "waited 2 h: position 7 at first, at last 7"),
+        ("running", list, None),
     ],
 )  # fmt: skip
-def test_show_says_how_a_job_waits(state: str, items: list[Any], text: str | None) -> None:
+def test_show_says_how_a_job_waits(
+    state: str, items: Callable[[], list[Any]], text: str | None
+) -> None:
     class Asked(Client):
         def __init__(self) -> None:
             pass
@@ -103,7 +107,7 @@ def test_show_says_how_a_job_waits(state: str, items: list[Any], text: str | Non
             assert path == (
                 "/cluster/queue" if state == "queued" else "/training/jobs/x/queue-history"
             )
-            return {"items": items}
+            return {"items": items()}
 
     assert place_of(Asked(), {"id": "x", "state": state}) == text
 
