@@ -36,12 +36,12 @@ class Step:
 
 
 def python_tests(
-    *options: str, name: str = "the Python tests", workers: int = PROCESSORS + 1
+    *options: str, name: str = "the Python tests", workers: int = PROCESSORS + 2
 ) -> Step:
     """Return a step that runs pytest.
 
     Args:
-        workers: number of processes; many tests wait, so one more than there are processors.
+        workers: number of processes; many tests wait, so two more than there are processors.
     """
     # A file's tests stay together: they share a wheel, a coordinator, a browser or warm ranks.
     # Files come in our order (tests/support/whole_runs.py); xdist's has those with few long tests
