@@ -5,16 +5,15 @@ stored, and further back only larger ones. So a start at the head of a long queu
 jobs, writes few rows.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import aliased
 
 from trainhall.cluster.lifecycle.states import WAITING_STATES
 from trainhall.cluster.options import ClusterOptions
@@ -33,16 +32,15 @@ MOST_SHOWN = 24
 _WAITING = select(db.Job.id, db.Job.number, db.Job.priority, db.Job.queued_at).where(
     db.Job.state.in_([state.value for state in WAITING_STATES])
 )
-_EACH = aliased(db.QueuePosition)
-_PRESENT = select(
-    db.QueuePosition.job_id,
-    db.QueuePosition.since,
-    db.QueuePosition.position,
-    select(func.count())
-    .where(_EACH.job_id == db.QueuePosition.job_id)
-    .scalar_subquery()
-    .label("rows"),
-).where(db.QueuePosition.until.is_(None))
+_PRESENT = select(db.QueuePosition.job_id, db.QueuePosition.since, db.QueuePosition.position).where(
+    db.QueuePosition.until.is_(None)
+)
+_FULL = (
+    select(db.QueuePosition.job_id)
+    .where(db.QueuePosition.job_id.in_(bindparam("jobs", expanding=True)))
+    .group_by(db.QueuePosition.job_id)
+    .having(func.count() > MOST_ROWS)
+)
 _ROW = (
     db.QueuePosition.job_id == bindparam("of_job"),
     db.QueuePosition.since == bindparam("from_time"),
@@ -57,15 +55,13 @@ class _Present:
 
     since: datetime
     position: int
-    rows: int
-    """Number of the job's rows."""
 
 
 class QueueHistoryService(Service):
     def __init__(self, context: ServiceContext) -> None:
         super().__init__(context)
         self._present: dict[str, _Present] | None = None
-        """By job; None: not loaded yet."""
+        """By job; None: to be loaded."""
         self._sampled_at = datetime.min.replace(tzinfo=UTC)
 
     async def sample(self) -> None:
@@ -82,16 +78,16 @@ class QueueHistoryService(Service):
             return
         begun = {job_id: positions[job_id] for job_id in changed if job_id in positions}
         ended = {job_id: present[job_id].since for job_id in changed if job_id in present}
-        full = [each for each in begun if each in ended and present[each].rows >= MOST_ROWS]
+        self._present = None  # after a failure it is not known what is stored
         try:
-            rows = await self._db.write(lambda c: _store(c, now, begun, ended, full))
+            await self._db.write(lambda c: _store(c, now, begun, ended))
         except IntegrityError:
             return  # a job was deleted meanwhile; the next sample knows
-        for job_id in changed:
-            before = present.pop(job_id, None)
-            if job_id in begun:
-                number = rows.get(job_id, before.rows + 1 if before else 1)
-                present[job_id] = _Present(now, begun[job_id], number)
+        for job_id in ended:
+            del present[job_id]
+        for job_id, position in begun.items():
+            present[job_id] = _Present(now, position)
+        self._present = present
 
     async def of_job(self, job_id: str) -> QueueHistory:
         """Return all stored positions of a job.
@@ -110,16 +106,8 @@ class QueueHistoryService(Service):
 
     async def of_jobs(self, job_ids: Collection[str]) -> dict[str, list[QueuePosition]]:
         """Return some of the stored positions of each job, the first and the last among them."""
-        found: dict[str, list[Any]] = defaultdict(list)
-        async with self._db.session() as session:
-            rows = await session.execute(
-                select(*db.QueuePosition.__table__.columns)
-                .where(db.QueuePosition.job_id.in_(job_ids))
-                .order_by(db.QueuePosition.job_id, db.QueuePosition.since)
-            )
-            for row in rows:
-                found[row.job_id].append(row)
-        return {job_id: [*map(QueuePosition.of, _some(rows))] for job_id, rows in found.items()}
+        # In a thread: of many jobs it takes a while.
+        return await self._db.read(lambda c: _load_some(c, job_ids))
 
 
 def _changed(present: Mapping[str, _Present], positions: Mapping[str, int]) -> list[str]:
@@ -144,30 +132,38 @@ def _load_positions(connection: Connection, options: ClusterOptions) -> dict[str
     return {row.id: position for position, row in enumerate(ordered, start=1)}
 
 
+def _load_some(connection: Connection, job_ids: Collection[str]) -> dict[str, list[QueuePosition]]:
+    rows = connection.execute(
+        select(*db.QueuePosition.__table__.columns)
+        .where(db.QueuePosition.job_id.in_(job_ids))
+        .order_by(db.QueuePosition.job_id, db.QueuePosition.since)
+    )
+    by_job = groupby(rows, key=attrgetter("job_id"))
+    return {job_id: [*map(QueuePosition.of, _some([*of_job]))] for job_id, of_job in by_job}
+
+
 def _load_present(connection: Connection) -> dict[str, _Present]:
     rows = connection.execute(_PRESENT)
-    return {row.job_id: _Present(row.since, row.position, row.rows) for row in rows}
+    return {row.job_id: _Present(row.since, row.position) for row in rows}
 
 
 def _store(
-    connection: Connection,
-    now: datetime,
-    begun: Mapping[str, int],
-    ended: Mapping[str, datetime],
-    full: Sequence[str],
-) -> dict[str, int]:
-    """Store new positions and the ends of others; return the number of rows of full jobs."""
+    connection: Connection, now: datetime, begun: Mapping[str, int], ended: Mapping[str, datetime]
+) -> None:
+    """Store new positions and the ends of others."""
     if ended:
         ends = [{"of_job": job_id, "from_time": t, "end": now} for job_id, t in ended.items()]
         connection.execute(_SET_END, ends)
     if begun:
         rows = [{"job_id": j, "since": now, "position": place} for j, place in begun.items()]
         connection.execute(insert(db.QueuePosition), rows)
-    return {job_id: _thin_out(connection, job_id) for job_id in full}
+        for job_id in connection.scalars(_FULL, {"jobs": list(begun)}).all():
+            _thin_out(connection, job_id)
 
 
-def _thin_out(connection: Connection, job_id: str) -> int:
-    """Join the older half of a job's rows in pairs; return how many it has then."""
+def _thin_out(connection: Connection, job_id: str) -> None:
+    """Join the older half of a job's rows in pairs; of two with a gap between them, in which it
+    did not wait, the first is kept."""
     table = db.QueuePosition
     rows = connection.execute(
         select(table.since, table.until).where(table.job_id == job_id).order_by(table.since)
@@ -175,12 +171,10 @@ def _thin_out(connection: Connection, job_id: str) -> int:
     older = rows[: len(rows) // 2]
     pairs = [*zip(older[::2], older[1::2], strict=False)]
     connection.execute(_REMOVE, [{"of_job": job_id, "from_time": b.since} for _, b in pairs])
-    # In a gap between two it did not wait.
     joined = [(a.since, b.until) for a, b in pairs if a.until == b.since]
     if joined:
         ends = [{"of_job": job_id, "from_time": since, "end": end} for since, end in joined]
         connection.execute(_SET_END, ends)
-    return len(rows) - len(pairs)
 
 
 def _some(rows: Sequence[Any]) -> list[Any]:

@@ -1,11 +1,12 @@
 """Positions of waiting jobs over time, on both databases."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, delete, insert
+from sqlalchemy.exc import OperationalError
 from support.cluster.simulated import SimulatedCluster
 from support.database import on_sqlite
 
@@ -77,19 +78,25 @@ async def test_restarted_coordinator_continues_positions(cluster: SimulatedClust
     assert await spans(cluster, jobs[1]) == [(2, 120), (1, None)]
 
 
-async def test_older_positions_are_joined(cluster: SimulatedCluster) -> None:
-    jobs = [await cluster.submit() for _ in range(2)]
-    start = cluster.clock.now() - timedelta(seconds=MOST_ROWS)
-    rows = [
-        {
-            "job_id": jobs[1], "since": start + timedelta(seconds=number),
-            "until": start + timedelta(seconds=number + 1) if number < MOST_ROWS - 1 else None,
-            "position": 9,
-        }
-        for number in range(MOST_ROWS)
-    ]  # fmt: skip
+async def add_rows(cluster: SimulatedCluster, job_id: str, *, gap: float) -> datetime:
+    """Add as many rows as a job may have, each of one second; without a gap between them the last
+    one has no end. Returns when they begin."""
+    start = cluster.clock.now() - timedelta(seconds=MOST_ROWS * (1 + gap))
+    begins = [start + timedelta(seconds=number * (1 + gap)) for number in range(MOST_ROWS)]
+    rows: list[dict[str, Any]] = [
+        {"job_id": job_id, "since": each, "until": each + timedelta(seconds=1), "position": 9}
+        for each in begins
+    ]
+    if gap == 0:
+        rows[-1]["until"] = None
     async with cluster.db.transaction() as session:
         await session.execute(insert(QueuePosition), rows)
+    return start
+
+
+async def test_older_positions_are_joined(cluster: SimulatedCluster) -> None:
+    jobs = [await cluster.submit() for _ in range(2)]
+    start = await add_rows(cluster, jobs[1], gap=0)
     await sample(cluster)
     found = await spans(cluster, jobs[1])
     assert len(found) < 0.8 * MOST_ROWS
@@ -100,12 +107,41 @@ async def test_older_positions_are_joined(cluster: SimulatedCluster) -> None:
     assert (len(others) + 2, first.since, last.position) == (MOST_SHOWN, start, 2)
 
 
+async def test_positions_of_a_job_that_waits_often_are_joined(cluster: SimulatedCluster) -> None:
+    job_id = await cluster.submit()
+    await add_rows(cluster, job_id, gap=1)
+    await sample(cluster)
+    found = await spans(cluster, job_id)
+    assert len(found) < 0.8 * MOST_ROWS
+    assert [found[0], found[-1]] == [(9, 1), (1, None)]
+
+
 async def test_clock_that_is_set_back_stops_no_sample(cluster: SimulatedCluster) -> None:
     jobs = [await cluster.submit() for _ in range(2)]
     await sample(cluster)
     await cluster.coordinator.jobs.cancel(jobs[0])
     await sample(cluster, -3600.0)
     assert [position for position, _ in await spans(cluster, jobs[1])] == [2, 1]
+
+
+async def test_positions_are_read_again_after_a_failure(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [await cluster.submit() for _ in range(2)]
+    await sample(cluster)
+    await cluster.coordinator.jobs.cancel(jobs[0])
+    write = cluster.db.write
+
+    async def lose_the_answer(work: Callable[[Connection], Any]) -> Any:
+        await write(work)
+        raise OperationalError("COMMIT", None, Exception("the connection is closed"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.db, "write", lose_the_answer)
+        with pytest.raises(OperationalError):
+            await sample(cluster)
+    await sample(cluster)
+    assert await spans(cluster, jobs[1]) == [(2, 60), (1, None)]
 
 
 async def test_job_deleted_meanwhile_fails_no_sample(
