@@ -49,13 +49,10 @@ class Distribution:
     mean: float
 
     @classmethod
-    def of(cls, values: NDArray[np.float64]) -> "Distribution | None":
-        """Return the distribution of the finite values; None: there are none."""
-        finite = values[np.isfinite(values)]
-        if not len(finite):
-            return None
-        median, p95 = np.quantile(finite, (0.5, 0.95))
-        return cls(float(median), float(p95), float(finite.mean()))
+    def of(cls, values: NDArray[np.float64]) -> "Distribution":
+        """Return the distribution of finite values, of which there is at least one."""
+        median, p95 = np.quantile(values, (0.5, 0.95))
+        return cls(float(median), float(p95), float(values.mean()))
 
 
 def after_warmup(
@@ -80,12 +77,13 @@ def distributions(series: Mapping[str, NDArray[np.float64]]) -> dict[str, Distri
     Args:
         series: values of steps after the warm-up, by the names in `SERIES`.
     """
-    exposed = series.get("communication_seconds", np.empty(0))
-    hidden = series.get("communication_hidden_seconds", np.empty(0))
+    finite = {name: values[np.isfinite(values)] for name, values in series.items()}
+    exposed = finite.get("communication_seconds", np.empty(0))
+    hidden = finite.get("communication_hidden_seconds", np.empty(0))
     # A pipeline measures what it hides in some steps only.
-    whole = {_LATENCY: exposed + hidden} if len(exposed) == len(hidden) else {}
-    found = {name: Distribution.of(values) for name, values in {**series, **whole}.items()}
-    return {name: each for name, each in found.items() if each is not None}
+    if len(exposed) == len(hidden):
+        finite[_LATENCY] = exposed + hidden
+    return {name: Distribution.of(values) for name, values in finite.items() if len(values)}
 
 
 def speed_figures(

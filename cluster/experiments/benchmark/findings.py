@@ -151,8 +151,8 @@ def _predictions(rows: Sequence[BenchmarkRow], labels: Mapping[str, str]) -> Ite
     yield from _errors("memory", memories, lambda size: size_text(int(size)))
     if times and not memories:
         yield (
-            "Predictions of memory are not compared: on a CPU that of whole processes is measured, "
-            "not the tensors'."
+            "Predictions of memory are not compared: that of tensors was not measured, as always "
+            "on a CPU."
         )
 
 

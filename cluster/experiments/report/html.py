@@ -78,7 +78,8 @@ def _plots(report: Report) -> list[str]:
     drawn = plots(report)
     figures = [
         f"<figure><figcaption>{escape(title)}</figcaption>"
-        f'<div class="chart" tabindex="0" role="region" aria-label="Chart">{svg}</div></figure>'
+        f'<div class="chart" tabindex="0" role="region" aria-label="{escape(title)}">{svg}</div>'
+        "</figure>"
         for title, svg in drawn
     ]
     return ["<h2>Charts</h2>", *figures] if figures else []

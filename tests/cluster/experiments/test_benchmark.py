@@ -166,7 +166,7 @@ async def test_cells_run_in_random_order_and_are_compared(cluster: SimulatedClus
     assert (
         "The predicted step time is off by 53 % in the median of 2 combinations, by 104 % at worst "
         "(workers 1: predicted 500 ms, measured 1.02 s). Predictions of memory are not compared: "
-        "on a CPU that of whole processes is measured, not the tensors'."
+        "that of tensors was not measured, as always on a CPU."
     ) in text
 
     for form in ReportFormat:

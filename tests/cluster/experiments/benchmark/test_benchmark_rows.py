@@ -3,11 +3,13 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from support.experiments import runs
 
 from trainhall.cluster.experiments.analysis.figures import (
     Distribution,
     after_warmup,
+    distributions,
     speed_figures,
 )
 from trainhall.cluster.experiments.analysis.rows import RunRow
@@ -41,16 +43,28 @@ def test_warmup_of_each_attempt_is_left_out() -> None:
 
 def test_figures_are_of_what_was_measured() -> None:
     assert speed_figures({}) == {}
-    step = Distribution.of(np.array([*range(21), np.nan]))
-    assert step == Distribution(median=10.0, p95=19.0, mean=10.0)
-    sent = Distribution.of(np.array([2.5]))
-    assert step is not None
-    assert sent is not None
-    found = speed_figures({"step_seconds": step, "communication_seconds": sent})
-    assert found == {
+    found = distributions(
+        {
+            "step_seconds": np.array([*range(21), np.nan]),
+            "communication_seconds": np.array([2.5]),
+            "data_seconds": np.array([np.inf]),
+        }
+    )
+    assert found["step_seconds"] == Distribution(median=10.0, p95=19.0, mean=10.0)
+    assert speed_figures(found) == {
         "step_seconds": 10.0, "step_seconds_p95": 19.0, "communication_share": 0.25,
     }  # fmt: skip
-    assert Distribution.of(np.array([np.inf])) is None
+
+
+@pytest.mark.parametrize(("hidden", "latency"), [(1.0, 3.0), (np.nan, None)])
+def test_latency_needs_the_hidden_time_of_each_step(hidden: float, latency: float | None) -> None:
+    found = distributions(
+        {
+            "communication_seconds": np.array([1.0, 2.0, 3.0]),
+            "communication_hidden_seconds": np.array([1.0, 1.0, hidden]),
+        }
+    )
+    assert speed_figures(found).get("latency_seconds") == latency
 
 
 def test_cell_is_read_from_any_document() -> None:
