@@ -195,7 +195,7 @@ describe("an experiment", () => {
       "2 of 6 runs completed, 1 running, 2 pending, 1 failed",
     );
     const best = screen.getByRole("region", { name: "Best trial" });
-    expect(best).toHaveTextContent("best eval_accuracy0.9312trial 2as good: trial 4");
+    expect(best).toHaveTextContent("best eval_accuracy0.9312trial 2tied with trial 4");
     expect(best).toHaveTextContent("learning_rate0.01hidden[64,64]");
     expect(within(best).getByRole("link")).toHaveAttribute("href", "/jobs/5e60b7d2f913");
     expect(document.title).toBe("digits learning rate · running · Trainhall");

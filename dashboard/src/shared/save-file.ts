@@ -8,3 +8,8 @@ export function saveFile(name: string, content: Blob): void {
   // The browser reads it after the click, on a busy machine much later.
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
+
+/** A title as part of the name of a file. */
+export function slug(title: string): string {
+  return title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+}

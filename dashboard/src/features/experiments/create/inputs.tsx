@@ -60,11 +60,12 @@ export function Choice({ field, label, options, value, onChange }: ChoiceProps) 
       </Text>
       <SegmentedControl
         aria-labelledby={id}
+        aria-describedby={`${id}-hint`}
         data={options.map((each) => ({ value: each.value, label: each.label }))}
         value={value}
         onChange={onChange}
       />
-      <Text size="xs" c={problem ? "red" : "dimmed"}>
+      <Text size="xs" c={problem ? "red" : "dimmed"} id={`${id}-hint`}>
         {problem ?? options.find((each) => each.value === value)?.hint}
       </Text>
     </Stack>

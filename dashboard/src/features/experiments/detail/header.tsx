@@ -92,7 +92,7 @@ function Best({ experiment }: { experiment: Experiment }) {
         )}
         {best.ties.length > 0 ? (
           <Text size="xs" c="dimmed">
-            as good: {best.ties.length > 1 ? "trials" : "trial"} {best.ties.join(" and ")}
+            tied with {best.ties.length > 1 ? "trials" : "trial"} {best.ties.join(" and ")}
           </Text>
         ) : null}
       </div>

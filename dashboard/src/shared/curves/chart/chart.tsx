@@ -12,15 +12,16 @@ import {
   seriesOf,
 } from "@/shared/curves/data/curve";
 import { metric } from "@/shared/format";
+import { slug } from "@/shared/save-file";
 import { IconButton } from "@/shared/ui/icon-button";
-import { DownIcon, ImageIcon } from "@/shared/ui/icons";
+import { DownIcon } from "@/shared/ui/icons";
 import classes from "./chart.module.css";
-import { savePng } from "./image";
 import { legendOrder, legendText, positionText } from "./legend";
 import type { Marker } from "./markers";
 import { scheduleWork, useLingering, useOnScreen } from "./on-screen";
 import { type Pin, PinButtons } from "./pin-buttons";
 import { Plot } from "./plot";
+import { PngButton } from "./png-button";
 import { Swatch } from "./swatch";
 
 interface Props {
@@ -178,21 +179,12 @@ export function Chart(props: Props) {
           >
             <DownIcon />
           </IconButton>
-          <IconButton
-            label="Download as PNG"
-            name={`Download ${title} as PNG`}
-            size="xs"
-            onClick={() => {
-              const keys = curves.filter(({ label }) => label !== "");
-              const drawn = host.current?.closest("figure");
-              if (drawn) {
-                const name = `${syncKey}-${slug(title)}.png`;
-                void savePng(name, title, keys, drawn, axisName(axis));
-              }
-            }}
-          >
-            <ImageIcon />
-          </IconButton>
+          <PngButton
+            title={title}
+            keys={curves.filter(({ label }) => label !== "")}
+            axis={axisName(axis)}
+            file={`${syncKey}-${slug(title)}`}
+          />
         </span>
         {/* Many keys scroll, which must be possible by keyboard, too. */}
         <span className={classes.keys} {...(curves.length > FEW_KEYS ? { tabIndex: 0 } : {})}>
@@ -263,8 +255,4 @@ function csv(curves: Curve[]): string {
       return { name: several ? `${own} of ${label}` : own, series: seriesOf(curve) };
     }),
   );
-}
-
-function slug(title: string): string {
-  return title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
 }

@@ -1,3 +1,4 @@
+import { slug } from "@/shared/save-file";
 import { IconButton } from "@/shared/ui/icon-button";
 import { ImageIcon } from "@/shared/ui/icons";
 import { type Key, savePng } from "./image";
@@ -7,10 +8,12 @@ interface Props {
   keys?: readonly Key[];
   /** Name of the horizontal axis. */
   axis?: string;
+  /** Name of the file without its ending. */
+  file?: string;
 }
 
 /** Downloads the figure that it is in as PNG. */
-export function PngButton({ title, keys = [], axis = "" }: Props) {
+export function PngButton({ title, keys = [], axis = "", file = slug(title) }: Props) {
   return (
     <IconButton
       label="Download as PNG"
@@ -18,8 +21,7 @@ export function PngButton({ title, keys = [], axis = "" }: Props) {
       size="xs"
       onClick={({ currentTarget }) => {
         const frame = currentTarget.closest("figure");
-        const name = `${title.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.png`;
-        if (frame) void savePng(name, title, keys, frame, axis);
+        if (frame) void savePng(`${file}.png`, title, keys, frame, axis);
       }}
     >
       <ImageIcon />
