@@ -20,7 +20,7 @@ def parse_duration(given: object) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Format `75 s` as 1 min 15 s, `9000 s` as 2 h 30 min; the dashboard has the same in
+    """Format `75 s` as 1 min 15 s, `9000 s` as 2 h 30 min, in the units of the dashboard's
     shared/format.ts."""
     whole = int(max(0.0, seconds))
     if whole < 60:

@@ -93,8 +93,8 @@ async def submit_job(
     """
     raw, kind = await read_document(request)
     spec = parse_spec(raw, kind)
-    if spec.user is None:
-        spec = spec.model_copy(update={"user": local_user(request)})
+    if spec.user is None and (user := local_user(request)) is not None:
+        spec = spec.model_copy(update={"user": user})
     if dry_run:
         forecast = await coordinator.queue.forecast(spec)
         plan = DryRun(
