@@ -14,12 +14,9 @@ class Body(Documented, BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-def _plain(value: str) -> str:
-    value = one_line(value).strip()
-    if not value:
-        raise ValueError("must have a visible character")
-    return value
+def _stripped(value: str) -> str:
+    return one_line(value).strip()
 
 
-Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_plain)]
+Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_stripped)]
 """Name for people."""

@@ -73,19 +73,19 @@ def one_line(value: str) -> str:
     space.
 
     Raises:
-        ValueError: of another character that is not shown, such as a line break.
+        ValueError: it has another character that is not shown, such as a line break, or is blank.
     """
     plain = "".join(" " if unicodedata.category(c) == "Zs" else c for c in value)
     hidden = next((c for c in plain if not c.isprintable()), None)
     if hidden is not None:
         name = unicodedata.name(hidden, "a control character")
         raise ValueError(f"may not hold U+{ord(hidden):04X} ({name}), which is not shown")
+    if not plain.strip():
+        raise ValueError("must have a visible character")
     return plain
 
 
 def _printable(value: str) -> str:
-    if value.isprintable():
-        return value
     try:
         return one_line(value)
     except ValueError as error:

@@ -404,6 +404,7 @@ def problems(document: Any) -> dict[str, str]:
             "give a number of steps",
         ),
         ({"name": "a\nb"}, "name", "U+000A"),
+        ({"name": "\u00a0"}, "name", "a visible character"),
     ],
 )
 def test_a_refusal_names_the_field_and_the_remedy(
