@@ -105,7 +105,8 @@ test("numbers that change are written anew", () => {
 });
 
 test("an incomplete document is completed, and one with a stray alias has no form", () => {
-  for (const rest of ["", "objective:\n", "early_stopping: {asha: }\n", "space:\n"]) {
+  const incomplete = ["", "objective:\n", "early_stopping: {asha: }\n", "space:\n"];
+  for (const rest of [...incomplete, "objective: loss\n", "early_stopping: asha\n"]) {
     const text = `kind: sweep\n${rest}`;
     const fields = { ...fieldsOf(text), name: "a", metric: "loss", goal: "" };
     const asha = { min: "1", max: "9", factor: "" };

@@ -289,9 +289,11 @@ function shown(value: unknown): string {
 
 function setOrDelete(document: Document, path: readonly string[], value: unknown): void {
   if (value !== undefined) {
-    const outer = path.slice(0, -1);
-    // A key without a value, as in `objective:`, holds nothing yet.
-    if (outer.length > 0 && document.getIn(outer) === null) document.deleteIn(outer);
+    // What is no mapping, as in `objective: loss`, or has no value yet, makes place for one.
+    for (let length = 1; length < path.length; length++) {
+      const outer = path.slice(0, length);
+      if (document.hasIn(outer) && !isMap(document.getIn(outer, true))) document.deleteIn(outer);
+    }
     document.setIn(path, value);
   } else if (document.hasIn(path)) {
     document.deleteIn(path);
