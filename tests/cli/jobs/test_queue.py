@@ -37,7 +37,8 @@ class Coordinator:
         pass
 
     def pages(self, path: str, *, limit: int | None = None, history: bool = False) -> Iterator[Any]:
-        del path, limit, history
+        del limit
+        assert history == (path == "/cluster/queue")
         return iter(self._pages)
 
     def is_simulated(self) -> bool:
