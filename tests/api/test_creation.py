@@ -69,3 +69,11 @@ async def test_owner_is_by_default_who_runs_the_coordinator(
 def test_local_user_is_known_over_loopback_alone(address: str, user: str | None) -> None:
     app = SimpleNamespace(state=SimpleNamespace(login_name="ada"))
     assert local_user(Request({"type": "http", "server": (address, 8000), "app": app})) == user
+
+
+@pytest.mark.parametrize(("name", "known"), [("ada", True), ("a" * 129, False), ("a\nb", False)])
+def test_login_name_is_one_that_an_owner_may_have(
+    monkeypatch: pytest.MonkeyPatch, name: str, known: bool
+) -> None:
+    monkeypatch.setenv("LOGNAME", name)
+    assert login_name() == (name if known else None)

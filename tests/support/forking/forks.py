@@ -341,7 +341,7 @@ def end_with(program: Callable[[], Any]) -> NoReturn:
         code = program()
     except SystemExit as end:
         code = end.code
-    except Exception as error:
+    except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     if isinstance(code, str):
