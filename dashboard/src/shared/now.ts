@@ -32,9 +32,9 @@ export function useDerivedNow<T extends string | number>(derive: (now: number) =
   return useSyncExternalStore(subscribe, () => derive(now));
 }
 
-const MINUTE_MS = 60_000;
+const SAMPLE_MS = 10_000;
 
-/** The end of the present minute in milliseconds, for what need not change sooner. */
-export function useMinute(): number {
-  return useDerivedNow((now) => Math.ceil(now / MINUTE_MS) * MINUTE_MS);
+/** The begin of the present ten seconds in milliseconds, for what is sampled as often. */
+export function useSampleTime(): number {
+  return useDerivedNow((now) => Math.floor(now / SAMPLE_MS) * SAMPLE_MS);
 }

@@ -33,3 +33,12 @@ it("draws a step for each position, and a gap while the job did not wait", () =>
   const left = { ...second, until: at("07:40") } as unknown as (typeof HISTORY)[0];
   expect(path([first, left, after])?.match(/M/g)).toHaveLength(2);
 });
+
+it("draws a position that was sampled after the time it knows", () => {
+  const [, late] = HISTORY as [(typeof HISTORY)[0], (typeof HISTORY)[0]];
+  const drawn = render(
+    <PositionSteps history={[late]} now={Date.parse(late.since) - 5000} width={122} height={24} />,
+  );
+  const path = drawn.container.querySelector("path");
+  expect(path).toHaveAttribute("d", "M1.0 2.0V2.0H121.0");
+});

@@ -29,11 +29,13 @@ export function PositionSteps({ history, now, width = 84, height = 22 }: Props) 
   const begin = Date.parse(first.since);
   const positions = history.map(({ position }) => position);
   const [low, high] = [Math.min(...positions), Math.max(...positions)];
-  const x = (time: number) => 1 + ((time - begin) / Math.max(1, now - begin)) * (width - 2);
+  // `now` may be a little older than what was sampled last.
+  const end = Math.max(now, begin + 1);
+  const x = (time: number) => 1 + Math.min(1, (time - begin) / (end - begin)) * (width - 2);
   const y = (place: number) => 2 + ((place - low) / Math.max(1, high - low)) * (height - 4);
   const path = history.map(({ since, until, position }, i) => {
     const isGap = i === 0 || history[i - 1]?.until !== since;
-    const [from, to] = [x(Date.parse(since)), x(until === null ? now : Date.parse(until))];
+    const [from, to] = [x(Date.parse(since)), x(until === null ? end : Date.parse(until))];
     const move = isGap ? `M${from.toFixed(1)} ${y(position).toFixed(1)}` : "";
     return `${move}V${y(position).toFixed(1)}H${to.toFixed(1)}`;
   });

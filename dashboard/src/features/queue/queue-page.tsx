@@ -4,7 +4,7 @@ import type { QueuePosition } from "@/client";
 import { itemsOf } from "@/shared/api/pages";
 import type { QueueEntry } from "@/shared/api/types";
 import { count, plural, timeZone } from "@/shared/format";
-import { useMinute } from "@/shared/now";
+import { useSampleTime } from "@/shared/now";
 import { LoadMore } from "@/shared/page/load-more";
 import { earlierPosition, PositionSteps } from "@/shared/queue-history";
 import { type Column, Table } from "@/shared/table/table";
@@ -114,7 +114,7 @@ function QueueTable({ entries }: { entries: QueueEntry[] }) {
 }
 
 function History({ history }: { history: QueuePosition[] }) {
-  const now = useMinute();
+  const now = useSampleTime();
   return (
     <>
       <PositionSteps history={history} now={now} />

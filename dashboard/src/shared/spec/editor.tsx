@@ -46,7 +46,7 @@ const look = EditorView.theme({
   },
   ".cm-scroller": { overflow: "auto", lineHeight: "1.6" },
   ".cm-gutters": {
-    backgroundColor: "transparent",
+    backgroundColor: "var(--app-surface)", // long lines scroll below it
     color: "var(--mantine-color-dimmed)",
     border: "none",
   },

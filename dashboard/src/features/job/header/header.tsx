@@ -13,7 +13,7 @@ import { JobCommands } from "@/shared/job-commands";
 import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
 import { useCurveVersion } from "@/shared/live/use-job-live";
-import { useMinute } from "@/shared/now";
+import { useSampleTime } from "@/shared/now";
 import { RunFacts, RunProgress, RunReason, RunTitle } from "@/shared/page/run-header";
 import { earlierPosition } from "@/shared/queue-history";
 import { LinkedText } from "@/shared/ui/linked-text";
@@ -81,7 +81,7 @@ function Archived({ job }: { job: Job }) {
 function Reason({ job }: { job: Job }) {
   const waits = job.state === "queued" || job.state === "recovering";
   const place = useQueueEntry(job.id, waits);
-  const now = useMinute();
+  const now = useSampleTime();
   const entry = waits ? place.data : null;
   if (!entry) {
     if (!hasReason(job)) return null;
