@@ -64,7 +64,7 @@ export function ParallelChart(props: Props) {
   return (
     <figure className={`app-card ${chart.panel}`} data-chart="parallel coordinates">
       <figcaption className={chart.caption}>
-        <span className={chart.title}>Parallel coordinates</span>
+        <span className={`${chart.title} ${classes.title}`}>Parallel coordinates</span>
         <Legend axis={onScale.at(-1)} goal={goal} />
         <span className={chart.commands}>
           <PngButton title="Parallel coordinates" />
