@@ -25,14 +25,19 @@ import pytest
 import typer.testing
 from _pytest import tmpdir
 from hypothesis import HealthCheck, settings
-from psycopg import sql
 from support.cluster.attempts import RankServer, rank_server
-from support.database import migrate, migrated_file, open_database
+from support.database import (
+    close_kept_engines,
+    empty_tables,
+    make_emptying,
+    migrate,
+    migrated_file,
+    open_database,
+)
 from support.holds import Gate
 from typer.main import get_command
 
 from trainhall.db.database import Database
-from trainhall.db.models import Base
 
 with warnings.catch_warnings():
     # It asks for the runtime folder at import, and platformdirs warns where a host has none.
@@ -110,6 +115,7 @@ def postgres_server() -> Iterator[Any]:
                 connection.execute(f"ALTER SYSTEM SET {setting} = off")
             connection.execute("SELECT pg_reload_conf()")
         yield server
+        close_kept_engines()
         pid = server.get_pid()
         assert pid is not None
         os.kill(pid, signal.SIGQUIT)  # at once, without writing anything down
@@ -122,6 +128,7 @@ def postgres_tables(postgres_server: Any) -> str:
     """The URL of a Postgres database that holds the tables."""
     url = _new_postgres(postgres_server)
     asyncio.run(migrate(url))
+    make_emptying(url)
     return url
 
 
@@ -148,9 +155,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{path}"
     # Emptying the tables takes milliseconds; a new database costs its eight megabytes of files.
     url: str = request.getfixturevalue("postgres_tables")
-    with psycopg.connect(url) as connection:
-        for table in reversed(Base.metadata.sorted_tables):
-            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
+    empty_tables(url)
     return url
 
 

@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pytest
-from sqlalchemy import Connection, Engine, bindparam, event, select
+from sqlalchemy import Connection, Engine, bindparam, create_engine, event, make_url, select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import sessionmaker
 
 from trainhall.cluster.simulator.database import Inline
 from trainhall.db.database import Database
-from trainhall.db.models import Job, JobProgress
+from trainhall.db.models import Base, Job, JobProgress
+from trainhall.db.types import dump_json
 
 T = TypeVar("T")
 
@@ -37,6 +38,9 @@ on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 _STATE = select(Job.state).where(Job.id == bindparam("job_id"))
 _STEP = select(JobProgress.step).where(JobProgress.job_id == bindparam("job_id"))
 _compiled: dict[type[Dialect], tuple[Dialect, dict[Any, Any]]] = {}
+_kept: dict[str, Engine] = {}
+"""Engines of databases on Postgres by URL, with open connections from test to test: behind a new
+one stands a new process, which reads the catalog and plans each statement anew."""
 
 
 def open_database(url: str, *, side_by_side: bool = False) -> Database:
@@ -68,10 +72,14 @@ class InlineDatabase(Database):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        prepare = _never_wait_for_disk if self.dialect == "sqlite" else _never_wait_for_locks
-        for engine in {self._thread_reader.engine, self._thread_writer}:
-            event.listen(engine, "connect", prepare)
-            _compile_once(engine)
+        if self.dialect == "sqlite":
+            for engine in (self._thread_reader, self._thread_writer):
+                event.listen(engine, "connect", _never_wait_for_disk)
+                _compile_once(engine)
+        else:
+            snapshot = self._thread_reader.get_execution_options()
+            self._thread_writer = _kept_engine(url)
+            self._thread_reader = self._thread_writer.execution_options(**snapshot)
         self._inline_readers = sessionmaker(
             self._thread_reader, expire_on_commit=False, autoflush=False
         )
@@ -92,6 +100,36 @@ class InlineDatabase(Database):
         with engine.begin() as connection:
             return work(connection)
 
+    async def close(self) -> None:
+        if self.dialect == "sqlite":
+            await super().close()
+        else:  # the engine is kept
+            self._threads.shutdown()
+            await self._writer.dispose()
+
+
+def make_emptying(url: str) -> None:
+    """Let `empty_tables` have a procedure in a Postgres database that has the tables."""
+    tables = "; ".join(f'DELETE FROM "{t.name}"' for t in reversed(Base.metadata.sorted_tables))
+    with _kept_engine(url).begin() as connection:
+        connection.exec_driver_sql(
+            f"CREATE PROCEDURE empty_tables() LANGUAGE plpgsql AS $$ BEGIN {tables}; END $$"
+        )
+
+
+def empty_tables(url: str) -> None:
+    """Delete every row of a Postgres database, in one statement that stays planned."""
+    with _kept_engine(url).begin() as connection:
+        # A process of the test before may be about to end.
+        connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
+        connection.exec_driver_sql("CALL empty_tables()")
+
+
+def close_kept_engines() -> None:
+    """Close the connections that tests on Postgres have left open."""
+    while _kept:
+        _kept.popitem()[1].dispose()
+
 
 @functools.cache
 def migrated_file() -> Path:
@@ -109,6 +147,16 @@ async def migrate(url: str) -> None:
     database = Database(url)
     await database.migrate()
     await database.close()
+
+
+def _kept_engine(url: str) -> Engine:
+    if url not in _kept:
+        driver = make_url(url).set(drivername="postgresql+psycopg")
+        engine = create_engine(driver, json_serializer=dump_json)
+        event.listen(engine, "connect", _never_wait_for_locks)
+        _compile_once(engine)
+        _kept[url] = engine
+    return _kept[url]
 
 
 def _never_wait_for_disk(connection: Any, _record: object) -> None:
