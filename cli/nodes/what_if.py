@@ -100,8 +100,8 @@ def _page(found: out.Json) -> str:
     before, after = found["before"], found["after"]
     rows = [
         _row("devices", "", _devices(before), _devices(after)),
+        _row("never start", "", str(before["never_started"]), str(after["never_started"])),
         *(_waits(found, name, key) for name, key in _FIGURES.items()),
-        _row("never started", "", str(before["never_started"]), str(after["never_started"])),
         *(
             [_row("first starts", "", str(before["first_starts"]), str(after["first_starts"]))]
             if found["never_ran"]
@@ -114,17 +114,45 @@ def _page(found: out.Json) -> str:
             percent(after["utilization"] / 100),
         ),
     ]
-    parts = [out.table(rows, _COLUMNS)]
+    parts = [_warning(found["warning"])] if found["warning"] else []
+    parts.append(out.table(rows, _COLUMNS))
+    parts += [
+        text
+        for side, name in ((before, "as it is"), (after, "with changes"))
+        if (text := _causes(side, name))
+    ]
     if found["accounts"]:
         parts.append(out.table(found["accounts"], _ACCOUNT_COLUMNS))
     cut = ", the newest of more" if found["is_cut"] else ""
     parts.append(
-        f"Replayed jobs of {found['days']:g} days: {found['jobs']}{cut}. "
+        f"Replayed jobs of {found['days']:g} days: {found['jobs']}{cut}. Waits are those of the "
+        f"{found['compared']} that start both without and with the changes.\n"
         f"Left out, as they were cancelled or paused before they ran: {found['left_out']}.\n"
         + _waiting(found)
         + "\n".join(f"- {text}" for text in found["assumptions"])
     )
     return "\n\n".join(part.rstrip("\n") for part in parts)
+
+
+def _warning(text: str) -> str:
+    line = f"Warning: {text}"
+    return typer.style(line, fg="red", bold=True) if out.colored() else line
+
+
+def _causes(side: out.Json, name: str) -> str:
+    """Say why jobs never start on one side."""
+    lines = [
+        f"- {cause['jobs']} job{'s' if cause['jobs'] != 1 else ''}: {cause['reason']}"
+        for cause in side["causes"]
+    ]
+    if left := side["never_started"] - sum(cause["jobs"] for cause in side["causes"]):
+        lines.append(f"- {left} more for other reasons")
+    return "\n".join([f"Never start {name}:", *lines]) if lines else ""
+
+
+def _never(account: out.Json) -> str:
+    before, after = account["never_started_before"], account["never_started_after"]
+    return str(before) if before == after else f"{before} → {after}"
 
 
 def _waiting(found: out.Json) -> str:
@@ -149,6 +177,7 @@ _ACCOUNT_COLUMNS = [
     out.Column("KIND", lambda account: account["kind"]),
     out.Column("NAME", lambda account: account["name"]),
     out.Column("JOBS", lambda account: str(account["jobs"]), right=True),
+    out.Column("NEVER START", _never, right=True),
     out.Column("MEAN WAIT", lambda account: _wait(account["before"], "mean"), right=True),
     out.Column("WITH CHANGES", lambda account: _wait(account["after"], "mean"), right=True),
 ]
@@ -168,5 +197,5 @@ def _wait(waits: out.Json | None, key: str) -> str:
 
 
 def _devices(side: out.Json) -> str:
-    names = {"cuda": "GPUs", "cpu": "CPU workers"}
+    names = {"cuda": "GPUs", "cpu": "CPU slots"}
     return ", ".join(f"{count} {names[kind]}" for kind, count in side["devices"].items()) or "none"

@@ -2,7 +2,7 @@
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from datetime import datetime
 from threading import Event
 
@@ -16,6 +16,7 @@ from trainhall.cluster.what_if.replay import ASSUMPTIONS, Outcome, replay
 from trainhall.cluster.what_if.workload import Work, Workload
 
 MAX_ACCOUNTS = 200
+MAX_CAUSES = 5
 
 
 def compare(
@@ -37,31 +38,51 @@ def compare(
     more = change.nodes(nodes)
     after = replay(change.work(workload.work), more, change.options(options), cancelled)
     jobs = [work.job for work in counted]
-    recorded = [work.waited_seconds for work in counted if work.waited_seconds is not None]
+    # A mean over those that start on one cluster alone falls when the slowest no longer start.
+    both = {job.id for job in jobs if job.id in before.waits and job.id in after.waits}
+    lost = sum(job.id in before.waits and job.id not in both for job in jobs)
+    recorded = [
+        work.waited_seconds
+        for work in counted
+        if work.waited_seconds is not None and work.job.id in both
+    ]
     return views.WhatIf(
         days=days,
         jobs=len(counted),
+        warning=_warning(lost, len(jobs)) if lost else None,
+        no_longer_started=lost,
+        compared=len(both),
         left_out=workload.left_out,
         never_ran=sum(work.assumed is not None for work in counted),
         is_cut=workload.is_cut,
         recorded=_waits(recorded),
-        before=_replayed(before, nodes, counted),
-        after=_replayed(after, more, counted),
-        accounts=_accounts(jobs, before, after),
+        before=_replayed(before, nodes, counted, both),
+        after=_replayed(after, more, counted, both),
+        accounts=_accounts(jobs, before, after, both),
         assumptions=[*ASSUMPTIONS, *describe(w.assumed for w in counted if w.assumed)],
     )
 
 
+def _warning(lost: int, jobs: int) -> str:
+    starts, them = ("starts", "it") if lost == 1 else ("start", "them")
+    return (
+        f"{lost} of {jobs} job{'s' if jobs != 1 else ''} would never start with the changes, but "
+        f"{starts} without them. The waits leave {them} out."
+    )
+
+
 def _replayed(
-    outcome: Outcome, nodes: Sequence[NodeFacts], works: Iterable[Work]
+    outcome: Outcome, nodes: Sequence[NodeFacts], works: Iterable[Work], compared: Set[str]
 ) -> views.Replayed:
     devices = Counter(device.kind for node in nodes for device in node.devices)
     ids = {work.job.id: work.assumed is not None for work in works}
     possible = outcome.span_seconds * devices.total()
+    reasons = Counter(reason for job_id, reason in outcome.never_started.items() if job_id in ids)
     return views.Replayed(
         devices=dict(devices),
-        waits=_waits_of(ids, outcome),
-        never_started=sum(job_id in outcome.never_started for job_id in ids),
+        never_started=reasons.total(),
+        causes=[views.Cause(reason=r, jobs=n) for r, n in reasons.most_common(MAX_CAUSES)],
+        waits=_waits_of(compared, outcome),
         first_starts=sum(
             never_ran and job_id in outcome.waits for job_id, never_ran in ids.items()
         ),
@@ -70,28 +91,30 @@ def _replayed(
 
 
 def _accounts(
-    jobs: Iterable[JobFacts], before: Outcome, after: Outcome
+    jobs: Iterable[JobFacts], before: Outcome, after: Outcome, compared: Set[str]
 ) -> list[views.AccountWaits]:
-    ids: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    ids: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for job in jobs:
         for kind, name in zip(KINDS, (job.project, job.user), strict=True):
             if name is not None:
-                ids[kind, name].append(job.id)
+                ids[kind, name].add(job.id)
     largest = sorted(ids.items(), key=lambda item: (-len(item[1]), item[0]))
     return [
         views.AccountWaits(
             kind=kind,
             name=name,
             jobs=len(own),
-            before=_waits_of(own, before),
-            after=_waits_of(own, after),
+            never_started_before=len(own & before.never_started.keys()),
+            never_started_after=len(own & after.never_started.keys()),
+            before=_waits_of(own & compared, before),
+            after=_waits_of(own & compared, after),
         )
         for (kind, name), own in largest[:MAX_ACCOUNTS]
     ]
 
 
 def _waits_of(ids: Iterable[str], outcome: Outcome) -> views.Waits | None:
-    return _waits([outcome.waits[job_id] for job_id in ids if job_id in outcome.waits])
+    return _waits([outcome.waits[job_id] for job_id in ids])
 
 
 def _waits(seconds: Sequence[float]) -> views.Waits | None:

@@ -39,7 +39,8 @@ class Outcome:
 
     waits: Mapping[str, float]
     """Seconds in the queue, all times together, by the id of each job that started."""
-    never_started: frozenset[str]
+    never_started: Mapping[str, str]
+    """Reasons of the jobs that cannot start, by id."""
     held_device_seconds: float
     span_seconds: float
     """From the first submission to the last end."""
@@ -108,7 +109,10 @@ class _Replay:
                 pass
 
     def outcome(self) -> Outcome:
-        never = frozenset(self._waiting)
+        never = {
+            entry.job.id: entry.reason.text
+            for entry in schedule(self._now, self._facts(), self._options)
+        }
         waits = {job_id: wait for job_id, wait in self._waits.items() if job_id not in never}
         span = (self._now - self._first).total_seconds()
         return Outcome(waits, never, self._held, span)

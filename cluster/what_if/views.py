@@ -12,15 +12,25 @@ class Waits(View):
     max: float
 
 
+class Cause(View):
+    """Reason why jobs never start."""
+
+    reason: str
+    """Text, with what would let them start."""
+    jobs: int
+
+
 class Replayed(View):
     """Outcome of the recorded jobs on one cluster."""
 
     devices: dict[str, int]
     """Number of devices by kind."""
-    waits: Waits | None
-    """Waits of the jobs that started; null if none did."""
     never_started: int
     """Jobs that this cluster and these quotas could never run."""
+    causes: list[Cause]
+    """Reasons of those jobs, the most frequent first, at most 5."""
+    waits: Waits | None
+    """Waits of the jobs that start both without and with the changes; null if there are none."""
     first_starts: int
     """Jobs that have never run in fact, and start here."""
     utilization: float
@@ -34,7 +44,10 @@ class AccountWaits(View):
     """project or user."""
     name: str
     jobs: int
+    never_started_before: int
+    never_started_after: int
     before: Waits | None
+    """Waits of those that start both without and with the changes; `after` as well."""
     after: Waits | None
 
 
@@ -44,6 +57,12 @@ class WhatIf(View):
     days: float
     jobs: int
     """Jobs submitted in that time, which are counted."""
+    warning: str | None
+    """Text, if jobs that start on the cluster as it is would never start with the changes."""
+    no_longer_started: int
+    """Number of those jobs."""
+    compared: int
+    """Jobs that start both without and with the changes: all waits are theirs."""
     left_out: int
     """Jobs that were cancelled or paused before they ran."""
     never_ran: int
@@ -51,8 +70,8 @@ class WhatIf(View):
     is_cut: bool
     """True if there were more jobs than are replayed, so that only the newest are."""
     recorded: Waits | None
-    """Waits as measured, up to the first start: they tell how far the replay of the cluster as it
-    is can be trusted."""
+    """Waits of compared jobs as measured, up to the first start: they tell how far the replay of
+    the cluster as it is can be trusted."""
     before: Replayed
     """Outcome on the cluster as it is."""
     after: Replayed

@@ -31,6 +31,17 @@ export type AccountWaits = {
      * Jobs
      */
     jobs: number;
+    /**
+     * Never Started Before
+     */
+    never_started_before: number;
+    /**
+     * Never Started After
+     */
+    never_started_after: number;
+    /**
+     * Waits of those that start both without and with the changes; `after` as well.
+     */
     before: Waits | null;
     after: Waits | null;
 };
@@ -780,13 +791,6 @@ export type Best = {
         [key: string]: unknown;
     };
 };
-
-/**
- * Cause
- *
- * Why an attempt failed, as far as its evidence goes (`cluster.agent.shim.failure_cause`).
- */
-export type Cause = 'user_error' | 'out_of_memory' | 'device_fault' | 'node_lost' | 'network' | 'storage' | 'hang' | 'crash' | 'killed' | 'bad_checkpoint' | 'not_started' | 'preempted' | 'resized' | 'unknown';
 
 /**
  * Changes
@@ -1764,7 +1768,7 @@ export type Failure = {
     /**
      * Most likely cause.
      */
-    cause?: Cause;
+    cause?: TrainhallTrainingLinkFailureCauseCause;
     /**
      * Evidence
      *
@@ -4395,15 +4399,21 @@ export type Replayed = {
         [key: string]: number;
     };
     /**
-     * Waits of the jobs that started; null if none did.
-     */
-    waits: Waits | null;
-    /**
      * Never Started
      *
      * Jobs that this cluster and these quotas could never run.
      */
     never_started: number;
+    /**
+     * Causes
+     *
+     * Reasons of those jobs, the most frequent first, at most 5.
+     */
+    causes: Array<TrainhallClusterWhatIfViewsCause>;
+    /**
+     * Waits of the jobs that start both without and with the changes; null if there are none.
+     */
+    waits: Waits | null;
     /**
      * First Starts
      *
@@ -5418,6 +5428,24 @@ export type WhatIf = {
      */
     jobs: number;
     /**
+     * Warning
+     *
+     * Text, if jobs that start on the cluster as it is would never start with the changes.
+     */
+    warning: string | null;
+    /**
+     * No Longer Started
+     *
+     * Number of those jobs.
+     */
+    no_longer_started: number;
+    /**
+     * Compared
+     *
+     * Jobs that start both without and with the changes: all waits are theirs.
+     */
+    compared: number;
+    /**
      * Left Out
      *
      * Jobs that were cancelled or paused before they ran.
@@ -5436,8 +5464,8 @@ export type WhatIf = {
      */
     is_cut: boolean;
     /**
-     * Waits as measured, up to the first start: they tell how far the replay of the cluster as it
-     * is can be trusted.
+     * Waits of compared jobs as measured, up to the first start: they tell how far the replay of
+     * the cluster as it is can be trusted.
      */
     recorded: Waits | null;
     /**
@@ -5486,6 +5514,31 @@ export type WorthwhileWorkers = {
      */
     reason: string;
 };
+
+/**
+ * Cause
+ *
+ * Reason why jobs never start.
+ */
+export type TrainhallClusterWhatIfViewsCause = {
+    /**
+     * Reason
+     *
+     * Text, with what would let them start.
+     */
+    reason: string;
+    /**
+     * Jobs
+     */
+    jobs: number;
+};
+
+/**
+ * Cause
+ *
+ * Why an attempt failed, as far as its evidence goes (`cluster.agent.shim.failure_cause`).
+ */
+export type TrainhallTrainingLinkFailureCauseCause = 'user_error' | 'out_of_memory' | 'device_fault' | 'node_lost' | 'network' | 'storage' | 'hang' | 'crash' | 'killed' | 'bad_checkpoint' | 'not_started' | 'preempted' | 'resized' | 'unknown';
 
 export type ReadHealthData = {
     body?: never;

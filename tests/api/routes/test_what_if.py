@@ -18,9 +18,12 @@ async def test_empty_cluster_is_compared(client: httpx.AsyncClient) -> None:
     answer = await client.post(WHAT_IF, json={"add": [{"nodes": 2, "devices": 8}], "days": 7})
     assert answer.status_code == 200, answer.text
     found = answer.json()
-    side = {"waits": None, "never_started": 0, "first_starts": 0, "utilization": 0.0}
+    side: dict[str, Any] = {
+        "waits": None, "never_started": 0, "causes": [], "first_starts": 0, "utilization": 0.0,
+    }  # fmt: skip
     assert found["before"] == {"devices": {}, **side}
     assert found["after"] == {"devices": {"cpu": 16}, **side}
+    assert (found["compared"], found["no_longer_started"], found["warning"]) == (0, 0, None)
     assert (found["days"], found["jobs"], found["recorded"], found["accounts"]) == (7, 0, None, [])
 
 

@@ -75,7 +75,8 @@ def test_larger_elastic_job_ends_sooner() -> None:
 
 def test_job_that_cannot_start_is_named() -> None:
     outcome = replay([work(1, 0, 100, 3), work(2, 0, 100)], [node_facts(slots=2)], OPTIONS)
-    assert outcome.never_started == {"job1"}
+    assert outcome.never_started.keys() == {"job1"}
+    assert outcome.never_started["job1"].startswith("needs 3 CPU slots; the whole cluster has 2")
     assert outcome.waits == {"job2": 0.0}
     assert replay([], [], OPTIONS).waits == {}
 
@@ -133,6 +134,32 @@ def test_comparison_counts_the_jobs_of_its_days() -> None:
     ]  # fmt: skip
 
 
+def test_waits_are_of_jobs_that_start_on_both() -> None:
+    """The job that waited longest starts with no change; a mean without it would look better."""
+    works = [work(1, 0, 100), work(2, 10, 100, 2, project="vision"), work(3, 20, 100)]
+    workload = Workload(tuple(works), left_out=0, is_cut=False)
+    nodes = [node_facts("a"), node_facts("b")]
+    change = Change(remove=frozenset({"b"}))
+    found = compare(workload, nodes, OPTIONS, change, NOW, 30)
+    assert (found.jobs, found.compared, found.no_longer_started) == (3, 2, 1)
+    assert found.warning == (
+        "1 of 3 jobs would never start with the changes, but starts without them. "
+        "The waits leave it out."
+    )
+    assert (found.before.never_started, found.after.never_started) == (0, 1)
+    (cause,) = found.after.causes
+    assert cause.jobs == 1
+    assert cause.reason.startswith("needs 2 CPU slots; the whole cluster has 1 CPU slot")
+    assert found.before.waits is not None
+    assert found.after.waits is not None
+    assert (round(found.before.waits.mean), round(found.after.waits.mean)) == (90, 40)
+    (vision,) = found.accounts
+    assert (vision.never_started_before, vision.never_started_after) == (0, 1)
+    assert (vision.before, vision.after) == (None, None)
+    back = compare(workload, nodes[:1], OPTIONS, Change(add=[AddedNodes(1, 1)]), NOW, 30)
+    assert (back.no_longer_started, back.warning) == (0, None)
+
+
 @given(
     st.lists(
         st.tuples(
@@ -154,7 +181,7 @@ def test_every_possible_job_runs_to_its_end(
     outcome = replay(works, nodes, OPTIONS)
     possible = {each.job.id for each in works if each.job.workers <= sum(slots)}
     assert outcome.waits.keys() == possible
-    assert outcome.never_started == {each.job.id for each in works} - possible
+    assert outcome.never_started.keys() == {each.job.id for each in works} - possible
     assert all(wait >= 0 for wait in outcome.waits.values())
     needed = sum(each.device_seconds for each in works if each.job.id in possible)
     assert abs(outcome.held_device_seconds - needed) < 0.5

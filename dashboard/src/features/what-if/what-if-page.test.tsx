@@ -7,6 +7,9 @@ const WAITS = { mean: 1500, median: 1800, p95: 2900, max: 3200 };
 const FOUND = {
   days: 30,
   jobs: 42,
+  warning: null as string | null,
+  no_longer_started: 0,
+  compared: 38,
   left_out: 1,
   never_ran: 3,
   is_cut: false,
@@ -15,6 +18,7 @@ const FOUND = {
     devices: { cuda: 32 },
     waits: WAITS,
     never_started: 2,
+    causes: [{ reason: "needs 40 GPUs; the whole cluster has 32 GPUs", jobs: 1 }],
     first_starts: 1,
     utilization: 81,
   },
@@ -22,10 +26,21 @@ const FOUND = {
     devices: { cuda: 48 },
     waits: { mean: 240, median: 0, p95: 1300, max: 2400 },
     never_started: 0,
+    causes: [] as { reason: string; jobs: number }[],
     first_starts: 3,
     utilization: 57,
   },
-  accounts: [{ kind: "user", name: "maria", jobs: 9, before: WAITS, after: null }],
+  accounts: [
+    {
+      kind: "user",
+      name: "maria",
+      jobs: 9,
+      never_started_before: 2,
+      never_started_after: 0,
+      before: WAITS,
+      after: null,
+    },
+  ],
   assumptions: ["nodes stay in service all the time"],
 };
 
@@ -39,7 +54,7 @@ test("waits with other hardware are asked for", async () => {
   fireEvent.click(screen.getByText("Compare"));
   const line = (await screen.findByText("Mean wait", { selector: "th" })).closest("tr");
   expect(line).toHaveTextContent("Mean wait25 min25 min4 min");
-  expect(screen.getByText("user maria").closest("tr")).toHaveTextContent("925 min—");
+  expect(screen.getByText("user maria").closest("tr")).toHaveTextContent("92 → 025 min—");
   expect(screen.getByText("4 min with changes")).toBeVisible();
   const first = screen.getByText("First starts of jobs that never ran").closest("tr");
   expect(first).toHaveTextContent("ran13");
@@ -49,6 +64,21 @@ test("waits with other hardware are asked for", async () => {
     days: 30,
     add: [{ nodes: 2, devices: 8, device: null }],
   });
+});
+
+test("jobs that would never start are named first", async () => {
+  const warning = "4 of 42 jobs would never start with the changes, but start without them.";
+  const causes = [{ reason: "needs 8 GPUs; the whole cluster has 4 GPUs", jobs: 4 }];
+  const after = { ...FOUND.after, never_started: 6, causes };
+  await open("/what-if?remove=gpu-03", {
+    "POST /cluster/what-if": { ...FOUND, warning, no_longer_started: 4, after },
+  });
+  expect(await screen.findByRole("alert")).toHaveTextContent(warning);
+  expect(screen.getByText("2 of 42 jobs now")).toBeVisible();
+  expect(screen.getByText("6 with changes")).toBeVisible();
+  expect(screen.getByText("4 jobs: needs 8 GPUs; the whole cluster has 4 GPUs")).toBeVisible();
+  expect(screen.getAllByText("2 more for other reasons")).toHaveLength(1);
+  expect(screen.getByText(/those of the 38 jobs that start both/)).toBeVisible();
 });
 
 test("a node that there is not is named", async () => {
