@@ -15,10 +15,10 @@ from trainhall.cluster.experiments.analysis.importance import (
     MAX_FIELDS,
     MIN_TRIALS,
     Axis,
+    Evaluate,
     Scale,
     importances,
 )
-from trainhall.cluster.experiments.analysis.ped_anova import evaluate
 from trainhall.cluster.experiments.analysis.rows import TrialRow, ranked_by_progress, trial_rows
 
 SPACE: dict[str, Any] = {
@@ -45,8 +45,17 @@ def drawn(number: int, seed: int, *, matters: bool) -> list[tuple[TrialRow, int]
     return ranked_by_progress(trial_rows(found), -1)
 
 
+@pytest.fixture(scope="module")
+def evaluate() -> Evaluate:
+    # Imported by the worker that runs these tests: all import this file, and scikit-learn takes a
+    # second.
+    from trainhall.cluster.experiments.analysis import ped_anova
+
+    return ped_anova.evaluate
+
+
 @pytest.mark.parametrize("seed", [1, 2])
-def test_field_that_decides_the_objective_matters_most(seed: int) -> None:
+def test_field_that_decides_the_objective_matters_most(seed: int, evaluate: Evaluate) -> None:
     found = importances(SPACE, drawn(60, seed, matters=True), evaluate).fields
     assert (found[0].field, found[0].has_effect) == (RATE, True)
     assert found[0].share > 0.5
@@ -55,7 +64,7 @@ def test_field_that_decides_the_objective_matters_most(seed: int) -> None:
         assert 0 <= each.interval[0] <= each.share <= each.interval[1] <= 1
 
 
-def test_effects_are_rarely_shown_where_there_are_none() -> None:
+def test_effects_are_rarely_shown_where_there_are_none(evaluate: Evaluate) -> None:
     shown = sum(
         each.has_effect
         for seed in range(share_of(6))
@@ -64,7 +73,7 @@ def test_effects_are_rarely_shown_where_there_are_none() -> None:
     assert shown <= 2
 
 
-def test_importance_is_the_same_every_time() -> None:
+def test_importance_is_the_same_every_time(evaluate: Evaluate) -> None:
     trials = drawn(20, 1, matters=True)
     once, again = (importances(SPACE, trials, evaluate) for _ in range(2))
     assert once == again
