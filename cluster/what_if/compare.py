@@ -81,7 +81,7 @@ def _replayed(
     return views.Replayed(
         devices=dict(devices),
         never_started=reasons.total(),
-        causes=[views.Cause(reason=r, jobs=n) for r, n in reasons.most_common(MAX_CAUSES)],
+        causes=[views.NeverStarted(reason=r, jobs=n) for r, n in reasons.most_common(MAX_CAUSES)],
         waits=_waits_of(compared, outcome),
         first_starts=sum(
             never_ran and job_id in outcome.waits for job_id, never_ran in ids.items()

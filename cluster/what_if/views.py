@@ -12,7 +12,7 @@ class Waits(View):
     max: float
 
 
-class Cause(View):
+class NeverStarted(View):
     """Reason why jobs never start."""
 
     reason: str
@@ -27,7 +27,7 @@ class Replayed(View):
     """Number of devices by kind."""
     never_started: int
     """Jobs that this cluster and these quotas could never run."""
-    causes: list[Cause]
+    causes: list[NeverStarted]
     """Reasons of those jobs, the most frequent first, at most 5."""
     waits: Waits | None
     """Waits of the jobs that start both without and with the changes; null if there are none."""

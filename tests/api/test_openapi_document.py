@@ -168,6 +168,11 @@ def test_openapi_keeps_schemas_of_spec_and_devices() -> None:
     assert schemas["SpecDevice"]["enum"] == ["auto", "cpu", "cuda"]
 
 
+def test_schemas_have_names_of_their_own() -> None:
+    """Of two classes with one name, the document has both with the name of their module."""
+    assert not [n for n in DOCUMENT["components"]["schemas"] if n.lower().startswith("trainhall")]
+
+
 async def test_server_serves_the_same_document(client: httpx.AsyncClient) -> None:
     served = (await client.get("/openapi.json")).json()
     assert served == DOCUMENT

@@ -793,6 +793,13 @@ export type Best = {
 };
 
 /**
+ * Cause
+ *
+ * Why an attempt failed, as far as its evidence goes (`cluster.agent.shim.failure_cause`).
+ */
+export type Cause = 'user_error' | 'out_of_memory' | 'device_fault' | 'node_lost' | 'network' | 'storage' | 'hang' | 'crash' | 'killed' | 'bad_checkpoint' | 'not_started' | 'preempted' | 'resized' | 'unknown';
+
+/**
  * Changes
  *
  * Changes to a job that resumes; everything is optional.
@@ -1768,7 +1775,7 @@ export type Failure = {
     /**
      * Most likely cause.
      */
-    cause?: TrainhallTrainingLinkFailureCauseCause;
+    cause?: Cause;
     /**
      * Evidence
      *
@@ -3111,6 +3118,24 @@ export type Needs = {
 };
 
 /**
+ * NeverStarted
+ *
+ * Reason why jobs never start.
+ */
+export type NeverStarted = {
+    /**
+     * Reason
+     *
+     * Text, with what would let them start.
+     */
+    reason: string;
+    /**
+     * Jobs
+     */
+    jobs: number;
+};
+
+/**
  * NewAlert
  *
  * Alert to create.
@@ -4409,7 +4434,7 @@ export type Replayed = {
      *
      * Reasons of those jobs, the most frequent first, at most 5.
      */
-    causes: Array<TrainhallClusterWhatIfViewsCause>;
+    causes: Array<NeverStarted>;
     /**
      * Waits of the jobs that start both without and with the changes; null if there are none.
      */
@@ -5514,31 +5539,6 @@ export type WorthwhileWorkers = {
      */
     reason: string;
 };
-
-/**
- * Cause
- *
- * Reason why jobs never start.
- */
-export type TrainhallClusterWhatIfViewsCause = {
-    /**
-     * Reason
-     *
-     * Text, with what would let them start.
-     */
-    reason: string;
-    /**
-     * Jobs
-     */
-    jobs: number;
-};
-
-/**
- * Cause
- *
- * Why an attempt failed, as far as its evidence goes (`cluster.agent.shim.failure_cause`).
- */
-export type TrainhallTrainingLinkFailureCauseCause = 'user_error' | 'out_of_memory' | 'device_fault' | 'node_lost' | 'network' | 'storage' | 'hang' | 'crash' | 'killed' | 'bad_checkpoint' | 'not_started' | 'preempted' | 'resized' | 'unknown';
 
 export type ReadHealthData = {
     body?: never;
