@@ -122,6 +122,7 @@ class Coordinator:
         await self.gateway.stop()
         await self.checkpoints.verification.stop()
         await self._tasks.stop()
+        await self.reconciler.stop()
 
     async def _keep_packing(self) -> None:
         while True:

@@ -4,7 +4,6 @@ Nothing else starts a trial. Its job is inserted in the transaction that marks i
 the lock of the experiment, so that a coordinator that is killed starts none twice and loses none.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -18,11 +17,13 @@ from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateErr
 from trainhall.cluster.experiments.analysis.text import listing
 from trainhall.cluster.experiments.asha import RunKey
 from trainhall.cluster.experiments.decide import (
+    COMMANDS_AT_ONCE,
     PROMOTE,
     ExperimentFacts,
     StartedRun,
     Step,
     next_step,
+    without_results,
 )
 from trainhall.cluster.experiments.load import load_experiment, running_reason
 from trainhall.cluster.experiments.rating import best_trials, missing_objective
@@ -37,7 +38,7 @@ from trainhall.cluster.experiments.record import (
 )
 from trainhall.cluster.experiments.runs import job_of, run_name
 from trainhall.cluster.experiments.spec import ExperimentSpec, validate_experiment
-from trainhall.cluster.experiments.tpe import load_past, suggest
+from trainhall.cluster.experiments.tpe import Suggestions, load_past
 from trainhall.cluster.jobs.commands import Command, give_command
 from trainhall.cluster.jobs.submission import RunOf, add_job
 from trainhall.cluster.lifecycle.experiments import move_experiment
@@ -69,15 +70,30 @@ class ExperimentAdvancer(Service):
         """The last fault of each experiment that could not take its step."""
         self._compared: dict[str, ExperimentFacts] = {}
         """Facts of each experiment whose trials were compared, and nothing followed."""
+        self._suggestions = Suggestions(lambda: self._notifier.notify_reconciler())
+        self._commands_left = COMMANDS_AT_ONCE
+        """Commands that the present call may still give."""
+
+    async def wait(self) -> bool:
+        """Wait until the values of no trial are being chosen; return whether some were."""
+        return await self._suggestions.wait()
+
+    async def stop(self) -> None:
+        """Stop choosing values."""
+        await self._suggestions.stop()
 
     async def advance(self, experiments: Sequence[ExperimentFacts]) -> bool:
-        """Take the next step of every experiment; return whether there was one.
+        """Take the next step of every experiment; return whether there was one, or is one left.
 
-        A fault in one holds up no other, and no job; the next pass tries again.
+        All together give at most `COMMANDS_AT_ONCE` commands. A fault in one holds up no other,
+        and no job; the next pass tries again.
         """
         advanced = False
+        self._commands_left = COMMANDS_AT_ONCE
+        present = {facts.id for facts in experiments}
+        self._suggestions.keep(present)
         for known in (self._faults, self._compared):
-            for ended in known.keys() - {facts.id for facts in experiments}:
+            for ended in known.keys() - present:
                 del known[ended]
         for facts in experiments:
             try:
@@ -109,17 +125,27 @@ class ExperimentAdvancer(Service):
 
     async def _take_step(self, facts: ExperimentFacts) -> Step:
         step = next_step(facts)
-        if step.changes_trials or (facts.compares and self._compared.get(facts.id) != facts):
+        if step.changes_trials or self._is_to_compare(facts):
             step = await self._change_trials(facts, step)
-            if step:
+        if facts.compares:
+            if step.changes_trials:
                 self._compared.pop(facts.id, None)
             else:
-                self._compared[facts.id] = facts
+                self._compared[facts.id] = without_results(facts)
         if step.choose:
-            await self._choose(facts.id)
-        for run in step.commands:
+            step = replace(step, choose=await self._choose(facts.id))
+        elif not (step.ended or step.at_rung or step.taken_up):
+            self._suggestions.drop(facts.id)
+        for run in step.commands[: self._commands_left]:
+            self._commands_left -= 1
             await self._command(facts.id, run)
         return step
+
+    def _is_to_compare(self, facts: ExperimentFacts) -> bool:
+        """Return whether the results of its trials are to be read and compared."""
+        if not facts.compares or facts.has_results:
+            return False
+        return self._compared.get(facts.id) != facts
 
     async def _change_trials(self, facts: ExperimentFacts, seen: Step) -> Step:
         """Record results and ends of runs, then start, promote and stop others.
@@ -188,31 +214,28 @@ class ExperimentAdvancer(Service):
                 trial = await _trial(session, experiment.id, key)
                 record_stop(session, experiment, trial, stopped, facts.early_stopping.rungs)
 
-    async def _choose(self, experiment_id: str) -> None:
-        """Choose the values of the next trial; it starts in the next step."""
-        async with self._db.session() as session:
-            experiment = await session.get_one(Experiment, experiment_id)
-            past = await load_past(session, experiment)
-        number, values, refused = len(past.trials) + 1, {}, None
-        try:
-            spec = validate_experiment(experiment.spec)
-            values = await asyncio.to_thread(suggest, spec, past)
-        except SpecError as error:
-            refused = Reason.of(ReasonCode.TRIAL_NOT_STARTED, why=error)
-        except Exception as error:
-            # A fault of Optuna costs this trial, not the coordinator's pass, now and ever after.
-            log.exception("choosing_failed", experiment=experiment_id, trial=number)
-            why = f"choosing its values failed: {type(error).__name__}: {error}"
-            refused = Reason.of(ReasonCode.TRIAL_NOT_STARTED, why=why)
+    async def _choose(self, experiment_id: str) -> bool:
+        """Choose the values of the next trial, which starts in the next step; return whether they
+        are chosen. They take a while, and other steps do not wait for them."""
+        if experiment_id not in self._suggestions:
+            async with self._db.session() as session:
+                experiment = await session.get_one(Experiment, experiment_id)
+                past = await load_past(session, experiment)
+            self._suggestions.begin(experiment_id, experiment.spec, past)
+            return False
+        suggestion = self._suggestions.take(experiment_id)
+        if suggestion is None:
+            return False
+        number, values, refused = suggestion.number, suggestion.values, suggestion.refused
         async with self._db.transaction() as session:
-            await _lock(session, experiment_id)
+            locked = await _lock(session, experiment_id)
             current = await load_experiment(session, experiment_id)
             # Another coordinator may have been first, or a user has paused the experiment.
-            if current is None or not next_step(current).choose:
-                return
+            if locked is None or current is None or not next_step(current).choose:
+                return False
             if await session.get(Trial, (experiment_id, number, 1)) is not None:
-                return
-            repeats = experiment.spec.get("repeats", 1)
+                return False
+            repeats = locked.spec.get("repeats", 1)
             for repeat in range(1, repeats + 1):
                 trial = Trial(
                     experiment_id=experiment_id, number=number, repeat=repeat,
@@ -223,6 +246,7 @@ class ExperimentAdvancer(Service):
                     set_reason(trial, refused)
                 session.add(trial)
         log.info("trial_chosen", experiment=experiment_id, trial=number, values=values)
+        return True
 
     async def _start(
         self, session: AsyncSession, experiment: Experiment, keys: Sequence[RunKey]

@@ -14,8 +14,8 @@ from trainhall.cluster.lifecycle.states import (
 
 AT_ONCE = 25
 """Most runs that one transaction ends or starts."""
-COMMANDS_AT_ONCE = 100
-"""Most jobs that a step commands, in a transaction each: the rest of the cluster waits for it."""
+COMMANDS_AT_ONCE = 25
+"""Most jobs that one pass commands, in a transaction each: the rest of the cluster waits for it."""
 
 PROMOTE = "promote"
 """Command for a job that waits at a rung: it is resumed."""
@@ -94,10 +94,22 @@ class ExperimentFacts:
         return self.early_stopping is not None or self.undecided > 0
 
     @property
+    def has_results(self) -> bool:
+        """Return whether the results of its trials are loaded."""
+        return self.early_stopping is not None and bool(self.early_stopping.runs)
+
+    @property
     def compares(self) -> bool:
         """Return whether its runs may be promoted or stopped."""
         stops_early = self.early_stopping is not None
         return stops_early and self.free > 0 and self.state is ExperimentState.RUNNING
+
+
+def without_results(facts: ExperimentFacts) -> ExperimentFacts:
+    """Return the facts as `load_unfinished` loads them."""
+    if facts.early_stopping is None:
+        return facts
+    return replace(facts, early_stopping=replace(facts.early_stopping, runs=()))
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,37 @@
 """Values that Optuna's TPE sampler suggests for the next trial, from the results so far.
 
 Nothing of Optuna is kept: each trial gets a new study, filled from our tables. So the values follow
-from the seed, the number of the trial and the rows of those before it, and a coordinator that was
-killed suggests the same values after its restart.
+from the seed, the number of the trial and the rows of those before it, as they were when a place
+became free. A coordinator that was killed suggests the same values after its restart, unless there
+are new results.
 """
 
+import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.asha import RungRun, RungTrial, Status, trials_of
 from trainhall.cluster.experiments.runs import drawn_point
 from trainhall.cluster.experiments.space import Dimension
-from trainhall.cluster.experiments.spec import ExperimentSpec, rungs_of
+from trainhall.cluster.experiments.spec import ExperimentSpec, rungs_of, validate_experiment
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
 from trainhall.cluster.lifecycle.states import TrialState
+from trainhall.cluster.waiting import end_tasks
 from trainhall.db.experiments import Experiment, Trial
+from trainhall.training.spec import SpecError
 from trainhall.training.spec.recovery import MetricMode
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
+
+log = structlog.get_logger(__name__)
 
 _SUGGESTIONS = 10
 """Suggestions that another trial has already before the values are drawn at random."""
@@ -60,6 +68,81 @@ async def load_past(session: AsyncSession, experiment: Experiment) -> Past:
         runs.append(RungRun((row.number, row.repeat), TrialState(row.state), tuple(results)))
     trials = trials_of(runs, lower_is_better=experiment.goal == MetricMode.MIN)
     return Past(trials, list(values.values()), rungs_of(experiment.spec) or (1,))
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    number: int
+    """Number of the trial."""
+    values: dict[str, Any]
+    refused: Reason | None = None
+    """Why the trial has no values."""
+
+
+class Suggestions:
+    """Suggestions that are computed in a thread, one at a time, while passes of the coordinator go
+    on; at most one of each experiment."""
+
+    def __init__(self, notify: Callable[[], None]) -> None:
+        """
+        Args:
+            notify: called after each that was computed.
+        """
+        self._notify = notify
+        self._tasks: dict[str, asyncio.Task[Suggestion]] = {}
+        """By experiment."""
+        self._turn = asyncio.Lock()
+
+    def __contains__(self, experiment_id: str) -> bool:
+        return experiment_id in self._tasks
+
+    def begin(self, experiment_id: str, spec: dict[str, Any], past: Past) -> None:
+        task = asyncio.create_task(self._suggest(experiment_id, spec, past))
+        self._tasks[experiment_id] = task
+        task.add_done_callback(lambda _: self._notify())
+
+    def take(self, experiment_id: str) -> Suggestion | None:
+        """Return the suggestion and forget it; None: it is not computed yet."""
+        if not self._tasks[experiment_id].done():
+            return None
+        return self._tasks.pop(experiment_id).result()
+
+    def drop(self, experiment_id: str) -> None:
+        """Forget the suggestion: the place that it was for is taken."""
+        if (task := self._tasks.pop(experiment_id, None)) is not None:
+            task.cancel()
+
+    def keep(self, experiment_ids: Collection[str]) -> None:
+        """Forget those of other experiments."""
+        for ended in self._tasks.keys() - set(experiment_ids):
+            self.drop(ended)
+
+    async def wait(self) -> bool:
+        """Wait until all are computed; return whether there was one to wait for."""
+        pending = [task for task in self._tasks.values() if not task.done()]
+        if pending:
+            await asyncio.wait(pending)
+        return bool(pending)
+
+    async def stop(self) -> None:
+        await end_tasks(self._tasks.values())
+        self._tasks.clear()
+
+    async def _suggest(
+        self, experiment_id: str, document: dict[str, Any], past: Past
+    ) -> Suggestion:
+        number, why = len(past.trials) + 1, ""
+        try:
+            spec = validate_experiment(document)
+            async with self._turn:
+                return Suggestion(number, await asyncio.to_thread(suggest, spec, past))
+        except SpecError as error:
+            why = str(error)
+        except Exception as error:
+            # A fault of Optuna costs this trial, not the coordinator's passes, now and ever after.
+            log.exception("choosing_failed", experiment=experiment_id, trial=number)
+            why = f"choosing its values failed: {type(error).__name__}: {error}"
+        return Suggestion(number, {}, Reason.of(ReasonCode.TRIAL_NOT_STARTED, why=why))
 
 
 def suggest(spec: ExperimentSpec, past: Past) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Reconciler(Service):
         while True:
             self._wanted.clear()
             try:
-                await self.settle()
+                await self._pass_repeatedly()
             except DBAPIError as error:
                 log.error("database_unavailable", error=str(error.orig))
                 await asyncio.sleep(self._options.tick_seconds)
@@ -57,8 +57,18 @@ class Reconciler(Service):
                 self._wanted, min(self._options.tick_seconds, self._unreachable_in)
             )
 
+    async def stop(self) -> None:
+        """Stop what passes have left to threads."""
+        await self._experiments.stop()
+
     async def settle(self) -> None:
-        """Pass until nothing is left to decide."""
+        """Pass until nothing is left to decide, not even values of trials that are being chosen."""
+        await self._pass_repeatedly()
+        while await self._experiments.wait():
+            await self._pass_repeatedly()
+
+    async def _pass_repeatedly(self) -> None:
+        """Pass until nothing is left to decide now."""
         for _ in range(_MAX_PASSES):
             if not await self.pass_once():
                 return

@@ -15,7 +15,7 @@ from support.storage.frames import frame, table
 
 from trainhall.cluster.experiments import advance as advancing
 from trainhall.cluster.experiments import load as loading
-from trainhall.cluster.experiments import views
+from trainhall.cluster.experiments import tpe, views
 from trainhall.cluster.experiments.asha import RungRun
 from trainhall.cluster.experiments.decide import ExperimentFacts, Step
 from trainhall.cluster.experiments.decide import next_step as real_next_step
@@ -170,6 +170,29 @@ async def test_trials_are_compared_only_after_a_change(
     await advance(cluster, second, 0.4)
     assert set(read_of) == {experiment}
     assert [run.state for run in await trials(cluster, experiment)] == ["stopped", "starting"]
+
+
+@on_sqlite
+async def test_result_without_consequence_is_compared_once(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.add_node("alpha", 4)
+    experiment = await create(cluster, values=2, parallel=3)
+    first, _ = await trials(cluster, experiment)
+    transactions: list[int] = []
+    real = advancing.ExperimentAdvancer._change_trials
+
+    async def change_trials(
+        self: advancing.ExperimentAdvancer, facts: ExperimentFacts, seen: Step
+    ) -> Step:
+        step = await real(self, facts, seen)
+        transactions.append(len(step.at_rung))
+        return step
+
+    monkeypatch.setattr(advancing.ExperimentAdvancer, "_change_trials", change_trials)
+    await advance(cluster, first, 0.5)
+    await cluster.settle()
+    assert transactions == [1]
 
 
 async def test_pause_and_resume_take_promotions_along(cluster: SimulatedCluster) -> None:
@@ -455,7 +478,7 @@ async def test_fault_while_choosing_costs_only_its_trial(
             raise ZeroDivisionError("no such luck")
         return {RATE: 0.1}
 
-    monkeypatch.setattr(advancing, "suggest", suggest)
+    monkeypatch.setattr(tpe, "suggest", suggest)
     space = {RATE: {"log": [0.0001, 1]}}
     experiment = await create(cluster, method="tpe", space=space, parallel=1, trials=2)
     failed, other = await trials(cluster, experiment)

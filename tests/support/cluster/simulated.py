@@ -254,6 +254,7 @@ class SimulatedCluster(Network[SimulatedNode]):
         """The process ends; the agents' connections break, their ranks do not."""
         for node in self.nodes.values():
             await self.disconnect(node)
+        await self.coordinator.reconciler.stop()
 
     def start_coordinator(self) -> None:
         """Another process on the same database."""
