@@ -27,7 +27,7 @@ from trainhall.cluster.experiments.report.formats import ReportFormat as FileFor
 
 if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
-    from trainhall.cli.experiments.document import Checked
+    from trainhall.cli.experiments.document import Checked, Given
 
 app = typer.Typer(
     help="Create, analyze, pause, resume and cancel experiments: sweeps over values of a job, "
@@ -40,13 +40,33 @@ ExperimentId = Annotated[str, id_argument("experiment", complete.experiments)]
 @app.command("create")
 def create(
     file: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="FILE",
+            metavar="[FILE]",
             help="An experiment in YAML or JSON; - reads standard input, with paths relative to "
-            "the current folder.",
+            "the current folder. Not needed with --from-job.",
+            show_default=False,
         ),
-    ],
+    ] = None,
+    from_job: Annotated[
+        str | None,
+        typer.Option(
+            "--from-job",
+            metavar="JOB",
+            help="Start from the spec and the code of this job, in place of the `job` in FILE. "
+            "Without FILE: a grid of what --space gives, rated by the job's main metric.",
+            autocompletion=complete.jobs,
+        ),
+    ] = None,
+    space: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--space",
+            metavar="FIELD=VALUES",
+            help="Values to try, as in parameters.lr=0.001,0.01 or 'parameters.lr={log: [0.001, "
+            "1]}'. May be repeated.",
+        ),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show progress until all runs have ended.")
     ] = False,
@@ -68,20 +88,21 @@ def create(
     """Create an experiment and print its id. Its trials start as ordinary jobs.
 
     `job` is a job spec, or the name of a file that holds one. Uploads the folder under its `code`
-    first, unless the coordinator already has it.
+    first, unless the coordinator already has it. `--from-job` takes a submitted job, with its code.
 
     \b
     Examples:
       trainhall experiment create examples/experiments/learning_rate.yaml
       trainhall experiment create sweep.yaml --dry-run --set job.training.steps=50
       trainhall experiment create sweep.yaml -f
+      trainhall experiment create --from-job 3f2a --space parameters.lr=0.001,0.01,0.1
 
     \b
     Exit codes with -f: 0 completed, 100 failed, 101 still unfinished, 103 cancelled.
     """
     from trainhall.cli.experiments import document
 
-    checked = document.check(document.load(file, overrides))
+    checked = document.check(_given(file, from_job, space, overrides, url))
     with connect(url) as client:
         if dry_run:
             document.check_on_cluster(checked, client)
@@ -315,6 +336,30 @@ def cancel(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = D
       trainhall experiment cancel 7c0d
     """
     _command(url, experiment, output, "DELETE", "")
+
+
+def _given(
+    file: str | None,
+    from_job: str | None,
+    space: list[str] | None,
+    overrides: list[str] | None,
+    url: str,
+) -> "Given":
+    from trainhall.cli.experiments import document
+
+    if file is None and from_job is None:
+        raise UsageError("give a FILE with an experiment, or --from-job JOB")
+    given = document.load(file, overrides) if file is not None else None
+    if from_job is not None:
+        with connect(url) as client:
+            job = client.job(from_job)
+        given = document.from_job(job, given, overrides)
+        if not space and not given.has_space:
+            raise UsageError(
+                f"give the values to try, as in --space {document.example_field(job)}=VALUE,VALUE"
+            )
+    assert given is not None
+    return document.with_space(given, space)
 
 
 def _format_of(file: Path | None) -> FileFormat:

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainhall.cli.base.errors import CliError, UsageError
+from trainhall.cli.base.output import label
 from trainhall.cli.spec import specs
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 _FORECASTS = 20
 """Most different resources for which the coordinator is asked when a job of theirs would start."""
+_OF_ONE_JOB = {"user", "notes"}
+"""Keys of a spec that an experiment on the job does not take over."""
+_NAME_LENGTH = 100
+"""Most characters of a job's name in that of its sweep, which may have 128."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,12 @@ class Given:
     """The text that users see, whose lines are reported."""
     overrides: dict[str, str] = field(default_factory=dict)
     """YAML values by their fields, from `--set`."""
+
+    @property
+    def has_space(self) -> bool:
+        """Return whether the document or an override gives values to try."""
+        of_space = any(key.partition(".")[0] == "space" for key in self.overrides)
+        return bool(self.document.get("space")) or of_space
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,64 @@ def load(file: str, overrides: list[str] | None = None) -> Given:
     given = specs.parse_overrides(overrides)
     text = raw.decode(errors="replace")
     return Given(document, specs.folder_of(file), specs.named(file), text, given)
+
+
+def from_job(job: Any, given: Given | None, overrides: list[str] | None) -> Given:
+    """Return an experiment on a submitted job, with its code.
+
+    Args:
+        given: the rest of the experiment; None: a sweep by the metric that rates the job.
+    """
+    base = {key: value for key, value in job["spec"].items() if key not in _OF_ONE_JOB}
+    if base.get("training"):
+        # A run would wait there until a user resumes it.
+        base["training"] = {k: v for k, v in base["training"].items() if k != "pause_at"}
+    if given is not None:
+        return replace(given, document={**given.document, "job": base})
+    rated = job["main_metric"] or {"name": "loss", "goal": "min"}
+    document = {
+        "name": f"{job['name'][:_NAME_LENGTH]} sweep",
+        "kind": "sweep",
+        "job": base,
+        "space": {},
+        "method": "grid",
+        "objective": {"metric": rated["name"], "goal": rated["goal"]},
+    }
+    name = f"the sweep of {label(job)}"
+    return Given(document, Path.cwd(), name, "", specs.parse_overrides(overrides))
+
+
+def example_field(job: Any) -> str:
+    """Return a field of a job that a sweep may vary."""
+    parameters = job["spec"].get("parameters") or {}
+    if job["spec"].get("task") is not None and not parameters:
+        return "training.learning_rate"
+    return f"parameters.{next(iter(parameters), 'NAME')}"
+
+
+def with_space(given: Given, options: list[str] | None) -> Given:
+    """Return an experiment with the values of `--space`: FIELD=VALUES, with commas between them,
+    or as in a file.
+
+    Raises:
+        UsageError: one of them is not FIELD=VALUES, or no YAML.
+    """
+    from trainhall.training.spec import SpecError
+    from trainhall.training.spec.parse import changes
+
+    fields = specs.parse_overrides(options, "--space", "parameters.lr=0.001,0.01")
+    if not fields:
+        return given
+    space = given.document.get("space")
+    space = dict(space) if isinstance(space, Mapping) else {}
+    for name, text in fields.items():
+        try:
+            (values,) = changes({"values": f"[{text}]"}).values()
+        except SpecError:
+            raise UsageError(f"--space {name}: {text} is not valid YAML") from None
+        is_whole = len(values) == 1 and isinstance(values[0], list | dict)
+        space[name] = values[0] if is_whole else values
+    return replace(given, document={**given.document, "space": space})
 
 
 def check(given: Given) -> Checked:
@@ -124,7 +193,8 @@ def check_on_cluster(checked: Checked, client: "Client") -> None:
         UsageError: the coordinator found a fault.
     """
     if checked.code is None:
-        client.create_experiment(checked.spec.document(), dry_run=True)
+        plan = client.create_experiment(checked.spec.document(), dry_run=True)
+        specs.refuse_missing_code(plan, "job.code")
 
 
 def create(checked: Checked, client: "Client") -> Any:

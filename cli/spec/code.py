@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import decode_source
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pathspec import GitIgnoreSpec
@@ -25,6 +25,7 @@ from trainhall.cluster.wire.code_archive import (
     check_name,
     pack,
 )
+from trainhall.cluster.wire.code_names import holds_entry, holds_folder, near_name
 
 if TYPE_CHECKING:
     from trainhall.training.spec import ScriptSpec
@@ -58,10 +59,14 @@ class Packed:
             UsageError: `script.path` or `script.working_dir` is not.
         """
         path = script.path
-        if path is not None and not Path(path).is_absolute() and not self._holds(path):
+        if path is not None and not Path(path).is_absolute() and not holds_entry(self.names, path):
             raise self._missing_path_error("script.path", path)
         where = script.working_dir
-        if where is not None and not Path(where).is_absolute() and not self._has_below(where):
+        if (
+            where is not None
+            and not Path(where).is_absolute()
+            and not holds_folder(self.names, where)
+        ):
             raise self._missing_path_error("script.working_dir", where)
 
     def check_task(self, name: str) -> None:
@@ -97,7 +102,12 @@ class Packed:
         # As Python looks: a folder with an __init__.py comes before a file of the same name.
         files = (f"{path}/__init__.py", f"{path}.py")
         return next(
-            (file for file in files if self._holds(file) and (self.folder / file).is_file()), None
+            (
+                file
+                for file in files
+                if holds_entry(self.names, file) and (self.folder / file).is_file()
+            ),
+            None,
         )
 
     def _modules(self) -> list[str]:
@@ -105,20 +115,8 @@ class Packed:
         files = sorted(name for name in self.names if name.endswith(".py"))
         return [f.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for f in files]
 
-    def _holds(self, path: str) -> bool:
-        """Return whether it is a file, a folder that Python runs, or behind a link that is sent."""
-        inside = PurePosixPath(os.path.normpath(path))
-        return str(inside / "__main__.py") in self.names or any(
-            str(part) in self.names for part in (inside, *inside.parents)
-        )
-
-    def _has_below(self, path: str) -> bool:
-        folder = os.path.normpath(path)
-        below = any(name.startswith(folder + "/") for name in self.names)
-        return folder == "." or below or self._holds(path)
-
     def _missing_path_error(self, field: str, path: str) -> UsageError:
-        if field == "script.path" and self._has_below(path):
+        if field == "script.path" and holds_folder(self.names, path):
             return UsageError(f"{field}: {path} is a folder without a __main__.py")
         if (self.folder / path).exists():
             ignore = next(
@@ -126,11 +124,8 @@ class Packed:
             )
             why = f"{ignore} excludes it" if ignore else "no file in it would be uploaded"
             return UsageError(f"{field}: {path} is in {self.folder}, the job's `code`, but {why}")
-        deeper = [
-            n for n in sorted(self.names) if PurePosixPath(n).name == PurePosixPath(path).name
-        ]
-        near = deeper or get_close_matches(path, self.names, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        near = near_name(self.names, path)
+        hint = f"; did you mean {near}?" if near else ""
         return UsageError(f"{field}: {path} is not in {self.folder}, the job's `code`{hint}")
 
 

@@ -224,9 +224,21 @@ def check(spec: "JobSpec", client: "Client") -> tuple[Any, list[str]]:
     document, code = document_of(spec)
     plan = client.submit(document, dry_run=True)
     words = [_describe_outlook(plan["outlook"], submitted=False)]
-    if code is not None and plan["code_missing"]:
+    if code is None:
+        refuse_missing_code(plan, "code")
+    elif plan["code_missing"]:
         words.insert(0, f"{code.folder} would be uploaded ({_size(code)}).")
     return plan, words
+
+
+def refuse_missing_code(plan: dict[str, Any], field: str) -> None:
+    """Check that code that was given by its SHA-256 is stored.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if plan["code_missing"]:
+        raise UsageError(f"{field}: no code with this SHA-256 was uploaded; name its folder")
 
 
 def _describe_outlook(outlook: dict[str, Any], *, submitted: bool) -> str:
@@ -333,8 +345,14 @@ def read_file(file: str) -> tuple[bytes, Literal["json", "yaml"]]:
         raise UsageError(f"cannot read {file}: {error.strerror}") from None
 
 
-def parse_overrides(given: list[str] | None) -> dict[str, str]:
+def parse_overrides(
+    given: list[str] | None, option: str = "--set", example: str = "training.steps=20"
+) -> dict[str, str]:
     """Parse `["training.steps=20"]` to `{"training.steps": "20"}`.
+
+    Args:
+        option: the option that they were given by, in errors.
+        example: what it takes.
 
     Raises:
         UsageError: one of them is not FIELD=VALUE.
@@ -343,11 +361,11 @@ def parse_overrides(given: list[str] | None) -> dict[str, str]:
     for text in given or []:
         field, equals, value = text.partition("=")
         if not equals or not field.strip():
-            raise UsageError(f"--set takes FIELD=VALUE, as in training.steps=20, not {text!r}")
+            raise UsageError(f"{option} takes FIELD=VALUE, as in {example}, not {text!r}")
         # As a shell leaves it of a variable that is not set; YAML would take it for null.
         if not value.strip():
             raise UsageError(
-                f"--set {text} has no value; {field}=null removes the field from the spec"
+                f"{option} {text} has no value; {field}=null removes the field from the spec"
             )
         overrides[field.strip()] = value
     return overrides

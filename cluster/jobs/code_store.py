@@ -7,7 +7,9 @@
 import asyncio
 import contextlib
 import hashlib
+import ipaddress
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
@@ -24,10 +26,16 @@ from trainhall.cluster.errors import (
 )
 from trainhall.cluster.jobs.views import Code
 from trainhall.cluster.ports import Ids
-from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES, ArchiveError, inspect
+from trainhall.cluster.wire.code_archive import (
+    MAX_ARCHIVE_BYTES,
+    ArchiveError,
+    file_names,
+    inspect,
+)
+from trainhall.cluster.wire.code_names import holds_entry, holds_folder, near_name
 from trainhall.db.database import Database
 from trainhall.db.experiments import Experiment
-from trainhall.db.models import Job
+from trainhall.db.models import Job, Node
 from trainhall.training.checkpoint.format.draft import fsync_folder
 from trainhall.training.spec import JobSpec, SpecError, SpecProblem
 from trainhall.training.spec.job import SHA256
@@ -114,22 +122,28 @@ class CodeStore:
         """Return whether a spec's code, if any, is stored; protects it from removal for a while.
 
         Raises:
-            SpecError: it names a folder, which no coordinator can read.
+            SpecError: it names a folder, which no coordinator can read; or a script that does not
+                exist, as far as the coordinator can tell: in stored code, or on its own host if
+                that is the only node.
         """
         if spec.code is None:
+            await self._check_path_on_host(spec)
             return True
         if not spec.code_is_uploaded:
             raise _problem(spec.code, f"must be the SHA-256 of uploaded code; {_HOW}")
-        return await self._touch(self._path(spec.code))
+        if not await self._touch(self._path(spec.code)):
+            return False
+        await self._check_entry(spec)
+        return True
 
     async def check(self, spec: JobSpec) -> None:
         """See that a spec's code is here, and keep it from being swept until the job is.
 
         Raises:
-            SpecError: it is not, and was to be uploaded first.
+            SpecError: it is not, and was to be uploaded first; or as of `has`.
         """
-        if spec.code is not None and not await self.has(spec):
-            raise _problem(spec.code, f"no code with this SHA-256 was uploaded; {_HOW}")
+        if not await self.has(spec):
+            raise _problem(spec.code or "", f"no code with this SHA-256 was uploaded; {_HOW}")
 
     async def sweep(self, older_than_seconds: float) -> list[str]:
         """Remove what no job names and was untouched for so long; return it."""
@@ -139,6 +153,45 @@ class CodeStore:
         used = await self._used(stale)
         unused = [name for name in stale if name not in used]
         return await asyncio.to_thread(self._remove, unused, older_than_seconds)
+
+    async def _check_entry(self, spec: JobSpec) -> None:
+        """Check that stored code has the files of a script; absolute paths are the nodes' own.
+
+        Raises:
+            SpecError: it has not.
+        """
+        script, code = spec.script, spec.code
+        if script is None or code is None:
+            return
+        path, folder = script.path, script.working_dir
+        if not any(part is not None and not os.path.isabs(part) for part in (path, folder)):
+            return
+        names = await asyncio.to_thread(file_names, self.file(code))
+        for field, given, holds in (
+            ("script.path", path, holds_entry),
+            ("script.working_dir", folder, holds_folder),
+        ):
+            if given is None or os.path.isabs(given) or holds(names, given):
+                continue
+            near = near_name(names, given)
+            hint = f"; did you mean {near}?" if near else ""
+            raise SpecError([SpecProblem(field, f"is not in the uploaded code{hint}", given)])
+
+    async def _check_path_on_host(self, spec: JobSpec) -> None:
+        """Check that the script exists, if the coordinator's host is the only node.
+
+        Raises:
+            SpecError: it does not.
+        """
+        path = spec.script.path if spec.script is not None else None
+        if path is None or await asyncio.to_thread(os.path.exists, path):
+            return
+        async with self._db.session() as session:
+            nodes = (await session.execute(select(Node.name, Node.address))).all()
+        host = socket.gethostname()
+        if nodes and all(name == host and _is_loopback(address) for name, address in nodes):
+            message = f"does not exist on {host}, the only node"
+            raise SpecError([SpecProblem("script.path", message, path)])
 
     async def _check_space(self) -> None:
         """Check that there is space for what is being received, however large it will be."""
@@ -222,6 +275,13 @@ def describe_full_store(limit: int) -> str:
         "submit the jobs that it was uploaded for, or wait: unused code is deleted after an "
         "hour"
     )
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _age(path: Path) -> float:

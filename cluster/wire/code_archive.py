@@ -102,6 +102,16 @@ def inspect(archive: Path) -> Contents:
     return Contents(files, size)
 
 
+def file_names(archive: Path) -> frozenset[str]:
+    """Return the names of the files and links in an archive, relative to its folder.
+
+    Raises:
+        ArchiveError: it may not be unpacked.
+    """
+    with _opened(archive) as tar:
+        return frozenset(str(path) for member, path in _checked(tar) if not member.isdir())
+
+
 def unpack(archive: Path, folder: Path) -> Contents:
     """Unpack an archive into `folder`, which appears at once and complete, or not at all.
 

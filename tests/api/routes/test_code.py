@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import io
 import os
+import socket
 import tarfile
 import threading
 from pathlib import Path
@@ -18,9 +19,10 @@ from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.jobs import code_store
 from trainhall.cluster.wire import code_archive
 from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES
+from trainhall.db.models import Node
 
 URL = "/api/v1/training/code"
-SPEC: dict[str, Any] = {"name": "coded", "script": {"path": "train.py"}}
+SPEC: dict[str, Any] = {"name": "coded", "script": {"path": "train"}}
 
 
 def archive(**files: str) -> tuple[str, bytes]:
@@ -68,6 +70,61 @@ async def test_job_may_only_name_uploaded_code(client: httpx.AsyncClient, tmp_pa
     assert reply.json()["spec"]["code"] == sha256
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("script", "field", "hint"),
+    [
+        ({"path": "trian.py"}, "script.path", "; did you mean train.py?"),
+        ({"path": "tool.py"}, "script.path", "; did you mean lib/tool.py?"),
+        ({"path": "train.py", "working_dir": "data"}, "script.working_dir", ""),
+    ],
+)
+async def test_script_must_be_in_its_code(
+    client: httpx.AsyncClient, script: dict[str, Any], field: str, hint: str, dry_run: bool
+) -> None:
+    sha256, data = archive(**{"train.py": "print(1)", "lib/tool.py": ""})
+    await client.put(f"{URL}/{sha256}", content=data)
+    job = {"name": "coded", "script": script, "code": sha256}
+    sweep = {"name": "rates", "kind": "sweep", "job": job, "space": {"resources.workers": [1]},
+             "method": "grid", "objective": {"metric": "loss"}}  # fmt: skip
+    for path, body, at in (("training/jobs", job, ""), ("experiments", sweep, "job.")):
+        reply = await client.post(f"/api/v1/{path}", json=body, params={"dry_run": dry_run})
+        (problem,) = reply.json()["errors"]
+        assert (reply.status_code, problem["field"]) == (422, at + field)
+        assert problem["message"] == f"is not in the uploaded code{hint}"
+    whole = {**job, "script": {"path": "lib/tool.py", "working_dir": "lib"}}
+    assert (await client.post("/api/v1/training/jobs", json=whole)).status_code == 201
+
+
+async def test_script_must_exist_on_the_only_node(
+    app: FastAPI, client: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    path = tmp_path / "train.py"
+    job = {"name": "local", "script": {"path": str(path)}}
+    dry = "/api/v1/training/jobs?dry_run=true"
+    assert (await client.post(dry, json=job)).status_code == 200
+    coordinator: Coordinator = app.state.coordinator
+    await add_node(coordinator, socket.gethostname(), "127.0.0.1")
+    reply = await client.post(dry, json=job)
+    (problem,) = reply.json()["errors"]
+    assert (reply.status_code, problem["field"]) == (422, "script.path")
+    assert problem["message"] == f"does not exist on {socket.gethostname()}, the only node"
+    path.touch()
+    assert (await client.post(dry, json=job)).status_code == 200
+    path.unlink()
+    # Another host may have it.
+    await add_node(coordinator, "gpu-02", "10.0.0.2")
+    assert (await client.post(dry, json=job)).status_code == 200
+
+
+async def add_node(coordinator: Coordinator, name: str, address: str) -> None:
+    async with coordinator.db.transaction() as session:
+        now = coordinator.clock.now()
+        node = Node(id=name[:32], name=name, address=address, created_at=now, state_at=now)
+        node.state, node.reason = "ready", "joined"
+        session.add(node)
+
+
 async def test_code_upload_refuses_unusable_archives(
     client: httpx.AsyncClient, tmp_path: Path
 ) -> None:
@@ -93,7 +150,7 @@ async def test_code_that_no_job_needs_is_swept(
     app: FastAPI, client: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     coordinator: Coordinator = app.state.coordinator
-    (used, data), (unused, other), (fresh, third) = (archive(a=text) for text in "123")
+    (used, data), (unused, other), (fresh, third) = (archive(train=text) for text in "123")
     for sha256, content in ((used, data), (unused, other), (fresh, third)):
         assert (await client.put(f"{URL}/{sha256}", content=content)).is_success
     reply = await client.post("/api/v1/training/jobs", json={**SPEC, "code": used})
@@ -160,7 +217,7 @@ async def test_unused_code_is_bounded(
     assert "that no job uses; submit the jobs" in refused.json()["detail"]
     # What is there may come again, and what a job names does not count.
     assert (await client.put(f"{URL}/{one[0]}", content=one[1])).status_code == 200
-    spec = {"name": "coded", "script": {"path": "train.py"}, "code": one[0]}
+    spec = {**SPEC, "code": one[0]}
     assert (await client.post("/api/v1/training/jobs", json=spec)).status_code == 201
     assert (await client.put(f"{URL}/{three[0]}", content=three[1])).status_code == 201
     assert stored(tmp_path) == sorted([one[0], two[0], three[0]])

@@ -20,6 +20,7 @@ from trainhall.cli.experiments import follow
 from trainhall.cli.experiments.analysis import page
 from trainhall.cli.experiments.summary import trial_means
 from trainhall.cli.main import app
+from trainhall.cli.spec import specs
 
 SWEEP: dict[str, Any] = {
     "name": "rates",
@@ -177,6 +178,46 @@ def test_job_may_be_a_file_with_code(cli: Cli, tmp_path: Path) -> None:
     experiment = cli.create(sweep)
     spec = json.loads(cli("show", experiment, "-o", "json"))["spec"]
     assert len(spec["job"]["code"]) == 64
+
+
+def test_sweep_of_a_submitted_job(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('x')")
+    job = {"name": "x", "code": ".", "script": {"path": "train.py", "args": ["${lr}"]},
+           "parameters": {"lr": 0.1}, "notes": "first"}  # fmt: skip
+    spec = specs.load(cli.file(job, "job.yaml"), None)
+    with Client(cli.url) as client:
+        submitted = specs.submit(spec, client)
+    options = ["--from-job", submitted["id"][:8], "--space", "parameters.lr=0.5,0.25"]
+    made = json.loads(cli("create", *options, "-o", "json"))
+    assert (made["name"], made["spec"]["method"]) == ("x sweep", "grid")
+    assert made["spec"]["space"] == {"parameters.lr": [0.5, 0.25]}
+    assert made["spec"]["objective"] == {"metric": "loss", "goal": "min", "at": "last"}
+    assert made["spec"]["job"]["code"] == submitted["spec"]["code"]
+    assert not made["spec"]["job"].get("notes")
+    drawn = ["--space", "parameters.lr={log: [0.01, 1]}", "--set", "method=random",
+             "--set", "trials=3", "--set", "job.parameters.lr=0.3"]  # fmt: skip
+    rows = cli("create", "--dry-run", *options[:2], *drawn).splitlines()
+    assert len(rows) == 4
+    # A file says the rest, and the job replaces its own.
+    file = cli.file({**SWEEP, "space": {"parameters.lr": [1, 2, 3]}})
+    assert json.loads(cli("create", file, *options[:2], "-o", "json"))["counts"] == {"pending": 3}
+
+
+def test_sweep_of_a_job_needs_its_space(cli: Cli) -> None:
+    with Client(cli.url) as client:
+        job = client.submit({"name": "x", "task": {"name": "digits"}})["id"]
+    assert "give a FILE with an experiment, or --from-job JOB" in cli.refused("create").message
+    refused = cli.refused("create", "--from-job", job)
+    assert "as in --space training.learning_rate=VALUE,VALUE" in refused.message
+    refused = cli.refused("create", "--from-job", job, "--space", "training.seed")
+    assert "--space takes FIELD=VALUE, as in parameters.lr=0.001,0.01" in refused.message
+
+
+def test_dry_run_refuses_code_that_is_not_stored(cli: Cli) -> None:
+    job = {"name": "x", "code": "0" * 64, "script": {"path": "train.py"}}
+    sweep = {**SWEEP, "job": job, "space": {"resources.workers": [1]}}
+    refused = cli.refused("create", cli.file(sweep), "--dry-run")
+    assert refused.message.startswith("job.code: no code with this SHA-256 was uploaded")
 
 
 def test_wrong_experiment_is_refused_by_field(cli: Cli) -> None:
