@@ -1,6 +1,7 @@
 """An experiment as commands take it: a file whose job is written in it, or in a file of its own."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +23,10 @@ _FORECASTS = 20
 """Most different resources for which the coordinator is asked when a job of theirs would start."""
 _OF_ONE_JOB = {"user", "notes"}
 """Keys of a spec that an experiment on the job does not take over."""
+_OPTION = re.compile(r"--?(?P<name>[A-Za-z_][A-Za-z0-9_-]{0,63})")
+_JOINED = re.compile(rf"(?P<start>{_OPTION.pattern}=)(?P<value>.+)")
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?([eE][-+]?\d\d?)?", re.ASCII)
+"""No 007: that is a name."""
 _NAME_LENGTH = 100
 """Most characters of a job's name in that of its sweep, which may have 128."""
 
@@ -77,6 +82,7 @@ def from_job(job: Any, given: Given | None, overrides: list[str] | None) -> Give
     if base.get("training"):
         # A run would wait there until a user resumes it.
         base["training"] = {k: v for k, v in base["training"].items() if k != "pause_at"}
+    base = _with_parameters(base)
     if given is not None:
         return replace(given, document={**given.document, "job": base})
     rated = job["main_metric"] or {"name": "loss", "goal": "min"}
@@ -90,6 +96,29 @@ def from_job(job: Any, given: Given | None, overrides: list[str] | None) -> Give
     }
     name = f"the sweep of {label(job)}"
     return Given(document, Path.cwd(), name, "", specs.parse_overrides(overrides))
+
+
+def _with_parameters(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec whose script has its numbers as parameters: `--epochs 3` becomes `--epochs
+    ${epochs}`."""
+    script = spec.get("script")
+    if not script or not script.get("args"):
+        return spec
+    parameters = dict(spec.get("parameters") or {})
+
+    def taken(name: str, value: str) -> str:
+        if name in parameters or not _NUMBER.fullmatch(value):
+            return value
+        parameters[name] = json.loads(value)
+        return f"${{{name}}}"
+
+    args = list(script["args"])
+    for i, argument in enumerate(script["args"]):
+        if joined := _JOINED.fullmatch(argument):
+            args[i] = joined["start"] + taken(joined["name"], joined["value"])
+        elif i and (option := _OPTION.fullmatch(script["args"][i - 1])):
+            args[i] = taken(option["name"], argument)
+    return {**spec, "script": {**script, "args": args}, "parameters": parameters}
 
 
 def example_field(job: Any) -> str:

@@ -528,4 +528,31 @@ describe("a new experiment", () => {
     ).toBeInTheDocument();
     expect(screen.getByTestId("editor")).toHaveTextContent("method: random");
   });
+
+  it("of a job begins with its spec, and offers its parameters", async () => {
+    const script = { path: "train.py", args: ["--lr", "0.1", "--wd", "0.5"] };
+    const spec = { name: "net", code: "9f".repeat(32), script };
+    const one = job({ name: "net", spec });
+    const asked = await open("/jobs/3f2a9c51d07b", {
+      "GET /training/jobs/3f2a9c51d07b": one,
+      "POST /experiments": { name: "a", runs: 1, code_missing: true, configurations: [] },
+    });
+    await userEvent.click(await screen.findByRole("button", { name: "Experiment" }));
+    expect(screen.queryByText("Benchmark this job")).toBeNull();
+    await userEvent.click(
+      await screen.findByText("Sweep this job", { selector: "[role=menuitem] *" }),
+    );
+    expect(
+      await screen.findByText(/^A sweep of net \(3f2a9c51d07b\)\. It uses the code/),
+    ).toBeVisible();
+    expect(screen.getByDisplayValue("parameters.lr")).toBeVisible();
+    await userEvent.click(screen.getByRole("button", { name: "parameters.wd" }));
+    expect(screen.getByRole("textbox", { name: "Values of parameters.wd" })).toHaveValue("0.5");
+    await userEvent.click(screen.getByRole("button", { name: "Check" }));
+    expect(await screen.findByRole("alert")).toHaveTextContent(
+      "job.code no code with this SHA-256 was uploaded",
+    );
+    const request = asked.find(({ method }) => method === "POST");
+    expect(await request?.text()).toContain("parameters.wd: [0.5]");
+  });
 });

@@ -1,4 +1,5 @@
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
+import type { KindOnJob } from "@/features/experiments/create/from-job";
 import { type TrialSearch, trialSearch } from "@/features/experiments/detail/charts/selection";
 import type { TrialSort } from "@/features/experiments/detail/trials";
 import { isLineId } from "@/features/job/logs/line-id";
@@ -214,15 +215,28 @@ const experiment = createRoute({
   component: lazyComponent(() => import("@/features/experiments/detail/experiment-page")),
 });
 
+interface NewExperimentSearch {
+  /** Begin with the spec of this experiment. */
+  from?: string | undefined;
+  /** Begin with an experiment on this job. */
+  job?: string | undefined;
+  /** Its kind; left out: a sweep. */
+  kind?: KindOnJob | undefined;
+}
+
 const newExperiment = createRoute({
   getParentRoute: () => root,
   path: "/experiments/new",
-  validateSearch: (raw): NewSearch => (raw.from ? { from: String(raw.from) } : {}),
+  validateSearch: (raw): NewExperimentSearch => ({
+    ...(raw.from ? { from: String(raw.from) } : {}),
+    ...(raw.job ? { job: String(raw.job) } : {}),
+    ...(raw.kind === "sweep" || raw.kind === "benchmark" ? { kind: raw.kind } : {}),
+  }),
   component: lazyComponent(() => import("@/features/experiments/create/new-experiment-page")),
 });
 
 interface NewSearch {
-  /** Begin with the spec of this job or experiment. */
+  /** Begin with the spec of this job. */
   from?: string | undefined;
 }
 

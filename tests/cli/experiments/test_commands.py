@@ -203,6 +203,18 @@ def test_sweep_of_a_submitted_job(cli: Cli, tmp_path: Path) -> None:
     assert json.loads(cli("create", file, *options[:2], "-o", "json"))["counts"] == {"pending": 3}
 
 
+def test_numbers_in_arguments_can_be_swept(cli: Cli) -> None:
+    args = ["--epochs", "3", "--lr=1e-4", "--data", "/data", "--tag", "007"]
+    with Client(cli.url) as client:
+        job = client.submit({"name": "x", "script": {"path": "/train.py", "args": args}})["id"]
+    made = json.loads(
+        cli("create", "--from-job", job, "--space", "parameters.epochs=1,2", "-o", "json")
+    )
+    base = made["spec"]["job"]
+    assert base["script"]["args"] == ["--epochs", "${epochs}", "--lr=${lr}", *args[3:]]
+    assert base["parameters"] == {"epochs": 3, "lr": 1e-4}
+
+
 def test_sweep_of_a_job_needs_its_space(cli: Cli) -> None:
     with Client(cli.url) as client:
         job = client.submit({"name": "x", "task": {"name": "digits"}})["id"]

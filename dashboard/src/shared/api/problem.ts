@@ -38,6 +38,16 @@ export class ApiError extends Error {
   }
 }
 
+/** A plan whose code is stored; the browser uploads none. `field`: where the spec names the code. */
+export function withCode<Plan extends { code_missing: boolean }>(plan: Plan, field: string): Plan {
+  if (!plan.code_missing) return plan;
+  const message =
+    "no code with this SHA-256 was uploaded; the `trainhall` command uploads a folder, and a copy of a job has its code";
+  throw new ApiError(422, "Missing code", `${field}: ${message}`, [
+    { field, message, value: null },
+  ]);
+}
+
 /** Whether the same request would be refused again, so that a retry is of no use. */
 export function isRefused(error: unknown): boolean {
   if (!(error instanceof ApiError)) return false;

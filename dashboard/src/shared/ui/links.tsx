@@ -1,4 +1,11 @@
-import { Anchor, type AnchorProps, Button, type ButtonProps } from "@mantine/core";
+import {
+  Anchor,
+  type AnchorProps,
+  Button,
+  type ButtonProps,
+  Menu,
+  type MenuItemProps,
+} from "@mantine/core";
 import { createLink } from "@tanstack/react-router";
 import type { ComponentPropsWithRef } from "react";
 
@@ -10,4 +17,9 @@ export const AnchorLink = createLink((props: Own<AnchorProps>) => <Anchor {...pr
 /** A link that looks like a button. */
 export const ButtonLink = createLink((props: Own<ButtonProps>) => (
   <Button component="a" {...props} />
+));
+
+/** A link in a menu. */
+export const MenuLink = createLink((props: Own<MenuItemProps>) => (
+  <Menu.Item component="a" {...props} />
 ));

@@ -9,6 +9,7 @@ import {
   resumeExperimentMutation,
 } from "@/client/@tanstack/react-query.gen";
 import { BY_CURSOR, everyPage } from "@/shared/api/pages";
+import { withCode } from "@/shared/api/problem";
 import type { Analysis, Experiment, ExperimentPlan, Trial } from "@/shared/api/types";
 import { type Submission, yamlRequest } from "@/shared/api/yaml";
 import { notifyProblem } from "@/shared/ui/notify";
@@ -104,11 +105,10 @@ export function useExperimentCommands({ id }: Experiment) {
 
 export function useCheckExperiment() {
   return useMutation({
-    mutationFn: (text: string) =>
-      createExperiment({
-        ...yamlRequest({ text }),
-        query: { dry_run: true },
-      }) as Promise<ExperimentPlan>,
+    mutationFn: async (text: string) => {
+      const plan = await createExperiment({ ...yamlRequest({ text }), query: { dry_run: true } });
+      return withCode(plan as ExperimentPlan, "job.code");
+    },
   });
 }
 

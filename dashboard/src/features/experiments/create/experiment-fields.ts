@@ -56,6 +56,10 @@ export interface ExperimentFields extends Record<KeyName, string> {
   space: DimensionFields[];
   /** Steps of the job; not changed here. */
   steps: string;
+  /** Whether the job is a script, which has no fields of training. */
+  isScript: boolean;
+  /** Parameters of the job, and their values as they are typed; not changed here. */
+  parameters: Record<string, string>;
   /** Null: all runs take all steps. */
   asha: { min: string; max: string; factor: string } | null;
   /** The combination that the others are compared with: values by field. */
@@ -177,13 +181,15 @@ function fieldsOf(document: Document): ExperimentFields | null {
   const read = (...path: string[]) => shown(document.getIn(path));
   const kind = KINDS.find((each) => each === read("kind"));
   if (kind === undefined) return null;
-  const { space, baseline, scaling } = document.toJS() as Record<string, unknown>;
+  const { job, space, baseline, scaling } = document.toJS() as Record<string, unknown>;
   const rungs = (key: string) => read("early_stopping", "asha", key);
   const keys = KEY_LIST.map(([name, { path }]) => [name, read(...path)]);
   return {
     ...(Object.fromEntries(keys) as Record<KeyName, string>),
     kind,
     steps: read("job", "training", "steps"),
+    isScript: isObject(job) && isObject(job.script),
+    parameters: isObject(job) && isObject(job.parameters) ? itemTexts(job.parameters) : {},
     space: isObject(space)
       ? Object.entries(space).map(([field, given], at) => dimension(String(at), field, given))
       : [],
@@ -194,9 +200,7 @@ function fieldsOf(document: Document): ExperimentFields | null {
           factor: rungs(ASHA_KEYS.factor),
         }
       : null,
-    baseline: isObject(baseline)
-      ? Object.fromEntries(Object.entries(baseline).map(([field, item]) => [field, itemText(item)]))
-      : null,
+    baseline: isObject(baseline) ? itemTexts(baseline) : null,
     scaling: Array.isArray(scaling) ? scaling.map(itemText).join(", ") : "",
   };
 }
@@ -275,6 +279,10 @@ export function itemText(value: unknown): string {
   return listOf(value).length === 1 && listOf(value)[0] === value ? value : JSON.stringify(value);
 }
 
+function itemTexts(items: Record<string, unknown>): Record<string, string> {
+  return Object.fromEntries(Object.entries(items).map(([name, item]) => [name, itemText(item)]));
+}
+
 /** A number or text as YAML reads it; undefined for nothing. */
 function asYaml(typed: string): unknown {
   if (typed.trim() === "") return undefined;
@@ -304,6 +312,6 @@ function isSame(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
+export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

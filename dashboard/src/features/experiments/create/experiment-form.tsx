@@ -130,6 +130,7 @@ function Inputs({ fields, set, setKind }: InputsProps) {
       {kind === "sweep" ? null : <Matrix fields={fields} onChange={setSpace} />}
       <SpaceFields
         legend={kind === "sweep" ? "Values to try" : "Other fields to compare"}
+        job={fields}
         space={space}
         isShown={(row) => !isAxis(kind, row)}
         onChange={setSpace}

@@ -1,4 +1,5 @@
 import { getRouteApi } from "@tanstack/react-router";
+import { useJob } from "@/shared/api/jobs";
 import { type Copied, SpecForm } from "@/shared/spec/spec-form";
 import { ownerText, specText } from "@/shared/spec/spec-text";
 import { useTitle } from "@/shared/title";
@@ -7,14 +8,27 @@ import { useCheckExperiment, useCreateExperiment, useExperiment } from "../api/e
 import { planText, specOf } from "../spec";
 import { EXAMPLES } from "./examples";
 import { ExperimentForm } from "./experiment-form";
+import { experimentOn, type KindOnJob } from "./from-job";
 
 const route = getRouteApi("/experiments/new");
 
 export default function NewExperimentPage() {
   useTitle("New experiment");
-  const { from } = route.useSearch();
+  const { from, job, kind = "sweep" } = route.useSearch();
+  if (job !== undefined) return <FromJob key={`${job} ${kind}`} id={job} kind={kind} />;
   if (from === undefined) return <ExperimentSpecForm key="new" />;
   return <FromExperiment key={from} id={from} />;
+}
+
+/** An experiment on a job that was submitted before. */
+function FromJob({ id, kind }: { id: string; kind: KindOnJob }) {
+  const query = useJob(id);
+  if (!query.data) return <Pending query={query} what="the job" height={420} />;
+  const { name, spec } = query.data;
+  const code = typeof spec.code === "string" ? " It uses the code uploaded with it." : "";
+  const values = kind === "sweep" ? " Give the values to try, with commas between them." : "";
+  const origin = `A ${kind} of ${name} (${id}).${code}${values}`;
+  return <ExperimentSpecForm copied={{ text: experimentOn(query.data, kind), origin }} />;
 }
 
 /** The spec of an experiment that is to be created again. */

@@ -10,10 +10,19 @@ import {
 } from "@mantine/core";
 import { useState } from "react";
 import { CancelIcon, PlusIcon } from "@/shared/ui/icons";
-import { type DimensionFields, type Form, inForm, NEW_DIMENSION } from "./experiment-fields";
+import {
+  type DimensionFields,
+  type ExperimentFields,
+  type Form,
+  inForm,
+  NEW_DIMENSION,
+} from "./experiment-fields";
 import { useProblem } from "./inputs";
 
-const FIELDS = [
+/** Fields of any job. */
+const RESOURCES = ["resources.workers"];
+/** Fields of a job with a task. */
+const TASK_FIELDS = [
   "training.learning_rate",
   "training.global_batch_size",
   "training.optimizer",
@@ -21,7 +30,7 @@ const FIELDS = [
   "training.precision",
   "task.params.hidden",
   "task.params.dropout",
-  "resources.workers",
+  ...RESOURCES,
   "parallelism.strategy",
 ];
 const FORM_LABELS: { value: Form; label: string }[] = [
@@ -30,8 +39,13 @@ const FORM_LABELS: { value: Form; label: string }[] = [
   { value: "log", label: "Log range" },
 ];
 
+/** Most parameters of the job that have a button of their own. */
+const OFFERED = 8;
+
 interface SpaceProps {
   legend: string;
+  /** The job whose fields vary. */
+  job: Pick<ExperimentFields, "isScript" | "parameters">;
   /** All rows of the experiment. */
   space: readonly DimensionFields[];
   /** Which of them are shown. */
@@ -40,12 +54,23 @@ interface SpaceProps {
 }
 
 /** The values of fields of the job that have no input of their own. */
-export function SpaceFields({ legend, space, isShown, onChange }: SpaceProps) {
+export function SpaceFields({ legend, job, space, isShown, onChange }: SpaceProps) {
   const [added, setAdded] = useState(0);
-  const add = () => {
-    onChange([...space, { ...NEW_DIMENSION, id: `new-${added}` }]);
+  const add = (part: Partial<DimensionFields> = {}) => {
+    onChange([...space, { ...NEW_DIMENSION, ...part, id: `new-${added}` }]);
     setAdded(added + 1);
   };
+  const parameters = Object.entries(job.parameters).map(([name, values]) => ({
+    field: `parameters.${name}`,
+    values,
+  }));
+  const suggestions = [
+    ...parameters.map(({ field }) => field),
+    ...(job.isScript ? RESOURCES : TASK_FIELDS),
+  ];
+  const offered = parameters
+    .filter((each) => !space.some(({ field }) => field === each.field))
+    .slice(0, OFFERED);
   return (
     <Fieldset legend={legend} p="sm">
       <Stack gap="xs">
@@ -53,20 +78,28 @@ export function SpaceFields({ legend, space, isShown, onChange }: SpaceProps) {
           <Dimension
             key={each.id}
             dimension={each}
+            suggestions={suggestions}
             isTwice={space.some(({ id, field }) => id !== each.id && field === each.field)}
             onChange={(changed) => onChange(space.map((old) => (old === each ? changed : old)))}
             onRemove={() => onChange(space.filter((old) => old !== each))}
           />
         ))}
-        <Button
-          variant="default"
-          size="xs"
-          leftSection={<PlusIcon />}
-          onClick={add}
-          style={{ alignSelf: "flex-start" }}
-        >
-          Add a field
-        </Button>
+        <Group gap="xs">
+          <Button variant="default" size="xs" leftSection={<PlusIcon />} onClick={() => add()}>
+            Add a field
+          </Button>
+          {offered.map((each) => (
+            <Button
+              key={each.field}
+              variant="subtle"
+              size="compact-xs"
+              leftSection={<PlusIcon />}
+              onClick={() => add(each)}
+            >
+              {each.field}
+            </Button>
+          ))}
+        </Group>
       </Stack>
     </Fieldset>
   );
@@ -74,13 +107,15 @@ export function SpaceFields({ legend, space, isShown, onChange }: SpaceProps) {
 
 interface DimensionProps {
   dimension: DimensionFields;
+  /** Fields of the job. */
+  suggestions: string[];
   /** Another row has the same field. */
   isTwice: boolean;
   onChange: (dimension: DimensionFields) => void;
   onRemove: () => void;
 }
 
-function Dimension({ dimension, isTwice, onChange, onRemove }: DimensionProps) {
+function Dimension({ dimension, suggestions, isTwice, onChange, onRemove }: DimensionProps) {
   const { field, form } = dimension;
   const set = (part: Partial<DimensionFields>) => onChange({ ...dimension, ...part });
   const name = field || "the new field";
@@ -103,8 +138,8 @@ function Dimension({ dimension, isTwice, onChange, onRemove }: DimensionProps) {
           size="xs"
           flex={1}
           aria-label="Field of the job"
-          placeholder="training.learning_rate"
-          data={FIELDS}
+          placeholder={suggestions[0] ?? "parameters.NAME"}
+          data={suggestions}
           value={field}
           error={field && isTwice ? "is given twice" : problem}
           onChange={(changed) => set({ field: changed })}

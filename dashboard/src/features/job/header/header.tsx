@@ -19,6 +19,7 @@ import { earlierPosition } from "@/shared/queue-history";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
 import { Ago } from "@/shared/ui/time";
+import { ExperimentMenu } from "./experiment-menu";
 import classes from "./header.module.css";
 import { headlines } from "./headline";
 import { meshText, scheduleOf, syncOf } from "./mesh";
@@ -51,6 +52,7 @@ export function Header({ job, live }: Props) {
         }
         commands={
           <Group gap="xs">
+            <ExperimentMenu job={job} />
             <ResizeButton job={job} />
             <JobCommands job={job} />
           </Group>
