@@ -127,7 +127,7 @@ async def _started(
         .order_by(Trial.number, Trial.repeat)
     )  # fmt: skip
     for row in await session.execute(query):
-        paused_by_itself = row.reason_code == ReasonCode.PAUSED_AT_STEP
+        paused_by_itself = row.reason_code == ReasonCode.PAUSED_AT_RUNG
         run = StartedRun(
             (row.number, row.repeat),
             row.job_id,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from sqlalchemy import or_, select
+from sqlalchemy import or_, select, update
 from sqlalchemy.event import listen
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -19,9 +19,10 @@ from trainhall.cluster.experiments.decide import (
 from trainhall.cluster.experiments.load import running_reason
 from trainhall.cluster.experiments.rating import missing_objective, read_objective
 from trainhall.cluster.experiments.runs import run_name
+from trainhall.cluster.experiments.spec import AshaSpec
 from trainhall.cluster.lifecycle.experiments import move_experiment
-from trainhall.cluster.lifecycle.jobs import set_reason
-from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.jobs import reason_columns, set_reason
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label
 from trainhall.cluster.lifecycle.states import ExperimentState, JobState, TrialState
 from trainhall.db.database import Database
 from trainhall.db.experiments import Experiment, Trial
@@ -34,6 +35,8 @@ _ENDS = {
     JobState.FAILED: TrialState.FAILED,
     JobState.CANCELLED: TrialState.CANCELLED,
 }
+_SHARES = {2: "half", 3: "third", 4: "quarter", 5: "fifth"}
+"""Parts of the trials that are promoted, by `factor`."""
 _WITH_RESULT = (TrialState.COMPLETED.value, TrialState.WAITING.value, TrialState.STOPPED.value)
 
 
@@ -137,8 +140,29 @@ async def record_rung(
         trial.objective = at_rung.results[-1]
         if trial.objective is None:
             await _explain_missing(session, experiment, trial)
+    await _explain_wait(session, experiment, trial)
     rung, objective = len(trial.results), trial.objective
     log_trial(session, "trial_at_rung", trial, rung=rung, objective=objective)
+
+
+async def _explain_wait(session: AsyncSession, experiment: Experiment, trial: Trial) -> None:
+    """Let a job say what it waits for, unless somebody paused it."""
+    asha = AshaSpec.model_validate(experiment.spec["early_stopping"]["asha"])
+    reason = Reason.of(
+        ReasonCode.WAITS_AT_RUNG,
+        step=asha.rungs[max(len(trial.results), 1) - 1],
+        experiment=experiment_label(experiment.id, experiment.name),
+        share=_SHARES.get(asha.factor, f"1/{asha.factor}"),
+    )
+    await session.execute(
+        update(Job)
+        .where(
+            Job.id == trial.job_id,
+            Job.state == JobState.PAUSED.value,
+            Job.reason_code == ReasonCode.PAUSED_AT_RUNG.value,
+        )
+        .values(**reason_columns(reason))
+    )
 
 
 def record_stop(

@@ -166,7 +166,10 @@ class CodeStore:
         path, folder = script.path, script.working_dir
         if not any(part is not None and not os.path.isabs(part) for part in (path, folder)):
             return
-        names = await asyncio.to_thread(file_names, self.file(code))
+        try:
+            names = await asyncio.to_thread(file_names, self.file(code))
+        except (ArchiveError, NotFoundError):
+            return  # damaged or removed since it was received: agents verify what they fetch
         for field, given, holds in (
             ("script.path", path, holds_entry),
             ("script.working_dir", folder, holds_folder),

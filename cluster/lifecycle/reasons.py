@@ -47,6 +47,11 @@ class ReasonCode(StrEnum):
     EXPERIMENT_PAUSED = ("experiment_paused", "paused by a user with {experiment}")
     EXPERIMENT_RESUMED = ("experiment_resumed", "resumed by a user with {experiment}")
     EXPERIMENT_CANCELLED = ("experiment_cancelled", "cancelled by a user with {experiment}")
+    PAUSED_AT_RUNG = ("paused_at_rung", "paused at step {step}, a rung of its experiment")
+    WAITS_AT_RUNG = (
+        "waits_at_rung",
+        "waits at step {step} of {experiment}: it continues when it is among the best {share}",
+    )
     PROMOTED = ("promoted", "promoted from rung {rung} of {experiment}")
     STOPPED_EARLY = ("stopped_early", "stopped early {when}: {why}")
     # of experiments and their trials

@@ -206,7 +206,9 @@ def _fail(s: Situation, job_end: JobState, code: ReasonCode, **params: Any) -> E
 
 
 def _pause_by_itself(s: Situation) -> EndAttempt:
-    reason = Reason.of(ReasonCode.PAUSED_AT_STEP, step=s.job.step)
+    at_rung = s.job.in_experiment
+    code = ReasonCode.PAUSED_AT_RUNG if at_rung else ReasonCode.PAUSED_AT_STEP
+    reason = Reason.of(code, step=s.job.step)
     end = _end(s, AttemptState.PAUSED, JobState.PAUSED, reason)
     return replace(end, pauses_after=s.job.step)
 

@@ -73,6 +73,8 @@ class JobFacts:
     """All its ranks on one node."""
     pause_at: tuple[int, ...] = ()
     """Steps at which its ranks pause by themselves."""
+    in_experiment: bool = False
+    """Membership in an experiment, whose rungs `pause_at` has then."""
     name: str | None = None
     reason_code: str = ""
     """`ReasonCode` of `reason`."""

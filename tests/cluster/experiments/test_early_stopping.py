@@ -146,7 +146,14 @@ async def test_waiting_run_holds_no_place(cluster: SimulatedCluster) -> None:
     assert counts == {"paused": 1, "running": 1, "starting": 1, "pending": 6}
     first, *_ = await trials(cluster, experiment)
     assert (first.rung, first.step, first.objective) == (1, 10, 0.5)
-    assert first.reason == "paused at step 10, as training.pause_at says"
+    assert first.reason == (
+        f"waits at step 10 of “rates” (experiment {experiment}): it continues when it is among the "
+        "best third"
+    )
+    job = await cluster.job(str(first.job_id))
+    assert (job.reason, job.reason_code) == (first.reason, "waits_at_rung")
+    events = (await cluster.coordinator.jobs.events(job.id)).items
+    assert events[-1].reason == "paused at step 10, a rung of its experiment"
 
 
 @on_sqlite
