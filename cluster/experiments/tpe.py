@@ -80,8 +80,8 @@ class Suggestion:
 
 
 class Suggestions:
-    """Suggestions that are computed in a thread, one at a time, while passes of the coordinator go
-    on; at most one of each experiment."""
+    """Suggestions that are computed in a thread, one at a time, while the coordinator's passes
+    continue; at most one of each experiment."""
 
     def __init__(self, notify: Callable[[], None]) -> None:
         """

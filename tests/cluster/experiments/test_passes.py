@@ -69,7 +69,7 @@ async def complete(cluster: SimulatedCluster, run: views.Trial, accuracy: float)
     await cluster.finish(str(run.job_id))
 
 
-async def test_passes_go_on_while_values_are_chosen(
+async def test_passes_continue_while_values_are_chosen(
     cluster: SimulatedCluster, sampler: Sampler
 ) -> None:
     await cluster.add_node("alpha", 4)
