@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -23,7 +23,7 @@ from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.db import models as db
 
 MOST_ROWS = 100
-"""Rows of a job; of one that has more, the older ones are joined in pairs."""
+"""Rows of a job; of one that has more, the older ones are thinned out."""
 MOST_CHANGES = 1_000
 """Jobs whose position is stored at once, the first in the queue; the others' turn comes next."""
 MOST_SHOWN = 24
@@ -47,6 +47,13 @@ _ROW = (
 )
 _SET_END = update(db.QueuePosition).where(*_ROW).values(until=bindparam("end"))
 _REMOVE = delete(db.QueuePosition).where(*_ROW)
+
+
+class Span(NamedTuple):
+    """Time in which a job had one position."""
+
+    since: datetime
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,19 +169,36 @@ def _store(
 
 
 def _thin_out(connection: Connection, job_id: str) -> None:
-    """Join the older half of a job's rows in pairs; of two with a gap between them, in which it
-    did not wait, the first is kept."""
     table = db.QueuePosition
-    rows = connection.execute(
+    found = connection.execute(
         select(table.since, table.until).where(table.job_id == job_id).order_by(table.since)
-    ).all()
-    older = rows[: len(rows) // 2]
-    pairs = [*zip(older[::2], older[1::2], strict=False)]
-    connection.execute(_REMOVE, [{"of_job": job_id, "from_time": b.since} for _, b in pairs])
-    joined = [(a.since, b.until) for a, b in pairs if a.until == b.since]
+    )
+    rows = [Span(row.since, row.until) for row in found]
+    kept = {row.since: row.until for row in thinned_out(rows)}
+    removed = [{"of_job": job_id, "from_time": t} for t, _ in rows if t not in kept]
+    connection.execute(_REMOVE, removed)
+    joined = [
+        {"of_job": job_id, "from_time": since, "end": kept[since]}
+        for since, until in rows
+        if since in kept and kept[since] != until
+    ]
     if joined:
-        ends = [{"of_job": job_id, "from_time": since, "end": end} for since, end in joined]
-        connection.execute(_SET_END, ends)
+        connection.execute(_SET_END, joined)
+
+
+def thinned_out(rows: Sequence[Span]) -> list[Span]:
+    """Return fewer rows of a job: of the older half, those that follow each other without a gap are
+    joined in pairs. If there are none, the oldest rows go: joined over a gap, a row would count a
+    time in which the job did not wait."""
+    half = len(rows) // 2
+    older, newer = [*rows[:half]], rows[half:]
+    joined: list[Span] = []
+    while older:
+        row = older.pop(0)
+        if older and row.until == older[0].since:
+            row = Span(row.since, older.pop(0).until)
+        joined.append(row)
+    return [*(joined if len(joined) < half else joined[half // 2 :]), *newer]
 
 
 def _some(rows: Sequence[Any]) -> list[Any]:

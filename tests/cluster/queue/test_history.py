@@ -1,17 +1,20 @@
 """Positions of waiting jobs over time, on both databases."""
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
+import itertools
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import Connection, delete, insert
 from sqlalchemy.exc import OperationalError
 from support.cluster.simulated import SimulatedCluster
 from support.database import on_sqlite
 
 from trainhall.cluster.errors import NotFoundError
-from trainhall.cluster.queue.history import MOST_ROWS, MOST_SHOWN
+from trainhall.cluster.queue.history import MOST_ROWS, MOST_SHOWN, Span, thinned_out
 from trainhall.db.models import Job, QueuePosition
 
 
@@ -107,13 +110,41 @@ async def test_older_positions_are_joined(cluster: SimulatedCluster) -> None:
     assert (len(others) + 2, first.since, last.position) == (MOST_SHOWN, start, 2)
 
 
-async def test_positions_of_a_job_that_waits_often_are_joined(cluster: SimulatedCluster) -> None:
+async def test_oldest_positions_of_frequent_waits_are_dropped(cluster: SimulatedCluster) -> None:
     job_id = await cluster.submit()
     await add_rows(cluster, job_id, gap=1)
     await sample(cluster)
     found = await spans(cluster, job_id)
     assert len(found) < 0.8 * MOST_ROWS
     assert [found[0], found[-1]] == [(9, 1), (1, None)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), min_size=4, max_size=40))
+def test_thinning_out_counts_no_other_time(steps: list[tuple[int, int]]) -> None:
+    """Steps: seconds without waiting, then seconds of a position."""
+    at, rows = datetime(2026, 1, 1, tzinfo=UTC), []
+    for gap, length in steps:
+        since = at + timedelta(seconds=gap)
+        at = since + timedelta(seconds=length)
+        rows.append(Span(since, at))
+    rows[-1] = Span(rows[-1].since, None)
+    kept = thinned_out(rows)
+    assert len(kept) < len(rows)
+    assert kept[-1] == rows[-1]
+    begin, half = kept[0].since, len(rows) // 2
+    joins = any(a.until == b.since for a, b in itertools.pairwise(rows[:half]))
+    assert (begin == rows[0].since) == joins
+    assert waited(kept) == waited([row for row in rows if row.since >= begin])
+
+
+def waited(rows: Sequence[Span]) -> list[Span]:
+    """Times of waiting, whatever the position."""
+    found: list[Span] = []
+    for row in rows:
+        if found and found[-1].until == row.since:
+            row = Span(found.pop().since, row.until)
+        found.append(row)
+    return found
 
 
 async def test_clock_that_is_set_back_stops_no_sample(cluster: SimulatedCluster) -> None:
