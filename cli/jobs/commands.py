@@ -239,7 +239,9 @@ def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
         out.Column("NAME", lambda e: e["name"]),
         out.Column("PRIORITY", lambda e: str(e["priority"]), right=True, spare=1),
         out.Column("WAITS", lambda e: out.age(e["queued_at"]), right=True, spare=2),
-        out.Column("BEFORE", lambda e: earlier_position(e["history"] or ()), spare=3),
+        out.Column(
+            "BEFORE", lambda e: earlier_position(e["history"] or (), e["position"]), spare=3
+        ),
         out.Column("FOR", lambda e: e["reason"]),
     ]
     if output is Format.NAME:

@@ -20,7 +20,7 @@ def place_of(client: "Client", job: out.Json) -> str | None:
         if job["state"] in ("queued", "recovering"):
             page = client.get("/cluster/queue", job_id=job["id"], history=True)
             for entry in page["items"]:
-                was = earlier_position(entry["history"])
+                was = earlier_position(entry["history"], entry["position"])
                 return f"position {entry['position']}" + (f"; {was}" if was else "")
         history = client.get(f"/training/jobs/{job['id']}/queue-history")["items"]
     except CliError:
@@ -29,16 +29,18 @@ def place_of(client: "Client", job: out.Json) -> str | None:
         return None
     now = datetime.now(UTC).timestamp()
     waited = format_duration(sum(_end(each, now) - _time(each["since"]) for each in history))
-    first, last = history[0]["position"], history[-1]["position"]
-    return f"waited {waited}: position {first} at first, at last {last}"
+    positions = [each["position"] for each in history]
+    if len(set(positions)) == 1:
+        return f"waited {waited}: position {positions[0]} all along"
+    return f"waited {waited}: position {positions[0]} at first, at last {positions[-1]}"
 
 
-def earlier_position(history: Sequence[out.Json]) -> str:
+def earlier_position(history: Sequence[out.Json], position: int) -> str:
     """Return the position an hour ago, or when a job was queued if that is later, as in
-    `an hour ago: 7`; blank within the first minute."""
+    `an hour ago: 7`; blank within the first minute, and if it is the present one."""
     now = datetime.now(UTC).timestamp()
     was = next((each for each in history if _end(each, now) > now - _HOUR), None)
-    if was is None:
+    if was is None or was["position"] == position:
         return ""
     ago = min(_HOUR, now - _time(was["since"]))
     if ago < _MINUTE:

@@ -10,16 +10,20 @@ const HISTORY = [
 ];
 
 it("names the position an hour ago", () => {
-  expect(earlierPosition(HISTORY, NOW)).toBe("an hour ago: 1,200");
+  expect(earlierPosition(HISTORY, NOW, 3)).toBe("an hour ago: 1,200");
 });
 
 it("names the first position of a job that waits for less than an hour", () => {
-  expect(earlierPosition(HISTORY.slice(1), NOW)).toBe("30 min ago: 3");
+  expect(earlierPosition(HISTORY.slice(1), NOW, 2)).toBe("30 min ago: 3");
 });
 
 it("says nothing of a job that has just been queued", () => {
-  expect(earlierPosition([], NOW)).toBe("");
-  expect(earlierPosition(HISTORY.slice(1), Date.parse(at("07:30")))).toBe("");
+  expect(earlierPosition([], NOW, 1)).toBe("");
+  expect(earlierPosition(HISTORY.slice(1), Date.parse(at("07:30")), 2)).toBe("");
+});
+
+it("says nothing of a job that is where it was", () => {
+  expect(earlierPosition(HISTORY.slice(1), NOW, 3)).toBe("");
 });
 
 it("draws a step for each position, and a gap while the job did not wait", () => {

@@ -5,11 +5,18 @@ const HOUR_MS = 3_600_000;
 /** A place that a job has for less time is no news. */
 const MINUTE_MS = 60_000;
 
-/** "an hour ago: 7", or when it was queued if that is later; empty within the first minute. */
-export function earlierPosition(history: readonly QueuePosition[], now: number): string {
+/**
+ * "an hour ago: 7", or when it was queued if that is later; empty within the first minute, and if
+ * it is the present position.
+ */
+export function earlierPosition(
+  history: readonly QueuePosition[],
+  now: number,
+  position: number,
+): string {
   const hourAgo = now - HOUR_MS;
   const was = history.find(({ until }) => until === null || Date.parse(until) > hourAgo);
-  if (was === undefined) return "";
+  if (was === undefined || was.position === position) return "";
   const ago = now - Math.max(hourAgo, Date.parse(was.since));
   if (ago < MINUTE_MS) return "";
   return `${ago < HOUR_MS ? age(ago / 1000) : "an hour"} ago: ${count(was.position)}`;

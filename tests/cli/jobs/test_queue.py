@@ -80,12 +80,18 @@ def history() -> list[dict[str, Any]]:
     ]
 
 
+def ended() -> list[dict[str, Any]]:
+    before, after = history()
+    return [{**before, "until": ago(1.5)}, {**after, "since": ago(1.5), "until": ago(0.5)}]
+
+
 def test_queue_has_the_position_an_hour_ago() -> None:
     before, present = history()
-    assert earlier_position([before, present]) == "an hour ago: 7"
-    assert re.fullmatch(r"3\d min( \d+ s)? ago: 3", earlier_position([present]))
-    assert earlier_position([{**present, "since": ago(0.0)}]) == ""
-    assert earlier_position([]) == ""
+    assert earlier_position([before, present], 3) == "an hour ago: 7"
+    assert re.fullmatch(r"3\d min( \d+ s)? ago: 3", earlier_position([present], 2))
+    assert earlier_position([present], 3) == ""
+    assert earlier_position([{**present, "since": ago(0.0)}], 2) == ""
+    assert earlier_position([], 1) == ""
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,8 @@ def test_queue_has_the_position_an_hour_ago() -> None:
     [
         ("queued", lambda: [{"position": 3, "history": history()}], "position 3; an hour ago: 7"),
         ("queued", lambda: [{"position": 3, "history": []}], "position 3"),
-        ("running", lambda: history()[:1], "waited 2 h: position 7 at first, at last 7"),
+        ("running", lambda: history()[:1], "waited 2 h: position 7 all along"),
+        ("running", ended, "waited 2 h: position 7 at first, at last 3"),
         ("running", list, None),
     ],
 )  # fmt: skip

@@ -80,7 +80,10 @@ const columnsIn = (zone: string): Column<QueueEntry>[] => [
     id: "history",
     header: "Position over time",
     className: classes.history,
-    cell: ({ history }) => <History history={history ?? []} />,
+    cell: ({ history, position }) =>
+      history?.some((each) => each.position !== position) ? (
+        <History history={history} position={position} />
+      ) : null,
   },
   { id: "reason", header: "Waiting for", cell: ({ reason }) => <LinkedText text={reason} /> },
   {
@@ -113,13 +116,13 @@ function QueueTable({ entries }: { entries: QueueEntry[] }) {
   );
 }
 
-function History({ history }: { history: QueuePosition[] }) {
+function History({ history, position }: { history: QueuePosition[]; position: number }) {
   const now = useSampleTime();
   return (
     <>
       <PositionSteps history={history} now={now} />
       <Text size="xs" c="dimmed">
-        {earlierPosition(history, now)}
+        {earlierPosition(history, now, position)}
       </Text>
     </>
   );

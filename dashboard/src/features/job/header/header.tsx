@@ -104,7 +104,9 @@ function Reason({ job }: { job: Job }) {
 function placeText({ can_start, position, history }: QueueEntry, now: number): string {
   if (!can_start) return "can never start on this cluster";
   const place = position === 1 ? "next in the queue" : `position ${position} in the queue`;
-  return [place, earlierPosition(history ?? [], now)].filter((text) => text !== "").join("; ");
+  return [place, earlierPosition(history ?? [], now, position)]
+    .filter((text) => text !== "")
+    .join("; ");
 }
 
 function Facts({ job }: { job: Job }) {

@@ -33,14 +33,15 @@ export function QueueHistory({ job, now, zone }: Props) {
   const [first, last] = [items[0], items.at(-1)];
   if (first === undefined || last === undefined) return null;
   const seconds = items.reduce((sum, item) => sum + secondsAt(item, now), 0);
+  const isSame = items.every(({ position }) => position === first.position);
   const end = last.until === null ? now : Date.parse(last.until);
   return (
     <section className={`app-card ${classes.queue}`} aria-label="Position in the queue">
-      <PositionSteps history={items} now={end} width={480} height={48} />
+      {isSame ? null : <PositionSteps history={items} now={end} width={480} height={48} />}
       <details>
         <Text component="summary" size="sm">
           {waits ? "Waiting" : "Waited"} for {duration(seconds)}: position {count(first.position)}{" "}
-          at first, {waits ? "now" : "at last"} {count(last.position)}
+          {isSame ? "all along" : `at first, ${waits ? "now" : "at last"} ${count(last.position)}`}
         </Text>
         <Table
           label="Positions in the queue"

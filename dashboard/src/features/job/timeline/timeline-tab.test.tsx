@@ -53,7 +53,7 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-function showTimeline(): void {
+function showTimeline(positions = POSITIONS): void {
   const router = createRouter({ routeTree: createRootRoute(), history: createMemoryHistory() });
   const live = { events: new Signal([EVENT]) } as unknown as JobLive;
   shown(
@@ -62,7 +62,7 @@ function showTimeline(): void {
     </RouterContextProvider>,
     {
       "GET /training/jobs/3f2a9c51d07b/attempts": { items: [ATTEMPT], next_cursor: null },
-      "GET /training/jobs/3f2a9c51d07b/queue-history": { items: POSITIONS },
+      "GET /training/jobs/3f2a9c51d07b/queue-history": { items: positions },
     },
   );
 }
@@ -89,4 +89,11 @@ it("lists how long the job waited at which position", async () => {
   expect(card).toHaveTextContent("Waited for 3 h: position 7 at first, at last 1");
   const rows = within(card).getAllByRole("row", { hidden: true });
   expect(rows[1]).toHaveTextContent("72 h 30 min2025-12-31 21:00:00");
+});
+
+it("says of a job that never moved that it had its position all along", async () => {
+  showTimeline(POSITIONS.slice(0, 1));
+  const card = await screen.findByRole("region", { name: "Position in the queue" });
+  expect(card).toHaveTextContent(/position 7 all along/);
+  expect(card.querySelector("svg")).toBeNull();
 });
