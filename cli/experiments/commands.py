@@ -22,7 +22,13 @@ from trainhall.cli.base.options import (
     Url,
     id_argument,
 )
-from trainhall.cli.experiments.summary import best_text, counts_text, steps_text, trial_means
+from trainhall.cli.experiments.summary import (
+    best_text,
+    counts_text,
+    objective_text,
+    steps_text,
+    trial_means,
+)
 from trainhall.cluster.experiments.report.formats import ReportFormat as FileFormat
 
 if TYPE_CHECKING:
@@ -175,8 +181,9 @@ def show(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = DEF
 def trials(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     """List the runs of an experiment, with their values and objectives.
 
-    With repeats, MEAN is the mean of a trial once all of its repeats have a value. `-o name` prints
-    the ids of the jobs.
+    With repeats, MEAN is the mean of a trial once all of its repeats have a value. With early
+    stopping, a run that has not completed has the value of its last rung, with its step. `-o name`
+    prints the ids of the jobs.
 
     \b
     Examples:
@@ -202,9 +209,17 @@ def trials(experiment: ExperimentId, output: Output = Format.TABLE, url: Url = D
             else []
         ),
         out.Column("STEP", lambda t: out.number(t["step"]), right=True, spare=1),
-        out.Column(metric, lambda t: out.number(t["objective"]), right=True),
+        out.Column(
+            metric, lambda t: objective_text(t["objective"], t["objective_step"]), right=True
+        ),
         *(
-            [out.Column("MEAN", lambda t: out.number(means.get(t["number"])), right=True)]
+            [
+                out.Column(
+                    "MEAN",
+                    lambda t: objective_text(*means.get(t["number"], (None, None))),
+                    right=True,
+                )
+            ]
             if spec["repeats"] > 1
             else []
         ),

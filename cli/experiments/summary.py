@@ -1,9 +1,9 @@
 """Texts about an experiment that several commands print."""
 
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from trainhall.cli.base import output as out
-from trainhall.cluster.experiments.means import mean_of_repeats
+from trainhall.cluster.experiments.means import mean_at_rung, mean_of_repeats
 from trainhall.training.common.units import percent
 
 
@@ -29,13 +29,33 @@ def steps_text(steps: out.Json) -> str:
     return f"{taken:,} of {in_full:,} that all runs in full would take ({percent(taken / in_full)})"
 
 
-def trial_means(runs: list[out.Json]) -> dict[int, float]:
-    """Return the mean objective of each trial whose repeats all have a value."""
-    objectives: dict[int, list[Any]] = {}
+def objective_text(value: float | None, step: int | None) -> str:
+    """Format an objective.
+
+    Args:
+        step: of the rung of early stopping that it is from; None: the run has completed.
+    """
+    return out.number(value) + ("" if step is None else f" at step {step:,}")
+
+
+def trial_means(runs: Iterable[out.Json]) -> dict[int, tuple[float, int | None]]:
+    """Return the mean objective of each trial whose repeats all have a value; until all have
+    completed, that at the last rung of early stopping that they share, with its step."""
+    trials: dict[int, list[out.Json]] = {}
     for run in runs:
-        objectives.setdefault(run["number"], []).append(run["objective"])
-    return {
-        number: mean_of_repeats(values)
-        for number, values in objectives.items()
-        if None not in values
-    }
+        trials.setdefault(run["number"], []).append(run)
+    means = ((number, _mean(repeats)) for number, repeats in trials.items())
+    return {number: mean for number, mean in means if mean is not None}
+
+
+def _mean(repeats: Sequence[out.Json]) -> tuple[float, int | None] | None:
+    objectives = [run["objective"] for run in repeats]
+    if None in objectives:
+        return None
+    if all(run["objective_step"] is None for run in repeats):
+        return mean_of_repeats(objectives), None
+    found = mean_at_rung([result["value"] for result in run["results"]] for run in repeats)
+    if found is None:
+        return None
+    rung, mean = found
+    return mean, repeats[0]["results"][rung - 1]["step"]

@@ -70,7 +70,7 @@ class AnalysisService(Service):
 def _csv(loaded: LoadedExperiment) -> str:
     spec, rows = loaded.spec, loaded.rows
     if loaded.experiment.kind not in SPEED_KINDS:
-        return to_csv(spec["space"], rows, FIGURES)
+        return to_csv(spec["space"], rows, FIGURES, loaded.experiment.rungs)
     return to_csv(spec["space"], with_derived(spec["job"], rows), BENCHMARK_FIGURES)
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Select, and_, case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.experiments.analysis.figures import after_warmup
-from trainhall.cluster.experiments.means import mean_of_repeats
+from trainhall.cluster.experiments.means import mean_at_rung, mean_of_repeats
 from trainhall.cluster.experiments.spec import rungs_of
 from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, TrialState
 from trainhall.db.database import Database
@@ -168,13 +168,13 @@ async def _best_at_rungs(
 
 def _at_rung(experiment: Experiment, repeats: Sequence[Any]) -> BestTrial | None:
     """Return a configuration at the highest rung that all its repeats have reached."""
-    rung = min(len(run.results) for run in repeats)
-    values = [run.results[rung - 1] for run in repeats]
-    if len(repeats) < experiment.spec.get("repeats", 1) or None in values:
+    found = mean_at_rung(run.results for run in repeats)
+    if len(repeats) < experiment.spec.get("repeats", 1) or found is None:
         return None
+    rung, value = found
     best = min(repeats, key=lambda run: _sign(experiment) * run.results[rung - 1])
     step = rungs_of(experiment.spec)[rung - 1]
-    return BestTrial(best.number, best.job_id, best.values, mean_of_repeats(values), step)
+    return BestTrial(best.number, best.job_id, best.values, value, step)
 
 
 def _sign(experiment: Experiment) -> float:

@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from sqlalchemy import case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.experiments.analysis.views import RungResult
 from trainhall.cluster.experiments.commands import allowed_commands
 from trainhall.cluster.experiments.rating import best_trials
 from trainhall.cluster.jobs.commands import Command
 from trainhall.cluster.lifecycle.jobs import reason_columns
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
-from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, WAITING_STATES, ExperimentState
+from trainhall.cluster.lifecycle.states import (
+    UNFINISHED_TRIALS,
+    WAITING_STATES,
+    ExperimentState,
+    TrialState,
+)
 from trainhall.db import experiments as tables
 from trainhall.db import models
 from trainhall.db.views import JsonObject, MetricValue, Page, Time, View
@@ -99,15 +105,6 @@ class ExperimentPlan(View):
     """Experiment as it was given, with its defaults."""
 
 
-class RungResult(View):
-    """Objective of a run at a rung of early stopping."""
-
-    step: int
-    """Step of the rung."""
-    value: float | None
-    """Null without a finite value there."""
-
-
 class Trial(View):
     """One run of an experiment."""
 
@@ -135,6 +132,9 @@ class Trial(View):
     objective: float | None
     """Value that rates it, with early stopping that at its last rung; null before it is measured,
     without a finite value, and if the run failed."""
+    objective_step: int | None
+    """Step of the rung that its objective is from; null without an objective, and once it has
+    completed."""
     metrics: dict[str, MetricValue]
     """Last value of every job-wide series. NaN and infinities are strings."""
     finished_at: Time | None
@@ -245,6 +245,11 @@ def trial_view(
     Args:
         rungs: steps of the experiment's rungs; empty without early stopping.
     """
+    results = [
+        RungResult(step=step, value=value)
+        for step, value in zip(rungs, trial.results, strict=False)
+    ]
+    is_at_rung = trial.state != TrialState.COMPLETED and trial.objective is not None
     explains = job if job is not None and trial.state in UNFINISHED_TRIALS else trial
     return Trial.of(
         trial,
@@ -252,10 +257,8 @@ def trial_view(
         reason=explains.reason,
         reason_code=explains.reason_code,
         rung=len(trial.results) or None,
-        results=[
-            RungResult(step=step, value=value)
-            for step, value in zip(rungs, trial.results, strict=False)
-        ],
+        results=results,
+        objective_step=results[-1].step if results and is_at_rung else None,
         step=progress.step if progress is not None else None,
         metrics=progress.metrics if progress is not None else {},
         finished_at=job.finished_at if job is not None else None,

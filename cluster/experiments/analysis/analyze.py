@@ -40,7 +40,7 @@ def analyze(
         comparisons=[_comparison(each) for each in compared],
         importance=views.ImportanceOfFields.of(importance),
         scaling=None,
-        table=[views.AnalysisRow(**row_fields(trial)) for trial in trials],
+        table=[views.AnalysisRow(**row_fields(trial, experiment.rungs)) for trial in trials],
     )
 
 
@@ -67,8 +67,16 @@ def common_fields(
     }
 
 
-def row_fields(trial: TrialRow) -> dict[str, Any]:
-    """Return the fields of a row that those of all kinds of experiments share."""
+def row_fields(trial: TrialRow, rungs: Sequence[int] = ()) -> dict[str, Any]:
+    """Return the fields of a row that those of all kinds of experiments share.
+
+    Args:
+        rungs: steps of the experiment's rungs.
+    """
+    at_rung = None
+    if trial.at_rung is not None:
+        reached, value = trial.at_rung
+        at_rung = views.RungResult(step=rungs[reached - 1], value=value)
     return {
         "trial": trial.trial,
         "values": dict(trial.values),
@@ -77,6 +85,7 @@ def row_fields(trial: TrialRow) -> dict[str, Any]:
         "runs": len(trial.runs),
         "completed": sum(run.state == "completed" for run in trial.runs),
         "objective": trial.objective,
+        "at_rung": at_rung,
         **trial.figures,
         "spread": {name: list(ends) for name, ends in trial.spread.items()},
     }

@@ -88,12 +88,12 @@ def _best(
             yield f"No trial has a value of {experiment.metric}{every}, so none is the best."
         else:
             yield "No run has completed, so no trial is the best."
+            yield from _leading(experiment, trials, labels)
         return
     best = ranked[0]
     assert best.objective is not None
-    values = ", ".join(f"{labels.get(f, f)} {value_text(v)}" for f, v in best.values.items())
-    goal = "highest" if experiment.sign < 0 else "lowest"
-    value = f"the {goal} {experiment.metric}, {figure(best.objective)}"
+    values = _values(best, labels)
+    value = f"the {_extreme(experiment)} {experiment.metric}, {figure(best.objective)}"
     tied = [str(trial.trial) for trial in ranked if trial.objective == best.objective]
     if len(tied) > 1:
         listed = tied[:_TIES_LISTED]
@@ -101,6 +101,32 @@ def _best(
         yield f"Trials {listing(listed + more)} share {value}; trial {best.trial} has {values}."
         return
     yield f"Trial {best.trial} has {value}{precision(best.objectives)}, with {values}."
+
+
+def _leading(
+    experiment: ExperimentRow, trials: Sequence[TrialRow], labels: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the trial that leads at the highest rung of early stopping reached."""
+    at_rungs = [
+        (trial, *trial.at_rung)
+        for trial in trials
+        if trial.at_rung is not None and trial.state != "stopped"
+    ]
+    if at_rungs:
+        best, reached, value = min(at_rungs, key=lambda each: (-each[1], experiment.sign * each[2]))
+        yield (
+            f"At step {experiment.rungs[reached - 1]:,}, the highest rung reached so far, trial "
+            f"{best.trial} has the {_extreme(experiment)} {experiment.metric}, {figure(value)}, "
+            f"with {_values(best, labels)}."
+        )
+
+
+def _extreme(experiment: ExperimentRow) -> str:
+    return "highest" if experiment.sign < 0 else "lowest"
+
+
+def _values(trial: TrialRow, labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{labels.get(f, f)} {value_text(v)}" for f, v in trial.values.items())
 
 
 def precision(objectives: Sequence[float]) -> str:
@@ -189,7 +215,8 @@ def _stopped(experiment: ExperimentRow, runs: Sequence[RunRow]) -> Iterator[str]
     if not stopped:
         return
     verb, saved = "was" if len(stopped) == 1 else "were", ""
-    if (most := experiment.max_steps) is not None:
+    if experiment.rungs:
+        most = experiment.rungs[-1]
         steps = sum(most - (run.figures.get("steps") or 0) for run in stopped)
         saved = f" and saved {steps:,.0f} of the {most * len(runs):,} steps of all in full"
     yield (

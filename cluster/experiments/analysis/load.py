@@ -24,7 +24,7 @@ from trainhall.cluster.experiments.analysis.figures import (
 )
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, RunRow
 from trainhall.cluster.experiments.analysis.surroundings import with_surroundings
-from trainhall.cluster.experiments.spec import SPEED_KINDS
+from trainhall.cluster.experiments.spec import SPEED_KINDS, rungs_of
 from trainhall.cluster.experiments.views import shown_state
 from trainhall.cluster.lifecycle.reasons import ReasonCode
 from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, TrialState
@@ -77,7 +77,6 @@ def load_rows(connection: Connection, experiment_id: str, now: datetime) -> Load
     ]
     if found.kind in SPEED_KINDS:
         rows = with_surroundings(connection, experiment_id, rows, now)
-    stopping = found.spec.get("early_stopping")
     experiment = ExperimentRow(
         id=found.id,
         name=found.name,
@@ -87,7 +86,7 @@ def load_rows(connection: Connection, experiment_id: str, now: datetime) -> Load
         metric=found.metric,
         goal=MetricMode(found.goal),
         space=found.spec["space"],
-        max_steps=stopping["asha"]["max_steps"] if stopping is not None else None,
+        rungs=rungs_of(found.spec),
     )
     return LoadedExperiment(experiment, found.spec, rows)
 

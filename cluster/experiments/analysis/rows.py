@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from trainhall.cluster.experiments.means import mean_of_repeats
+from trainhall.cluster.experiments.means import mean_at_rung, mean_of_repeats
 from trainhall.cluster.jobs.plans import JobPlan
 from trainhall.training.spec.recovery import MetricMode
 
@@ -64,6 +64,9 @@ class TrialRow:
     """Ascending; those of runs that have one."""
     objective: float | None
     """Mean over the repeats; None until every repeat has a value."""
+    at_rung: tuple[int, float] | None
+    """Rungs of early stopping that all of its runs have reached, and the mean of their results at
+    the last one; None: it reached none, has an objective, or a run failed."""
     figures: Mapping[str, float | None]
     """Means over the runs in which they were measured."""
     spread: Mapping[str, tuple[float, float]]
@@ -82,8 +85,8 @@ class ExperimentRow:
     goal: MetricMode
     space: Mapping[str, Any]
     """Dimensions as they were given, by field."""
-    max_steps: int | None = None
-    """Steps of a run in full; None without early stopping."""
+    rungs: Sequence[int] = ()
+    """Steps of the rungs of early stopping, the last of which are those of a run in full."""
     kind: str = "sweep"
 
     @property
@@ -123,12 +126,10 @@ def ranked_by_progress(trials: Iterable[TrialRow], sign: int) -> list[tuple[Tria
 def _progress(trial: TrialRow, sign: int) -> tuple[float, float] | None:
     if trial.objective is not None:
         return -math.inf, sign * trial.objective
-    if trial.state != "stopped":
+    if trial.state != "stopped" or trial.at_rung is None:
         return None
-    rung = min(len(run.results) for run in trial.runs)
-    values = [run.results[rung - 1] if rung else None for run in trial.runs]
-    known = [value for value in values if value is not None]
-    return (-rung, sign * mean_of_repeats(known)) if len(known) == len(values) else None
+    rung, value = trial.at_rung
+    return -rung, sign * value
 
 
 def known(runs: Iterable[RunRow], figure: str) -> list[float]:
@@ -158,6 +159,7 @@ def _trial(runs: tuple[RunRow, ...], figures: Sequence[str]) -> TrialRow:
         for name, values in {"objective": objectives, **measured}.items()
         if len(values) > 1
     }
+    objective = mean_of_repeats(objectives) if len(objectives) == len(runs) else None
     return TrialRow(
         trial=runs[0].trial,
         values=runs[0].values,
@@ -165,12 +167,21 @@ def _trial(runs: tuple[RunRow, ...], figures: Sequence[str]) -> TrialRow:
         reason=explains.reason if state != "completed" else _deleted(runs),
         runs=runs,
         objectives=tuple(objectives),
-        objective=mean_of_repeats(objectives) if len(objectives) == len(runs) else None,
+        objective=objective,
+        at_rung=_at_rung(runs) if objective is None else None,
         figures={
             name: mean_of_repeats(values) if values else None for name, values in measured.items()
         },
         spread=spread,
     )
+
+
+def _at_rung(runs: Sequence[RunRow]) -> tuple[int, float] | None:
+    # One that failed has no value that rates it, one that completed only that of its end.
+    states = {run.state for run in runs}
+    if states & {"failed", "cancelled"} or states == {"completed"}:
+        return None
+    return mean_at_rung(run.results for run in runs)
 
 
 def _state(runs: Sequence[RunRow]) -> str:

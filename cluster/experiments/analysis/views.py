@@ -6,6 +6,15 @@ from trainhall.cluster.experiments.analysis.comparisons import Verdict
 from trainhall.db.views import JsonObject, Time, View
 
 
+class RungResult(View):
+    """Objective at a rung of early stopping."""
+
+    step: int
+    """Step of the rung."""
+    value: float | None
+    """Null without a finite value there."""
+
+
 class AnalysisRow(View):
     """One trial, over all its repeats. A figure that was not measured is null."""
 
@@ -20,7 +29,10 @@ class AnalysisRow(View):
     completed: int
     """Runs that have completed."""
     objective: float | None
-    """Mean over the repeats; null until every repeat has a value."""
+    """Mean over the repeats; null until every repeat has completed with a value."""
+    at_rung: RungResult | None
+    """Mean over the repeats at the last rung of early stopping that all have reached, which is not
+    compared with objectives; null of a trial that has one, reached no rung, or failed."""
     samples_per_second: float | None
     """Median over the steps of a run, as `step_seconds`; of several runs the mean."""
     step_seconds: float | None

@@ -154,6 +154,11 @@ def note(report: Report) -> str:
     analysis = report.analysis
     if not analysis.ended:
         return "No run has ended yet, so nothing is measured."
+    if any(row.at_rung is not None for row in analysis.table):
+        return (
+            "“At step”: the value of a trial that has not completed, at its last rung of early "
+            f"stopping. It is not compared with the {analysis.metric} of a completed one."
+        )
     if any(row.samples_per_second is not None and row.runs > 1 for row in analysis.table):
         return (
             "Speeds and step times are medians over the steps of a run, of several runs the mean: "
@@ -179,10 +184,16 @@ COMMANDS = (
 
 def _objective(row: AnalysisRow) -> str:
     if row.objective is None:
-        return MISSING
+        return _at_rung(row)
     if (ends := row.spread.get("objective")) is None:
         return figure(row.objective)
     return f"{figure(row.objective)} ({figure(ends[0])} to {figure(ends[1])})"
+
+
+def _at_rung(row: AnalysisRow) -> str:
+    if row.at_rung is None or row.at_rung.value is None:
+        return MISSING
+    return f"{figure(row.at_rung.value)} at step {row.at_rung.step:,}"
 
 
 def _is_measured(report: Report, name: str) -> bool:

@@ -6,6 +6,7 @@ from html import escape
 from trainhall.cluster.experiments.report import content
 from trainhall.cluster.experiments.report.content import Report
 from trainhall.cluster.experiments.report.plots import plots
+from trainhall.cluster.experiments.report.svg import Width
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -13,8 +14,9 @@ CONTENT_SECURITY_POLICY = (
 )
 """Nothing runs and nothing is loaded, whatever a name in the report should contain."""
 _STYLE = """\
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --dim: #5a6470 }
-@media (prefers-color-scheme: dark) { :root { --dim: #98a2ad } }
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --dim: #5a6470;
+  --edge: #0005 }
+@media (prefers-color-scheme: dark) { :root { --dim: #98a2ad; --edge: #fff4 } }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem; margin: 0 } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem }
 h1, dd, li, figcaption { overflow-wrap: anywhere }
@@ -24,11 +26,19 @@ dt { color: var(--dim) } dd { margin: 0 }
 ul { padding-left: 1.2rem } li { margin: .25rem 0 }
 figure { margin: 1rem 0; padding: .75rem; border: 1px solid var(--line); border-radius: .5rem }
 figcaption { font-size: .9rem; margin-bottom: .25rem }
-/* On a phone a chart scrolls, as a table does: its labels stay legible. */
-.chart { overflow-x: auto } .chart svg { min-width: 34rem }
-/* As wide as the window where a table needs it, and scrolled beyond that. */
-.wide { overflow-x: auto; width: fit-content; min-width: 100%; max-width: calc(100vw - 3rem);
-  position: relative; left: 50%; transform: translateX(-50%) }
+/* A chart has a form of its own for a phone: scaled down, its labels would be illegible. */
+.narrow { display: none }
+@media screen and (max-width: 40rem) { .narrow { display: block } .wide { display: none } }
+/* As wide as the window where a table needs it, and scrolled beyond that: a shadow lies at an edge
+   beyond which there is more, and at its own end a cover scrolls over it. */
+.table { overflow-x: auto; width: fit-content; min-width: 100%; max-width: calc(100vw - 2rem);
+  position: relative; left: 50%; transform: translateX(-50%);
+  background:
+    linear-gradient(to right, Canvas 35%, transparent) left / 3rem 100% no-repeat local,
+    linear-gradient(to left, Canvas 35%, transparent) right / 3rem 100% no-repeat local,
+    linear-gradient(to right, var(--edge), transparent) 1px 0 / 1rem 100% no-repeat scroll,
+    linear-gradient(to left, var(--edge), transparent) right 1px top / 1rem 100%
+      no-repeat scroll }
 table { border-collapse: collapse; width: max-content; font-size: .9rem;
   font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .6rem; text-align: left; border-bottom: 1px solid var(--line) }
@@ -37,9 +47,10 @@ tr.predicted { color: var(--dim); font-style: italic }
 h3 { font-size: 1rem; margin: 1rem 0 .25rem }
 tr.best { background: var(--soft); font-weight: 600 }
 td { max-width: 22rem; overflow-wrap: break-word }
-pre { background: var(--soft); padding: .75rem; border-radius: .5rem; overflow-x: auto }
+pre { background: var(--soft); padding: .75rem; border-radius: .5rem; white-space: pre-wrap;
+  overflow-wrap: anywhere }
 @media print { figure, tr { break-inside: avoid } body { max-width: none }
-  .wide, .chart { overflow: visible; font-size: .7rem } .chart svg { min-width: 0 }
+  .table { overflow: visible; font-size: .7rem; background: none }
   table { width: auto } }
 """
 
@@ -75,12 +86,11 @@ def _comparisons(report: Report) -> list[str]:
 
 
 def _plots(report: Report) -> list[str]:
-    drawn = plots(report)
+    drawn = zip(plots(report), plots(report, Width.NARROW), strict=True)
     figures = [
         f"<figure><figcaption>{escape(title)}</figcaption>"
-        f'<div class="chart" tabindex="0" role="region" aria-label="{escape(title)}">{svg}</div>'
-        "</figure>"
-        for title, svg in drawn
+        f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div></figure>'
+        for (title, wide), (_, narrow) in drawn
     ]
     return ["<h2>Charts</h2>", *figures] if figures else []
 
@@ -121,7 +131,7 @@ def _table_of(titles: Sequence[str], rows: Sequence[str]) -> str:
     head = "".join(f"<th>{escape(title)}</th>" for title in titles)
     body = "\n".join(rows)
     # By keyboard it can be scrolled, too.
-    frame = '<div class="wide" tabindex="0" role="region" aria-label="Table">'
+    frame = '<div class="table" tabindex="0" role="region" aria-label="Table">'
     return f"{frame}<table>\n<tr>{head}</tr>\n{body}\n</table></div>"
 
 

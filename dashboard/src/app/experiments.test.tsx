@@ -60,6 +60,7 @@ function trial(number: number, rate: number, change: Record<string, unknown> = {
     step: 200,
     results: [],
     objective: rate * 10,
+    objective_step: null,
     metrics: { step_seconds: 0.5 / number },
     finished_at: `2026-01-01T00:0${number}:00Z`,
     ...change,
@@ -299,11 +300,21 @@ describe("an experiment", () => {
 
   it("marks the value of a rung as not final", async () => {
     const best = { ...(experiment().best as object), step: 1200 };
-    await open(`/experiments/${ID}`, page(experiment({ best })));
+    const { spec } = experiment() as { spec: object };
+    const stopping = { ...spec, early_stopping: { asha: { min_steps: 20, max_steps: 1200 } } };
+    const results = [{ step: 20, value: 0.25 }];
+    const stopped = { state: "stopped", objective: 0.25, objective_step: 20, results };
+    await open(
+      `/experiments/${ID}`,
+      page(experiment({ best, spec: stopping }), {
+        [`GET /experiments/${ID}/trials`]: list(trial(1, 0.001, stopped), trial(2, 0.01)),
+      }),
+    );
     const section = await screen.findByRole("region", { name: "Best trial" });
     expect(section).toHaveTextContent("best eval_accuracy so far, at step 1,2000.9312");
     const table = await screen.findByRole("table", { name: "Trials" });
     expect(table).toHaveTextContent("2best so far");
+    expect(table).toHaveTextContent("0.25 at step 20");
     await open("/experiments", { "GET /experiments": list(experiment({ best })) });
     expect(await screen.findByText("eval_accuracy at step 1,200")).toBeVisible();
   });

@@ -398,9 +398,14 @@ export type AnalysisRow = {
     /**
      * Objective
      *
-     * Mean over the repeats; null until every repeat has a value.
+     * Mean over the repeats; null until every repeat has completed with a value.
      */
     objective: number | null;
+    /**
+     * Mean over the repeats at the last rung of early stopping that all have reached, which is not
+     * compared with objectives; null of a trial that has one, reached no rung, or failed.
+     */
+    at_rung: RungResult | null;
     /**
      * Samples Per Second
      *
@@ -583,9 +588,14 @@ export type BenchmarkRow = {
     /**
      * Objective
      *
-     * Mean over the repeats; null until every repeat has a value.
+     * Mean over the repeats; null until every repeat has completed with a value.
      */
     objective: number | null;
+    /**
+     * Mean over the repeats at the last rung of early stopping that all have reached, which is not
+     * compared with objectives; null of a trial that has one, reached no rung, or failed.
+     */
+    at_rung: RungResult | null;
     /**
      * Samples Per Second
      *
@@ -4668,7 +4678,7 @@ export type RetentionList = {
 /**
  * RungResult
  *
- * Objective of a run at a rung of early stopping.
+ * Objective at a rung of early stopping.
  */
 export type RungResult = {
     /**
@@ -5355,6 +5365,13 @@ export type Trial = {
      * without a finite value, and if the run failed.
      */
     objective: number | null;
+    /**
+     * Objective Step
+     *
+     * Step of the rung that its objective is from; null without an objective, and once it has
+     * completed.
+     */
+    objective_step: number | null;
     /**
      * Metrics
      *

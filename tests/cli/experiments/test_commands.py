@@ -18,7 +18,6 @@ from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import CliError, NotFoundError, UsageError, WrongStateError
 from trainhall.cli.experiments import follow
 from trainhall.cli.experiments.analysis import page
-from trainhall.cli.experiments.summary import trial_means
 from trainhall.cli.main import app
 from trainhall.cli.spec import specs
 
@@ -328,14 +327,6 @@ def test_wrong_kind_of_id_is_named(cli: Cli, url: str) -> None:
             client.job(experiment[:10])
         with pytest.raises(NotFoundError, match="is a job, not an experiment"):
             client.experiment(job)
-
-
-def test_mean_needs_every_repeat() -> None:
-    runs: list[dict[str, Any]] = [
-        {"number": 1, "objective": 1.0}, {"number": 1, "objective": 2.0},
-        {"number": 2, "objective": 1.0}, {"number": 2, "objective": None},
-    ]  # fmt: skip
-    assert trial_means(runs) == {1: 1.5}
 
 
 def test_progress_names_a_missing_objective() -> None:

@@ -105,6 +105,9 @@ async def test_best_runs_are_promoted_and_others_stopped(cluster: SimulatedClust
     assert analysis.best is not None
     assert (analysis.best.trial, analysis.ended) == (1, 9)
     assert [row.objective for row in analysis.table] == [0.1, *[None] * 8]
+    at_rungs = [row.at_rung and (row.at_rung.step, row.at_rung.value) for row in analysis.table]
+    assert at_rungs == [None, (30, 0.2), (30, 0.3), *((10, n / 10) for n in range(4, 10))]
+    assert [run.objective_step for run in listed] == [at and at[0] for at in at_rungs]
     job = await cluster.job(str(listed[8].job_id))
     assert (job.state, job.reason, job.reason_code) == ("cancelled", reason, "stopped_early")
     assert job.spec["training"] == {

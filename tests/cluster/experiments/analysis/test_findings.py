@@ -160,6 +160,20 @@ def test_early_stopping_says_how_many_steps_it_saved() -> None:
         RunRow(**{**vars(run), "state": "stopped", "figures": {"steps": steps}})
         for run, steps in zip(rows[1:], (10, 30), strict=True)
     ]
-    (text,) = (text for text in found(experiment(max_steps=900), rows) if "stopped" in text)
+    (text,) = (text for text in found(experiment(rungs=(100, 300, 900)), rows) if "stopped" in text)
     saved = "2 of 3 runs were stopped early and saved 1,760 of the 2,700 steps of all in full;"
     assert text.startswith(saved)
+
+
+def test_leading_trial_is_that_of_the_highest_rung() -> None:
+    waiting = {1: ("paused", [0.9]), 2: ("paused", [0.6, 0.7]), 3: ("running", [0.6, 0.8]),
+               4: ("stopped", [0.6, 0.95]), 5: ("failed", [0.6, 0.95])}  # fmt: skip
+    rows = [
+        RunRow(number, 1, {RATE: number / 10}, state, results=results)
+        for number, (state, results) in waiting.items()
+    ]
+    given = experiment(state="running", is_finished=False, rungs=(10, 30, 90))
+    assert (
+        "At step 30, the highest rung reached so far, trial 3 has the highest eval_accuracy, 0.8, "
+        "with learning_rate 0.3." in found(given, rows)
+    )

@@ -3,6 +3,7 @@
 import random
 from statistics import fmean
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.experiments import RATE, runs, trials_of
@@ -49,6 +50,30 @@ def test_trial_has_means_and_spread_of_what_was_measured() -> None:
     assert trial.figures["step_seconds"] == 0.5
     assert (trial.figures["steps"], trial.figures["peak_memory_bytes"]) == (10.0, None)
     assert trial.spread == {"objective": (0.5, 0.75), "step_seconds": (0.25, 0.75)}
+
+
+@pytest.mark.parametrize(
+    ("repeats", "at_rung"),
+    [
+        ([("stopped", [0.4]), ("stopped", [0.6])], (1, 0.5)),
+        ([("paused", [0.4]), ("running", [0.6, 0.7])], (1, 0.5)),
+        ([("paused", [0.4, 0.5]), ("completed", [0.6, 0.7, 0.8])], (2, 0.6)),
+        ([("running", []), ("paused", [0.6])], None),
+        ([("stopped", [None]), ("stopped", [0.6])], None),
+        ([("stopped", [0.4]), ("failed", [0.6])], None),
+        ([("completed", [0.4, None])], None),
+    ],
+)
+def test_value_at_a_rung_is_of_every_repeat(
+    repeats: list[tuple[str, list[float | None]]], at_rung: tuple[int, float] | None
+) -> None:
+    rows = [
+        RunRow(1, repeat, {}, state, results=results)
+        for repeat, (state, results) in enumerate(repeats, 1)
+    ]
+    (trial,) = trial_rows(rows)
+    assert trial.objective is None
+    assert trial.at_rung == pytest.approx(at_rung)
 
 
 def test_completed_trial_says_that_a_job_was_deleted() -> None:

@@ -22,8 +22,9 @@ from trainhall.cluster.experiments.analysis.analyze import analyze
 from trainhall.cluster.experiments.analysis.rows import RunRow
 from trainhall.cluster.experiments.report.content import Report
 from trainhall.cluster.experiments.report.formats import ReportFormat
+from trainhall.cluster.experiments.report.plots import plots
 from trainhall.cluster.experiments.report.render import render
-from trainhall.cluster.experiments.report.svg import Axis, Kind, scatter
+from trainhall.cluster.experiments.report.svg import Axis, Kind, Mark, Point, Width, scatter
 from trainhall.cluster.experiments.report.tables import to_csv
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -100,7 +101,7 @@ def test_markdown_has_no_markup_of_names(name: str) -> None:
 def test_html_has_summary_findings_charts_table_and_spec() -> None:
     given = report()
     page = Page(render(given, ReportFormat.HTML))
-    assert page.tags.count("svg") == 4
+    assert page.tags.count("svg") == 2 * 4, "each for a wide and for a narrow window"
     assert page.tags.count("tr") == 13
     assert "not the batch divided by the other" not in page.text
     for finding in given.analysis.findings:
@@ -109,6 +110,65 @@ def test_html_has_summary_findings_charts_table_and_spec() -> None:
         assert text in page.text
     for command in ("create experiment.yaml -f", "report ID --format html"):
         assert f"trainhall experiment {command}" in page.text
+
+
+def stopped_early() -> Report:
+    """One trial took all steps, two were stopped, one waits and one runs."""
+    states = {1: ("stopped", [0.95]), 2: ("completed", [0.4, 0.5]), 3: ("paused", [0.25]),
+              4: ("running", [0.3]), 5: ("stopped", [0.2])}  # fmt: skip
+    rows = [
+        RunRow(
+            number, 1, {RATE: number / 10}, state, results=results,
+            objective=results[-1] if state == "completed" else None,
+        )
+        for number, (state, results) in states.items()
+    ]  # fmt: skip
+    given = experiment(rungs=(1000, 3000), space={RATE: {"range": [0.1, 0.5]}})
+    analyzed = analyze(given, rows, NOW, lambda axes, *_: np.ones(len(axes)))
+    return Report(analyzed, {**report().spec, "space": given.space})
+
+
+@pytest.mark.parametrize("form", [ReportFormat.HTML, ReportFormat.MD])
+def test_stopped_trial_has_the_value_of_its_last_rung(form: ReportFormat) -> None:
+    given = stopped_early()
+    assert given.analysis.best is not None
+    assert given.analysis.best.trial == 2
+    text = render(given, form)
+    for expected in ("0.95 at step 1,000", "0.25 at step 1,000", "“At step”: the value"):
+        assert expected in text
+    assert "0.5 at step" not in text
+
+
+def test_charts_mark_trials_that_did_not_complete() -> None:
+    (_, by_trial), *_ = plots(stopped_early())
+    assert by_trial.count("<circle") == 1, "the best"
+    # A path for each of the marks, and one for each in the legend; the line is of trial 2 alone.
+    assert len(re.findall(r'd="(M[\d. ]+m-3.5 -3.5l7 7m0 -7l-7 7)+"', by_trial)) == 2
+    for name in ("completed", "stopped early, at its last rung", "paused, at its last rung"):
+        assert f">{name}</text>" in by_trial
+    (line,) = re.findall(r'd="(M[^"]*)" fill="none" stroke="#e8590c"', by_trial)
+    assert "V" not in line
+
+
+def test_chart_of_completed_trials_needs_no_legend() -> None:
+    (_, by_trial), *_ = plots(report())
+    assert "completed" not in by_trial
+
+
+def test_axis_of_counts_has_whole_numbers() -> None:
+    for last in (2, 3, 5, 9, 40):
+        points = [Point(float(n), 1.0, Mark.FILLED) for n in range(1, last + 1)]
+        for width in Width:
+            drawn = scatter("t", points, Axis("trial", is_whole=True), "y", width=width)
+            ticks = re.findall(r'text-anchor="middle">([\d.,]+)</text>', drawn)
+            assert len(ticks) > 1
+            assert not [tick for tick in ticks if "." in tick]
+
+
+def test_narrow_charts_fit_a_phone() -> None:
+    narrow = plots(report(), Width.NARROW)
+    assert [title for title, _ in narrow] == [title for title, _ in plots(report())]
+    assert all('viewBox="0 0 360 ' in drawn and "max-width:100%" in drawn for _, drawn in narrow)
 
 
 def test_spec_of_a_report_creates_the_experiment_again() -> None:
@@ -137,6 +197,13 @@ def test_csv_has_a_line_for_each_run() -> None:
     assert found[0]["name"] == "'=1+1"
 
 
+def test_csv_has_a_column_for_each_rung() -> None:
+    rows = [RunRow(1, 1, {}, "stopped", results=[0.25]), RunRow(2, 1, {}, "pending")]
+    found = list(csv.DictReader(io.StringIO(to_csv([], rows, rungs=(10, 30)))))
+    assert [row["objective_at_step_10"] for row in found] == ["0.25", ""]
+    assert [row["objective_at_step_30"] for row in found] == ["", ""]
+
+
 def test_experiment_without_a_finished_run_has_a_report() -> None:
     rows = [RunRow(1, 1, {RATE: 0.1}, "pending")]
     given = experiment(state="running", is_finished=False)
@@ -161,6 +228,13 @@ def test_experiment_without_a_finished_run_has_a_report() -> None:
 def test_charts_of_extreme_values_have_finite_places(
     points: list[tuple[float, float]], kind: Kind
 ) -> None:
-    drawn = scatter("t", points, Axis("x", kind), "y", best=0, line=[y for _, y in points])
+    drawn = scatter(
+        "t",
+        [Point(x, y, Mark.FILLED) for x, y in points],
+        Axis("x", kind),
+        "y",
+        best=0,
+        line=points,
+    )
     assert "nan" not in drawn
     assert "inf" not in drawn

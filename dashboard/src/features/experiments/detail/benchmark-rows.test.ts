@@ -16,6 +16,7 @@ const ROW: BenchmarkRow = {
   runs: 3,
   completed: 3,
   objective: 100,
+  at_rung: null,
   samples_per_second: 100,
   step_seconds: 0.5,
   peak_memory_bytes: 1024,

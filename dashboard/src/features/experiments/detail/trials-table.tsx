@@ -113,7 +113,7 @@ function columnsOf(experiment: Experiment, trials: readonly Trial[]): TrialColum
       right: true,
       sortable: true,
       className: classes.parameter,
-      cell: ({ objective: value }) => metric(value),
+      cell: ({ objective: value, objective_step: step }) => <Value value={value} step={step} />,
     },
     ...(repeats > 1 ? [meanColumn(trials)] : []),
     ...(early_stopping ? RUNG_COLUMNS : []),
@@ -161,12 +161,28 @@ const RUNG_COLUMNS: TrialColumn[] = [
 
 /** With repeats: the mean over the runs of a trial, which rates it. */
 function meanColumn(trials: readonly Trial[]): TrialColumn {
-  const means = new Map(configurationsOf(trials).map(({ number, mean }) => [number, mean]));
+  const means = new Map(configurationsOf(trials).map((each) => [each.number, each]));
   return {
     id: "mean",
     header: <span title="Mean over the runs of the trial">mean</span>,
     right: true,
     className: classes.parameter,
-    cell: ({ number }) => metric(means.get(number)),
+    cell: ({ number }) => {
+      const { mean, step } = means.get(number) ?? { mean: null, step: null };
+      return <Value value={mean} step={step} />;
+    },
   };
+}
+
+/** An objective; of a run that has not completed, that of its last rung. */
+function Value({ value, step }: { value: number | null; step: number | null }) {
+  if (step === null) return metric(value);
+  return (
+    <Text size="sm" c="dimmed" span title="Value at the last rung of a run that has not completed">
+      {metric(value)}{" "}
+      <Text size="xs" span>
+        at step {count(step)}
+      </Text>
+    </Text>
+  );
 }

@@ -2,13 +2,15 @@ import { expect, it } from "vitest";
 import type { Trial } from "@/shared/api/types";
 import { stepsText } from "../runs";
 import { fieldLabels, valueText } from "../spec";
-import { bestSoFar, configurationsOf, sortedTrials } from "./trials";
+import { bestSoFar, configurationsOf, objectiveText, sortedTrials } from "./trials";
 
 function run(number: number, repeat: number, objective: number | null, rate = number): Trial {
   return {
     number,
     repeat,
     objective,
+    objective_step: null,
+    results: [],
     job_id: objective === null ? null : `j${number}${repeat}`,
     state: objective === null ? "pending" : "completed",
     values: { "training.learning_rate": rate },
@@ -21,6 +23,38 @@ it("a configuration has a mean when each of its runs has a value", () => {
     [1, 0.6, "j11"],
     [2, null, "j21"],
   ]);
+});
+
+/** A run that has not completed, with its results at the rungs of 10 and 30 steps. */
+function atRung(number: number, repeat: number, ...values: number[]): Trial {
+  return {
+    ...run(number, repeat, values.at(-1) ?? null),
+    state: "stopped",
+    objective_step: values.length > 1 ? 30 : 10,
+    results: values.map((value, i) => ({ step: 10 * 3 ** i, value })),
+  };
+}
+
+it("a mean is that at the last rung of all repeats until they have completed", () => {
+  const found = configurationsOf([
+    atRung(1, 1, 0.25, 0.9),
+    atRung(1, 2, 0.75),
+    atRung(2, 1, 0.5, 0.6),
+    { ...atRung(2, 2, 0.5, 0.8), objective: 0.9, objective_step: null, state: "completed" },
+    run(3, 1, 0.5),
+  ]);
+  expect(found.map(({ mean, step }) => objectiveText(mean, step))).toEqual([
+    "0.5 at step 10",
+    "0.7 at step 30",
+    "0.5",
+  ]);
+});
+
+it("values at a rung are sorted after those of completed runs", () => {
+  const runs = [atRung(1, 1, 0.99), run(2, 1, 0.5), run(3, 1, 0.7), run(4, 1, null)];
+  const numbers = (sort: string) => sortedTrials(runs, sort).map(({ number }) => number);
+  expect(numbers("-value")).toEqual([3, 2, 1, 4]);
+  expect(numbers("value")).toEqual([2, 3, 1, 4]);
 });
 
 it("the best so far follows the goal and skips missing values", () => {

@@ -1,12 +1,16 @@
 import type { Trial } from "@/shared/api/types";
+import { count, metric } from "@/shared/format";
 
 /** A configuration of an experiment: its runs differ in their seeds alone. */
 export interface Configuration {
   number: number;
   values: Trial["values"];
-  /** Mean over its runs; null until every run has a value. */
+  /** Mean over its runs; null until every run has a value. Until all have completed, that at the
+   * last rung of early stopping that they share. */
   mean: number | null;
-  /** All its runs have completed: a value at a rung of early stopping is not compared. */
+  /** Step of that rung; null of a mean of completed runs. */
+  step: number | null;
+  /** All its runs have completed: a value at a rung is not compared. */
   completed: boolean;
   /** The state of its runs: `completed` only if all have it. */
   state: string;
@@ -32,11 +36,27 @@ export function configurationsOf(trials: readonly Trial[]): Configuration[] {
       values: runs[0]?.values ?? {},
       completed: others === undefined,
       state: (others ?? runs[0])?.state ?? "pending",
-      mean: meanOf(runs.map(({ objective }) => objective)),
+      ...objectiveOf(runs),
       endedAt: ends.includes(null) ? null : Math.max(...(ends as number[])),
       jobId: runs.find(({ job_id }) => job_id !== null)?.job_id ?? null,
     };
   });
+}
+
+function objectiveOf(runs: readonly Trial[]): Pick<Configuration, "mean" | "step"> {
+  const mean = meanOf(runs.map(({ objective }) => objective));
+  if (mean === null || runs.every(({ objective_step: step }) => step === null))
+    return { mean, step: null };
+  const last = Math.min(...runs.map(({ results }) => results.length)) - 1;
+  return {
+    mean: meanOf(runs.map(({ results }) => results[last]?.value)),
+    step: runs[0]?.results[last]?.step ?? null,
+  };
+}
+
+/** An objective, with the step of its rung if it is not that of a completed run. */
+export function objectiveText(value: number | null | undefined, step: number | null): string {
+  return step === null ? metric(value) : `${metric(value)} at step ${count(step)}`;
 }
 
 /** The mean over runs; null unless each has a finite value. */
@@ -61,15 +81,22 @@ export type TrialSort = string;
 
 export const BY_NUMBER: TrialSort = "number";
 
-/** Runs in an order; those without a value are last either way. */
+/** Runs in an order; those without a value are last either way. Objectives at a rung follow those
+ * of completed runs, with which they are not compared. */
 export function sortedTrials(trials: readonly Trial[], sort: TrialSort): Trial[] {
   const sign = sort.startsWith("-") ? -1 : 1;
   const key = sort.replace(/^-/, "");
   return trials.toSorted((a, b) => {
     const [left, right] = [sortValue(a, key), sortValue(b, key)];
+    const later = key === "value" ? Number(isAtRung(a)) - Number(isAtRung(b)) : 0;
+    if (left !== null && right !== null && later !== 0) return later;
     if (left === null || right === null) return Number(left === null) - Number(right === null);
     return sign * compared(left, right);
   });
+}
+
+function isAtRung({ objective_step: step }: Trial): boolean {
+  return step !== null;
 }
 
 function sortValue(trial: Trial, key: string): number | string | null {

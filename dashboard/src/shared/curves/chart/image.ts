@@ -1,5 +1,6 @@
 import { saveFile } from "@/shared/save-file";
 import { type Look, resolved } from "./palette";
+import { isFilled, OUTLINES, type Shape } from "./shapes";
 
 export interface Key extends Look {
   label: string;
@@ -65,10 +66,8 @@ export async function savePng(
     for (const { key, x } of row) {
       pen.strokeStyle = resolved(key.color);
       pen.setLineDash(key.dash ?? []);
-      pen.beginPath();
-      pen.moveTo(MARGIN + x, y);
-      pen.lineTo(MARGIN + x + STROKE, y);
-      pen.stroke();
+      if (key.shape === undefined) drawLine(pen, MARGIN + x, y);
+      else drawMark(pen, key.shape, MARGIN + x + STROKE / 2, y);
       pen.fillText(key.label, MARGIN + x + STROKE + GAP, y);
     }
   });
@@ -76,6 +75,21 @@ export async function savePng(
   pen.textAlign = "center";
   pen.fillText(axis, MARGIN + width / 2, top + height + ROW / 2);
   image.toBlob((content) => content && saveFile(name, content));
+}
+
+function drawLine(pen: CanvasRenderingContext2D, x: number, y: number): void {
+  pen.beginPath();
+  pen.moveTo(x, y);
+  pen.lineTo(x + STROKE, y);
+  pen.stroke();
+}
+
+function drawMark(pen: CanvasRenderingContext2D, shape: Shape, x: number, y: number): void {
+  const [mark, color] = [new Path2D(`M${x} ${y}${OUTLINES[shape]}`), pen.fillStyle];
+  pen.fillStyle = pen.strokeStyle;
+  pen.stroke(mark);
+  if (isFilled(shape)) pen.fill(mark);
+  pen.fillStyle = color;
 }
 
 /** An SVG as an image, with the colours that style sheets give it. */

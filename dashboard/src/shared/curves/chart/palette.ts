@@ -1,3 +1,5 @@
+import type { Shape } from "./shapes";
+
 /**
  * Colours that are distinct for colour-blind readers (after Okabe and Ito), with a contrast of 3 to 1 to
  * the page; `app.css` has a set for each colour scheme.
@@ -9,6 +11,8 @@ export interface Look {
   color: string;
   /** Lengths of dash and gap; left out: a solid line. */
   dash?: number[];
+  /** Of single points; left out: of a curve. */
+  shape?: Shape;
 }
 
 const DASHES = [undefined, [8, 4], [2, 3]];

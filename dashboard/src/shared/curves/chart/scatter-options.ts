@@ -3,6 +3,7 @@ import { metric } from "@/shared/format";
 import { axisLook, each, linearRange, logRange, vertical } from "./axes";
 import { positionText } from "./legend";
 import { type Look, look, resolved } from "./palette";
+import { pointsOf, type Shape } from "./shapes";
 import { powersOfTen, SECOND_TICKS, STEP_TICKS, spaced } from "./ticks";
 
 export interface ScatterPoint {
@@ -12,7 +13,7 @@ export interface ScatterPoint {
   y: number;
   /** Shown for the point under the pointer. */
   label: string;
-  /** Index of its group, which decides its colour. */
+  /** Index of its group, which decides its colour and shape. */
   group?: number;
 }
 
@@ -29,7 +30,7 @@ export interface ScatterData {
   axis: ScatterAxis;
   /** In the order of x. */
   points: readonly ScatterPoint[];
-  /** Their colours; left out: one for all. */
+  /** Their colours and shapes; left out: one for all. */
   groups?: readonly { label: string; look: Look }[];
   /** Ids of the points that stand out; null: all. */
   selected?: ReadonlySet<number> | null;
@@ -60,21 +61,21 @@ export function dataOf({ points, groups = ONE_GROUP, selected, line }: ScatterDa
 }
 
 export function optionsOf(
-  { axis, groups = ONE_GROUP, line, logarithmic }: ScatterData,
+  { axis, points, groups = ONE_GROUP, line, logarithmic }: ScatterData,
   dark: boolean,
   width: number,
 ): uPlot.Options {
-  const dots = (color: string): uPlot.Series => ({
+  const marks = (color: string, shape: Shape = "dot"): uPlot.Series => ({
     stroke: color,
     paths: () => null,
-    points: { show: true, space: 0, size: 7, fill: color },
+    points: pointsOf(shape, color),
   });
-  const steps: uPlot.Series = {
+  const steps = (): uPlot.Series => ({
     stroke: resolved(LINE.color),
     width: 1.5,
     points: { show: false },
     ...(uPlot.paths.stepped ? { paths: uPlot.paths.stepped({ align: 1 }) } : {}),
-  };
+  });
   return {
     width,
     height: SCATTER_HEIGHT,
@@ -96,12 +97,21 @@ export function optionsOf(
         ? { distr: 3, range: logRange }
         : { range: (_, low, high) => linearRange(low, high, []) },
     },
-    axes: [horizontal(axis, dark), vertical(dark, each(metric))],
+    axes: [
+      {
+        ...horizontal(axis, dark),
+        ...wholeTicks(
+          points.map(({ x }) => x),
+          axis.kind,
+        ),
+      },
+      { ...vertical(dark, each(metric)), ...wholeTicks(points.map(({ y }) => y)) },
+    ],
     series: [
       {},
-      dots(dark ? "rgba(255,255,255,0.14)" : "rgba(20,30,50,0.14)"),
-      ...groups.map(({ look: { color } }) => dots(resolved(color))),
-      ...(line ? [steps] : []),
+      marks(dark ? "rgba(255,255,255,0.14)" : "rgba(20,30,50,0.14)"),
+      ...groups.map(({ look: { color, shape } }) => marks(resolved(color), shape)),
+      ...(line ? [steps()] : []),
     ],
   };
 }
@@ -118,6 +128,11 @@ export function xRange(axis: ScatterAxis, low?: number, high?: number): uPlot.Ra
   if (axis.kind === "whole") return [Math.max(0.5, low - 0.5), high + 0.5];
   const padding = (high - low) * 0.04 || Math.abs(high) * 0.5 || 1;
   return [low - padding, high + padding];
+}
+
+/** The distances of the ticks between whole numbers, such as counts. */
+function wholeTicks(values: readonly number[], kind = "linear"): Pick<uPlot.Axis, "incrs"> {
+  return kind === "linear" && values.every(Number.isInteger) ? { incrs: STEP_TICKS } : {};
 }
 
 function horizontal(axis: ScatterAxis, dark: boolean): uPlot.Axis {

@@ -4,6 +4,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { Range } from "@/shared/curves/data/axis";
 import classes from "./chart.module.css";
+import { Mark } from "./mark";
 import { useOnScreen } from "./on-screen";
 import { PngButton } from "./png-button";
 import {
@@ -116,7 +117,7 @@ export function Scatter(props: Props) {
           <span className={classes.keys}>
             {groups.map((group) => (
               <span key={group.label} className={classes.key}>
-                <Swatch look={group.look} width={8} strokeWidth={6} /> {group.label}
+                <Mark shape={group.look.shape ?? "dot"} color={group.look.color} /> {group.label}
               </span>
             ))}
           </span>

@@ -8,8 +8,8 @@ interface Props {
   axis: ScaledAxis;
   /** Its position in pixels. */
   x: number;
-  /** The last one: its labels are at its left. */
-  end: boolean;
+  /** Where its labels are: those of the outer axes are where no line crosses them. */
+  labels: "left" | "right" | "between";
   y: (share: number) => number;
   shareAt: (y: number) => number;
   range: BrushRange | undefined;
@@ -22,7 +22,7 @@ const LABEL_LENGTH = 16;
 const MIN_DRAG = 4;
 
 /** An axis with its labels, and the range that is drawn along it. */
-export function AxisBrush({ axis, x, end, y, shareAt, range, onRange }: Props) {
+export function AxisBrush({ axis, x, labels, y, shareAt, range, onRange }: Props) {
   const [drag, setDrag] = useState<{ from: number; to: number } | null>(null);
   const { label } = axis.axis.scale;
   const shown = drag
@@ -41,8 +41,8 @@ export function AxisBrush({ axis, x, end, y, shareAt, range, onRange }: Props) {
     if (Math.abs(from - to) < MIN_DRAG) onRange(null);
     else onRange(rangeBetween(axis, shareAt(Math.max(from, to)), shareAt(Math.min(from, to))));
   };
-  const anchor = end ? "end" : "start";
-  const beside = x + (end ? -7 : 7);
+  const anchor = labels === "left" ? "end" : "start";
+  const beside = x + (labels === "left" ? -7 : 7);
   return (
     <g>
       <line x1={x} x2={x} y1={y(1)} y2={y(0)} className={classes.axis} />
@@ -57,8 +57,9 @@ export function AxisBrush({ axis, x, end, y, shareAt, range, onRange }: Props) {
           y={y(shareOf(axis, position)) + 4}
           textAnchor={anchor}
           className={classes.tick}
+          data-between={labels === "between" || undefined}
         >
-          {text}
+          {text.length > LABEL_LENGTH ? `${text.slice(0, LABEL_LENGTH - 1)}…` : text}
         </text>
       ))}
       {shown ? (

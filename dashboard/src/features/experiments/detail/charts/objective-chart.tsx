@@ -1,11 +1,11 @@
 import { useMemo } from "react";
 import type { Experiment } from "@/shared/api/types";
 import { Scatter } from "@/shared/curves/chart/scatter";
-import { metric } from "@/shared/format";
 import { fieldLabels, specOf, valueText } from "../../spec";
-import { bestSoFar, type Configuration } from "../trials";
+import { bestSoFar, type Configuration, objectiveText } from "../trials";
 import { positionOn, type TrialAxis } from "./axes";
 import type { BrushRange } from "./axis-brush";
+import { fateOf, groupsOf } from "./fates";
 import type { TrialMarks } from "./use-selection";
 
 interface Props {
@@ -20,23 +20,28 @@ interface Props {
 /** A metric of every trial against a field, or against number or time with the best so far. */
 export function ObjectiveChart({ experiment, configurations, x, y, marks, onBrush }: Props) {
   const { objective } = specOf(experiment);
-  const { points, values } = useMemo(() => {
+  const isObjective = y.scale.label === objective.metric;
+  const { points, values, groups } = useMemo(() => {
     const shown = configurations.flatMap((configuration) => {
       const [across, up] = [positionOn(x, configuration), positionOn(y, configuration)];
       return across === null || up === null ? [] : [{ configuration, across, up }];
     });
     shown.sort((a, b) => a.across - b.across);
+    const fates = shown.map(({ configuration }) => fateOf(configuration.state));
+    const groups = groupsOf(fates);
     return {
-      points: shown.map(({ configuration, across, up }) => ({
+      points: shown.map(({ configuration, across, up }, i) => ({
         id: configuration.number,
         x: across,
         y: up,
-        label: describe(configuration, up),
+        label: describe(configuration, objectiveText(up, isObjective ? configuration.step : null)),
+        group: groups.findIndex(({ fate }) => fate === fates[i]),
       })),
+      groups: groups.some(({ fate }) => fate !== "completed") ? groups : undefined,
       values: shown.map(({ configuration, up }) => (configuration.completed ? up : null)),
     };
-  }, [configurations, x, y]);
-  const hasBest = y.scale.label === objective.metric && (x.id === "number" || x.id === "time");
+  }, [configurations, x, y, isObjective]);
+  const hasBest = isObjective && (x.id === "number" || x.id === "time");
   const line = useMemo(
     () =>
       hasBest
@@ -51,6 +56,7 @@ export function ObjectiveChart({ experiment, configurations, x, y, marks, onBrus
       logarithmic={y.scale.kind === "log"}
       empty={emptyText(experiment, configurations)}
       points={points}
+      groups={groups}
       line={line}
       {...marks}
       onBrush={(across, up) =>
@@ -70,10 +76,12 @@ function emptyText(experiment: Experiment, configurations: readonly Configuratio
   return `No run reported ${specOf(experiment).objective.metric}.`;
 }
 
-function describe({ number, values }: Configuration, y: number): string {
+function describe({ number, values, state }: Configuration, y: string): string {
   const labels = fieldLabels(Object.keys(values));
   const parts = Object.entries(values).map(
     ([field, value]) => `${labels[field] ?? field} ${valueText(value)}`,
   );
-  return [`trial ${number}: ${metric(y)}`, ...parts].join(" · ");
+  const fate = fateOf(state);
+  const head = `trial ${number}: ${y}`;
+  return [head, ...(fate === "completed" ? [] : [fate]), ...parts].join(" · ");
 }

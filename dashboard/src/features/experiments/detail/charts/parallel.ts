@@ -2,6 +2,7 @@ import { powersOfTen, spaced } from "@/shared/curves/chart/ticks";
 import { metric } from "@/shared/format";
 import type { Configuration } from "../trials";
 import { positionOn, type TrialAxis } from "./axes";
+import { type Fate, fateOf } from "./fates";
 
 /** An axis with the range of its positions. */
 export interface ScaledAxis {
@@ -13,6 +14,7 @@ export interface ScaledAxis {
 /** A trial on every axis, each from 0 (low) to 1; null where it has no value. */
 export interface ParallelLine {
   number: number;
+  fate: Fate;
   at: readonly (number | null)[];
 }
 
@@ -36,6 +38,7 @@ export function linesOf(
 ): ParallelLine[] {
   return configurations.map((configuration) => ({
     number: configuration.number,
+    fate: fateOf(configuration.state),
     at: axes.map((axis) => {
       const at = positionOn(axis.axis, configuration);
       return at === null ? null : shareOf(axis, at);
@@ -67,8 +70,14 @@ export function ticksOf(scaledAxis: ScaledAxis, length: number): { at: number; t
       ? spaced(scale.tried, onScale)
       : scale.kind === "log"
         ? powersOfTen(low, high, onScale)
-        : [...new Set([low, (low + high) / 2, high])];
+        : [...new Set([low, middleOf(low, high), high])];
   return values.map((at) => ({ at, text: metric(at) }));
+}
+
+/** Between whole numbers, such as counts, one, too. */
+function middleOf(low: number, high: number): number {
+  const middle = (low + high) / 2;
+  return Number.isInteger(low) && Number.isInteger(high) ? Math.round(middle) : middle;
 }
 
 /** The path of lines in SVG; a gap in a line breaks it. */

@@ -1,9 +1,9 @@
 import { useMemo } from "react";
-import { look } from "@/shared/curves/chart/palette";
 import { Scatter } from "@/shared/curves/chart/scatter";
 import { count, metric } from "@/shared/format";
 import type { Configuration } from "../trials";
-import { FATES, rungResults } from "./rungs";
+import { groupsOf } from "./fates";
+import { rungResults } from "./rungs";
 import type { TrialMarks } from "./use-selection";
 
 interface Props {
@@ -12,8 +12,6 @@ interface Props {
   logarithmic: boolean;
   marks: TrialMarks;
 }
-
-const LOOKS = [0, 2, 5, 7, 1].map(look);
 
 /** The results at the rungs of early stopping, and what became of each trial there. */
 export function RungsChart({ configurations, metricName, logarithmic, marks }: Props) {
@@ -34,7 +32,7 @@ export function RungsChart({ configurations, metricName, logarithmic, marks }: P
 function drawn(configurations: readonly Configuration[]) {
   const results = rungResults(configurations).sort((a, b) => a.step - b.step);
   const steps = [...new Set(results.map(({ step }) => step))];
-  const shown = FATES.filter((fate) => results.some((each) => each.fate === fate));
+  const groups = groupsOf(results.map(({ fate }) => fate));
   const names = steps.map((step) => `step ${count(step)}`);
   return {
     axis: { kind: "category", label: "rung", names } as const,
@@ -43,8 +41,8 @@ function drawn(configurations: readonly Configuration[]) {
       x: steps.indexOf(step),
       y: value,
       label: `trial ${number} at step ${count(step)}: ${metric(value)}, ${fate}`,
-      group: shown.indexOf(fate),
+      group: groups.findIndex((group) => group.fate === fate),
     })),
-    groups: shown.map((fate) => ({ label: fate, look: LOOKS[FATES.indexOf(fate)] ?? look(0) })),
+    groups,
   };
 }

@@ -1,10 +1,5 @@
 import { type Configuration, meanOf } from "../trials";
-
-/** What became of a trial at a rung of early stopping. */
-export type Fate = "promoted" | "paused" | "stopped" | "completed" | "failed";
-
-/** The order in which they are listed. */
-export const FATES: readonly Fate[] = ["promoted", "completed", "paused", "stopped", "failed"];
+import { type Fate, fateOf } from "./fates";
 
 export interface RungResult {
   number: number;
@@ -20,17 +15,14 @@ export function rungResults(configurations: readonly Configuration[]): RungResul
     const reached = Math.min(...runs.map(({ results }) => results.length));
     return (runs[0]?.results ?? []).slice(0, reached).flatMap(({ step }, rung) => {
       const value = meanOf(runs.map(({ results }) => results[rung]?.value));
-      const fate = rung < reached - 1 ? "promoted" : fateOf(state);
+      const fate = rung < reached - 1 ? "promoted" : fateAtLast(state);
       return value === null ? [] : [{ number, step, value, fate }];
     });
   });
 }
 
-/** At its last rung a trial waits for a promotion, unless it has ended or left. */
-function fateOf(state: string): Fate {
-  if (state === "paused" || state === "pausing") return "paused";
-  if (state === "completed" || state === "failed") return state;
-  if (state === "stopped" || state === "cancelled" || state === "cancelling") return "stopped";
-  // It runs towards the next rung: it was promoted.
-  return "promoted";
+/** At its last rung a trial waits for a promotion, unless it has ended, or left for the next one. */
+function fateAtLast(state: string): Fate {
+  const fate = fateOf(state);
+  return fate === "running" ? "promoted" : fate;
 }

@@ -21,6 +21,7 @@ function run(number: number, rate: number, objective: number | null, more = {}):
     state: "completed",
     values: { [RATE]: rate, "task.params.hidden": number === 1 ? [16] : [64, 64] },
     objective,
+    objective_step: null,
     metrics: { accuracy: number / 10, lost: "NaN" },
     results: [],
     finished_at: `2026-01-01T00:0${number}:00Z`,
@@ -89,10 +90,35 @@ it("lines are scaled to their axes, and found under the pointer", () => {
   expect(pathOf(lines.slice(2), (axis) => axis * 10, y)).toBe("M0.0 0.0L10.0 0.0");
   const at = (x: number, top: number) => lineAt(lines, [0, 10, 20], y, { x, y: top }, 8);
   expect([at(5, 24), at(5, 99), at(15, 50), at(25, 0), at(5, 80)]).toEqual([2, 1, 1, null, null]);
-  const line = (share: number | null) => ({ number: 1, at: [0.9, share] });
+  const line = (share: number | null) => ({
+    number: 1,
+    fate: "completed" as const,
+    at: [0.9, share],
+  });
   const groups = (goal: string) => [0, 0.3, 1, null].map((at) => groupOf(line(at), goal, 5));
   expect(groups("min")).toEqual([0, 1, 4, null]);
   expect(groups("max")).toEqual([4, 3, 0, null]);
+});
+
+it("an axis of counts has whole numbers, and lines say what became of their trials", () => {
+  const workers = (count: number, state = "completed") =>
+    run(count, 0.1, 1, { state, values: { [RATE]: count, "task.params.hidden": [16] } });
+  const trials = configurationsOf([workers(1), workers(4, "stopped"), workers(2, "queued")]);
+  const space = {
+    ...experiment,
+    spec: { ...experiment.spec, space: { [RATE]: { range: [1, 4] } } },
+  };
+  const axes = scaled(fieldAxes(space as unknown as Experiment, trials), trials);
+  expect(axes.flatMap((axis) => ticksOf(axis, 200).map(({ text }) => text))).toEqual([
+    "1",
+    "3",
+    "4",
+  ]);
+  expect(linesOf(axes, trials).map(({ fate }) => fate)).toEqual([
+    "completed",
+    "stopped",
+    "running",
+  ]);
 });
 
 it("rungs have the mean of repeats, and what became of the trial", () => {
