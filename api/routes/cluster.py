@@ -187,9 +187,15 @@ async def read_queue(
     history: Annotated[
         bool, Query(description="With at most 24 positions of each job over time.")
     ] = False,
+    history_since: Annotated[
+        Time | None,
+        Query(description="Of these positions only those that have begun or ended since then."),
+    ] = None,
 ) -> QueuePage:
     """Waiting jobs, the next one first: what each waits for, and when it is expected to start."""
-    return await coordinator.queue.list(limit=limit, cursor=cursor, job_id=job_id, history=history)
+    return await coordinator.queue.list(
+        limit=limit, cursor=cursor, job_id=job_id, history=history, history_since=history_since
+    )
 
 
 @router.operation("GET", "/quotas", summary="Read the quotas", answer="A page of quotas.")

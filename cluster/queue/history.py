@@ -12,7 +12,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from trainhall.cluster.lifecycle.states import WAITING_STATES
@@ -111,10 +111,16 @@ class QueueHistoryService(Service):
             )
             return QueueHistory(items=[QueuePosition.of(row) for row in rows])
 
-    async def of_jobs(self, job_ids: Collection[str]) -> dict[str, list[QueuePosition]]:
-        """Return some of the stored positions of each job, the first and the last among them."""
+    async def of_jobs(
+        self, job_ids: Collection[str], since: datetime | None = None
+    ) -> dict[str, list[QueuePosition]]:
+        """Return some of the stored positions of each job, the first and the last among them.
+
+        Args:
+            since: only of those that have begun or ended since then.
+        """
         # In a thread: of many jobs it takes a while.
-        return await self._db.read(lambda c: _load_some(c, job_ids))
+        return await self._db.read(lambda c: _load_some(c, job_ids, since))
 
 
 def _changed(present: Mapping[str, _Present], positions: Mapping[str, int]) -> list[str]:
@@ -139,12 +145,14 @@ def _load_positions(connection: Connection, options: ClusterOptions) -> dict[str
     return {row.id: position for position, row in enumerate(ordered, start=1)}
 
 
-def _load_some(connection: Connection, job_ids: Collection[str]) -> dict[str, list[QueuePosition]]:
-    rows = connection.execute(
-        select(*db.QueuePosition.__table__.columns)
-        .where(db.QueuePosition.job_id.in_(job_ids))
-        .order_by(db.QueuePosition.job_id, db.QueuePosition.since)
-    )
+def _load_some(
+    connection: Connection, job_ids: Collection[str], since: datetime | None
+) -> dict[str, list[QueuePosition]]:
+    table = db.QueuePosition
+    query = select(*table.__table__.columns).where(table.job_id.in_(job_ids))
+    if since is not None:
+        query = query.where(or_(table.since >= since, table.until >= since))
+    rows = connection.execute(query.order_by(table.job_id, table.since))
     by_job = groupby(rows, key=attrgetter("job_id"))
     return {job_id: [*map(QueuePosition.of, _some([*of_job]))] for job_id, of_job in by_job}
 

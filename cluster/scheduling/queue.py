@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import select
 
@@ -55,6 +56,7 @@ class QueueService(Service):
         cursor: str | None = None,
         job_id: str | None = None,
         history: bool = False,
+        history_since: datetime | None = None,
     ) -> views.QueuePage:
         """List the jobs that wait, in the order in which they will be started, each with its
         reason.
@@ -65,6 +67,7 @@ class QueueService(Service):
         Args:
             job_id: only this job, if it waits.
             history: with the positions of each job over time.
+            history_since: only with those that have begun or ended since then.
         """
         pagination.check_limit(limit)
         behind = None if cursor is None else _position_of(cursor)
@@ -80,7 +83,7 @@ class QueueService(Service):
         following = self._cursor_behind(shown[-1].job) if len(entries) > limit else None
         items = [*map(_view, shown)]
         if history:
-            found = await self._history.of_jobs([item.job_id for item in items])
+            found = await self._history.of_jobs([item.job_id for item in items], history_since)
             for item in items:
                 item.history = found.get(item.job_id, [])
         return views.QueuePage(items=items, next_cursor=following, total=total)

@@ -7486,6 +7486,12 @@ export type ReadQueueData = {
          * With at most 24 positions of each job over time.
          */
         history?: boolean;
+        /**
+         * History Since
+         *
+         * Of these positions only those that have begun or ended since then.
+         */
+        history_since?: string | null;
     };
     url: '/api/v1/cluster/queue';
 };

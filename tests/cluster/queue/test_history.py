@@ -47,6 +47,20 @@ async def test_position_is_stored_when_it_changes(cluster: SimulatedCluster) -> 
     assert entry.history is None
 
 
+async def test_changed_positions_are_read_alone(cluster: SimulatedCluster) -> None:
+    jobs = [await cluster.submit() for _ in range(3)]
+    await sample(cluster)
+    await cluster.coordinator.jobs.cancel(jobs[1])
+    await sample(cluster)
+    now = cluster.clock.now()
+    queue = cluster.coordinator.queue
+    found = (await queue.list(history=True, history_since=now)).items
+    changed = [[(e.position, e.until) for e in entry.history or ()] for entry in found]
+    assert changed == [[], [(3, now), (2, None)]]
+    later = (await queue.list(history=True, history_since=now + timedelta(seconds=1))).items
+    assert [entry.history for entry in later] == [[], []]
+
+
 async def test_job_that_returns_to_the_queue_has_a_gap(cluster: SimulatedCluster) -> None:
     job_id = await cluster.submit()
     await sample(cluster)

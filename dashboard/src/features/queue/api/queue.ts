@@ -1,19 +1,40 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { type QuotaPage, readQuotas } from "@/client";
-import { readQueueInfiniteOptions, readQuotasQueryKey } from "@/client/@tanstack/react-query.gen";
+import { useState } from "react";
+import { type QueuePage, type QuotaPage, readQueue, readQuotas } from "@/client";
+import { readQueueInfiniteQueryKey, readQuotasQueryKey } from "@/client/@tanstack/react-query.gen";
 import { BY_CURSOR, everyPage } from "@/shared/api/pages";
 import type { Quota } from "@/shared/api/types";
+import { Positions } from "./positions";
 
 const PAGE = 100;
 const POLL_MS = 3000;
 
-/** The waiting jobs in their order, page by page. */
+/** The waiting jobs in their order, page by page, each with its positions over time. */
 export function useQueue() {
+  const [positions] = useState(() => new Positions());
   return useInfiniteQuery({
-    ...readQueueInfiniteOptions({ query: { limit: PAGE, history: true } }),
-    ...BY_CURSOR,
+    queryKey: readQueueInfiniteQueryKey({ query: { limit: PAGE, history: true } }),
+    queryFn: ({ pageParam, signal }) => readPage(positions, pageParam, signal),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: BY_CURSOR.getNextPageParam,
     refetchInterval: POLL_MS,
   });
+}
+
+/** Reads a page; of the positions only what has changed, unless one of its jobs is new here. */
+async function readPage(
+  positions: Positions,
+  cursor: string | undefined,
+  signal: AbortSignal,
+): Promise<QueuePage> {
+  if (cursor === undefined) positions.begin();
+  const read = (history_since?: string) =>
+    readQueue({ query: { limit: PAGE, cursor, history: true, history_since }, signal });
+  const since = positions.since();
+  const page = await read(since);
+  const isWhole = since === undefined || page.items.some(({ job_id }) => !positions.has(job_id));
+  const found = isWhole && since !== undefined ? await read() : page;
+  return { ...found, items: positions.add(found.items, isWhole) };
 }
 
 export interface Quotas {

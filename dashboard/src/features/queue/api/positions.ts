@@ -1,0 +1,63 @@
+import type { QueuePosition } from "@/client";
+
+interface Entry {
+  job_id: string;
+  history?: QueuePosition[] | null;
+}
+
+interface Known {
+  history: QueuePosition[];
+  /** Time up to which they are known, in milliseconds; 0: unknown. */
+  until: number;
+  round: number;
+}
+
+/** Positions of waiting jobs over time, put together from the changes since they were last read. */
+export class Positions {
+  private readonly known = new Map<string, Known>();
+  private round = 0;
+
+  /** Begins to read all pages again; forgets jobs that were on none of them the last time. */
+  begin(): void {
+    for (const [id, { round }] of this.known) if (round < this.round) this.known.delete(id);
+    this.round += 1;
+  }
+
+  /** The time since when all changes are to be read; undefined: nothing is known. */
+  since(): string | undefined {
+    const times = [...this.known.values()].map(({ until }) => until);
+    const first = Math.min(...times);
+    return times.length > 0 && first > 0 ? new Date(first).toISOString() : undefined;
+  }
+
+  has(id: string): boolean {
+    return this.known.has(id);
+  }
+
+  /** Adds the history of a page; the page with the whole history of its jobs. */
+  add<E extends Entry>(items: E[], isWhole: boolean): E[] {
+    const read = items.flatMap(({ history }) => (history ?? []).flatMap(timesOf));
+    const before = items.map(({ job_id }) => this.known.get(job_id)?.until ?? 0);
+    const until = Math.max(0, ...read, ...(isWhole ? [] : before));
+    return items.map((item) => {
+      const changes = item.history ?? [];
+      const earlier = isWhole ? [] : (this.known.get(item.job_id)?.history ?? []);
+      const history = joined(earlier, changes);
+      this.known.set(item.job_id, { history, until, round: this.round });
+      return { ...item, history };
+    });
+  }
+}
+
+function timesOf({ since, until }: QueuePosition): number[] {
+  return [Date.parse(since), ...(until === null ? [] : [Date.parse(until)])];
+}
+
+function joined(earlier: QueuePosition[], changes: QueuePosition[]): QueuePosition[] {
+  const [first] = changes;
+  if (first === undefined) return earlier;
+  return [
+    ...earlier.filter(({ since }) => Date.parse(since) < Date.parse(first.since)),
+    ...changes,
+  ];
+}
