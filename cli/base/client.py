@@ -1,5 +1,6 @@
 """A thin client of the REST API: paths in, JSON out, problem details as exceptions."""
 
+import contextlib
 import math
 import time
 import uuid
@@ -260,12 +261,13 @@ class Client:
         return True
 
     def job(self, reference: str, deadline: float = math.inf) -> Any:
-        """Return a job by any unique prefix of its id; the deadline is that of `request`."""
-        try:
-            return self.request("GET", f"/training/jobs/{segment(reference)}", deadline=deadline)
-        except NotFoundError:
-            jobs = self.items("/training/jobs", search=reference, query=ARCHIVED_TOO)
-            found = [job for job in jobs if job["id"].startswith(reference)]
+        """Return a job by its name, if no other has it, or any unique prefix of its id.
+
+        Args:
+            deadline: that of `request`.
+        """
+        asked = {"search": reference, "query": ARCHIVED_TOO}
+        found = self._find("/training/jobs", reference, deadline, **asked)
         if not found and self._exists("/experiments", reference):
             raise NotFoundError(
                 f"{reference} is an experiment, not a job; see `trainhall experiment show "
@@ -277,17 +279,29 @@ class Client:
         return str(self.job(reference, deadline)["id"])
 
     def experiment(self, reference: str, deadline: float = math.inf) -> Any:
-        """Return an experiment by any unique prefix of its id; the deadline as in `request`."""
-        try:
-            return self.request("GET", f"/experiments/{segment(reference)}", deadline=deadline)
-        except NotFoundError:
-            found = [e for e in self.items("/experiments") if e["id"].startswith(reference)]
+        """Return an experiment by its name, if no other has it, or any unique prefix of its id.
+
+        Args:
+            deadline: that of `request`.
+        """
+        found = self._find("/experiments", reference, deadline)
         asked = {"search": reference, "query": ARCHIVED_TOO}
         if not found and self._exists("/training/jobs", reference, **asked):
             raise NotFoundError(
                 f"{reference} is a job, not an experiment; see `trainhall show {reference}`"
             )
         return only(found, "experiment", reference)
+
+    def _find(self, path: str, reference: str, deadline: float, **asked: Any) -> list[Any]:
+        """Return what has this id, else all of this name, else all whose ids begin like this."""
+        if not reference:
+            raise UsageError("a name or an id is required, not an empty text")
+        if _is_id(reference):
+            with contextlib.suppress(NotFoundError):
+                return [self.request("GET", f"{path}/{reference}", deadline=deadline)]
+        items = list(self.items(path, **asked))
+        named = [item for item in items if item["name"] == reference]
+        return named or [item for item in items if item["id"].startswith(reference)]
 
     def _exists(self, path: str, reference: str, **asked: Any) -> bool:
         """Return whether a list has something whose id begins like this."""
@@ -349,6 +363,8 @@ def only(found: list[Any], what: str, reference: str) -> Any:
     if not found:
         raise NotFoundError(f"there is no {what} {reference!r}")
     ids = ", ".join(sorted(item["id"] for item in found)[:8])
+    if found[0].get("name") == reference:
+        raise UsageError(f"{reference!r} is the name of {len(found)} {what}s: {ids}; give an id")
     raise UsageError(
         f"{reference!r} is the prefix of {len(found)} {what} ids: {ids}; give more characters"
     )
@@ -360,9 +376,13 @@ def segment(text: str) -> str:
     Raises:
         UsageError: no id looks like that.
     """
-    if not text or not all(c.isalnum() or c in "-_" for c in text):
+    if not _is_id(text):
         raise UsageError(f"{text!r} is not an id: ids consist of letters, digits, - and _")
     return text
+
+
+def _is_id(text: str) -> bool:
+    return text != "" and all(c.isalnum() or c in "-_" for c in text)
 
 
 def problem_of(response: httpx.Response) -> CliError:

@@ -30,10 +30,16 @@ class ReportFormat(StrEnum):
     YAML = "yaml"
 
 
-def id_argument(what: str, completion: Callable[[typer.Context, str], complete.Completions]) -> Any:
+def id_argument(
+    what: str,
+    completion: Callable[[typer.Context, str], complete.Completions],
+    *,
+    has_name: bool = True,
+) -> Any:
+    name = f", or its name if no other {what} has it" if has_name else ""
     return typer.Argument(
         metavar=what.upper(),
-        help=f"The {what}'s id, or a unique prefix of it.",
+        help=f"The {what}'s id, or a unique prefix of it{name}.",
         autocompletion=completion,
     )
 
@@ -54,7 +60,7 @@ JobIds = Annotated[
     list[str],
     typer.Argument(
         metavar="JOB",
-        help="Ids of jobs, or unique prefixes of them.",
+        help="Ids of jobs, or unique prefixes of them, or names that no others have.",
         autocompletion=complete.jobs,
     ),
 ]

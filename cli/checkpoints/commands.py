@@ -33,7 +33,7 @@ app = typer.Typer(
     help="List, verify, export, restore, pin and delete checkpoints.",
     no_args_is_help=True,
 )
-CheckpointId = Annotated[str, id_argument("checkpoint", complete.checkpoints)]
+CheckpointId = Annotated[str, id_argument("checkpoint", complete.checkpoints, has_name=False)]
 
 
 @app.command("list", hidden=True)

@@ -120,7 +120,7 @@ def test_client_raises_described_errors(client: Client, tmp_path: Path) -> None:
         client.job("ffffffffffff")
     with pytest.raises(NotFoundError, match="ffffffffffff"):
         client.wait("ffffffffffff")
-    with pytest.raises(UsageError, match="is not an id"):
+    with pytest.raises(NotFoundError, match=r"there is no job '\.\./nodes'"):
         client.job("../nodes")
     with (
         th.Client("http://127.0.0.1:9") as unreachable,

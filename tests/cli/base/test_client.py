@@ -304,7 +304,7 @@ def jobs(serve: Serve) -> Server:
     def answer(n: int, method: str, path: str) -> Answer:
         name = path.removeprefix("/api/v1/training/jobs").split("?")[0].strip("/")
         if not name:
-            return 200, {"items": [{"id": i} for i in ids], "next_cursor": None}
+            return 200, {"items": [{"id": i, "name": f"job {i}"} for i in ids], "next_cursor": None}
         return (200, {"id": name}) if name in ids else (404, {"detail": "no"})
 
     return serve(answer)
@@ -323,11 +323,16 @@ def test_job_is_found_by_a_unique_beginning(jobs: Server) -> None:
             client.job_id("aa")
 
 
-@pytest.mark.parametrize("reference", ["", "../nodes", "a/b", "a?b", "%2e%2e"])
+@pytest.mark.parametrize("reference", ["../nodes", "a/b", "a?b", "%2e%2e"])
 def test_id_cannot_climb_out_of_its_path(jobs: Server, reference: str) -> None:
-    with Client(jobs.url) as client, pytest.raises(UsageError):
-        client.job(reference)
-    assert not jobs.requests
+    """It may be a name all the same, which the list is searched for."""
+    with Client(jobs.url) as client:
+        with pytest.raises(NotFoundError):
+            client.job(reference)
+        with pytest.raises(UsageError):
+            client.checkpoint(reference)
+    paths = {path.partition("?")[0] for _, path, _ in jobs.requests}
+    assert paths == {"/api/v1/training/jobs", "/api/v1/experiments"}
 
 
 def test_single_wrong_field_is_reported_once(serve: Serve) -> None:
@@ -340,3 +345,59 @@ def test_single_wrong_field_is_reported_once(serve: Serve) -> None:
         client.get("/anything")
     assert caught.value.message == "state.0: must be a state (given: bogus)"
     assert caught.value.details == []
+
+
+THINGS = [
+    {"id": "aa11", "name": "digits"},
+    {"id": "aa22", "name": "five hundred trials"},
+    {"id": "bb33", "name": "aa"},
+    {"id": "cc44", "name": "twice"},
+    {"id": "cc55", "name": "twice"},
+]
+
+
+@pytest.fixture
+def holds_things(serve: Serve) -> Server:
+    def answer(n: int, method: str, path: str) -> Answer:
+        address = path.partition("?")[0]
+        if not address.endswith(("/jobs", "/experiments")):
+            found = [thing for thing in THINGS if thing["id"] == address.rpartition("/")[2]]
+            return (200, found[0]) if found else (404, {"title": "Not found", "detail": "no"})
+        return 200, {"items": THINGS, "next_cursor": None}
+
+    return serve(answer)
+
+
+@pytest.mark.parametrize("kind", ["job", "experiment"])
+@pytest.mark.parametrize(
+    ("reference", "found"),
+    [
+        ("aa22", "aa22"),
+        ("bb", "bb33"),
+        ("digits", "aa11"),
+        ("five hundred trials", "aa22"),
+        ("aa", "bb33"),  # a name wins over a prefix
+    ],
+)
+def test_names_and_prefixes_of_ids_are_references(
+    holds_things: Server, kind: str, reference: str, found: str
+) -> None:
+    with Client(holds_things.url) as client:
+        assert getattr(client, kind)(reference)["id"] == found
+
+
+@pytest.mark.parametrize("kind", ["job", "experiment"])
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("twice", "'twice' is the name of 2 {}s: cc44, cc55; give an id"),
+        ("cc", "'cc' is the prefix of 2 {} ids: cc44, cc55; give more characters"),
+        ("", "a name or an id is required, not an empty text"),
+    ],
+)
+def test_references_to_several_things_are_refused(
+    holds_things: Server, kind: str, reference: str, message: str
+) -> None:
+    with Client(holds_things.url) as client, pytest.raises(UsageError) as caught:
+        getattr(client, kind)(reference)
+    assert caught.value.message == message.format(kind)
