@@ -174,11 +174,16 @@ async def experiment_views(
     ]
 
 
+_NEVER = (ReasonCode.NEVER_FITS.value, ReasonCode.QUOTA_TOO_SMALL.value)
+"""Jobs with these codes cannot start before a node or a quota changes."""
+
+
 async def _reasons_of_stuck(session: AsyncSession, experiments: Sequence[str]) -> dict[str, Reason]:
     """Return why no run of an experiment can start, of those whose started runs all wait for what
-    the cluster does not have: as many as may be unfinished, so that no other run starts."""
+    the cluster or a quota does not have: as many as may be unfinished, so that no other run
+    starts."""
     job = models.Job
-    never_fits = job.state.in_(WAITING_STATES) & (job.reason_code == ReasonCode.NEVER_FITS.value)
+    never_fits = job.state.in_(WAITING_STATES) & job.reason_code.in_(_NEVER)
     rows = await session.execute(
         select(tables.Trial.experiment_id, func.min(job.reason))
         .join(job, job.id == tables.Trial.job_id)

@@ -73,6 +73,7 @@ class ReasonCode(StrEnum):
     RESTART_BACKOFF = ("restart_backoff", "{history}restarts at {time}; {needs}")
     NEVER_FITS = ("never_fits", "{history}{needs}; {why}")
     QUOTA_EXCEEDED = ("quota_exceeded", "{history}{needs}; {quota}")
+    QUOTA_TOO_SMALL = ("quota_too_small", "{history}{needs}; {quota}")
     WAITING_FOR_DEVICES = ("waiting_for_devices", "{history}{needs}; {devices}")
     WAITING_FOR_PREEMPTION = (
         "waiting_for_preemption",

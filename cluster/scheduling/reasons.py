@@ -92,9 +92,11 @@ def over_quota(quota: Quota, held: Mapping[str, int], labels: Labels) -> str:
 
 def quota_too_small(quota: Quota) -> str:
     """Return the reason of a job that alone would exceed a quota."""
-    return (
-        f"{_allowed(quota)}: request fewer workers, or ask the cluster's administrator to raise it"
-    )
+    raised = f"ask the administrator to raise `server.quotas.{quota.what}s.{quota.name}`"
+    if quota.devices == 0:
+        return f"{_allowed(quota)}: {raised}"
+    workers = f"{quota.devices} worker{'' if quota.devices == 1 else 's'}"
+    return f"{_allowed(quota)}, so it can never start: request at most {workers}, or {raised}"
 
 
 def never(served: Served, all_nodes: Sequence[NodeFacts], *, only_one_host: bool) -> str:

@@ -214,8 +214,9 @@ class Pass:
     def _over_quota(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
         self._quota_waits.update(self._accounts(job))
         quota = self.quotas.reason(job)
-        reason = reasons.waits(ReasonCode.QUOTA_EXCEEDED, job, served.group, quota=quota)
         never = self.quotas.too_small(job) is not None
+        code = ReasonCode.QUOTA_TOO_SMALL if never else ReasonCode.QUOTA_EXCEEDED
+        reason = reasons.waits(code, job, served.group, quota=quota)
         kind = served.group.kind
         return self._waits(job, position, kind, reason, never=never, over_quota=not never)
 

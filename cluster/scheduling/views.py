@@ -33,7 +33,8 @@ class QueueEntry(View):
     """Expected or earliest possible start (restarts wait longer after each failure); null if
     unknown."""
     can_start: bool
-    """False when the cluster as it is could never run it; `reason` says why."""
+    """False when it could never start with the present nodes (`reason_code` `never_fits`) or quotas
+    (`quota_too_small`); `reason` says what to change."""
     history: list[QueuePosition] | None = None
     """Its positions over time, at most 24; null unless asked for."""
 

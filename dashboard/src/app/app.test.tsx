@@ -71,6 +71,12 @@ describe("the queue", () => {
     expect(within(row as HTMLElement).getByTitle("77c0de15f00d")).toHaveTextContent("gpt");
   });
 
+  it("says that a job can never start under its quota", async () => {
+    const never = { ...entry, can_start: false, reason_code: "quota_too_small" };
+    await open("/queue", { "GET /cluster/queue": waiting(1, never) });
+    expect(await screen.findByText("never under its quota")).toBeVisible();
+  });
+
   it("is not said to be next for a job that can never start", async () => {
     const queued = job({ state: "queued", attempt: 0 });
     await open("/jobs/3f2a9c51d07b", {

@@ -4145,7 +4145,8 @@ export type QueueEntry = {
     /**
      * Can Start
      *
-     * False when the cluster as it is could never run it; `reason` says why.
+     * False when it could never start with the present nodes (`reason_code` `never_fits`) or quotas
+     * (`quota_too_small`); `reason` says what to change.
      */
     can_start: boolean;
     /**

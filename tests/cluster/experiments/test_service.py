@@ -5,12 +5,14 @@ import math
 import os
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import delete, update
 from structlog.testing import capture_logs
 from support.cluster.simulated import SimulatedCluster, failure
+from support.database import on_sqlite
 from support.experiments import RATE, SWEEP, read, trials
 from support.storage.frames import frame, table
 
@@ -18,6 +20,7 @@ from trainhall.cluster.errors import InvalidCursorError, NotFoundError, WrongSta
 from trainhall.cluster.experiments import load as loading
 from trainhall.cluster.experiments.record import log_committed
 from trainhall.cluster.experiments.spec import ExperimentError, validate_experiment
+from trainhall.cluster.quotas import Quotas
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job
 from trainhall.training.link.status import Outcome
@@ -210,6 +213,25 @@ async def test_experiment_explains_runs_that_never_fit(cluster: SimulatedCluster
         (large, "running", "no_run_fits"), (fits, "running", "trials_run"),
     ]  # fmt: skip
     await cluster.add_node("beta", 8)
+    await cluster.heartbeat()
+    assert (await read(cluster, large)).reason_code == "trials_run"
+
+
+@on_sqlite
+async def test_experiment_explains_runs_above_a_quota(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 8)
+    cluster.options = replace(cluster.options, quotas=Quotas(users={"ada": 4}))
+    cluster.start_coordinator()
+    for node in cluster.nodes.values():
+        await cluster.connect(node)
+    large = await create(cluster, job={**LARGE, "user": "ada"})
+    view = await read(cluster, large)
+    assert (view.state, view.reason_code) == ("running", "no_run_fits")
+    assert "the quota of user ada is 4 devices, so it can never start" in view.reason
+    cluster.options = replace(cluster.options, quotas=Quotas())
+    cluster.start_coordinator()
+    for node in cluster.nodes.values():
+        await cluster.connect(node)
     await cluster.heartbeat()
     assert (await read(cluster, large)).reason_code == "trials_run"
 

@@ -22,6 +22,7 @@ from support.cluster.scheduling import (
 )
 from support.examples import share_of
 
+from trainhall.cluster.lifecycle.reasons import ReasonCode
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
@@ -109,7 +110,11 @@ def test_job_over_quota_blocks_no_other() -> None:
     never = ClusterOptions(quotas=Quotas(projects={"*": 1}))
     (entry,) = schedule(NOW, cluster([node("a", 4)], [], [job(1, 2, project="p")]), never)
     assert entry.never
-    assert "quota of project p is 1 device: request fewer workers" in entry.text
+    assert entry.reason.code is ReasonCode.QUOTA_TOO_SMALL
+    assert entry.text == (
+        "needs 2 CPU slots; the quota of project p is 1 device, so it can never start: request at "
+        "most 1 worker, or ask the administrator to raise `server.quotas.projects.p`"
+    )
 
 
 @pytest.mark.parametrize(

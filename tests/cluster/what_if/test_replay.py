@@ -156,6 +156,10 @@ def test_waits_are_of_jobs_that_start_on_both() -> None:
     (vision,) = found.accounts
     assert (vision.never_started_before, vision.never_started_after) == (0, 1)
     assert (vision.before, vision.after) == (None, None)
+    quotas = Change(quotas=Quotas(projects={"vision": 1}))
+    less = compare(workload, nodes, OPTIONS, quotas, NOW, 30)
+    assert less.no_longer_started == 1
+    assert "raise `server.quotas.projects.vision`" in less.after.causes[0].reason
     back = compare(workload, nodes[:1], OPTIONS, Change(add=[AddedNodes(1, 1)]), NOW, 30)
     assert (back.no_longer_started, back.warning) == (0, None)
 

@@ -129,11 +129,11 @@ function History({ history, position }: { history: QueuePosition[]; position: nu
 }
 
 function ExpectedStart({ entry, zone }: { entry: QueueEntry; zone: string }) {
-  const { can_start, earliest_start } = entry;
+  const { can_start, reason_code, earliest_start } = entry;
   if (!can_start) {
     return (
       <Text span inherit c="red">
-        never on this cluster
+        {reason_code === "quota_too_small" ? "never under its quota" : "never on this cluster"}
       </Text>
     );
   }

@@ -101,8 +101,12 @@ function Reason({ job }: { job: Job }) {
   );
 }
 
-function placeText({ can_start, position, history }: QueueEntry, now: number): string {
-  if (!can_start) return "can never start on this cluster";
+function placeText(entry: QueueEntry, now: number): string {
+  const { can_start, position, history, reason_code } = entry;
+  if (!can_start) {
+    const where = reason_code === "quota_too_small" ? "under its quota" : "on this cluster";
+    return `can never start ${where}`;
+  }
   const place = position === 1 ? "next in the queue" : `position ${position} in the queue`;
   return [place, earlierPosition(history ?? [], now, position)]
     .filter((text) => text !== "")
