@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainhall.cli.base.errors import CliError, UsageError
-from trainhall.cli.base.output import label
+from trainhall.cli.base.output import label, notice
 from trainhall.cli.spec import specs
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _OPTION = re.compile(r"--?(?P<name>[A-Za-z_][A-Za-z0-9_-]{0,63})")
 _JOINED = re.compile(rf"(?P<start>{_OPTION.pattern}=)(?P<value>.+)")
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?([eE][-+]?\d\d?)?", re.ASCII)
 """No 007: that is a name."""
+_DECIMAL_COMMA = re.compile(r"0,\d+", re.ASCII)
 _NAME_LENGTH = 100
 """Most characters of a job's name in that of its sweep, which may have 128."""
 
@@ -149,6 +150,9 @@ def with_space(given: Given, options: list[str] | None) -> Given:
             (values,) = changes({"values": f"[{text}]"}).values()
         except SpecError:
             raise UsageError(f"--space {name}: {text} is not valid YAML") from None
+        if _DECIMAL_COMMA.fullmatch(text):
+            notice(f"Note: --space {name}: {text} are two values, 0 and {text[2:]}; write "
+                f"{text.replace(',', '.')} for one.")  # fmt: skip
         is_whole = len(values) == 1 and isinstance(values[0], list | dict)
         space[name] = values[0] if is_whole else values
     return replace(given, document={**given.document, "space": space})

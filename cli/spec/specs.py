@@ -114,10 +114,34 @@ def _parsed(
     from trainhall.training.spec import SpecError, parse_spec
 
     try:
-        return parse_spec(raw, form, replaced, folder, is_base=is_base)
+        spec = parse_spec(raw, form, replaced, folder, is_base=is_base)
     except SpecError as error:
         message = f"{name} is not a valid job spec"
         raise refusal(message, error, text, replaced, option=option, at=at) from None
+    _note_similar_parameters(raw, form, replaced, option)
+    return spec
+
+
+def _note_similar_parameters(
+    raw: bytes, form: Literal["json", "yaml"], replaced: Mapping[str, str], option: str
+) -> None:
+    """Note parameters that are new beside one of a similar name: any name is valid."""
+    from trainhall.training.spec.keys import near_parameter
+    from trainhall.training.spec.parse import load_document
+
+    names = [field.removeprefix("parameters.") for field in replaced if _is_parameter(field)]
+    if not names:
+        return
+    document = load_document(raw, form)
+    for name in names:
+        if near := near_parameter(name, document):
+            notice(f"Note: {option}parameters.{name}: the spec has no parameter {name} yet; did "
+                f"you mean {near}?")  # fmt: skip
+
+
+def _is_parameter(field: str) -> bool:
+    part, _, name = field.partition(".")
+    return part == "parameters" and name != ""
 
 
 def refusal(

@@ -1,12 +1,14 @@
 """Keys of a job spec, and suggestions for unknown ones."""
 
 import difflib
+import itertools
 from collections.abc import Collection, Iterator
 from typing import get_args
 
 from pydantic import BaseModel
 
 from trainhall.training.spec.job import JobSpec
+from trainhall.training.spec.parameters import names_used
 from trainhall.training.spec.tasks import TASK_PARAMS
 
 Position = tuple[str | int, ...]
@@ -36,6 +38,8 @@ def unknown_key_message(where: Position, data: object) -> str:
     """Return the message for the unknown key at `where`: a suggestion, or all known keys."""
     key, inside = str(where[-1]), ".".join(map(str, where[:-1]))
     known = _known(where[:-1], data)
+    if (parameter := _parameter_of_script(key, inside, known, data)) is not None:
+        return f"unknown key; did you mean 'parameters.{parameter}'?"
     others = {part: model for part, model in _parts() if part != inside}
     meant = ALIASES.get(key) or _only(key, others)
     if meant is None and not _near(key, known):
@@ -48,6 +52,39 @@ def unknown_key_message(where: Position, data: object) -> str:
     if part == inside:
         return f"unknown key; did you mean {name!r}?"
     return f"unknown key; did you mean {meant!r}{'' if part else ' at the top of the spec'}?"
+
+
+def near_parameter(name: str, document: object) -> str | None:
+    """Return the parameter of a job's document that a name resembles; None if it has the name."""
+    known = _parameters(document)
+    return None if name in known else _near(name, known)
+
+
+def _parameter_of_script(key: str, inside: str, known: Collection[str], data: object) -> str | None:
+    """Return the parameter that a key at the top or in `training` of a script's spec means: a
+    script has no training of ours."""
+    if inside not in ("", "training") or not isinstance(data, dict) or not data.get("script"):
+        return None
+    names = _parameters(data)
+    if key in names:
+        return key
+    if inside == "" and _near(key, known):
+        return None
+    if near := _near(key, names):
+        return near
+    meant = ALIASES.get(key) or _only(key, dict(_parts())) or ""
+    return key if meant.startswith("training.") else None
+
+
+def _parameters(document: object) -> set[str]:
+    """Return the names of a document's parameters, and those that its script's arguments use."""
+    if not isinstance(document, dict):
+        return set()
+    parameters, script = document.get("parameters"), document.get("script")
+    arguments = script.get("args") if isinstance(script, dict) else None
+    texts = [each for each in arguments or () if isinstance(each, str)]
+    names = parameters if isinstance(parameters, dict) else ()
+    return {*map(str, names), *itertools.chain.from_iterable(map(names_used, texts))}
 
 
 def unknown_key(key: str, known: Collection[str]) -> str:

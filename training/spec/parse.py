@@ -35,6 +35,10 @@ _PLAIN_TEXT = re.compile(r"[\w.:/-]{1,80}")
 """Strings that YAML reads unquoted inside braces."""
 
 
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+", re.ASCII)
+_SEVERAL_NUMBERS = re.compile(r"\s*[-+.\deE]+(\s*,\s*[-+.\deE]+)+\s*", re.ASCII)
+
+
 @dataclass(frozen=True)
 class SpecProblem:
     """One error; `field` is dotted ("training.steps"), empty for the document as a whole."""
@@ -401,10 +405,26 @@ def _override(data: dict[str, Any], field: str, text: str) -> None:
                 [SpecProblem(field, f"cannot be set: {at} is {_kind(child)}, not an object")]
             )
         node = child
+    if _is_number(node.get(last)) and _SEVERAL_NUMBERS.fullmatch(text):
+        raise SpecError([SpecProblem(field, _one_number(text.strip()), _shown(text))])
     try:
         node[last] = _load_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         raise SpecError([SpecProblem(field, "the value is not valid YAML", _shown(text))]) from None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _one_number(text: str) -> str:
+    """Return the message for numbers with commas in place of one number."""
+    if _DECIMAL_COMMA.fullmatch(text):
+        return (
+            f"must be one number: write {text.replace(',', '.')} with a point; "
+            "`trainhall experiment create` tries several values"
+        )
+    return "must be one number; `trainhall experiment create` tries several values"
 
 
 def problems_of(error: ValidationError, data: object) -> list[SpecProblem]:
@@ -418,6 +438,9 @@ def problems_of(error: ValidationError, data: object) -> list[SpecProblem]:
             problems.append(SpecProblem(_dotted(loc), advice, _shown(value)))
         elif isinstance(value, str) and loc in _EXAMPLES:
             advice = f"{message}, such as {_EXAMPLES[loc]}"
+            problems.append(SpecProblem(_dotted(loc), advice, _shown(value)))
+        elif isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value) and "a number" in message:
+            advice = f"{message}: write {value.replace(',', '.')} with a point"
             problems.append(SpecProblem(_dotted(loc), advice, _shown(value)))
         else:
             problems.append(SpecProblem(_dotted(loc), message, _shown(value)))

@@ -193,6 +193,8 @@ def test_sweep_of_a_submitted_job(cli: Cli, tmp_path: Path) -> None:
     assert made["spec"]["objective"] == {"metric": "loss", "goal": "min", "at": "last"}
     assert made["spec"]["job"]["code"] == submitted["spec"]["code"]
     assert not made["spec"]["job"].get("notes")
+    cli("create", "--dry-run", *options[:2], "--space", "parameters.lr=0,1")
+    assert "--space parameters.lr: 0,1 are two values, 0 and 1; write 0.1 for one" in cli.messages
     drawn = ["--space", "parameters.lr={log: [0.01, 1]}", "--set", "method=random",
              "--set", "trials=3", "--set", "job.parameters.lr=0.3"]  # fmt: skip
     rows = cli("create", "--dry-run", *options[:2], *drawn).splitlines()

@@ -44,6 +44,46 @@ def test_spec_problems_have_line_and_allowed_values(tmp_path: Path) -> None:
     ]
 
 
+SCRIPT = """\
+name: mine
+script: {path: /train.py, args: [--lr, "${lr}"]}
+parameters: {lr: 0.1, tag: a}
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [("0,1", ": write 0.1 with a point; `"), ("0.1, 1e-4", "; `trainhall"), ("1,2,3", "; `")],
+)
+def test_several_numbers_are_no_number(tmp_path: Path, value: str, advice: str) -> None:
+    error = usage_error(tmp_path / "job.yaml", SCRIPT, f"parameters.lr={value}")
+    (detail,) = error.details
+    assert detail.startswith(f"--set parameters.lr: must be one number{advice}")
+    assert detail.endswith(f"(given: {value})")
+
+
+def test_decimal_comma_is_explained(tmp_path: Path) -> None:
+    text = "name: x\ntask: {name: digits}\ntraining: {learning_rate: '0,1'}\n"
+    error = usage_error(tmp_path / "job.yaml", text)
+    assert error.details == [
+        "line 3: training.learning_rate: must be a number: write 0.1 with a point (given: 0,1)"
+    ]
+
+
+def test_parameter_of_a_similar_name_is_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(SCRIPT)
+    load(str(path), ["parameters.lrr=0.5", "parameters.tag=a,b", "parameters.lr=auto"])
+    noted = capsys.readouterr().err.splitlines()
+    assert noted == [
+        "Note: --set parameters.lrr: the spec has no parameter lrr yet; did you mean lr?"
+    ]
+    load(str(path), ["parameters.momentum=0.5", "parameters.lr=0.2"])
+    assert capsys.readouterr().err == ""
+
+
 def test_boolean_is_refused_as_number(tmp_path: Path) -> None:
     text = (
         "name: x\n"

@@ -49,6 +49,29 @@ def test_misplaced_key_gets_a_suggestion(data: dict[str, Any], field: str, meant
     assert (field, f"unknown key; did you mean {meant}?") in errors(data)
 
 
+SCRIPT = {"name": "a", "script": {"path": "/a.py", "args": ["${epochs}"]}}
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("lr", "parameters.lr"),
+        ("momentum", "parameters.momentum"),
+        ("epoch", "parameters.epochs"),
+        ("batch_size", "parameters.batch_size"),
+        ("priorty", "priority"),
+        ("gpus", "resources.workers"),
+    ],
+)
+def test_key_of_a_script_suggests_its_parameter(key: str, meant: str) -> None:
+    data = {**SCRIPT, "parameters": {"momentum": 0.9, "epochs": 1}, key: 1}
+    with pytest.raises(SpecError) as caught:
+        validate_spec(data)
+    assert (key, f"unknown key; did you mean '{meant}'?") in [
+        (problem.field, problem.message) for problem in caught.value.problems
+    ]
+
+
 @pytest.mark.parametrize("key", ["secrets", "command", "image"])
 def test_foreign_key_gets_no_wrong_suggestion(key: str) -> None:
     ((_, message),) = errors({key: "x"})
