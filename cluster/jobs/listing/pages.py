@@ -1,5 +1,6 @@
 """Pages of jobs: filtered, in an order, from a cursor on."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -99,10 +100,11 @@ async def read_filters(
     states = _check_states(asked.states)
     wanted, named = await _read_query(session, asked, now)
     if asked.search is not None:
-        if not asked.search.isprintable():
+        text = _with_plain_spaces(asked.search)
+        if not text.isprintable():
             message = "must not contain control characters"
             raise InvalidValueError("search", asked.search, message)
-        wanted.append(matching(asked.search))
+        wanted.append(matching(text))
     if named is not None:
         states = states & named if states is not None else named
     return wanted, states
@@ -122,6 +124,11 @@ async def _read_query(
     except QueryError as error:
         message = f"at character {error.position + 1}: {error}"
         raise InvalidValueError("query", query, message, position=error.position) from None
+
+
+def _with_plain_spaces(text: str) -> str:
+    """Replace other spaces, as a word processor writes them: no name of a job has any."""
+    return "".join(" " if unicodedata.category(each) == "Zs" else each for each in text)
 
 
 def _page(order: Order, wanted: list[ColumnElement[bool]], limit: int) -> Select[Any]:

@@ -115,6 +115,8 @@ async def test_jobs_are_found_by_name_and_id_prefix(
     assert await found(ids[2][:8].upper()) == [2]
     assert await found(ids[2][1:]) == []
     assert await found("übung") == [4]
+    assert await found("sweep\xa01") == await found("sweep\u30001") == [0]
+    assert await found("sweep\u20091") == [0]
     # As they are written, and not as patterns of SQL.
     assert await found("%") == [2]
     assert await found("_") == [3]
