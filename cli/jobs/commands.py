@@ -197,7 +197,8 @@ def list_jobs(
             "state": state or saved.get("state"), "search": search or saved.get("search") or None,
             "query": query, "sort": sort,
         }  # fmt: skip
-        jobs = list(client.items("/training/jobs", limit=limit, **asked))
+        pages = list(client.pages("/training/jobs", limit=limit, **asked))
+        jobs = [job for page in pages for job in page["items"]]
         out.notice_if_simulated(client)
     if columns is not None:
         shown = of_jobs.chosen(columns, jobs)
@@ -206,7 +207,8 @@ def list_jobs(
         shown = of_jobs.default(values, jobs, wide=wide)
     if output is Format.TABLE:
         of_jobs.notice_blank(shown, jobs)
-    out.print_items(jobs, shown, output, empty="No jobs.", wide=wide)
+    hint = pages[0].get("hint") if pages else None
+    out.print_items(jobs, shown, output, empty=hint or "No jobs.", wide=wide)
 
 
 def _refuse_beside_queue(state: list[str] | None, options: dict[str, str | None]) -> None:

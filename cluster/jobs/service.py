@@ -16,6 +16,7 @@ from trainhall.cluster.jobs.commands import Command, check_allowed, give_command
 from trainhall.cluster.jobs.deletion import delete_job
 from trainhall.cluster.jobs.listing import pages
 from trainhall.cluster.jobs.listing.groups import read_groups
+from trainhall.cluster.jobs.listing.hints import hint_of
 from trainhall.cluster.jobs.listing.keys import GroupKey
 from trainhall.cluster.jobs.resizing import describe_workers, resize_active
 from trainhall.cluster.jobs.spec_changes import resized_spec
@@ -116,7 +117,10 @@ class JobService(Service):
         async with self._db.session() as session:
             rows, following = await pages.read_page(session, asked, now)
             items = await views.job_views(session, rows, now)
-        return views.JobPage(items=items, next_cursor=following)
+            hint = None
+            if query is not None and cursor is None and not rows:
+                hint = await hint_of(session, query)
+        return views.JobPage(items=items, next_cursor=following, hint=hint)
 
     async def groups(
         self,

@@ -135,6 +135,10 @@ class Job(View):
 class JobPage(Page[Job]):
     """Jobs, the newest first."""
 
+    hint: str | None = None
+    """Probable reason why the query finds nothing: a parameter or metric that no recent job has,
+    with a similar one. Null: jobs were found, or there is none."""
+
 
 class JobGroup(View):
     """Jobs of a list that share a value."""

@@ -9,6 +9,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Double,
+    Select,
     Text,
     case,
     cast,
@@ -119,7 +120,7 @@ async def find_fields(session: AsyncSession, name: str) -> Field:
         metric = await with_aggregate(session, Field(name, metric=name))
         if metric.aggregate is not None or await _is_metric(session, name):
             return metric
-    known = [*FIELDS, *await _names_of_newest(session)]
+    known = [*FIELDS, *(await names_of_newest(session)).names]
     short = [each.partition(".")[2] for each in known if "." in each]
     fields = f"; fields are {', '.join(FIELDS)}, parameters.NAME, metrics.NAME"
     near = nearest(name, [*known, *short])
@@ -139,7 +140,7 @@ async def with_aggregate(session: AsyncSession, field: Field) -> Field:
 
 async def suggestion(session: AsyncSession, name: str, known: list[str]) -> str:
     """Return the nearest of known names and of those of the newest jobs, to append to an error."""
-    names = await _names_of_newest(session)
+    names = (await names_of_newest(session)).names
     by_end = {each.partition(".")[2]: each for each in names}
     if name in by_end:
         return f"; did you mean {by_end[name]}?"
@@ -208,15 +209,32 @@ async def _is_metric(session: AsyncSession, name: str) -> bool:
     return await session.scalar(found) is not None
 
 
-async def _names_of_newest(session: AsyncSession) -> list[str]:
-    rows = await session.execute(
+@dataclass(frozen=True)
+class Names:
+    """Parameters and metrics of the newest jobs, by their full names."""
+
+    names: list[str]
+    jobs: int
+    """Number of jobs that were read."""
+    are_all: bool
+    """Whether there are no others."""
+
+
+async def names_of_newest(session: AsyncSession) -> Names:
+    """Return the names that the newest jobs have, however many jobs there are."""
+    rows = (await session.execute(newest_statement())).all()
+    names: dict[str, None] = {}
+    for parameters, metrics in rows:
+        names |= dict.fromkeys(PARAMETERS + name for name in parameters or ())
+        names |= dict.fromkeys(METRICS + name for name in metrics)
+    return Names(list(names), len(rows), len(rows) < _NEWEST)
+
+
+def newest_statement() -> Select[Any, Any]:
+    """Return the statement that reads parameters and metrics of the newest jobs."""
+    return (
         select(Job.parameters, JobProgress.metrics)
         .join(JobProgress, JobProgress.job_id == Job.id)
         .order_by(Job.number.desc())
         .limit(_NEWEST)
     )
-    names: dict[str, None] = {}
-    for parameters, metrics in rows:
-        names |= dict.fromkeys(PARAMETERS + name for name in parameters or ())
-        names |= dict.fromkeys(METRICS + name for name in metrics)
-    return list(names)

@@ -360,7 +360,7 @@ describe("the jobs", () => {
       "GET /training/jobs/groups": list(group, none),
     });
     const link = await screen.findByRole("link", { name: "maria" });
-    const params = new URL(asked.find(({ url }) => url.includes("/groups"))?.url ?? "")
+    const params = new URL(asked.find(({ url }) => url.includes("by=user"))?.url ?? "")
       .searchParams;
     expect(Object.fromEntries(params)).toEqual({
       by: "user",
@@ -407,6 +407,19 @@ describe("the jobs", () => {
     expect(await screen.findByText("tiny")).toBeVisible();
     expect(screen.queryByText("digits", { selector: "a" })).toBeNull();
     expect(screen.getByRole("button", { name: /Paused/ })).toHaveAttribute("aria-pressed", "true");
+  });
+
+  it("are counted as the query leaves them, with a hint where none matches", async () => {
+    const hint = "No job has a parameter lrr; did you mean lr?";
+    const groups = [{ value: "failed", name: null, count: 7, query: 'state="failed"' }];
+    await open("/jobs?query=parameters.lrr>0", {
+      "GET /training/jobs": { ...list(), hint },
+      "GET /training/jobs/groups": list(...groups),
+    });
+    expect(await screen.findByText(hint)).toBeVisible();
+    expect(await screen.findByRole("button", { name: "Failed7" })).toBeVisible();
+    expect(screen.getByRole("button", { name: "All7" })).toBeVisible();
+    expect(screen.getByRole("button", { name: "Paused0" })).toBeVisible();
   });
 
   it("are all shown for an unknown filter in the URL", async () => {

@@ -2638,6 +2638,13 @@ export type JobPage = {
      * Hand it back as `cursor` for the next page; null on the last one.
      */
     next_cursor: string | null;
+    /**
+     * Hint
+     *
+     * Probable reason why the query finds nothing: a parameter or metric that no recent job has,
+     * with a similar one. Null: jobs were found, or there is none.
+     */
+    hint?: string | null;
 };
 
 /**

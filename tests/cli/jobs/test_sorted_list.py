@@ -48,6 +48,8 @@ def test_list_is_sorted_and_filtered(
         assert [row[1] for row in listed(query="lr<0.01 state:queued")[1:]] == ["slow"]
         header, *rows = listed(query="lr<0.05")
         assert [row[header.index("lr")] for row in rows] == ["0.001"]
+        jobs.list_jobs(query="parameters.lrr>0", url=cluster.url)
+        assert "No job has a parameter lrr; did you mean lr?" in capsys.readouterr().err
         with pytest.raises(UsageError, match=r"query: at character 4: expected a value after >"):
             listed(query="lr>")
         with pytest.raises(UsageError, match=r"did you mean parameters\.lr\?"):

@@ -1,3 +1,4 @@
+import type { JobGroupPage } from "@/client";
 import type { Job } from "@/shared/api/types";
 
 interface Listing {
@@ -36,7 +37,13 @@ export function isFilter(value: unknown): value is Filter {
   return typeof value === "string" && Object.hasOwn(FILTERS, value);
 }
 
-/** How many jobs a filter has, by the cluster's count of every state; undefined: not counted. */
+/** Numbers of jobs by their state; undefined until they are counted. */
+export function stateCounts(groups: JobGroupPage | undefined): Record<string, number> | undefined {
+  if (groups === undefined) return undefined;
+  return Object.fromEntries(groups.items.map(({ value, count }) => [value ?? "", count]));
+}
+
+/** How many jobs a filter has, by the count of every state; undefined: not counted. */
 export function counted(show: Filter, counts: Record<string, number>): number | undefined {
   if (FILTERS[show].term !== undefined) return undefined;
   const states: readonly string[] = FILTERS[show].states ?? Object.keys(counts);

@@ -18,7 +18,7 @@ import { SearchField } from "@/shared/ui/search-field";
 import { useJobGroups } from "./api/job-groups";
 import { type PageRange, useJobList } from "./api/job-list";
 import { BulkActions } from "./bulk/bulk-actions";
-import { counted, FILTERS, type Filter, queryOf } from "./filters";
+import { counted, FILTERS, type Filter, queryOf, stateCounts } from "./filters";
 import { GroupSelect, JobGroups } from "./groups/job-groups";
 import classes from "./jobs-page.module.css";
 import { QueryInput, queryProblem } from "./query-input";
@@ -128,7 +128,7 @@ export default function JobsPage() {
         </Group>
       </PageHeading>
       <Group justify="space-between" align="flex-start" gap="sm">
-        <StateFilter show={show} onChange={showState} />
+        <StateFilter show={show} search={search} query={query} onChange={showState} />
         <Group gap="xs" align="flex-start">
           <QueryInput
             value={query}
@@ -195,7 +195,7 @@ export default function JobsPage() {
               <NoJobs />
             ) : (
               <Empty title="No job matches">
-                Change the state filter, the query or the search.
+                {jobs.data.pages[0]?.hint ?? "Change the state filter, the query or the search."}
               </Empty>
             )
           ) : null}
@@ -222,9 +222,19 @@ function useLastDefined<T>(value: T | undefined): T | undefined {
   return last.current;
 }
 
-function StateFilter({ show, onChange }: { show: Filter; onChange: (next: Filter) => void }) {
+interface StateFilterProps {
+  show: Filter;
+  search: string;
+  query: string;
+  onChange: (next: Filter) => void;
+}
+
+/** The filters with how many jobs each would list. */
+function StateFilter({ show, search, query, onChange }: StateFilterProps) {
   const summary = useSummary();
-  const counts = summary.data?.jobs;
+  const isNarrowed = `${search}${query}`.trim() !== "";
+  const matching = useJobGroups(isNarrowed ? "state" : undefined, { states: null, search, query });
+  const counts = isNarrowed ? stateCounts(matching.data) : summary.data?.jobs;
   return (
     <fieldset className={classes.filters}>
       <legend className="sr-only">Show jobs by state</legend>
