@@ -1,5 +1,8 @@
 """Durations with units."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from trainhall.cluster.durations import format_duration, parse_duration
@@ -20,7 +23,9 @@ def test_parse_duration_refuses_the_rest(given: object) -> None:
         parse_duration(given)
 
 
-def test_format_duration_shows_two_units() -> None:
-    assert [format_duration(s) for s in (-1, 5.9, 75, 9000, 200000)] == [
-        "0 s", "5 s", "1 min 15 s", "2 h 30 min", "2 d 7 h",
-    ]  # fmt: skip
+def test_format_duration_rounds_to_nearest() -> None:
+    """The dashboard's test of `duration` has the same cases."""
+    root = Path(__file__).parents[2]
+    cases = json.loads((root / "dashboard" / "src" / "shared" / "durations.json").read_text())
+    assert {seconds: format_duration(float(seconds)) for seconds in cases} == cases
+    assert [format_duration(seconds) for seconds in (-1, 5.4, 5.5)] == ["0 s", "5 s", "6 s"]

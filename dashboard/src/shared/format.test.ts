@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
+import durations from "./durations.json";
 import {
   age,
   bytes,
@@ -99,6 +100,13 @@ describe("format", () => {
 
   it("writes missing values as a dash", () => {
     for (const write of [bytes, si, metric, percent, duration]) expect(write(null)).toBe(NOTHING);
+  });
+
+  it("rounds durations to the nearest, as the command line does", () => {
+    for (const [seconds, text] of Object.entries(durations)) {
+      expect(duration(Number(seconds)), seconds).toBe(text);
+    }
+    expect([0.000_999_6, 0.999_6].map(duration)).toEqual(["1 ms", "1 s"]);
   });
 
   it("writes ages in one unit", () => {

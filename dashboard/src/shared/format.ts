@@ -96,19 +96,22 @@ export function share(value: number | null | undefined): string {
   return percent(value === null || value === undefined ? null : 100 * value);
 }
 
-/** Seconds as one or two units: "0.31 s", "42 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
+/**
+ * Seconds as one or two units, the smaller one rounded to the nearest: "310 ms", "42 s", "3 min 20 s",
+ * "2 h 5 min", "3 d 4 h". `cluster/durations.py` does the same.
+ */
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return NOTHING;
   if (seconds === 0) return "0 s";
-  if (seconds < 1e-3) return `${Math.round(seconds * 1e6)} µs`;
-  if (seconds < 1) return `${significant(seconds * 1e3, 3)} ms`;
+  if (seconds < 999.5e-6) return `${Math.round(seconds * 1e6)} µs`;
+  if (seconds < 999.5e-3) return `${significant(seconds * 1e3, 3)} ms`;
   if (seconds < 10) return `${significant(seconds, 2)} s`;
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;
-  const minutes = Math.floor(whole / 60);
-  if (minutes < 60) return joined(minutes, "min", whole % 60, "s");
-  const hours = Math.floor(minutes / 60);
-  if (hours < 24) return joined(hours, "h", minutes % 60, "min");
+  if (whole < 3600) return joined(Math.floor(whole / 60), "min", whole % 60, "s");
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 24 * 60) return joined(Math.floor(minutes / 60), "h", minutes % 60, "min");
+  const hours = Math.round(seconds / 3600);
   return joined(Math.floor(hours / 24), "d", hours % 24, "h");
 }
 

@@ -35,7 +35,7 @@ async def test_job_that_waits_too_long_is_reported_once(cluster: SimulatedCluste
     cluster.clock.advance(4000.0)
     found = await texts(cluster, alert.id)
     assert len(found) == 1
-    assert found[0].startswith(f"“test” ({job_id}) has waited for 1 h 6 min: needs 1 CPU slot")
+    assert found[0].startswith(f"“test” ({job_id}) has waited for 1 h 7 min: needs 1 CPU slot")
     cluster.clock.advance(4000.0)
     cluster.start_coordinator()
     assert len(await texts(cluster, alert.id)) == 1, "another coordinator knows"
