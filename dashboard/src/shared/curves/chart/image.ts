@@ -21,12 +21,15 @@ const STYLES = [
   "text-anchor",
   "paint-order",
 ];
+const NO_IMAGE = "The browser cannot draw an image of this size.";
 /** Least pixels of an image for a CSS pixel. */
 const SCALE = 2;
 
 /**
  * Saves a chart as PNG: its plot, in the colours of its frame, below its title and keys and above the
  * name of its horizontal axis. A plot is a canvas, or the SVGs on top of each other in `data-plot`.
+ *
+ * @throws An Error if the browser cannot draw it.
  */
 export async function savePng(
   name: string,
@@ -41,7 +44,8 @@ export async function savePng(
   const plot = canvas ?? drawn[0];
   const image = document.createElement("canvas");
   const pen = image.getContext("2d");
-  if (plot === undefined || pen === null) return;
+  if (plot === undefined) return;
+  if (pen === null) throw new Error(NO_IMAGE);
   const { backgroundColor, color, fontFamily } = getComputedStyle(frame);
   const [bold, plain] = [`600 14px ${fontFamily}`, `12px ${fontFamily}`];
   const { clientWidth: width, clientHeight: height } = plot;
@@ -74,7 +78,9 @@ export async function savePng(
   for (const layer of layers) pen.drawImage(layer, MARGIN, top, width, height);
   pen.textAlign = "center";
   pen.fillText(axis, MARGIN + width / 2, top + height + ROW / 2);
-  image.toBlob((content) => content && saveFile(name, content));
+  const content = await new Promise<Blob | null>((resolve) => image.toBlob(resolve));
+  if (content === null) throw new Error(NO_IMAGE);
+  saveFile(name, content);
 }
 
 function drawLine(pen: CanvasRenderingContext2D, x: number, y: number): void {

@@ -1,6 +1,7 @@
 import { slug } from "@/shared/save-file";
 import { IconButton } from "@/shared/ui/icon-button";
 import { ImageIcon } from "@/shared/ui/icons";
+import { notifyProblem } from "@/shared/ui/notify";
 import { type Key, savePng } from "./image";
 
 interface Props {
@@ -21,7 +22,10 @@ export function PngButton({ title, keys = [], axis = "", file = slug(title) }: P
       size="xs"
       onClick={({ currentTarget }) => {
         const frame = currentTarget.closest("figure");
-        if (frame) void savePng(`${file}.png`, title, keys, frame, axis);
+        if (frame === null) return;
+        savePng(`${file}.png`, title, keys, frame, axis).catch((error: unknown) =>
+          notifyProblem(`Could not save ${title} as an image`, error),
+        );
       }}
     >
       <ImageIcon />
