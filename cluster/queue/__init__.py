@@ -1,4 +1,4 @@
-"""The waiting jobs: their order, and their positions over time.
+"""The waiting jobs: their order, their positions over time, and durations of similar jobs.
 
 It imports `lifecycle`.
 """

@@ -1,30 +1,39 @@
 """Forecast: expected start times of waiting jobs, computed on demand.
 
-A job of unknown duration is assumed to hold its devices without end, and jobs that wait for such a
-one start at an unknown time. So a forecast is late rather than early, as long as running jobs keep
-their pace and no new job comes in between.
+A job whose pace is unknown is assumed to take as long as similar jobs that have completed (their
+median). Without any it is assumed to hold its devices without end, and jobs that wait for such a
+one start at an unknown time. The scheduler itself decides by known paces alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 
 from trainhall.cluster.lifecycle.reasons import clock_time
+from trainhall.cluster.lifecycle.states import WAITING_STATES
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.queue.durations import Durations
 from trainhall.cluster.scheduling import reasons
 from trainhall.cluster.scheduling.estimates import expected_seconds, later
+from trainhall.cluster.scheduling.reservation import Timeline
 from trainhall.cluster.scheduling.scheduler import Pass, QueueEntry
-from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
+from trainhall.cluster.snapshot.model import AttemptFacts, ClusterFacts, JobFacts
 
 _FORESEEN = 200
 """So many jobs that wait their turn, from the first on: what is behind them is too far away."""
 
 
-def foresee(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[QueueEntry]:
+def foresee(
+    now: datetime,
+    facts: ClusterFacts,
+    options: ClusterOptions,
+    durations: Durations | None = None,
+) -> list[QueueEntry]:
     """Return the queue of `schedule`, with the times at which jobs are expected to start."""
     scheduling = Pass(now, facts, options)
     entries = scheduling.run()
-    forecast = _Forecast(scheduling, entries)
+    forecast = _Forecast(scheduling, entries, durations or Durations([]))
     turns = [entry for entry in entries if entry.waits_its_turn][:_FORESEEN]
     forecasts = {entry.job.id: forecast.with_time(entry) for entry in turns}
     over = [entry for entry in entries if entry.over_quota][:_FORESEEN]
@@ -33,18 +42,27 @@ def foresee(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list
 
 
 def foresee_new(
-    now: datetime, facts: ClusterFacts, options: ClusterOptions, job: JobFacts
+    now: datetime,
+    facts: ClusterFacts,
+    options: ClusterOptions,
+    job: JobFacts,
+    durations: Durations | None = None,
 ) -> QueueEntry:
     """Return the queue entry of a job as if it was submitted now."""
-    entries = foresee(now, replace(facts, jobs=(*facts.jobs, job)), options)
+    entries = foresee(now, replace(facts, jobs=(*facts.jobs, job)), options, durations)
     return next(entry for entry in entries if entry.job is job)
 
 
 class _Forecast:
     """Forecast of one job after the other; each takes the devices that it will start on."""
 
-    def __init__(self, scheduling: Pass, entries: Iterable[QueueEntry]) -> None:
+    def __init__(
+        self, scheduling: Pass, entries: Iterable[QueueEntry], durations: Durations
+    ) -> None:
         self._scheduling = scheduling
+        self._durations = durations
+        self._kinds: set[str] = set()
+        """Kinds of devices whose timelines have the assumed ends."""
         self._given = {
             (node_id, index)
             for entry in entries
@@ -61,11 +79,14 @@ class _Forecast:
         scheduling = self._scheduling
         job, served = entry.job, scheduling.supply.for_job(entry.job)
         kind, node_ids = served.group.kind, served.part.node_ids
-        timeline = scheduling.timeline(kind)
+        timeline = self._timeline(kind)
         reservation = served.reservation
+        at: datetime | None = None
         if reservation is not None and reservation.job is job:
             devices, at = reservation.devices, reservation.at
-        else:
+            if at is None:
+                timeline.give_back(reservation.free, scheduling.now)
+        if at is None:
             devices, at = timeline.earliest(
                 scheduling.now, job.sizes[0], node_ids, one_host=served.group.one_host
             )
@@ -74,6 +95,8 @@ class _Forecast:
             timeline.keep_all(node_ids)
             return entry._replace(forecast=self._unknown(kind, node_ids))
         seconds = expected_seconds(job, job.sizes[0])
+        if seconds is None and (like := self._durations.like(job.name, job.user)) is not None:
+            seconds = like.seconds
         if seconds is None:
             self._endless.append((job.id, kind, frozenset(devices)))
         elif (end := later(at, seconds)) is not None:
@@ -84,9 +107,10 @@ class _Forecast:
     def with_quota_headroom(self, entry: QueueEntry) -> QueueEntry:
         """Not before so much of its quotas comes free; then it may still wait for devices."""
         scheduling = self._scheduling
-        at, endless = scheduling.quotas.headroom_from(entry.job, scheduling.running.ends)
+        ends = {**self._assumed_ends, **scheduling.running.ends}
+        at, endless = scheduling.quotas.headroom_from(entry.job, ends)
         if at is None:
-            return entry._replace(forecast=_because_of(endless, scheduling.labels))
+            return entry._replace(forecast=self._because_of(endless))
         when = clock_time(at, scheduling.now)
         return entry._replace(forecast=f"not before {when}", earliest_start=at)
 
@@ -103,16 +127,66 @@ class _Forecast:
             if grant.node_id in ids
             and (device := (grant.node_id, grant.device_index)) not in self._given
             and running.coming[device] is None
+            and grant.job_id not in self._assumed_ends
         }
         ahead = [
             job_id
             for job_id, its, where in self._endless
             if its == kind and not ids.isdisjoint(where)
         ]
-        return _because_of([*endless, *ahead], self._scheduling.labels)
+        return self._because_of([*endless, *ahead])
 
+    def _timeline(self, kind: str) -> Timeline:
+        """Return the timeline of the pass, with the assumed ends of jobs of unknown pace."""
+        timeline = self._scheduling.timeline(kind)
+        if kind not in self._kinds:
+            self._kinds.add(kind)
+            coming = self._scheduling.running.coming
+            for grant in self._scheduling.facts.grants:
+                device = (grant.node_id, grant.device_index)
+                end = self._assumed_ends.get(grant.job_id)
+                if end is not None and coming[device] is None and device not in self._given:
+                    timeline.expect(device, end)
+        return timeline
 
-def _because_of(job_ids: Sequence[str], labels: reasons.Labels) -> str:
-    if not job_ids:
-        return "start time unknown"
-    return f"start time unknown: no end is known for {reasons.listed([*map(labels.of, job_ids)])}"
+    @cached_property
+    def _jobs(self) -> Mapping[str, JobFacts]:
+        return {job.id: job for job in self._scheduling.facts.jobs}
+
+    @cached_property
+    def _assumed_ends(self) -> Mapping[str, datetime]:
+        """When running jobs of unknown pace end, if they take as long as similar ones."""
+        scheduling, found = self._scheduling, {}
+        for job in scheduling.facts.jobs:
+            attempt = scheduling.running.attempts.get(job.id)
+            if attempt is None or job.id in scheduling.running.ends:
+                continue
+            end = self._assumed_end(job, attempt)
+            if end is not None and end > scheduling.now:
+                found[job.id] = end
+        return found
+
+    def _assumed_end(self, job: JobFacts, attempt: AttemptFacts) -> datetime | None:
+        like = self._durations.like(job.name, job.user)
+        begin = attempt.running_at or attempt.started_at
+        return None if like is None or begin is None else later(begin, like.seconds)
+
+    def _because_of(self, job_ids: Sequence[str]) -> str:
+        if not job_ids:
+            return "start time unknown"
+        labels = self._scheduling.labels
+        unknown = f"no end is known for {reasons.listed([*map(labels.of, job_ids)])}"
+        return f"start time unknown: {unknown}{self._why_unknown(job_ids[0])}"
+
+    def _why_unknown(self, job_id: str) -> str:
+        """Say why no end of a job is known."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return ""
+        if (like := self._durations.like(job.name, job.user)) is not None:
+            return f" (it has run for longer than {like.basis})"
+        if job.state in WAITING_STATES:
+            missing = "has not run yet"
+        else:
+            missing = "reports no total steps" if job.total_steps is None else "has just started"
+        return f" (it {missing}, and no job of its name or user has completed)"

@@ -13,6 +13,7 @@ from trainhall.cluster.errors import InvalidCursorError
 from trainhall.cluster.jobs.spec_changes import sizes_of
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
+from trainhall.cluster.queue.durations import Durations, load_durations
 from trainhall.cluster.queue.history import QueueHistoryService
 from trainhall.cluster.queue.order import queue_order
 from trainhall.cluster.scheduling import views
@@ -27,6 +28,8 @@ from trainhall.training.spec import JobSpec
 _JUST_STARTED_SECONDS = 10.0
 """Time that a coordinator must have listened before it reports on nodes without a heartbeat."""
 _ASK_SECONDS = 0.05
+_DURATIONS_SECONDS = 60.0
+"""Time for which durations of completed jobs are kept."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,9 @@ class QueueService(Service):
         super().__init__(context)
         self._heartbeats = heartbeats
         self._history = history
+        self._durations: Durations | None = None
+        self._durations_at = 0.0
+        """Time at which they were loaded, in seconds of the monotonic clock."""
 
     async def list(
         self,
@@ -73,7 +79,7 @@ class QueueService(Service):
         behind = None if cursor is None else _position_of(cursor)
         async with self._db.session() as session:
             facts = await load_facts(session, self._heartbeats)
-        entries = foresee(self._clock.now(), facts, self._options)
+        entries = foresee(self._clock.now(), facts, self._options, await self._durations_now())
         total = len(entries)
         if job_id is not None:
             entries = [entry for entry in entries if entry.job.id == job_id]
@@ -92,7 +98,8 @@ class QueueService(Service):
         """Forecast the start of a job that would be submitted now."""
         facts = await self._settled_facts()
         now = self._clock.now()
-        entry = foresee_new(now, facts, self._options, self._as_submitted(spec, facts.jobs))
+        job = self._as_submitted(spec, facts.jobs)
+        entry = foresee_new(now, facts, self._options, job, await self._durations_now())
         placed = entry.placed is not None
         outlook = views.Outlook(
             when="now" if placed else "never" if entry.never else "later",
@@ -102,6 +109,13 @@ class QueueService(Service):
         )
         alone = self._as_submitted(spec, ())
         return Forecast(outlook, shortage(now, facts, self._options, alone))
+
+    async def _durations_now(self) -> Durations:
+        """Return the durations of completed jobs, as of a while ago: the page asks every 3 s."""
+        now = self._clock.monotonic()
+        if self._durations is None or now - self._durations_at > _DURATIONS_SECONDS:
+            self._durations, self._durations_at = await self._db.read(load_durations), now
+        return self._durations
 
     async def _settled_facts(self) -> ClusterFacts:
         """Return the facts once all nodes have reported to this coordinator, or soon would have:

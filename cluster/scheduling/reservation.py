@@ -88,6 +88,13 @@ class Timeline:
             self._pool.take(node_id, self._pool.free[node_id])
             self._coming.pop(node_id, None)
 
+    def expect(self, device: DeviceKey, when: datetime) -> None:
+        """Expect a device then that would come free at an unknown time; not one that is kept."""
+        node_id, index = device
+        coming = self._coming.get(node_id, {})
+        if index in coming:
+            coming[index] = when
+
     def give_back(self, devices: Mapping[str, tuple[int, ...]], when: datetime) -> None:
         """They come free then."""
         for node_id, indices in devices.items():

@@ -1,4 +1,4 @@
 """Replay of the recorded queue with other hardware, quotas or priorities.
 
-It imports `lifecycle`, `nodes`, `scheduling` and `snapshot`.
+It imports `lifecycle`, `nodes`, `queue`, `scheduling` and `snapshot`.
 """

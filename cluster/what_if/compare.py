@@ -7,11 +7,11 @@ from datetime import datetime
 from threading import Event
 
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.queue.durations import describe
 from trainhall.cluster.quotas import KINDS
 from trainhall.cluster.snapshot.model import JobFacts, NodeFacts
 from trainhall.cluster.what_if import views
 from trainhall.cluster.what_if.change import Change
-from trainhall.cluster.what_if.durations import describe
 from trainhall.cluster.what_if.replay import ASSUMPTIONS, Outcome, replay
 from trainhall.cluster.what_if.workload import Work, Workload
 

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, or_, select
 
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
+from trainhall.cluster.queue.durations import Assumed, Completed, Durations
 from trainhall.cluster.snapshot.model import JobFacts
-from trainhall.cluster.what_if.durations import Assumed, Completed, Durations
 from trainhall.db.models import Attempt, Job, JobProgress
 
 MAX_JOBS = 2000

@@ -443,7 +443,8 @@ async def test_waiting_jobs_have_reasons(cluster: SimulatedCluster) -> None:
     assert [(e.job_id, e.position) for e in queue] == [(second, 1), (third, 2), (large, 3)]
     assert queue[0].reason == (
         f"needs 2 CPU slots; 0 of 2 are free, “test” ({unplaced}) holds 2; "
-        f"start time unknown: no end is known for “test” ({unplaced})"
+        f"start time unknown: no end is known for “test” ({unplaced}) "
+        "(it reports no total steps, and no job of its name or user has completed)"
     )
     assert f"waiting for “test” ({second}, 2 CPU slots), ahead in the queue" in queue[1].reason
     assert "needs 8 CPU slots; the whole cluster has 2 CPU slots" in queue[2].reason

@@ -42,6 +42,22 @@ async def test_queue_entry_shows_whether_start_is_possible(cluster: SimulatedClu
     assert [(e.job_id, e.can_start) for e in page.items] == [(waits, True), (too_large, False)]
 
 
+async def test_queue_expects_starts_from_completed_jobs(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", slots=1)
+    first = await cluster.submit(name="gpt")
+    await cluster.run_until(first, "running")
+    await cluster.heartbeat(600)
+    await cluster.finish(first)
+    running = await cluster.submit(name="gpt")
+    await cluster.run_until(running, "running")
+    began = cluster.clock.now()
+    waits = await cluster.submit()
+    (entry,) = (await cluster.coordinator.queue.list()).items
+    assert entry.job_id == waits
+    assert entry.earliest_start is not None
+    assert 590 < (entry.earliest_start - began).total_seconds() < 620
+
+
 @pytest.mark.parametrize("position", [("x", "0", 1), ("1.0", "zero", 1)])
 async def test_cursor_that_holds_no_place_is_refused(
     cluster: SimulatedCluster, position: tuple[str, str, int]

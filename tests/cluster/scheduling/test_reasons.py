@@ -10,6 +10,7 @@ from support.cluster.scheduling import Runs, cluster, job, running
 
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.queue.durations import Completed, Durations
 from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.scheduling.forecast import foresee, foresee_new
 from trainhall.cluster.scheduling.scheduler import QueueEntry
@@ -17,6 +18,8 @@ from trainhall.cluster.snapshot.model import JobFacts, NodeFacts
 
 PLAIN = ClusterOptions()
 DRAINED, DRAINING, LOST = NodeState.DRAINED, NodeState.DRAINING, NodeState.LOST
+
+NONE_LIKE = ", and no job of its name or user has completed)"
 
 
 def gpus(name: str, count: int = 8, **more: object) -> NodeFacts:
@@ -66,7 +69,7 @@ def test_forecast_waits_for_beneficiary_of_preemption() -> None:
     assert "job r is being preempted for it; expected at 00:00 UTC" in found["job2"].text
     assert found["job3"].text == (
         "needs 2 GPUs; waiting for job job2 (8 GPUs), ahead in the queue; "
-        "start time unknown: no end is known for job job2"
+        f"start time unknown: no end is known for job job2 (it has not run yet{NONE_LIKE}"
     )
 
 
@@ -74,14 +77,52 @@ def test_forecast_names_job_of_unknown_duration() -> None:
     runs = [running("r", 1, {"a": [0, 1]}, seconds_left=600)]
     found = queue([gpus("a", 4)], runs, job(2, 4), job(3, 1))
     assert found["job2"].text.endswith("expected at 00:10 UTC")
-    assert found["job3"].text.endswith("start time unknown: no end is known for job job2")
+    assert found["job3"].text.endswith(
+        f"start time unknown: no end is known for job job2 (it has not run yet{NONE_LIKE}"
+    )
+
+
+def test_forecast_uses_durations_of_similar_jobs() -> None:
+    """A running job without a pace ends when its like would, and so does one that waits."""
+    runs = [running("r", 1, {"a": range(4)}, name="gpt")]
+    waiting = [job(2, 4, name="gpt"), job(3, 4, user="ada"), job(4, 4)]
+    durations = Durations([Completed("gpt", None, 400.0), Completed("vit", "ada", 90.0)])
+    facts = cluster([gpus("a", 4)], runs, waiting)
+    found = {entry.job.id: entry for entry in foresee(NOW, facts, PLAIN, durations)}
+    # It has run for 100 s.
+    expected = [NOW + timedelta(seconds=seconds) for seconds in (300, 700, 790)]
+    assert [found[each].earliest_start for each in ("job2", "job3", "job4")] == expected
+    assert found["job2"].text.endswith("expected at 00:05 UTC")
+
+
+def test_forecast_names_job_that_overran_its_like() -> None:
+    runs = [running("r", 1, {"a": range(4)}, name="gpt")]
+    facts = cluster([gpus("a", 4)], runs, [job(2, 4)])
+    durations = Durations([Completed("gpt", None, 60.0)])
+    (entry,) = foresee(NOW, facts, PLAIN, durations)
+    assert entry.earliest_start is None
+    assert entry.text.endswith(
+        "no end is known for “gpt” (r) "
+        "(it has run for longer than the median of 1 completed job named “gpt”)"
+    )
+
+
+def test_forecast_knows_quota_headroom_from_similar_jobs() -> None:
+    options = ClusterOptions(quotas=Quotas(users={"ada": 4}))
+    runs = [running("r", 1, {"a": range(4)}, user="ada")]
+    facts = cluster([gpus("a")], runs, [job(2, 4, user="ada")])
+    durations = Durations([Completed("vit", "ada", 400.0)])
+    (entry,) = foresee(NOW, facts, options, durations)
+    assert entry.text.endswith("not before 00:05 UTC")
 
 
 def test_reason_names_only_relevant_holders() -> None:
     runs = [running("r", 1, {"a": range(8)}), running("s", 2, {"b": range(8)})]
     zone = {"zone": "x"}
     reason = reason_for([gpus("a", labels=zone), gpus("b")], runs, job(3, 1, selector=zone))
-    assert reason.endswith("start time unknown: no end is known for job r")
+    assert reason.endswith(
+        f"start time unknown: no end is known for job r (it reports no total steps{NONE_LIKE}"
+    )
 
 
 # Quotas
@@ -99,7 +140,8 @@ def test_reason_names_holders_of_full_quota() -> None:
     assert found["job4"].text == f"needs 2 GPUs; {full}; not before 00:05 UTC"
     assert found["job4"].earliest_start == NOW + timedelta(minutes=5)
     assert found["job5"].text == (
-        f"needs 5 GPUs; {full}; start time unknown: no end is known for job s"
+        f"needs 5 GPUs; {full}; start time unknown: no end is known for job s "
+        f"(it reports no total steps{NONE_LIKE}"
     )
     assert found["job5"].earliest_start is None
 
@@ -120,7 +162,8 @@ def test_reason_counts_new_grants_against_quota() -> None:
     options = ClusterOptions(quotas=Quotas(users={"ada": 2}))
     found = queue([gpus("a")], [], job(1, 2, user="ada"), job(2, 1, user="ada"), options=options)
     assert found["job2"].text.endswith(
-        "2 are in use: job job1 holds 2; start time unknown: no end is known for job job1"
+        "2 are in use: job job1 holds 2; start time unknown: no end is known for job job1 "
+        f"(it has not run yet{NONE_LIKE}"
     )
 
 
@@ -219,7 +262,7 @@ def test_reason_ignores_devices_on_draining_host() -> None:
     reason = reason_for([gpus("a"), gpus("b", state=DRAINING)], runs, job(3, 8))
     assert reason == (
         "needs 8 GPUs; 6 of 8 are free, job r holds 2, node b is draining; "
-        "start time unknown: no end is known for job r"
+        f"start time unknown: no end is known for job r (it reports no total steps{NONE_LIKE}"
     )
 
 

@@ -6,8 +6,8 @@ import pytest
 from support.cluster.simulated import SimulatedCluster
 
 from trainhall.cluster.errors import InvalidValueError
+from trainhall.cluster.queue.durations import Assumed, Completed, Durations, describe
 from trainhall.cluster.what_if.change import AddedNodes, Change
-from trainhall.cluster.what_if.durations import Assumed, Completed, Durations, describe
 from trainhall.cluster.what_if.workload import load_workload
 
 
