@@ -76,7 +76,10 @@ def benchmark_csv(rows: Sequence[out.Json]) -> str:
     """Return a line for each cell; a figure that was not measured is empty."""
     from trainhall.cluster.csv_text import csv_text
 
-    nested = ("values", "at_rung", "spread", "predicted", "ratio_interval", "speedup_interval")
+    nested = (
+        "values", "at_rung", "spread", "predicted", "ratio_interval", "speedup_interval",
+        "interruptions",
+    )  # fmt: skip
     plain = [name for name in rows[0] if name not in nested] if rows else []
     others = list(rows[0]["values"]) if rows else []
     spread = ("samples_per_second", "step_seconds")

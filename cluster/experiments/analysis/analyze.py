@@ -8,7 +8,7 @@ from trainhall.cluster.experiments.analysis import views
 from trainhall.cluster.experiments.analysis.comparisons import TrialComparison, compare
 from trainhall.cluster.experiments.analysis.findings import findings
 from trainhall.cluster.experiments.analysis.importance import Evaluate, importances
-from trainhall.cluster.experiments.analysis.intervals import mean_interval
+from trainhall.cluster.experiments.analysis.intervals import bounds_of, mean_interval
 from trainhall.cluster.experiments.analysis.rows import (
     ENDED,
     ExperimentRow,
@@ -61,7 +61,7 @@ def common_fields(
         "ended": sum(run.state in ENDED for run in runs),
         "metric": experiment.metric,
         "goal": experiment.goal.value,
-        "best": _best(ranked[0], experiment.sign) if ranked else None,
+        "best": _best(ranked[0], experiment.metric, experiment.sign) if ranked else None,
         "device_hours": sum(run.device_seconds for run in runs) / 3600,
         "generated_at": now,
     }
@@ -91,7 +91,7 @@ def row_fields(trial: TrialRow, rungs: Sequence[int] = ()) -> dict[str, Any]:
     }
 
 
-def _best(trial: TrialRow, sign: int) -> views.AnalysisBest:
+def _best(trial: TrialRow, metric: str, sign: int) -> views.AnalysisBest:
     assert trial.objective is not None
     best = min(
         (run for run in trial.runs if run.objective is not None),
@@ -101,7 +101,7 @@ def _best(trial: TrialRow, sign: int) -> views.AnalysisBest:
         trial,
         job_id=best.job_id,
         value=trial.objective,
-        interval=mean_interval(trial.objectives),
+        interval=mean_interval(trial.objectives, bounds_of(metric, trial.objectives)),
         runs=len(trial.runs),
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 from trainhall.cluster.experiments.analysis.intervals import (
     LEVEL_PERCENT,
     Interval,
+    bounds_of,
     difference_interval,
 )
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, TrialRow, field_labels
@@ -87,7 +88,8 @@ def _comparison(
 ) -> TrialComparison:
     assert best.objective is not None
     assert other.objective is not None
-    interval = difference_interval(best.objectives, other.objectives)
+    bounds = bounds_of(experiment.metric, [*best.objectives, *other.objectives])
+    interval = difference_interval(best.objectives, other.objectives, bounds)
     repeats = min(len(best.objectives), len(other.objectives))
     verdict = _verdict(interval, repeats, experiment.sign)
     return TrialComparison(

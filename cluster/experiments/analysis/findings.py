@@ -11,6 +11,7 @@ from trainhall.cluster.experiments.analysis.importance import FieldShare, Import
 from trainhall.cluster.experiments.analysis.intervals import (
     LEVEL_PERCENT,
     Interval,
+    bounds_of,
     mean_interval,
 )
 from trainhall.cluster.experiments.analysis.rows import (
@@ -100,7 +101,8 @@ def _best(
         more = [f"{len(tied) - len(listed)} more"] if len(tied) > len(listed) else []
         yield f"Trials {listing(listed + more)} share {value}; trial {best.trial} has {values}."
         return
-    yield f"Trial {best.trial} has {value}{precision(best.objectives)}, with {values}."
+    mean = precision(experiment.metric, best.objectives)
+    yield f"Trial {best.trial} has {value}{mean}, with {values}."
 
 
 def _leading(
@@ -129,8 +131,8 @@ def _values(trial: TrialRow, labels: Mapping[str, str]) -> str:
     return ", ".join(f"{labels.get(f, f)} {value_text(v)}" for f, v in trial.values.items())
 
 
-def precision(objectives: Sequence[float]) -> str:
-    interval = mean_interval(objectives)
+def precision(metric: str, objectives: Sequence[float]) -> str:
+    interval = mean_interval(objectives, bounds_of(metric, objectives)) if objectives else None
     if interval is None:
         return ""
     return f" (mean of {len(objectives)} runs, {_percent_interval(interval)})"

@@ -3,6 +3,12 @@
 A percentile interval of three values is far too narrow. The deviations of the resampled means are
 therefore multiplied by sqrt(n / (n - 1)) and by the ratio of Student's to the normal quantile
 (Hesterberg 2015, "What Teachers Should Know About the Bootstrap").
+
+An interval has only values that are possible. That of a quantity that is always positive, such as a
+speed, is computed on a logarithmic scale, as percentile intervals may be on any monotone one
+(DiCiccio & Efron 1996, "Bootstrap Confidence Intervals"). One that has two bounds, such as an
+accuracy, is cut off at them: what is left contains the true value as often (Mandelkern 2002,
+"Setting Confidence Intervals for Bounded Parameters").
 """
 
 import math
@@ -15,6 +21,14 @@ from numpy.typing import NDArray
 Interval = tuple[float, float]
 
 LEVEL_PERCENT = 95
+UNBOUNDED: Interval = (-math.inf, math.inf)
+POSITIVE: Interval = (0.0, math.inf)
+SHARE: Interval = (0.0, 1.0)
+_PERCENTAGE: Interval = (0.0, 100.0)
+_POSITIVE_ENDS = (
+    "_per_second", "_seconds", "_bytes", "_per_sample", "_utilization", "loss", "perplexity",
+)  # fmt: skip
+"""Ends of the names of metrics that are not negative: a loss may be, and then has no bound."""
 _RESAMPLES = 2000
 _SEED = 0
 _TAILS = (0.025, 0.975)
@@ -28,20 +42,51 @@ _LARGEST = sys.float_info.max
 _MOST_LOG = math.log(_LARGEST) - 1
 
 
-def mean_interval(values: Sequence[float]) -> Interval | None:
-    """Return an interval of the mean; None of a single value, whose spread is not known."""
+def bounds_of(metric: str, values: Sequence[float]) -> Interval:
+    """Return the least and the greatest value that a metric may have, by its name and its values.
+
+    Args:
+        values: not empty.
+    """
+    candidates = [UNBOUNDED]
+    if metric.endswith("accuracy"):
+        candidates = [SHARE, _PERCENTAGE, POSITIVE, UNBOUNDED]
+    elif metric.endswith(_POSITIVE_ENDS):
+        candidates = [POSITIVE, UNBOUNDED]
+    least, greatest = min(values), max(values)
+    return next(each for each in candidates if each[0] <= least and greatest <= each[1])
+
+
+def mean_interval(values: Sequence[float], bounds: Interval = UNBOUNDED) -> Interval | None:
+    """Return an interval of the mean; None of a single value, whose spread is not known.
+
+    Args:
+        bounds: of what the values may be.
+    """
     if len(values) < 2:
         return None
     scale = _scale(values)
     sample = np.sort(np.asarray(values) / scale)
     means = _resampled_means(sample, np.random.default_rng(_SEED))
-    center = float(sample.mean())
-    return _interval(center, means - center, _widening(len(values)), scale)
+    center, widening = float(sample.mean()), _widening(len(values))
+    if bounds == POSITIVE and sample[0] > 0:
+        low, high = _interval(math.log(center), np.log(means) - math.log(center), widening, 1.0)
+        low, high = (math.exp(min(end, _MOST_LOG)) * scale for end in (low, high))
+        # Exact where all values are the same.
+        mean = center * scale
+        return min(low, mean), min(max(high, mean), _LARGEST)
+    return _within(_interval(center, means - center, widening, scale), bounds)
 
 
-def difference_interval(left: Sequence[float], right: Sequence[float]) -> Interval | None:
+def difference_interval(
+    left: Sequence[float], right: Sequence[float], bounds: Interval = UNBOUNDED
+) -> Interval | None:
     """Return an interval of the difference of the means, left minus right; None where one of them
-    is a single value."""
+    is a single value.
+
+    Args:
+        bounds: of what the values may be.
+    """
     if min(len(left), len(right)) < 2:
         return None
     scale = _scale([*left, *right])
@@ -50,7 +95,8 @@ def difference_interval(left: Sequence[float], right: Sequence[float]) -> Interv
     means = [_resampled_means(sample, random) for sample in samples]
     center = float(samples[0].mean() - samples[1].mean())
     widening = _widening(min(len(left), len(right)))
-    return _interval(center, means[0] - means[1] - center, widening, scale)
+    interval = _interval(center, means[0] - means[1] - center, widening, scale)
+    return _within(interval, (bounds[0] - bounds[1], bounds[1] - bounds[0]))
 
 
 def ratio_interval(left: Sequence[float], right: Sequence[float]) -> Interval | None:
@@ -82,6 +128,10 @@ def _interval(
     ends = (center + min(low, 0.0), center + max(high, 0.0))
     low, high = (float(max(-_LARGEST, min(_LARGEST, float(end) * scale))) for end in ends)
     return low, high
+
+
+def _within(interval: Interval, bounds: Interval) -> Interval:
+    return max(interval[0], bounds[0]), min(interval[1], bounds[1])
 
 
 def _widening(count: int) -> float:

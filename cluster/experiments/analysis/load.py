@@ -50,6 +50,19 @@ class LoadedExperiment:
     """Its runs, in their order."""
 
 
+@dataclass(frozen=True)
+class _Speeds:
+    """The steps of a job after its warm-up."""
+
+    series: Mapping[str, Distribution]
+    """By the metric's name."""
+    attempts: tuple[int, ...]
+    """Those that took the steps."""
+
+
+_NOTHING = _Speeds({}, ())
+
+
 def load_rows(connection: Connection, experiment_id: str, now: datetime) -> LoadedExperiment:
     """Load an experiment and its runs.
 
@@ -70,9 +83,9 @@ def load_rows(connection: Connection, experiment_id: str, now: datetime) -> Load
         raise NotFoundError("experiment", experiment_id)
     held = _held_seconds(connection, experiment_id, now)
     names = SERIES if found.kind in SPEED_KINDS else SPEEDS
-    speeds = _distributions(connection, experiment_id, names, found.spec.get("warmup_steps", 0))
+    speeds = _speeds(connection, experiment_id, names, found.spec.get("warmup_steps", 0))
     rows = [
-        _run(row, held.get(row.job_id, (None, 0.0)), speed_figures(speeds.get(row.job_id, {})))
+        _run(row, held.get(row.job_id, (None, 0.0)), speeds.get(row.job_id, _NOTHING))
         for row in connection.execute(_runs(experiment_id))
     ]
     if found.kind in SPEED_KINDS:
@@ -117,7 +130,7 @@ def _runs(experiment_id: str) -> Select[Any]:
     )
 
 
-def _run(row: Any, held: tuple[float | None, float], speeds: Mapping[str, float]) -> RunRow:
+def _run(row: Any, held: tuple[float | None, float], speeds: "_Speeds") -> RunRow:
     duration, device_seconds = held
     is_under_way = row.state in UNFINISHED_TRIALS and row.job_state is not None
     return RunRow(
@@ -132,13 +145,14 @@ def _run(row: Any, held: tuple[float | None, float], speeds: Mapping[str, float]
         results=tuple(row.results),
         can_run=row.reason_code != ReasonCode.CANNOT_RUN,
         figures={
-            **speeds,
+            **speed_figures(speeds.series),
             _MEMORY: _finite(row.memory),
             "final_loss": _finite(row.loss),
             "steps": row.step or None,
             "duration_seconds": duration,
         },
         device_seconds=device_seconds,
+        measured_attempts=speeds.attempts,
     )
 
 
@@ -181,10 +195,10 @@ def _seconds(start: datetime, end: datetime) -> float:
     return max(0.0, (end - start).total_seconds())
 
 
-def _distributions(
+def _speeds(
     connection: Connection, experiment_id: str, names: Sequence[str], warmup: int
-) -> dict[str, dict[str, Distribution]]:
-    """Return the values of each job's steps after its warm-up, by its id and the metric's name.
+) -> dict[str, _Speeds]:
+    """Return the values of each job's steps after its warm-up, by its id.
 
     Of a long series one chunk is read: of the lowest level at which one holds all of it, with every
     16th point, or every 256th, and so on.
@@ -196,6 +210,7 @@ def _distributions(
         select(
             Series.job_id,
             Series.name,
+            Series.attempt,
             MetricChunk.level,
             MetricChunk.count.label("entries"),
             MetricChunk.data,
@@ -221,17 +236,21 @@ def _distributions(
     rows = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
     # The points of one job are in memory at a time.
     by_job = groupby(rows, key=attrgetter("job_id"))
-    return {job_id: distributions(_series(group, warmup)) for job_id, group in by_job}
+    return {job_id: _speeds_of(group, warmup) for job_id, group in by_job}
 
 
-def _series(rows: Iterable[Any], warmup: int) -> dict[str, NDArray[np.float64]]:
-    """Return a job's values after the warm-up of each attempt, by the metric's name."""
+def _speeds_of(rows: Iterable[Any], warmup: int) -> _Speeds:
+    """Return a job's values after the warm-up of each attempt."""
     parts: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
+    attempts = set()
     for row in rows:
         run = Run.unpack(row.level, row.entries, row.data)
         kept = after_warmup(run.steps, [row.first_step], warmup)
         parts[row.name].append(run.last[kept])
-    return {name: np.concatenate(values) for name, values in parts.items()}
+        if kept.any():
+            attempts.add(row.attempt)
+    series = {name: np.concatenate(values) for name, values in parts.items()}
+    return _Speeds(distributions(series), tuple(sorted(attempts)))
 
 
 def _finite(value: Any) -> float | None:

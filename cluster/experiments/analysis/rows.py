@@ -43,10 +43,14 @@ class RunRow:
     can_run: bool = True
     """False: of a combination that a benchmark or scaling study cannot run."""
     shared_with: tuple[str, ...] = ()
-    """Other jobs that ran on its hosts meanwhile; only known where speeds are compared, as the next
-    two."""
+    """Other jobs that ran on its hosts meanwhile; only known where speeds are compared, as all that
+    follow."""
     shares_cores: bool = False
     """A host ran more ranks of its job than it has cores or devices."""
+    interruptions: tuple[str, ...] = ()
+    """Reasons for which its ranks ended or changed before its job had ended."""
+    measured_attempts: tuple[int, ...] = ()
+    """Numbers of the attempts that its figures are of."""
     plan: JobPlan | None = None
     """Plan that its job ran with."""
 

@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -35,23 +37,43 @@ class _Held:
 def with_surroundings(
     connection: Connection, experiment_id: str, rows: Sequence[RunRow], now: datetime
 ) -> list[RunRow]:
-    """Return runs with the other jobs on their hosts, their plans, the energy of a sample, and
-    whether their ranks shared cores."""
+    """Return runs with the other jobs on their hosts, their plans, the energy of a sample, their
+    interruptions, and whether their ranks shared cores."""
     held = _held(connection, experiment_id, now)
     beside = _beside(connection, held, now)
     power = _power(connection, held)
     plans = _plans(connection, experiment_id)
     crowded = _crowded(connection, held)
+    interruptions = _interruptions(connection, experiment_id)
     return [
         replace(
             row,
             shared_with=tuple(beside.get(row.job_id or "", ())),
             plan=plans.get(row.job_id or ""),
             shares_cores=row.job_id in crowded,
+            interruptions=tuple(interruptions.get(row.job_id or "", ())),
             figures={**row.figures, "energy_per_sample": _energy(row, power)},
         )
         for row in rows
     ]
+
+
+def _interruptions(connection: Connection, experiment_id: str) -> dict[str, list[str]]:
+    """Return, by job, why its attempts ended before the last one, and why ranks regrouped."""
+    query = (
+        select(Attempt.job_id, Attempt.reason, Attempt.generations)
+        .join(Job, Job.id == Attempt.job_id)
+        .where(Job.experiment_id == experiment_id)
+        .order_by(Attempt.job_id, Attempt.number)
+    )
+    found: dict[str, list[str]] = {}
+    for job_id, attempts in groupby(connection.execute(query), key=attrgetter("job_id")):
+        listed = list(attempts)
+        for i, attempt in enumerate(listed):
+            reasons = [record.reason for record in attempt.generations[1:]]
+            reasons += [attempt.reason] if i < len(listed) - 1 else []
+            found.setdefault(job_id, []).extend(reasons)
+    return found
 
 
 def _energy(row: RunRow, power: Mapping[str, float]) -> float | None:

@@ -88,6 +88,11 @@ class BenchmarkRow(AnalysisRow):
     """Samples per second over those of the baseline; null without one."""
     speedup_interval: list[float] | None
     """95 % bootstrap interval of the speed-up over the repeats; null with one run each."""
+    speedup_verdict: Verdict | None
+    """Of the speed-up, as `verdict`."""
+    compares_communication: bool
+    """Belongs to the comparison of communication: it communicates or is the baseline, and bytes of
+    some cell are counted."""
     data_share: float | None
     """Part of the steps' time in which ranks wait for data."""
     model_flops_utilization: float | None
@@ -99,6 +104,9 @@ class BenchmarkRow(AnalysisRow):
     predicted: Predicted | None
     shared_with: list[str]
     """Other jobs that ran on its hosts meanwhile: it may be faster alone."""
+    interruptions: list[str]
+    """Its runs that were preempted, paused, restarted or regrouped while they were measured: why,
+    and the attempts that their figures are of."""
     is_baseline: bool
     ratio: float | None
     """Objective over that of the baseline; null without one."""

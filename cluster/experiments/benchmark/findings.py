@@ -54,6 +54,7 @@ def benchmark_findings(
         *_against_baseline(experiment, rows, labels),
         *cannot_run(trials, labels),
         *failures([run for run in runs if run.can_run]),
+        *interrupted(rows, labels),
         *shared_hosts(rows, labels),
         *_predictions(rows, labels),
         *_not_measured(rows),
@@ -75,10 +76,8 @@ def _best(
     best = ranked[0]
     assert best.objective is not None
     goal = "highest" if experiment.sign < 0 else "lowest"
-    yield (
-        f"The {goal} {experiment.metric}, {figure(best.objective)}{precision(best.objectives)}, "
-        f"has {cell_text(best.values, labels)}."
-    )
+    value = f"{figure(best.objective)}{precision(experiment.metric, best.objectives)}"
+    yield f"The {goal} {experiment.metric}, {value}, has {cell_text(best.values, labels)}."
     yield from (each.text for each in compare(experiment, ranked) if each.field is None)
 
 
@@ -120,6 +119,16 @@ def cannot_run(trials: Sequence[TrialRow], labels: Mapping[str, str]) -> Iterato
     for trial in refused[:_REASONS]:
         reason = shortened(trial.reason, _REASON_LENGTH)
         yield f"{cell_text(trial.values, labels)} {reason}."
+
+
+def interrupted(rows: Sequence[BenchmarkRow], labels: Mapping[str, str]) -> Iterator[str]:
+    found = [row for row in rows if row.interruptions]
+    if found:
+        what = shortened(found[0].interruptions[0], _REASON_LENGTH)
+        yield (
+            f"{count(len(found), 'combination')} {'was' if len(found) == 1 else 'were'} measured "
+            f"over an interruption, such as {cell_text(found[0].values, labels)}, {what}."
+        )
 
 
 def shared_hosts(rows: Sequence[BenchmarkRow], labels: Mapping[str, str]) -> Iterator[str]:

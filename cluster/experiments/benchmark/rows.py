@@ -9,6 +9,7 @@ from trainhall.cluster.experiments.analysis.comparisons import MIN_REPEATS, Verd
 from trainhall.cluster.experiments.analysis.figures import BENCHMARK_FIGURES
 from trainhall.cluster.experiments.analysis.intervals import Interval, ratio_interval
 from trainhall.cluster.experiments.analysis.rows import RunRow, TrialRow, known, trial_rows
+from trainhall.cluster.experiments.analysis.text import listing
 from trainhall.cluster.experiments.analysis.views import BenchmarkRow, Predicted
 from trainhall.cluster.experiments.benchmark.cell import Cell, cell_of
 from trainhall.cluster.experiments.means import mean_of_repeats
@@ -49,7 +50,15 @@ def benchmark_rows(
         sign: factor that makes lower values of the objective the better ones.
     """
     baseline = next((t for t in trials if is_baseline(spec.get("baseline"), t.values)), None)
-    return [_row(spec["job"], trial, baseline, sign) for trial in trials]
+    rows = [_row(spec["job"], trial, baseline, sign) for trial in trials]
+    # Latencies alone would repeat what the shares of communication say.
+    if not any(row.communication_bytes for row in rows):
+        return rows
+    return [row.model_copy(update={"compares_communication": _compares(row)}) for row in rows]
+
+
+def _compares(row: BenchmarkRow) -> bool:
+    return row.is_baseline or bool(row.communication_bytes or row.latency_seconds)
 
 
 def _row(
@@ -66,8 +75,11 @@ def _row(
         bandwidth=_bandwidth(trial),
         speedup=speedup.ratio if speedup is not None else None,
         speedup_interval=_ends(speedup),
+        speedup_verdict=speedup.verdict if speedup is not None else None,
+        compares_communication=False,
         predicted=_predicted(trial),
         shared_with=list(shared),
+        interruptions=[_interrupted(run, trial) for run in trial.runs if run.interruptions],
         is_baseline=trial is baseline,
         ratio=compared.ratio if compared is not None else None,
         ratio_interval=_ends(compared),
@@ -96,6 +108,17 @@ def _compared(values: Sequence[float], others: Sequence[float], sign: int) -> Co
     interval = ratio_interval(values, others)
     ratio = mean_of_repeats(values) / mean_of_repeats(others)
     return Compared(ratio, interval, _verdict(interval, min(len(values), len(others)), sign))
+
+
+def _interrupted(run: RunRow, trial: TrialRow) -> str:
+    """Return what happened to a run while it was measured."""
+    text = f"repeat {run.repeat} interrupted" if len(trial.runs) > 1 else "interrupted"
+    text += f": {'; '.join(dict.fromkeys(run.interruptions))}"
+    if not run.measured_attempts:
+        return text
+    plural = "s" if len(run.measured_attempts) > 1 else ""
+    numbers = listing([str(number) for number in run.measured_attempts])
+    return f"{text}; its figures are of attempt{plural} {numbers}"
 
 
 def _bandwidth(trial: TrialRow) -> float | None:

@@ -42,18 +42,21 @@ def benchmark_columns(rows: Sequence[Row], labels: Mapping[str, str], metric: st
     return [
         *_cell_columns(rows, labels), *objective,
         _with_spread("samples_per_second", "samples/s", figure), *ratio, *optional,
-        *_FIGURES, *(_PREDICTED if _is_known(rows, "predicted") else ()),
+        *_FIGURES, *_predictions(rows),
         Column("runs", _runs), _text("state", "state"), Column("reason", _reason, right=False),
     ]  # fmt: skip
 
 
-def communication_rows(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of cells that communicate, with the baseline; empty: none counts its bytes.
+def _predictions(rows: Sequence[Row]) -> list[Column]:
+    plans = [row["predicted"] for row in rows if row["predicted"] is not None]
+    # On a CPU the memory is that of whole processes, which nothing predicts.
+    has_memory = any(plan["measured_memory_bytes"] is not None for plan in plans)
+    return [*([_PREDICTED_STEP] if plans else []), *([_PREDICTED_MEMORY] if has_memory else [])]
 
-    Latencies alone would repeat what the shares of communication say.
-    """
-    found = [row for row in rows if row["is_baseline"] or _communicates(row)]
-    return found if any(row["communication_bytes"] for row in found) else []
+
+def communication_rows(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows whose communication is compared; empty: no bytes are counted."""
+    return [row for row in rows if row["compares_communication"]]
 
 
 def communication_columns(rows: Sequence[Row], labels: Mapping[str, str]) -> list[Column]:
@@ -64,10 +67,6 @@ def communication_columns(rows: Sequence[Row], labels: Mapping[str, str]) -> lis
     """
     cell = [each for each in _cell_columns(rows, labels) if len(set(map(each.cell, rows))) > 1]
     return [*cell, *_COMMUNICATION, Column("speed-up", _speedup)]
-
-
-def _communicates(row: Row) -> bool:
-    return bool(row["communication_bytes"] or row["latency_seconds"])
 
 
 def _cell_columns(rows: Sequence[Row], labels: Mapping[str, str]) -> list[Column]:
@@ -106,15 +105,14 @@ def _with_spread(name: str, title: str, text: Callable[[float], str]) -> Column:
 
 
 def _ratio(row: Row) -> str:
-    text = _times_baseline(row, "ratio")
-    return f"{text}, no difference shown" if row["verdict"] == "no_difference" else text
+    return _times_baseline(row, "ratio", "verdict")
 
 
 def _speedup(row: Row) -> str:
-    return _times_baseline(row, "speedup")
+    return _times_baseline(row, "speedup", "speedup_verdict")
 
 
-def _times_baseline(row: Row, name: str) -> str:
+def _times_baseline(row: Row, name: str, verdict: str) -> str:
     if row["is_baseline"]:
         return "baseline"
     if row[name] is None:
@@ -123,7 +121,7 @@ def _times_baseline(row: Row, name: str) -> str:
     if (interval := row[f"{name}_interval"]) is not None:
         low, high = interval
         text += f" ({low:.3g} to {high:.3g})"
-    return text
+    return f"{text}, no difference shown" if row[verdict] == "no_difference" else text
 
 
 def _predicted(name: str, title: str, text: Callable[[float], str]) -> Column:
@@ -139,9 +137,10 @@ def _runs(row: Row) -> str:
 
 
 def _reason(row: Row) -> str:
+    texts = [row["reason"], *row["interruptions"]]
     if row["shared_with"] and not row["reason"]:
-        return f"shared hosts with {', '.join(row['shared_with'])}"
-    return str(row["reason"])
+        texts.append(f"shared hosts with {', '.join(row['shared_with'])}")
+    return "; ".join(filter(None, texts))
 
 
 _FIGURES = (
@@ -162,7 +161,5 @@ _OPTIONAL = {
     "energy_per_sample": _figure("energy_per_sample", "J/sample", figure),
 }
 """Figures that most benchmarks do not have."""
-_PREDICTED = (
-    _predicted("step_seconds", "step", brief),
-    _predicted("peak_memory_bytes", "tensors", lambda value: size_text(int(value))),
-)
+_PREDICTED_STEP = _predicted("step_seconds", "step", brief)
+_PREDICTED_MEMORY = _predicted("peak_memory_bytes", "tensors", lambda value: size_text(int(value)))

@@ -8,7 +8,7 @@ from trainhall.cluster.experiments.analysis.intervals import LEVEL_PERCENT
 from trainhall.cluster.experiments.analysis.rows import ExperimentRow, TrialRow, field_labels
 from trainhall.cluster.experiments.analysis.text import count, listing
 from trainhall.cluster.experiments.analysis.views import BenchmarkRow, ScalingCurve, ScalingPoint
-from trainhall.cluster.experiments.benchmark.findings import cannot_run, shared_hosts
+from trainhall.cluster.experiments.benchmark.findings import cannot_run, interrupted, shared_hosts
 from trainhall.cluster.experiments.scaling.table import curve_name
 from trainhall.cluster.experiments.scaling_space import STRONG
 from trainhall.training.common.units import figure, percent
@@ -36,6 +36,7 @@ def scaling_findings(
         *cannot_run(trials, labels),
         *failures([run for run in runs if run.can_run]),
         *_sharing_cores(trials),
+        *interrupted(rows, labels),
         *shared_hosts(rows, labels),
         *cost(runs),
     ]

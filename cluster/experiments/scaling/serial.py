@@ -8,7 +8,7 @@ s + (1-s)·n as fast as one.
 
 from dataclasses import dataclass
 
-from trainhall.cluster.experiments.analysis.intervals import Interval, mean_interval
+from trainhall.cluster.experiments.analysis.intervals import SHARE, Interval, mean_interval
 from trainhall.cluster.experiments.means import mean_of_repeats
 from trainhall.cluster.experiments.scaling.curves import Curve
 from trainhall.cluster.experiments.scaling.fit import fit
@@ -29,9 +29,7 @@ def serial_share(curve: Curve) -> Serial | None:
     if len(curve.fittable) < 2:
         return None
     shares = [_share(each) for each in curve.repeats()]
-    interval = mean_interval(shares)
-    if interval is not None:
-        interval = max(0.0, interval[0]), min(1.0, interval[1])
+    interval = mean_interval(shares, SHARE)
     fitted_on = [point.workers for point in curve.fittable]
     return Serial(mean_of_repeats(shares), interval, fitted_on)
 

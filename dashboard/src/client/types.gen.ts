@@ -704,6 +704,17 @@ export type BenchmarkRow = {
      */
     speedup_interval: Array<number> | null;
     /**
+     * Of the speed-up, as `verdict`.
+     */
+    speedup_verdict: Verdict | null;
+    /**
+     * Compares Communication
+     *
+     * Belongs to the comparison of communication: it communicates or is the baseline, and bytes of
+     * some cell are counted.
+     */
+    compares_communication: boolean;
+    /**
      * Data Share
      *
      * Part of the steps' time in which ranks wait for data.
@@ -733,6 +744,13 @@ export type BenchmarkRow = {
      * Other jobs that ran on its hosts meanwhile: it may be faster alone.
      */
     shared_with: Array<string>;
+    /**
+     * Interruptions
+     *
+     * Its runs that were preempted, paused, restarted or regrouped while they were measured: why,
+     * and the attempts that their figures are of.
+     */
+    interruptions: Array<string>;
     /**
      * Is Baseline
      */

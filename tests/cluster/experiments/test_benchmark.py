@@ -60,13 +60,26 @@ async def test_analysis_leaves_the_event_loop_free(
     assert threads != [threading.current_thread()]
 
 
-async def run(cluster: SimulatedCluster, job_id: str, seconds: list[float]) -> None:
+async def run(cluster: SimulatedCluster, job_id: str, seconds: list[float], first: int = 1) -> None:
     """The job's ranks take a step in each of these times; half of it they wait for each other, and
-    communicate in a quarter besides."""
+    communicate in a quarter besides. Then they complete."""
     await cluster.run_until(job_id, "running")
     cluster.clock.advance(120)
+    await step(cluster, job_id, seconds, first)
+    measured = {
+        "peak_memory_bytes": 2**30, "step_seconds": 1.0, "steps": 5, "communication_bytes": 6000,
+    }  # fmt: skip
+    data = {"steps": 5, "metrics": {}, "measured": measured}
+    await cluster.report_event(job_id, "completed", data)
+    await cluster.finish(job_id)
+
+
+async def step(
+    cluster: SimulatedCluster, job_id: str, seconds: list[float], first: int = 1
+) -> None:
+    attempt = (await cluster.run_until(job_id, "running")).attempt
     points = table(
-        range(1, len(seconds) + 1),
+        range(first, first + len(seconds)),
         step_seconds=seconds,
         samples_per_second=[64 / each for each in seconds],
         communication_seconds=[each / 2 for each in seconds],
@@ -74,13 +87,9 @@ async def run(cluster: SimulatedCluster, job_id: str, seconds: list[float]) -> N
         peak_memory_bytes=[2.0**30] * len(seconds),
         loss=[0.5] * len(seconds),
     )
-    await cluster.coordinator.ingest.metrics(job_id, 1, "0-aaaaaaaa", frame(1, points))
-    measured = {
-        "peak_memory_bytes": 2**30, "step_seconds": 1.0, "steps": 5, "communication_bytes": 6000,
-    }  # fmt: skip
-    data = {"steps": 5, "metrics": {}, "measured": measured}
-    await cluster.report_event(job_id, "completed", data)
-    await cluster.finish(job_id)
+    await cluster.coordinator.ingest.metrics(
+        job_id, attempt, f"{attempt - 1}-aaaaaaaa", frame(1, points)
+    )
 
 
 async def running(cluster: SimulatedCluster, experiment: str) -> Any:
@@ -245,6 +254,34 @@ async def test_row_names_the_jobs_beside_it(cluster: SimulatedCluster) -> None:
     assert row.shared_with == [f"neighbour ({other})"]
     findings = (await cluster.coordinator.analyses.analyze(experiment)).findings
     assert any("shared hosts with other jobs" in text and "neighbour" in text for text in findings)
+
+
+async def test_row_says_that_its_run_was_preempted(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 1)
+    job = {**BENCHMARK["job"], "checkpoint": {"path": "/shared/speed"}}
+    experiment = await create(cluster, job=job, space={WORKERS: [1]})
+    job_id = (await running(cluster, experiment)).job_id
+    await step(cluster, job_id, [1.0] * 5)
+    await cluster.save_checkpoint(job_id, 5)
+    urgent = await cluster.submit(name="urgent", priority=3)
+    await cluster.run_until(urgent, "running")
+    await cluster.finish(urgent)
+    await run(cluster, job_id, [3.0] * 2, first=6)
+    await cluster.settle()
+    await cluster.coordinator.packer.pack_once()
+    (row,) = await rows(cluster, experiment)
+    why = f"preempted by “urgent” ({urgent}), which has priority 3"
+    assert row.interruptions == [f"interrupted: {why}; its figures are of attempt 1"], (
+        "the second attempt did not outlast its warm-up"
+    )
+    analysis = await cluster.coordinator.analyses.analyze(experiment)
+    assert any(
+        "1 combination was measured over an interruption" in text and why in text
+        for text in analysis.findings
+    )
+    for form in (ReportFormat.MD, ReportFormat.HTML):
+        report = await cluster.coordinator.analyses.report(experiment, form)
+        assert "interrupted: preempted by" in report
 
 
 async def test_energy_is_the_power_of_its_gpus(cluster: SimulatedCluster) -> None:

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trainhall.cluster.experiments.analysis.intervals import difference_interval, mean_interval
+from trainhall.cluster.experiments.analysis.intervals import (
+    POSITIVE,
+    SHARE,
+    UNBOUNDED,
+    bounds_of,
+    difference_interval,
+    mean_interval,
+)
 from trainhall.cluster.experiments.means import mean_of_repeats
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
@@ -72,3 +79,48 @@ def test_equal_means_rarely_show_a_difference(repeats: int) -> None:
         assert interval is not None
         shown += interval[0] > 0 or interval[1] < 0
     assert shown / 300 < 0.07
+
+
+@given(st.lists(st.floats(5e-324, 1.7e308), min_size=2, max_size=5))
+@example([1.0, 1000.0])
+def test_interval_of_a_speed_is_positive(values: list[float]) -> None:
+    interval = mean_interval(values, POSITIVE)
+    assert interval is not None
+    assert 0 <= interval[0] <= mean_of_repeats(values) * (1 + 1e-9)
+    assert mean_of_repeats(values) * (1 - 1e-9) <= interval[1] < math.inf
+    assert interval[0] > 0 or max(values) > 1e9 * min(values)
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 5, 20])
+def test_intervals_of_skewed_speeds_contain_the_true_mean(repeats: int) -> None:
+    random = np.random.default_rng(repeats)
+    missed = 0
+    for _ in range(300):
+        interval = mean_interval(random.lognormal(0.0, 0.3, repeats).tolist(), POSITIVE)
+        assert interval is not None
+        missed += not interval[0] <= math.exp(0.045) <= interval[1]
+    assert missed / 300 < 0.1
+
+
+def test_interval_of_an_accuracy_is_a_share() -> None:
+    low, high = mean_interval([0.9, 0.97, 1.0], SHARE) or UNBOUNDED
+    assert 0 < low < 0.9
+    assert high == 1.0
+    assert difference_interval([1.0, 0.0, 1.0], [0.0, 0.0, 0.6], SHARE) == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "bounds"),
+    [
+        ("samples_per_second", [1.0], POSITIVE),
+        ("eval_accuracy", [0.5, 1.0], SHARE),
+        ("val/accuracy", [97.5], (0.0, 100.0)),
+        ("loss", [0.1], POSITIVE),
+        ("loss", [-0.1], UNBOUNDED),
+        ("reward", [0.1], UNBOUNDED),
+    ],
+)
+def test_bounds_follow_from_the_name_and_values(
+    metric: str, values: list[float], bounds: tuple[float, float]
+) -> None:
+    assert bounds_of(metric, values) == bounds

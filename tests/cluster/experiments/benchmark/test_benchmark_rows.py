@@ -1,5 +1,6 @@
 """Rows of a benchmark: cells, figures after the warm-up, and ratios to the baseline."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,11 @@ from trainhall.cluster.experiments.analysis.figures import (
 from trainhall.cluster.experiments.analysis.rows import RunRow
 from trainhall.cluster.experiments.benchmark.cell import Cell, cell_of
 from trainhall.cluster.experiments.benchmark.rows import benchmark_rows, cell_trials
-from trainhall.cluster.experiments.benchmark.table import benchmark_columns
+from trainhall.cluster.experiments.benchmark.table import (
+    benchmark_columns,
+    communication_columns,
+    communication_rows,
+)
 
 WORKERS = "resources.workers"
 JOB: dict[str, Any] = {"name": "digits", "task": {"name": "digits"}}
@@ -121,3 +126,43 @@ def test_table_has_a_dash_where_nothing_was_measured() -> None:
     assert (first["strategy"], second["workers"], second["runs"]) == ("ddp", "2", "0 of 1")
     assert (second["state"], second["reason"]) == ("failed", "rank 0 was killed")
     assert "tokens/s" not in first
+
+
+def test_speed_up_of_overlapping_runs_shows_no_difference() -> None:
+    _, same, faster = rows((100.0, 101.0, 99.0), (98.0, 103.0, 100.0), (200.0, 202.0, 198.0))
+    assert (same.speedup_verdict, faster.speedup_verdict) == ("no_difference", "better")
+    (*_, column) = communication_columns([same.model_dump(mode="json")], {})
+    assert column.cell(same.model_dump(mode="json")).endswith(", no difference shown")
+    assert "no difference" not in column.cell(faster.model_dump(mode="json"))
+
+
+def test_rows_that_communicate_are_compared_with_the_baseline() -> None:
+    given = {1: {}, 2: {"communication_bytes": 2048.0}, 3: {"latency_seconds": 0.5}, 4: {}}
+    for counted in (True, False):
+        found = [
+            RunRow(
+                number, 1, {WORKERS: number}, "completed", objective=1.0,
+                figures={k: v for k, v in figures.items() if counted or k != "communication_bytes"},
+            )
+            for number, figures in given.items()
+        ]  # fmt: skip
+        spec = {"job": JOB, "baseline": {WORKERS: 1}}
+        table = [
+            row.model_dump(mode="json") for row in benchmark_rows(spec, cell_trials(JOB, found), -1)
+        ]
+        trials = [row["trial"] for row in communication_rows(table)]
+        assert trials == ([1, 2, 3] if counted else [])
+
+
+def test_interrupted_run_is_named_in_its_row() -> None:
+    whole, cut = runs(1, {WORKERS: 1}, 1.0, 1.0)
+    cut = replace(
+        cut, interruptions=("node b was lost", "node b was lost"), measured_attempts=(1, 2)
+    )
+    spec = {"job": JOB, "baseline": {WORKERS: 1}}
+    (row,) = benchmark_rows(spec, cell_trials(JOB, [whole, cut]), -1)
+    text = "repeat 2 interrupted: node b was lost; its figures are of attempts 1 and 2"
+    assert row.interruptions == [text]
+    table = [row.model_dump(mode="json")]
+    *_, reason = benchmark_columns(table, {WORKERS: "workers"}, "samples_per_second")
+    assert reason.cell(table[0]) == text

@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { BenchmarkRow, Trial } from "@/shared/api/types";
 import {
   columnsOf,
+  commonText,
   communicationColumns,
-  communicationRows,
   jobsAgainstBaseline,
   sortedRows,
 } from "./benchmark-rows";
@@ -36,12 +36,15 @@ const ROW: BenchmarkRow = {
   bandwidth: null,
   speedup: null,
   speedup_interval: null,
+  speedup_verdict: null,
+  compares_communication: false,
   data_share: 0,
   model_flops_utilization: null,
   energy_per_sample: null,
   final_loss: 0.1,
   predicted: null,
   shared_with: [],
+  interruptions: [],
   is_baseline: true,
   ratio: null,
   ratio_interval: null,
@@ -73,9 +76,13 @@ it("jobs are compared with the baseline first, one of each combination", () => {
 describe("columnsOf", () => {
   it("shows the cell, other fields and a dash where nothing was measured", () => {
     const shown = texts(ROW);
-    expect(shown).toMatchObject({ strategy: "ddp", workers: "2", seed: "3", "samples/s": "100" });
-    expect(shown).toMatchObject({ "vs baseline": "baseline", "comm.": "25 %", MFU: "—" });
-    expect(shown).not.toHaveProperty("tokens/s");
+    expect(shown).toMatchObject({ strategy: "ddp", "samples/s": "100" });
+    expect(shown).toMatchObject({ "vs baseline": "baseline", "comm.": "25 %" });
+    for (const column of ["tokens/s", "MFU", "workers", "seed"])
+      expect(shown).not.toHaveProperty(column);
+    expect(commonText([ROW, OTHER])).toBe(
+      "workers 2, precision fp32, batch 64, compression none, seed 3",
+    );
     expect(texts(FAILED)).toMatchObject({ "samples/s": "—", "vs baseline": "—" });
   });
 
@@ -92,20 +99,18 @@ describe("columnsOf", () => {
   });
 });
 
-it("communication has a table of the rows that communicate and the baseline", () => {
-  expect(communicationRows([ROW, OTHER, FAILED])).toEqual([]);
-  const waits = { ...OTHER, latency_seconds: 0.5 };
-  expect(communicationRows([ROW, waits])).toEqual([]);
-  const sends = {
+it("communication has columns of what its rows differ in, and says where no difference is", () => {
+  const sends: BenchmarkRow = {
     ...OTHER,
     communication_bytes: 2048,
     latency_seconds: 0.5,
     bandwidth: 4096,
     speedup: 2,
     speedup_interval: [1.5, 2.5],
+    speedup_verdict: "better",
   };
-  const rows = communicationRows([ROW, sends, FAILED]);
-  expect(rows).toEqual([ROW, sends]);
+  const same = { ...sends, speedup_verdict: "no_difference" } as const;
+  const rows = [ROW, sends, same];
   const texts = rows.map((row) =>
     communicationColumns(rows).map(({ text, note }) =>
       [text(row), note?.(row) ?? ""].join(" ").trim(),
@@ -114,6 +119,7 @@ it("communication has a table of the rows that communicate and the baseline", ()
   expect(texts).toEqual([
     ["ddp", "—", "—", "—", "baseline"],
     ["fsdp", "2.0 KiB", "4.0 KiB/s", "500 ms", "2 × 1.5 to 2.5"],
+    ["fsdp", "2.0 KiB", "4.0 KiB/s", "500 ms", "2 × no difference shown (1.5 to 2.5)"],
   ]);
 });
 

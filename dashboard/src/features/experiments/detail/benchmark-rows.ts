@@ -45,14 +45,17 @@ const FIGURES: BenchmarkColumn[] = [
   figure("peak_memory_bytes", "memory", bytes, {
     hint: "Peak of the rank that needs most: of tensors on a GPU, of the process on a CPU",
     note: ({ predicted }) =>
-      predicted === null ? "" : `predicted tensors ${bytes(predicted.peak_memory_bytes)}`,
-  }),
-  figure("model_flops_utilization", "MFU", (value) => share(value === null ? null : value / 100), {
-    hint: "Model FLOP utilization; not measured on a CPU",
+      // On a CPU the memory is that of the process, which nothing predicts.
+      predicted === null || predicted.measured_memory_bytes === null
+        ? ""
+        : `predicted tensors ${bytes(predicted.peak_memory_bytes)}`,
   }),
   figure("final_loss", "loss", metric),
 ];
 const OPTIONAL: BenchmarkColumn[] = [
+  figure("model_flops_utilization", "MFU", (value) => share(value === null ? null : value / 100), {
+    hint: "Model FLOP utilization; not measured on a CPU",
+  }),
   figure("tokens_per_second", "tokens/s", rate),
   figure("energy_per_sample", "J/sample", metric),
 ];
@@ -61,10 +64,7 @@ const RATIO: BenchmarkColumn = {
   title: "vs baseline",
   hint: "Objective over that of the baseline, with a 95 % interval over the repeats",
   text: ({ is_baseline, ratio }) => times(is_baseline, ratio),
-  note: ({ ratio_interval: ends, verdict }) =>
-    verdict === "no_difference"
-      ? `no difference shown (${interval(ends, three)})`
-      : interval(ends, three),
+  note: ({ ratio_interval: ends, verdict }) => compared(ends, verdict),
   sortValue: ({ is_baseline, ratio }) => (is_baseline ? 1 : ratio),
 };
 
@@ -83,35 +83,45 @@ const COMMUNICATION: BenchmarkColumn[] = [
     title: "speed-up",
     hint: "Samples/s over those of the baseline, with a 95 % interval over the repeats",
     text: ({ is_baseline, speedup }) => times(is_baseline, speedup),
-    note: ({ speedup_interval: ends }) => interval(ends, three),
+    note: ({ speedup_interval: ends, speedup_verdict: verdict }) => compared(ends, verdict),
     sortValue: ({ is_baseline, speedup }) => (is_baseline ? 1 : speedup),
   },
 ];
 
-/** The rows of combinations that communicate, with the baseline; empty: none counts its bytes. */
-export function communicationRows(rows: readonly BenchmarkRow[]): BenchmarkRow[] {
-  const communicates = (row: BenchmarkRow) =>
-    Boolean(row.communication_bytes) || Boolean(row.latency_seconds);
-  const counts = rows.some((row) => row.communication_bytes);
-  return counts ? rows.filter((row) => row.is_baseline || communicates(row)) : [];
-}
-
 /** What some rows differ in, and the figures of their communication. */
 export function communicationColumns(rows: readonly BenchmarkRow[]): BenchmarkColumn[] {
-  const differs = ({ text }: BenchmarkColumn) => new Set(rows.map(text)).size > 1;
-  return [...cellColumns(rows).filter(differs), ...COMMUNICATION];
+  return [...differing(rows), ...COMMUNICATION];
 }
 
-/** The columns of some rows; a figure that most benchmarks lack only where it was measured. */
+/** The columns of some rows: what they differ in, and figures; one that most benchmarks lack only
+ * where it was measured. */
 export function columnsOf(rows: readonly BenchmarkRow[], objective: string): BenchmarkColumn[] {
   return [
-    ...cellColumns(rows),
+    ...differing(rows),
     ...(objective === "samples_per_second" ? [] : [figure("objective", objective, metric)]),
     SPEED,
     ...(rows.some((row) => row.is_baseline) ? [RATIO] : []),
     ...OPTIONAL.filter((column) => isKnown(rows, column)),
     ...FIGURES,
   ];
+}
+
+/** What all rows have in common, which has no column: "strategy ddp, precision fp32". */
+export function commonText(rows: readonly BenchmarkRow[]): string {
+  const [row] = rows;
+  if (row === undefined || rows.length < 2) return "";
+  const columns = cellColumns(rows).filter((column) => !differs(rows, column));
+  return columns.map(({ title, text }) => `${title} ${text(row)}`).join(", ");
+}
+
+/** The columns of the combination in which the rows differ; of a single one all. */
+function differing(rows: readonly BenchmarkRow[]): BenchmarkColumn[] {
+  const columns = cellColumns(rows);
+  return rows.length < 2 ? columns : columns.filter((column) => differs(rows, column));
+}
+
+function differs(rows: readonly BenchmarkRow[], { text }: BenchmarkColumn): boolean {
+  return new Set(rows.map(text)).size > 1;
 }
 
 /** The columns that say which combination a row is of. */
@@ -130,6 +140,11 @@ function cellColumns(rows: readonly BenchmarkRow[]): BenchmarkColumn[] {
 
 function isKnown(rows: readonly BenchmarkRow[], { sortValue }: BenchmarkColumn): boolean {
   return rows.some((row) => sortValue(row) !== null);
+}
+
+function compared(ends: number[] | null, verdict: BenchmarkRow["verdict"]): string {
+  const text = interval(ends, three);
+  return verdict === "no_difference" ? `no difference shown (${text})` : text;
 }
 
 function times(isBaseline: boolean, ratio: number | null): string {

@@ -11,8 +11,8 @@ import {
   type BenchmarkColumn,
   type BenchmarkSort,
   columnsOf,
+  commonText,
   communicationColumns,
-  communicationRows,
   jobsAgainstBaseline,
   sortedRows,
 } from "./benchmark-rows";
@@ -31,15 +31,16 @@ export function Benchmark({ experiment }: { experiment: Experiment }) {
   const trials = useTrials(experiment).data;
   const jobs = jobsAgainstBaseline(shown.rows, trials ?? []);
   if (analysis === undefined) return <Pending query={query} what="the benchmark" height={240} />;
-  const columns: Column<BenchmarkRow>[] = shown.columns.map((column) => ({
-    ...tableColumn(column),
+  const common = commonText(shown.rows);
+  const columns: Column<BenchmarkRow>[] = shown.columns.map((column, i) => ({
+    ...tableColumn(column, i),
     sort: {
       direction:
         sort === column.id ? "ascending" : sort === `-${column.id}` ? "descending" : "none",
       onPress: () => setSort(sort === column.id ? `-${column.id}` : column.id),
     },
   }));
-  const communicating = communicationRows(shown.rows);
+  const communicating = shown.rows.filter((row) => row.compares_communication);
   return (
     <Stack component="section" gap="xs" aria-label="Benchmark">
       <Group justify="space-between">
@@ -49,6 +50,7 @@ export function Benchmark({ experiment }: { experiment: Experiment }) {
         {jobs.length > 1 ? <CompareButton jobs={jobs} /> : null}
         <Text size="xs" c="dimmed">
           medians over the steps after the warm-up; with repeats, means and ranges over the runs
+          {common === "" ? "" : `. All rows: ${common}`}
         </Text>
       </Group>
       <Table
@@ -83,8 +85,10 @@ export function Benchmark({ experiment }: { experiment: Experiment }) {
   );
 }
 
-function tableColumn(column: BenchmarkColumn): Column<BenchmarkRow> {
+function tableColumn(column: BenchmarkColumn, index: number): Column<BenchmarkRow> {
   return {
+    // The first one stays while the others scroll.
+    ...(index === 0 ? { left: 0 } : {}),
     id: column.id,
     header: <span title={column.hint}>{column.title}</span>,
     right: !column.isText,
@@ -117,6 +121,11 @@ const STATE: Column<BenchmarkRow> = {
           <LinkedText text={row.reason} />
         </Text>
       ) : null}
+      {row.interruptions.map((text) => (
+        <Text key={text} size="xs" c="dimmed">
+          <LinkedText text={text} />
+        </Text>
+      ))}
       {row.shared_with.length > 0 ? (
         <Text size="xs" c="dimmed">
           <LinkedText text={`shared hosts with ${row.shared_with.join(", ")}`} />

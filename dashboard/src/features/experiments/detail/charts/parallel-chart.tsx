@@ -40,7 +40,7 @@ const BOTTOM = HEIGHT - 12;
 const [SIDE, MOST_SIDE] = [56, 120];
 /** Pixels of a letter of a label, at most. */
 const LETTER = 6.6;
-const MIN_GAP = 120;
+const MIN_GAP = 96;
 /** Distance in pixels within which the pointer is at a line. */
 const REACH = 8;
 /** Groups of trials by their objective, with a colour each. */
