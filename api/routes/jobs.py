@@ -134,6 +134,18 @@ ListQuery = Annotated[
 ]
 
 
+Me = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=128,
+        description="The user that `user:me` in the query means. Default: the user that runs the "
+        "coordinator, if the request arrives over loopback; through a tunnel, say who you are.",
+        examples=["maria"],
+    ),
+]
+
+
 @router.operation("GET", "", summary="List jobs", answer="A page of jobs.")
 async def list_jobs(
     request: Request,
@@ -143,6 +155,7 @@ async def list_jobs(
     state: States = None,
     search: Search = None,
     query: ListQuery = None,
+    me: Me = None,
     sort: Annotated[
         str | None,
         Query(
@@ -161,7 +174,7 @@ async def list_jobs(
         search=search,
         query=query,
         sort=sort,
-        caller=local_user(request),
+        caller=me or local_user(request),
     )
 
 
@@ -175,11 +188,13 @@ async def list_job_groups(
     state: States = None,
     search: Search = None,
     query: ListQuery = None,
+    me: Me = None,
 ) -> JobGroupPage:
     """The largest group first; a job counts for each of its tags. The `query` of a group, added to
     the one given here, lists its jobs."""
+    caller = me or local_user(request)
     found = await coordinator.jobs.groups(
-        by, states=state or (), search=search, query=query, caller=local_user(request)
+        by, states=state or (), search=search, query=query, caller=caller
     )
     items, following = page_of("groups", found, limit, cursor)
     return JobGroupPage(items=items, next_cursor=following)

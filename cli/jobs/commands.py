@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trainhall.api.host.login_name import login_name
 from trainhall.cli.base import complete
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
@@ -195,7 +196,7 @@ def list_jobs(
         query, sort = query or saved.get("query"), sort or saved.get("sort")
         asked = {
             "state": state or saved.get("state"), "search": search or saved.get("search") or None,
-            "query": query, "sort": sort,
+            "query": query, "me": login_name() if query else None, "sort": sort,
         }  # fmt: skip
         pages = list(client.pages("/training/jobs", limit=limit, **asked))
         jobs = [job for page in pages for job in page["items"]]

@@ -119,7 +119,7 @@ class JobService(Service):
             items = await views.job_views(session, rows, now)
             hint = None
             if query is not None and cursor is None and not rows:
-                hint = await hint_of(session, query)
+                hint = await hint_of(session, query, caller)
         return views.JobPage(items=items, next_cursor=following, hint=hint)
 
     async def groups(

@@ -65,6 +65,16 @@ async def test_owner_is_by_default_who_runs_the_coordinator(
     assert {group["value"] for group in mine.json()["items"]} <= {login_name()}
 
 
+async def test_caller_may_say_who_they_are(client: httpx.AsyncClient) -> None:
+    await client.post("/api/v1/training/jobs", json={**JOB, "user": "ada"})
+    for path in ("/api/v1/training/jobs?", "/api/v1/training/jobs/groups?by=user&"):
+        found = [
+            (await client.get(f"{path}query=user:me&me={me}")).json()["items"]
+            for me in ("ada", "jo")
+        ]
+        assert list(map(len, found)) == [1, 0], path
+
+
 @pytest.mark.parametrize(("address", "user"), [("::1", "ada"), ("10.0.0.5", None)])
 def test_local_user_is_known_over_loopback_alone(address: str, user: str | None) -> None:
     app = SimpleNamespace(state=SimpleNamespace(login_name="ada"))

@@ -211,9 +211,11 @@ async def _is_metric(session: AsyncSession, name: str) -> bool:
 
 @dataclass(frozen=True)
 class Names:
-    """Parameters and metrics of the newest jobs, by their full names."""
+    """Parameters and metrics of the newest jobs, by their full names, and their owners."""
 
     names: list[str]
+    users: frozenset[str]
+    """In lower case, as queries compare."""
     jobs: int
     """Number of jobs that were read."""
     are_all: bool
@@ -224,16 +226,18 @@ async def names_of_newest(session: AsyncSession) -> Names:
     """Return the names that the newest jobs have, however many jobs there are."""
     rows = (await session.execute(newest_statement())).all()
     names: dict[str, None] = {}
-    for parameters, metrics in rows:
+    users = set()
+    for parameters, metrics, user in rows:
         names |= dict.fromkeys(PARAMETERS + name for name in parameters or ())
         names |= dict.fromkeys(METRICS + name for name in metrics)
-    return Names(list(names), len(rows), len(rows) < _NEWEST)
+        users.add((user or "").lower())
+    return Names(list(names), frozenset(users), len(rows), len(rows) < _NEWEST)
 
 
-def newest_statement() -> Select[Any, Any]:
-    """Return the statement that reads parameters and metrics of the newest jobs."""
+def newest_statement() -> Select[Any, Any, Any]:
+    """Return the statement that reads parameters, metrics and owners of the newest jobs."""
     return (
-        select(Job.parameters, JobProgress.metrics)
+        select(Job.parameters, JobProgress.metrics, Job.user)
         .join(JobProgress, JobProgress.job_id == Job.id)
         .order_by(Job.number.desc())
         .limit(_NEWEST)

@@ -7,18 +7,29 @@ from trainhall.cluster.jobs.listing.keys import AGGREGATES, METRICS, PARAMETERS,
 from trainhall.cluster.jobs.listing.query import parse_query
 
 
-async def hint_of(session: AsyncSession, query: str) -> str | None:
-    """Return which parameter or metric in a valid query no recent job has, and a similar one; None:
-    all of them are known.
+async def hint_of(session: AsyncSession, query: str, caller: str | None) -> str | None:
+    """Return which parameter or metric in a valid query no recent job has, with a similar one, or
+    that none is the caller's; None: all of them are known.
 
     It reads the newest jobs alone, however many there are.
     """
-    fields = [term.field.text for term in parse_query(query) if term.field and not term.negated]
-    fields = [field for field in fields if field.startswith((PARAMETERS, METRICS))]
-    if not fields:
+    terms = [term for term in parse_query(query) if term.field and not term.negated]
+    fields = [term.field.text for term in terms if term.field]
+    named = [field for field in fields if field.startswith((PARAMETERS, METRICS))]
+    is_mine = any(
+        term.field and term.field.text == "user" and [v.text.lower() for v in term.values] == ["me"]
+        for term in terms
+    )
+    if not named and not is_mine:
         return None
     found = await names_of_newest(session)
-    return next((hint for field in fields if (hint := _hint(field, found))), None)
+    unknown = next((hint for field in named if (hint := _hint(field, found))), None)
+    if unknown is None and is_mine and caller is not None and caller.lower() not in found.users:
+        return (
+            f"{_none(found)} belongs to {caller}, whom user:me means here; name another user, as "
+            "in user:maria."
+        )
+    return unknown
 
 
 def _hint(name: str, found: Names) -> str | None:
@@ -27,12 +38,15 @@ def _hint(name: str, found: Names) -> str | None:
         return None
     kind = "parameter" if field.parameter is not None else "metric"
     own = field.parameter if field.parameter is not None else field.metric
-    who = "No job has" if found.are_all else f"None of the newest {found.jobs} jobs has"
     prefix = PARAMETERS if field.parameter is not None else METRICS
     known = [each.removeprefix(prefix) for each in found.names if each.startswith(prefix)]
-    return f"{who} a {kind} {own}{nearest(own or '', known) or '.'}"
+    return f"{_none(found)} has a {kind} {own}{nearest(own or '', known) or '.'}"
 
 
 def _without_aggregate(name: str) -> str:
     metric, _, end = name.rpartition(".")
     return metric if name.startswith(METRICS) and end in AGGREGATES else name
+
+
+def _none(found: Names) -> str:
+    return "No job" if found.are_all else f"None of the newest {found.jobs} jobs"

@@ -5713,6 +5713,12 @@ export type ListJobsData = {
          */
         query?: string | null;
         /**
+         * Me
+         *
+         * The user that `user:me` in the query means. Default: the user that runs the coordinator, if the request arrives over loopback; through a tunnel, say who you are.
+         */
+        me?: string | null;
+        /**
          * Sort
          *
          * Sort by name, state, user, project, task, strategy, created_at, started_at, finished_at, duration, gpu_hours, step, priority, world_size, parameters.NAME or metrics.NAME (latest value); `-` before it: in descending order. Jobs without a value are last.
@@ -5861,6 +5867,12 @@ export type ListJobGroupsData = {
          * Only jobs that match all terms of this query, such as `state:failed parameters.lr>0.01 -user:maria` (docs/rest-api.md).
          */
         query?: string | null;
+        /**
+         * Me
+         *
+         * The user that `user:me` in the query means. Default: the user that runs the coordinator, if the request arrives over loopback; through a tunnel, say who you are.
+         */
+        me?: string | null;
     };
     url: '/api/v1/training/jobs/groups';
 };

@@ -40,6 +40,17 @@ async def test_empty_list_hints_at_unknown_name(
     assert await hint(jobs, query) == expected
 
 
+async def test_empty_list_names_who_me_is(jobs: ListedJobs) -> None:
+    async def hint_for(caller: str, query: str = "user:me") -> str | None:
+        return (await jobs.service.list(query=query, caller=caller)).hint
+
+    await jobs.add("a", user="Maria")
+    told = "No job belongs to root, whom user:me means here; name another user, as in user:maria."
+    assert await hint_for("root") == told
+    assert await hint_for("maria", "user:me state:failed") is None
+    assert await hint_for("root", "-user:me state:failed") is None
+
+
 async def test_list_with_jobs_has_no_hint(jobs: ListedJobs) -> None:
     await jobs.add("a", parameters={"lr": 0.1})
     assert await hint(jobs, "-parameters.lrr>0") is None
