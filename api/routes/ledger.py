@@ -59,7 +59,8 @@ async def read_ledger(
     ] = None,
 ) -> Ledger | Response:
     """Sums up the attempts that ended in that time; those that still run count as far as they are.
-    Most device-hours first; lines of jobs that run may change places between two pages."""
+    Most device-hours first; lines of jobs that run may change places between two pages, and none is
+    left out."""
     query = LedgerQuery(by=by, since=since, until=until, job_id=job_id)
     accepts_csv = request.headers.get("Accept", "").startswith(_CSV)
     if form is LedgerFormat.CSV or (form is None and accepts_csv):

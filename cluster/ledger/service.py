@@ -46,6 +46,10 @@ _HELD = func.coalesce(func.sum(LedgerEntry.held_seconds), 0.0)
 _WHOLE = cast(_HELD, BigInteger())
 """Lines are ordered by whole seconds: the last digits of a sum differ from read to read."""
 _FIRST_JOB = func.min(LedgerEntry.job_id)
+_OPEN_JOB = func.min(case((LedgerEntry.is_open.is_(True), LedgerEntry.job_id)))
+"""A running job of a line."""
+_MOST_AHEAD = 600
+"""Characters in a cursor for the running jobs of lines that follow."""
 _SUMS = (
     func.count(LedgerEntry.job_id.distinct()).label("jobs"),
     _HELD.label("held"),
@@ -78,28 +82,28 @@ class LedgerService(Service):
             InvalidCursorError: the cursor was not handed out by this list.
             InvalidValueError: the time ends before it begins, or is out of range.
         """
-        begin, *after = _position(cursor) if cursor is not None else (None,)
+        after = _position(cursor) if cursor is not None else None
         # Each page sums up the time of the first one, else a line that shrinks would come again.
+        begin = after.since if after else None
         since, until = self._times(replace(query, since=query.since or begin))
         conditions, prices = _conditions(query, since, until), self._options.prices
 
-        page = _rows(query.by, conditions).limit(limit + 1)
-        if after:
-            page = page.having(_after(*after))
+        def load(connection: Connection) -> tuple[Sequence[Row[Any]], Row[Any], _Position | None]:
+            rows = connection.execute(_page(query.by, conditions, after).limit(limit + 1)).all()
+            following = None
+            if len(rows) > limit:
+                following = _following(connection, query.by, conditions, since, rows[:limit], after)
+            total = connection.execute(select(*_SUMS).where(*conditions)).one()
+            return rows, total, following
 
-        def load(connection: Connection) -> tuple[Sequence[Row[Any]], Row[Any]]:
-            total = select(*_SUMS).where(*conditions)
-            return connection.execute(page).all(), connection.execute(total).one()
-
-        rows, total = await self._db.read(load)
-        last = rows[limit - 1] if len(rows) > limit else None
+        rows, total, following = await self._db.read(load)
         return Ledger(
             by=query.by,
             since=since,
             until=until,
             currency=prices.currency if _has_price(prices) else None,
             items=[_row(row, prices) for row in rows[:limit]],
-            next_cursor=_cursor(since, last) if last else None,
+            next_cursor=_cursor(following) if following else None,
             total=LedgerSums(**_figures(total, prices)),
         )
 
@@ -161,24 +165,82 @@ def _rows(by: Account, conditions: Sequence[ColumnElement[bool]]) -> Select[Any]
     )
 
 
-def _cursor(since: datetime, last: Row[Any]) -> str:
-    return pagination.encode(_LIST, since.isoformat(), last.whole, last.first_job)
+@dataclass(frozen=True)
+class _Position:
+    """The end of a page."""
+
+    since: datetime
+    whole: int
+    """Whole seconds of its last line; those of the lines that follow were fewer."""
+    first_job: str
+    ahead: frozenset[str] = frozenset()
+    """A running job of each line that followed: it may have grown beyond that end since."""
 
 
-def _position(cursor: str) -> tuple[datetime, int | str, int | str]:
-    """Return the beginning of the time, and the last line of the page before.
+def _cursor(at: _Position) -> str:
+    ahead = ",".join(sorted(at.ahead))
+    return pagination.encode(_LIST, at.since.isoformat(), at.whole, at.first_job, ahead)
+
+
+def _position(cursor: str) -> _Position:
+    """Return the position in a cursor.
 
     Raises:
         InvalidCursorError: the cursor was not handed out by this list.
     """
-    since, *line = pagination.decode(_LIST, cursor, str, int, str)
+    since, whole, first_job, ahead = pagination.decode(_LIST, cursor, str, int, str, str)
     try:
-        return datetime.fromisoformat(str(since)).astimezone(UTC), line[0], line[1]
+        begin = datetime.fromisoformat(str(since)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise InvalidCursorError from None
+    jobs = frozenset(str(ahead).split(",")) if ahead else frozenset[str]()
+    return _Position(begin, int(whole), str(first_job), jobs)
 
 
-def _after(whole: int | str, first_job: int | str) -> ColumnElement[bool]:
+def _page(
+    by: Account, conditions: Sequence[ColumnElement[bool]], after: _Position | None
+) -> Select[Any]:
+    """Select the lines that follow a position, those that have overtaken it since first."""
+    if after is None:
+        return _rows(by, conditions).add_columns(literal(None).label("ahead"))
+    ahead = func.max(case((LedgerEntry.job_id.in_(after.ahead), LedgerEntry.job_id)))
+    follows = or_(_after(after.whole, after.first_job), ahead.is_not(None))
+    return _rows(by, conditions).add_columns(ahead.label("ahead")).having(follows)
+
+
+def _following(
+    connection: Connection,
+    by: Account,
+    conditions: Sequence[ColumnElement[bool]],
+    since: datetime,
+    rows: Sequence[Row[Any]],
+    after: _Position | None,
+) -> _Position:
+    """Return the position behind a page of lines."""
+    last, missing = rows[-1], frozenset[str]()
+    whole, first_job = last.whole, last.first_job
+    if after is not None:
+        missing = after.ahead - {row.ahead for row in rows}
+        # Lines that have overtaken it do not move the end back.
+        if (-whole, first_job) < (-after.whole, after.first_job):
+            whole, first_job = after.whole, after.first_job
+    is_missing = func.max(case((LedgerEntry.job_id.in_(missing), 1), else_=0))
+    running = connection.execute(
+        _rows(by, conditions)
+        .add_columns(_OPEN_JOB.label("open_job"))
+        .having(_after(whole, first_job), _OPEN_JOB.is_not(None), is_missing == 0)
+        .limit(_MOST_AHEAD)
+    )
+    ahead: list[str] = sorted(missing)
+    for row in running:
+        # The next ones are the first to overtake.
+        if sum(map(len, ahead)) + len(ahead) + len(row.open_job) > _MOST_AHEAD:
+            break
+        ahead.append(row.open_job)
+    return _Position(since, whole, first_job, frozenset(ahead))
+
+
+def _after(whole: int, first_job: str) -> ColumnElement[bool]:
     """Select what follows a line, also if lines before it have grown since."""
     seconds = literal(whole)
     return or_(seconds > _WHOLE, and_(seconds == _WHOLE, literal(first_job) < _FIRST_JOB))

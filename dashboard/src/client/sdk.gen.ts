@@ -876,7 +876,8 @@ export const deleteView = <ThrowOnError extends boolean = true>(options: Options
  * Read the ledger
  *
  * Sums up the attempts that ended in that time; those that still run count as far as they are.
- * Most device-hours first; lines of jobs that run may change places between two pages.
+ * Most device-hours first; lines of jobs that run may change places between two pages, and none is
+ * left out.
  */
 export const readLedger = <ThrowOnError extends boolean = true>(options?: Options<ReadLedgerData, ThrowOnError>) => (options?.client ?? client).get<ReadLedgerResponses, ReadLedgerErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

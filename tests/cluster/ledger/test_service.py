@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 from support.cluster.simulated import SimulatedCluster, failure
 from support.database import on_sqlite
 from support.storage.frames import frame, table
@@ -186,6 +186,38 @@ async def test_deleted_job_is_counted_to_its_end(cluster: SimulatedCluster) -> N
         assert not (await session.scalars(select(LedgerEntry).where(LedgerEntry.is_open))).all()
 
 
+@pytest.mark.parametrize("by", list(Account))
+async def test_line_that_grows_between_pages_is_listed(
+    cluster: SimulatedCluster, by: Account
+) -> None:
+    now = cluster.clock.now()
+    entries = [
+        LedgerEntry(
+            job_id=f"job-{number}", attempt=1, name="a", user=f"user-{number}",
+            project=f"project-{number}", device="cpu", counted_until=now,
+            held_seconds=hours * HOUR, is_open=number > 2,
+        )
+        for number, hours in enumerate([10, 6, 5, 4, 3], start=1)
+    ]  # fmt: skip
+    async with cluster.db.transaction() as session:
+        session.add_all(entries)
+    ledger, query = cluster.coordinator.ledger, LedgerQuery(by=by)
+    found, cursor = [], None
+    for grown in (None, "job-4", "job-3", None, None):
+        page = await ledger.read(query, 1, cursor)
+        cursor = page.next_cursor
+        found += [line.device_hours for line in page.items]
+        # One overtakes the line just read, and one all of them, after it was listed.
+        async with cluster.db.transaction() as session:
+            await session.execute(
+                update(LedgerEntry)
+                .where(LedgerEntry.job_id == grown)
+                .values(held_seconds=LedgerEntry.held_seconds + 20 * HOUR)
+            )
+    assert cursor is None
+    assert found == [10.0, 6.0, 24.0, 25.0, 3.0]
+
+
 async def test_lines_are_summed_paged_and_priced(cluster: SimulatedCluster) -> None:
     now = cluster.clock.now()
     # The job of the last one was deleted while it was open.
@@ -236,6 +268,6 @@ async def test_lines_are_summed_paged_and_priced(cluster: SimulatedCluster) -> N
     assert (await ledger.read(query, 1, first.next_cursor)).items == second.items
     assert (await ledger.read(query, 1)).items == []
     with pytest.raises(InvalidCursorError):
-        await ledger.read(query, 1, pagination.encode("ledger", "today", 1, "x"))
+        await ledger.read(query, 1, pagination.encode("ledger", "today", 1, "x", ""))
     async with cluster.db.session() as session:
         assert not (await session.scalars(select(LedgerEntry).where(LedgerEntry.is_open))).all()

@@ -1672,7 +1672,8 @@ export const readLedgerQueryKey = (options?: Options<ReadLedgerData>) => createQ
  * Read the ledger
  *
  * Sums up the attempts that ended in that time; those that still run count as far as they are.
- * Most device-hours first; lines of jobs that run may change places between two pages.
+ * Most device-hours first; lines of jobs that run may change places between two pages, and none is
+ * left out.
  */
 export const readLedgerOptions = (options?: Options<ReadLedgerData>) => queryOptions<ReadLedgerResponse, ReadLedgerError, ReadLedgerResponse, ReturnType<typeof readLedgerQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await readLedger({
@@ -1690,7 +1691,8 @@ export const readLedgerInfiniteQueryKey = (options?: Options<ReadLedgerData>): Q
  * Read the ledger
  *
  * Sums up the attempts that ended in that time; those that still run count as far as they are.
- * Most device-hours first; lines of jobs that run may change places between two pages.
+ * Most device-hours first; lines of jobs that run may change places between two pages, and none is
+ * left out.
  */
 export const readLedgerInfiniteOptions = (options?: Options<ReadLedgerData>) => infiniteQueryOptions<ReadLedgerResponse, ReadLedgerError, InfiniteData<ReadLedgerResponse>, QueryKey<Options<ReadLedgerData>>, string | null | Pick<QueryKey<Options<ReadLedgerData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
 // @ts-ignore
