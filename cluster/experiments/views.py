@@ -181,7 +181,8 @@ _NEVER = (ReasonCode.NEVER_FITS.value, ReasonCode.QUOTA_TOO_SMALL.value)
 async def _reasons_of_stuck(session: AsyncSession, experiments: Sequence[str]) -> dict[str, Reason]:
     """Return why no run of an experiment can start, of those whose started runs all wait for what
     the cluster or a quota does not have: as many as may be unfinished, so that no other run
-    starts."""
+    starts. Runs that wait at a rung hold no place: they wait for a promotion, which may depend on
+    those."""
     job = models.Job
     never_fits = job.state.in_(WAITING_STATES) & job.reason_code.in_(_NEVER)
     rows = await session.execute(
@@ -189,7 +190,7 @@ async def _reasons_of_stuck(session: AsyncSession, experiments: Sequence[str]) -
         .join(job, job.id == tables.Trial.job_id)
         .where(
             tables.Trial.experiment_id.in_(experiments),
-            tables.Trial.state.in_(UNFINISHED_TRIALS),
+            tables.Trial.state == TrialState.STARTED.value,
         )
         .group_by(tables.Trial.experiment_id)
         .having(func.count() == func.count(case((never_fits, 1))))

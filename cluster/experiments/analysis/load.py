@@ -57,7 +57,7 @@ class _Speeds:
     series: Mapping[str, Distribution]
     """By the metric's name."""
     attempts: tuple[int, ...]
-    """Those that took the steps."""
+    """Numbers of those that took the steps."""
 
 
 _NOTHING = _Speeds({}, ())

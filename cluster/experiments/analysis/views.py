@@ -89,10 +89,10 @@ class BenchmarkRow(AnalysisRow):
     speedup_interval: list[float] | None
     """95 % bootstrap interval of the speed-up over the repeats; null with one run each."""
     speedup_verdict: Verdict | None
-    """Of the speed-up, as `verdict`."""
+    """Verdict on the speed-up, as `verdict`."""
     compares_communication: bool
-    """Belongs to the comparison of communication: it communicates or is the baseline, and bytes of
-    some cell are counted."""
+    """True in the table of communication: it communicates or is the baseline, and bytes of some
+    cell are counted."""
     data_share: float | None
     """Part of the steps' time in which ranks wait for data."""
     model_flops_utilization: float | None

@@ -704,14 +704,14 @@ export type BenchmarkRow = {
      */
     speedup_interval: Array<number> | null;
     /**
-     * Of the speed-up, as `verdict`.
+     * Verdict on the speed-up, as `verdict`.
      */
     speedup_verdict: Verdict | null;
     /**
      * Compares Communication
      *
-     * Belongs to the comparison of communication: it communicates or is the baseline, and bytes of
-     * some cell are counted.
+     * True in the table of communication: it communicates or is the baseline, and bytes of some
+     * cell are counted.
      */
     compares_communication: boolean;
     /**

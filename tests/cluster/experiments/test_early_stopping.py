@@ -140,6 +140,29 @@ async def test_promotion_follows_a_result_in_the_same_pass(cluster: SimulatedClu
     assert (await cluster.job(str(first.job_id))).state == "queued"
 
 
+async def test_waiting_run_does_not_hide_runs_that_never_fit(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 4)
+    experiment = await create(cluster, space={"resources.workers": [1, 32, 64]})
+    assert (await read(cluster, experiment)).reason_code == "trials_run", "the first one can start"
+    first, *_ = await trials(cluster, experiment)
+    await advance(cluster, first, 0.5)
+    await cluster.settle()
+    view = await read(cluster, experiment)
+    assert view.counts == {"paused": 1, "queued": 2}
+    assert view.reason_code == "no_run_fits"
+    assert "needs 32 CPU slots" in view.reason
+
+
+async def test_runs_that_wait_at_a_rung_are_not_stuck(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 1)
+    experiment = await create(cluster, values=3, parallel=1)
+    for _ in range(2):
+        started = [run for run in await trials(cluster, experiment) if run.state in BUSY]
+        await advance(cluster, started[0], 0.5)
+        view = await read(cluster, experiment)
+        assert (view.state, view.reason_code) != ("running", "no_run_fits")
+
+
 async def test_waiting_run_holds_no_place(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 4)
     experiment = await create(cluster)
