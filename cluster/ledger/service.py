@@ -32,6 +32,8 @@ DAYS = timedelta(days=30)
 """Time that is read if no beginning is given."""
 _LIST = "ledger"
 _HOUR = 3600.0
+_DIGITS = 6
+"""Digits after the point in CSV."""
 _KWH = 3.6e6
 """Joules."""
 
@@ -258,7 +260,9 @@ def _lines(by: Account, rows: Iterable[Row[Any]], prices: Prices) -> Iterator[li
     yield [by.value, *keys[1:], *figures, *(["currency"] if currency else [])]
     for row in rows:
         values = _figures(row, prices)
-        yield [*(getattr(row, key) for key in keys), *(values[name] for name in figures), *currency]
+        # Digits beyond milliseconds only make a table hard to read.
+        rounded = (v if v is None else round(v, _DIGITS) for v in map(values.get, figures))
+        yield [*(getattr(row, key) for key in keys), *rounded, *currency]
 
 
 def _figures(row: Row[Any], prices: Prices) -> dict[str, Any]:

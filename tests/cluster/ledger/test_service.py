@@ -218,6 +218,18 @@ async def test_line_that_grows_between_pages_is_listed(
     assert found == [10.0, 6.0, 24.0, 25.0, 3.0]
 
 
+@on_sqlite
+async def test_csv_has_few_digits(cluster: SimulatedCluster) -> None:
+    entry = LedgerEntry(
+        job_id="job-1", attempt=1, name="a", user="ada", device="cpu",
+        counted_until=cluster.clock.now(), held_seconds=HOUR / 3, is_open=False,
+    )  # fmt: skip
+    async with cluster.db.transaction() as session:
+        session.add(entry)
+    (row,) = csv.DictReader(io.StringIO(await cluster.coordinator.ledger.csv(LedgerQuery())))
+    assert (row["device_hours"], row["useful_hours"]) == ("0.333333", "")
+
+
 async def test_lines_are_summed_paged_and_priced(cluster: SimulatedCluster) -> None:
     now = cluster.clock.now()
     # The job of the last one was deleted while it was open.
