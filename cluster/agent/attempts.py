@@ -243,5 +243,6 @@ class Attempts:
 def _request_gradients(attempt: Attempt, gradients: int) -> None:
     # Without a status there is no page yet, or one that the shim is about to write.
     if attempt.status is not None:
-        Control.ask(attempt.folder.control, gradients)
+        with contextlib.suppress(OSError):  # the job has removed or replaced it
+            Control.ask(attempt.folder.control, gradients)
         attempt.gradients = gradients

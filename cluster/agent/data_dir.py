@@ -25,7 +25,7 @@ from trainhall.cluster.wire.protocol import JoinReply
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
-from trainhall.training.link.launch import Launch
+from trainhall.training.link.launch import Launch, load_launch
 
 logger = EventLogger(__name__)
 
@@ -125,7 +125,7 @@ class DataDir:
         for path in sorted(self.attempts.glob("*/a*-g*/launch.json")):
             folder = AttemptFolder(path.parent)
             try:
-                launch = Launch.model_validate_json(path.read_bytes())
+                launch = load_launch(path)
             except (OSError, ValueError) as error:
                 logger.warning("attempt_unreadable", path=path, error=error)
                 yield folder, None

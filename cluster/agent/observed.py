@@ -26,7 +26,8 @@ from trainhall.training.link.control import Control
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder, replace_json
-from trainhall.training.link.launch import Command, Launch
+from trainhall.training.link.launch import Command, load_launch
+from trainhall.training.link.regular_file import read_regular
 from trainhall.training.link.status import Outcome, ShimStatus
 
 logger = EventLogger(__name__)
@@ -35,6 +36,7 @@ START_SECONDS = 60.0
 """A shim that was started and has not taken its folder for so long is started again."""
 MAX_STARTS = 3
 SWEEP_SECONDS = 0.1
+MAX_STATUS_BYTES = 4 * 2**20
 UNREADABLE_SECONDS = 5.0
 """Time for the processes of an attempt that cannot be taken up to end."""
 
@@ -124,7 +126,7 @@ class ObservedAttempts:
             return
         if attempt.is_behind:
             try:
-                launch = Launch.model_validate_json(attempt.folder.launch.read_bytes())
+                launch = load_launch(attempt.folder.launch)
             except (OSError, ValueError) as error:
                 # It is written again until this succeeds (`Attempts._regroup`).
                 logger.warning("launch_unreadable", path=attempt.folder.launch, error=error)
@@ -168,15 +170,17 @@ class ObservedAttempts:
         path = attempt.folder.status
         stamp = attempt.status_stamp
         try:
-            stat = path.stat()
+            stat = path.lstat()
             stamp = (stat.st_ino, stat.st_mtime_ns)
             if stamp != attempt.status_stamp:
-                attempt.status = ShimStatus.model_validate_json(path.read_bytes())
+                data = read_regular(path, MAX_STATUS_BYTES)
+                attempt.status = ShimStatus.model_validate_json(data)
                 attempt.status_stamp = stamp
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
-            # A failing disk, empty after a power cut, or of another version: one report per file.
+            # A failing disk, empty after a power cut, of another version, or replaced by the job:
+            # one report per file.
             attempt.status_stamp = stamp
             logger.warning("status_unreadable", path=path, error=error)
 

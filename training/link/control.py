@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from trainhall.training.link.launch import Command
+from trainhall.training.link.regular_file import open_regular, read_regular
 
 STUCK_SECONDS = 5.0
 """Shortest time without a step after which a rank leaves its group for a newer one, though no rank
@@ -68,9 +69,9 @@ class Control:
         """Ask the ranks for the gradients of a step; asking again with the same number is harmless.
 
         Raises:
-            FileNotFoundError: no shim has begun there.
+            OSError: no shim has begun there (ENOENT), or the job has replaced the file.
         """
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        fd = open_regular(path, os.O_WRONLY)
         try:
             os.pwrite(fd, _REQUEST.pack(request), _REQUEST_AT)
         finally:
@@ -81,8 +82,8 @@ class Control:
         """Return whether a rank of a script takes part in agreed stops: it need not be signalled to
         pause."""
         try:
-            return path.read_bytes()[1] != 0
-        except FileNotFoundError:
+            return read_regular(path, _CONTROL_SIZE)[1] != 0
+        except (OSError, IndexError):  # no shim has begun, or the job has replaced it
             return False
 
     def listen(self) -> None:

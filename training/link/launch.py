@@ -1,14 +1,18 @@
 """The launch of an attempt on a host: what a shim and its ranks are started with."""
 
 from enum import IntEnum
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.base import LinkModel
+from trainhall.training.link.regular_file import read_regular
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.plan import PlanPrediction, PlanRequest
+
+MAX_LAUNCH_BYTES = 16 * 2**20
 
 
 class Command(IntEnum):
@@ -124,3 +128,12 @@ class Launch(LinkModel):
     @property
     def token(self) -> FencingToken:
         return FencingToken(self.job_id, self.attempt, self.generation)
+
+
+def load_launch(path: Path) -> Launch:
+    """Read a launch.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or is not one.
+    """
+    return Launch.model_validate_json(read_regular(path, MAX_LAUNCH_BYTES))

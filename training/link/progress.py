@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
+from trainhall.training.link.regular_file import read_regular
+
 STACKS_SIGNAL = signal.SIGUSR2
 """A process whose page says so answers it with the stacks of all its threads."""
 
@@ -95,7 +97,7 @@ def folder_of(attempt: Path) -> Path:
 def read(attempt: Path, pid: int) -> RankProgress | None:
     """Read the page of a process of an attempt; None if it has none."""
     try:
-        data = (folder_of(attempt) / f"{pid}.bin").read_bytes()
+        data = read_regular(folder_of(attempt) / f"{pid}.bin", _PAGE.size)
         activity, answers, step, passed, timed, seconds, longest, first = _PAGE.unpack(data)
         return RankProgress(
             activity=Activity(activity),
@@ -107,7 +109,7 @@ def read(attempt: Path, pid: int) -> RankProgress | None:
             longest_seconds=longest,
             first_seconds=first,
         )
-    except (FileNotFoundError, struct.error, ValueError):
+    except (OSError, struct.error, ValueError):
         return None
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command
+from trainhall.training.link.regular_file import REPLACED, open_regular
 
 LAUNCH = ord("L")
 """Beside the digits of commands: read `launch.json` again."""
@@ -74,11 +75,18 @@ def claim(folder: AttemptFolder) -> int:
 
 
 def read_claim(folder: AttemptFolder) -> Claim:
-    """Return the state of the folder's claim. Not to be called by the shim itself."""
+    """Return the state of the folder's claim. Not to be called by the shim itself.
+
+    A lock that the job has replaced reads as released: what is left of the attempt is ended.
+    """
     try:
-        fd = os.open(lock_path(folder), os.O_RDWR | os.O_CLOEXEC)
+        fd = open_regular(lock_path(folder), os.O_RDWR)
     except FileNotFoundError:
         return Claim.NONE
+    except OSError as error:
+        if error.errno not in REPLACED:
+            raise
+        return Claim.RELEASED
     try:
         if not _lock(fd):
             return Claim.HELD
@@ -134,9 +142,9 @@ def drain(fd: int) -> bytes:
 def write_to_pipe(path: Path, data: bytes) -> bool:
     """Write to a named pipe without waiting; False when nobody reads, or it is full."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno in (errno.ENXIO, errno.ENOENT, errno.ENOTDIR):
+        if error.errno in (errno.ENXIO, errno.ENOENT, errno.ENOTDIR, *REPLACED):
             return False
         raise
     try:

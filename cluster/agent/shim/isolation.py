@@ -14,6 +14,7 @@ All times are seconds of a clock that keeps counting while the host sleeps and n
 """
 
 import contextlib
+import errno
 import os
 import struct
 import time
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
+from trainhall.training.link.regular_file import REPLACED, open_regular, read_regular
 
 CHECK_SECONDS = 0.25
 """Between two polls: a wait by the usual clock would sleep with the host."""
@@ -81,12 +83,16 @@ def now() -> float:
 
 def write_last_ack(folder: AttemptFolder, sent: float) -> None:
     """Notify the shim of a folder when the newest acknowledged report was sent."""
-    with contextlib.suppress(FileNotFoundError):  # the attempt is being removed
-        fd = os.open(_path(folder), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.pwrite(fd, _TIME.pack(sent), 0)
-        finally:
-            os.close(fd)
+    try:
+        fd = open_regular(_path(folder), os.O_WRONLY | os.O_CREAT)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, *REPLACED):
+            return  # the attempt is being removed, or its job has replaced the file
+        raise
+    try:
+        os.pwrite(fd, _TIME.pack(sent), 0)
+    finally:
+        os.close(fd)
 
 
 class IsolationWatch:
@@ -101,7 +107,7 @@ class IsolationWatch:
         """Return the action required now; `saving` as in `limits`."""
         at = now()
         with contextlib.suppress(OSError, struct.error):
-            acked = _TIME.unpack(self._path.read_bytes())[0]
+            acked = _TIME.unpack(read_regular(self._path, _TIME.size))[0]
             if self._acked < acked <= at:
                 self._acked = acked
         return step(at, self._acked, limits(self._lost_after, saving))

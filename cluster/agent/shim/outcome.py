@@ -13,6 +13,7 @@ from trainhall.cluster.agent.shim import failure_cause
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command
+from trainhall.training.link.regular_file import open_regular
 from trainhall.training.link.status import (
     EXIT_COMPLETED,
     EXIT_PAUSED,
@@ -220,7 +221,7 @@ def _last_lines(data: bytes) -> str:
 
 def _tail(path: Path, size: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open(open_regular(path), "rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - size))
             return file.read(size)

@@ -38,7 +38,7 @@ from trainhall.training.link.control import STUCK_SECONDS, Control
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder
-from trainhall.training.link.launch import Command, Launch
+from trainhall.training.link.launch import Command, Launch, load_launch
 from trainhall.training.link.progress import newest_step, read
 from trainhall.training.link.status import (
     EXIT_PAUSED,
@@ -468,7 +468,7 @@ class Shim:
 def read_launch(folder: AttemptFolder) -> Launch | Failure:
     """Read a launch; a damaged one is a failure, since the agent replaces the file as a whole."""
     try:
-        return Launch.model_validate_json(folder.launch.read_bytes())
+        return load_launch(folder.launch)
     except OSError as error:
         problem = error.strerror or str(error)
     except ValidationError as error:

@@ -14,6 +14,7 @@ from typing import Any
 from trainhall.cluster.agent.coordinator_link.http_api import RefusedError, Shipping, Source
 from trainhall.training.event_log import EventLogger
 from trainhall.training.link.frames import MAX_FRAME_BYTES, complete_frames
+from trainhall.training.link.regular_file import REPLACED, open_regular, size_of_regular
 
 logger = EventLogger(__name__)
 
@@ -67,6 +68,11 @@ class FileShipper(ABC):
             else:
                 self._stop_shipping(error.detail)
             return True
+        except OSError as error:
+            if error.errno not in REPLACED:
+                raise
+            self._stop_shipping(f"the job has replaced it: {error.strerror}")
+            return True
         if not sent:
             self._partial_size = size
         return sent
@@ -80,13 +86,10 @@ class FileShipper(ABC):
         self.offset = self.sequence = 0
 
     def _size(self) -> int:
-        try:
-            return self.path.stat().st_size
-        except OSError:
-            return 0
+        return size_of_regular(self.path)
 
     def _read(self, limit: int) -> bytes:
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_regular(self.path)
         try:
             # As much memory is taken as is asked for, however little there is.
             there = max(os.fstat(fd).st_size - self.offset, 0)

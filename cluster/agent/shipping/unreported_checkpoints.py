@@ -25,8 +25,12 @@ from trainhall.training.checkpoint.format.names import CheckpointFolder, scan
 from trainhall.training.event_log import EventLogger
 from trainhall.training.link.events import RankEvent
 from trainhall.training.link.launch import Launch
+from trainhall.training.link.regular_file import read_regular
 
 logger = EventLogger(__name__)
+
+MAX_EVENTS_BYTES = 64 * 2**20
+"""More events than a rank reports in years."""
 
 MAX_STEP = 2**62
 """Largest step of any job: a folder named for a later one is not ours."""
@@ -173,8 +177,8 @@ def _reported_names(events: Path) -> set[str]:
     """Return names in whole lines; one that was cut short by the kill does not count."""
     names: set[str] = set()
     try:
-        data = events.read_bytes()
-    except FileNotFoundError:
+        data = read_regular(events, MAX_EVENTS_BYTES)
+    except OSError:  # there is none, or the job has replaced it: all are reported again
         return names
     for line in data[: data.rfind(b"\n") + 1].splitlines():
         try:

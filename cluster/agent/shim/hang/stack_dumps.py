@@ -16,6 +16,7 @@ from pathlib import Path
 from trainhall.cluster.agent.shim.hang import flight_record
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.progress import STACKS_SIGNAL, read, stacks_path
+from trainhall.training.link.regular_file import open_regular
 
 PY_SPY_SECONDS = 10.0
 ANSWER_SECONDS = 1.0
@@ -43,7 +44,8 @@ def save(folder: AttemptFolder, pids: Mapping[int, int], stopped: set[int]) -> N
             text += f"\nits last collectives are in {flight_record.record_path(folder, rank)}"
         with contextlib.suppress(OSError):  # a full disk: the hang is reported all the same
             (folder.rank(rank) / "stacks.txt").write_text(text)
-            with folder.stderr(rank).open("a") as log:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            with open(open_regular(folder.stderr(rank), flags), "a") as log:
                 log.write(f"[trainhall] no progress; stacks of rank {rank}:\n{text}\n")
 
 
@@ -96,7 +98,7 @@ def _answers(folder: AttemptFolder, pids: Mapping[int, int]) -> dict[int, str]:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open(open_regular(path), "rb") as file:
             return file.read(MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
