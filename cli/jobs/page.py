@@ -155,15 +155,18 @@ def plan_page(plan: out.Json) -> str:
     ]
 
     def cell(row: out.Json, values: out.Json) -> str:
-        return str(row["format"](values[row["key"]])) if values else ""
+        value = values.get(row["key"])
+        return "" if value is None else str(row["format"](value))
+
+    def error(row: out.Json) -> str:
+        value = errors.get(row["key"])
+        return "" if value is None else f"{100 * value:+.0f} %"
 
     columns = [
         out.Column("OF", lambda row: row["of"]),
         out.Column("PREDICTED", lambda row: cell(row, plan["prediction"]), right=True),
         out.Column("MEASURED", lambda row: cell(row, measured), right=True),
-        out.Column(
-            "ERROR", lambda row: f"{100 * errors[row['key']]:+.0f} %" if errors else "", right=True
-        ),
+        out.Column("ERROR", error, right=True),
     ]
     return f"{out.one_line(plan['reason'])}\n{out.table(rows, columns)}"
 

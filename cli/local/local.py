@@ -290,7 +290,12 @@ class LocalRun:
         accuracy = result["metrics"].get("eval_accuracy")
         notice(text + (f", validation accuracy {number(accuracy)}" if accuracy is not None else ""))
         if self._prediction is not None and completed.get("measured"):
-            notice(predicted_and_measured(self._prediction, completed["measured"]))
+            is_on_gpu = places(self._spec.resources)[0].device_kind == "cuda"
+            notice(
+                predicted_and_measured(
+                    self._prediction, completed["measured"], has_memory=is_on_gpu
+                )
+            )
 
     def _shim_lines(self) -> list[str]:
         folder = AttemptFolder(self._attempts / str(self._last_attempt()))
@@ -320,12 +325,23 @@ def places(wanted: ResourcesSpec) -> list[RankSlot]:
     ]
 
 
-def predicted_and_measured(prediction: PlanPrediction, measured: dict[str, Any]) -> str:
-    """Return a comparison of a plan's prediction with the run."""
-    return (
+def predicted_and_measured(
+    prediction: PlanPrediction, measured: dict[str, Any], *, has_memory: bool
+) -> str:
+    """Return a comparison of a plan's prediction with the run.
+
+    Args:
+        has_memory: the memory of tensors was measured, not on a CPU the growth of the process.
+    """
+    step = (
         f"A step took {brief(measured['step_seconds'])} (predicted: "
-        f"{brief(prediction.step_seconds)}) and {size(measured['peak_memory_bytes'])} of "
-        f"memory (predicted: {size(prediction.peak_memory_bytes)})."
+        f"{brief(prediction.step_seconds)})"
+    )
+    if not has_memory:
+        return f"{step}."
+    return (
+        f"{step} and {size(measured['peak_memory_bytes'])} of memory (predicted: "
+        f"{size(prediction.peak_memory_bytes)})."
     )
 
 

@@ -30,7 +30,9 @@ LEAST_MEMORY = 2**30
 class PlanMeasured(PlanModel):
     """Measurements of the newest attempt that ended well."""
 
-    peak_memory_bytes: PositiveFloat
+    peak_memory_bytes: PositiveFloat | None
+    """Most memory that tensors held; null on a CPU, where only the growth of the whole process is
+    measured."""
     step_seconds: PositiveFloat
     steps: PositiveFloat
     communication_bytes: NonNegativeFloat | None = None
@@ -51,13 +53,22 @@ class JobPlan(ChosenPlan):
     measured: PlanMeasured | None = None
 
     @property
-    def error(self) -> dict[str, float] | None:
+    def compared(self) -> PlanMeasured | None:
+        """Measurements of what it predicts: the growth of a process on a CPU is not that of its
+        tensors."""
+        if self.measured is None or self.device_kind == "cuda":
+            return self.measured
+        return self.measured.model_copy(update={"peak_memory_bytes": None})
+
+    @property
+    def error(self) -> dict[str, float | None] | None:
         """By how much what was measured lies above the prediction, as a share of it."""
-        if self.measured is None:
+        if (compared := self.compared) is None:
             return None
+        measured = {name: getattr(compared, name) for name in ("peak_memory_bytes", "step_seconds")}
         return {
-            name: getattr(self.measured, name) / getattr(self.prediction, name) - 1
-            for name in ("peak_memory_bytes", "step_seconds")
+            name: None if value is None else value / getattr(self.prediction, name) - 1
+            for name, value in measured.items()
         }
 
     def predicts(self, attempt: Attempt) -> bool:
@@ -196,9 +207,9 @@ async def calibration(session: AsyncSession, device: str) -> PlanCalibration:
         if not 1 / MOST_OFF < time < MOST_OFF:
             continue
         times.append(time)
-        peak = predicted.peak_memory_bytes / factors.memory
-        if peak >= LEAST_MEMORY and plan.measured.peak_memory_bytes / peak < MOST_OFF:
-            memories.append(plan.measured.peak_memory_bytes / peak)
+        peak, held = predicted.peak_memory_bytes / factors.memory, plan.measured.peak_memory_bytes
+        if peak >= LEAST_MEMORY and held is not None and held / peak < MOST_OFF:
+            memories.append(held / peak)
     if not times:
         return PlanCalibration()
     return PlanCalibration(

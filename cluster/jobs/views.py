@@ -30,7 +30,8 @@ from trainhall.training.spec.plan import PlanCalibration, PlanPrediction
 class PlanError(View):
     """Relative error of a prediction: measured divided by predicted, minus 1."""
 
-    peak_memory_bytes: float
+    peak_memory_bytes: float | None
+    """Null on a CPU, where that of tensors is not measured."""
     step_seconds: float
 
 
@@ -247,7 +248,7 @@ async def job_views(
             refused_commands=refused,
             straggler=slow.get(job.id),
             warnings=[*warned.get(job.id, ()), *not_finite_losses(job, progress)],
-            plan=plan,
+            plan=Plan.of(plan, measured=plan.compared) if plan is not None else None,
             mesh=_mesh(job, plan),
             tags=job.tags or [],
             notes=job.notes or "",

@@ -18,7 +18,8 @@ class Measured:
     """Collects the steps of one attempt, from before its model is built on.
 
     A GPU's memory is what tensors held. On a CPU it is by how much the process has grown, so that
-    what it held before (the interpreter, torch, the data set) does not count.
+    what it held before (the interpreter, torch, the data set) does not count; a small model may fit
+    in memory that the process had already.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -45,10 +46,10 @@ class Measured:
         Args:
             communication_bytes: those that this rank sends in a step; None: not counted.
         """
-        if not self._seconds or self._peak <= 0:
+        if not self._seconds:
             return None
         return {
-            "peak_memory_bytes": round(self._peak),
+            "peak_memory_bytes": round(self._peak) or None,
             "step_seconds": median(self._seconds),
             "steps": self._steps,
             "communication_bytes": communication_bytes,

@@ -146,8 +146,7 @@ def _predicted(trial: TrialRow) -> Predicted | None:
     plan = next((run.plan for run in trial.runs if run.plan is not None), None)
     if plan is None:
         return None
-    # On a CPU the growth of the whole process is measured.
-    measured = plan.measured if plan.device_kind == "cuda" else None
+    measured = plan.compared
     return Predicted(
         plan=plan.summary,
         peak_memory_bytes=plan.prediction.peak_memory_bytes,

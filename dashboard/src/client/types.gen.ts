@@ -3884,8 +3884,10 @@ export type PlanCalibration = {
 export type PlanError = {
     /**
      * Peak Memory Bytes
+     *
+     * Null on a CPU, where that of tensors is not measured.
      */
-    peak_memory_bytes: number;
+    peak_memory_bytes: number | null;
     /**
      * Step Seconds
      */
@@ -3900,8 +3902,11 @@ export type PlanError = {
 export type PlanMeasured = {
     /**
      * Peak Memory Bytes
+     *
+     * Most memory that tensors held; null on a CPU, where only the growth of the whole process is
+     * measured.
      */
-    peak_memory_bytes: number;
+    peak_memory_bytes: number | null;
     /**
      * Step Seconds
      */

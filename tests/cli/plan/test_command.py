@@ -88,7 +88,7 @@ def test_plan_table_groups_impossible_meshes() -> None:
 
 
 def test_plan_of_job_compares_prediction_and_measurement() -> None:
-    plan = {
+    plan: dict[str, Any] = {
         "reason": "fsdp (shard 2) has the shortest step",
         "prediction": {"peak_memory_bytes": 2 << 30, "step_seconds": 0.5},
         "measured": None,
@@ -103,3 +103,7 @@ def test_plan_of_job_compares_prediction_and_measurement() -> None:
     *_, memory, step = plan_page(plan).splitlines()
     assert memory.split() == ["memory", "2.0", "GiB", "3.0", "GiB", "+50", "%"]
     assert step.split() == ["step", "500", "ms", "450", "ms", "-10", "%"]
+    plan["measured"] = {"peak_memory_bytes": None, "step_seconds": 0.45}
+    plan["error"] = {"peak_memory_bytes": None, "step_seconds": -0.1}
+    *_, memory, step = plan_page(plan).splitlines()
+    assert memory.split() == ["memory", "2.0", "GiB", "—", "—"]

@@ -57,3 +57,18 @@ it("a measurement is shown beside the prediction, with the error", () => {
   expect(card.getByRole("row", { name: /Step time 0.89 s 1.1 s \+24 %/ })).toBeVisible();
   expect(card.getByRole("row", { name: /Peak memory per device .* −5 %/ })).toBeVisible();
 });
+
+it("the memory of a process on a CPU is not compared with that of tensors", () => {
+  const card = shown({
+    ...PLAN,
+    measured: {
+      peak_memory_bytes: null,
+      step_seconds: 1.1,
+      steps: 40,
+      communication_bytes: 4096,
+      attempt: 1,
+    },
+    error: { peak_memory_bytes: null, step_seconds: 0.236 },
+  });
+  expect(card.getByRole("row", { name: /Peak memory per device .* only on GPUs —/ })).toBeVisible();
+});

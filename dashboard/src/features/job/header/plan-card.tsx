@@ -25,7 +25,10 @@ export function PlanCard({ plan }: { plan: Plan }) {
     {
       name: "Peak memory per device",
       predicted: bytes(prediction.peak_memory_bytes),
-      measured: bytes(measured?.peak_memory_bytes),
+      measured:
+        measured && measured.peak_memory_bytes === null
+          ? "only on GPUs"
+          : bytes(measured?.peak_memory_bytes),
       error: relativeError(error?.peak_memory_bytes),
     },
     {
@@ -57,7 +60,7 @@ export function PlanCard({ plan }: { plan: Plan }) {
 }
 
 /** An error relative to the prediction, with its sign. */
-function relativeError(value: number | undefined): string {
-  if (value === undefined) return NOTHING;
+function relativeError(value: number | null | undefined): string {
+  if (value === undefined || value === null) return NOTHING;
   return `${value < 0 ? "−" : "+"}${Math.abs(Math.round(100 * value))} %`;
 }
