@@ -2,7 +2,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useJob } from "@/shared/api/jobs";
 import type { Outlook } from "@/shared/api/types";
 import { type Copied, SpecForm } from "@/shared/spec/spec-form";
-import { ownerText, specText } from "@/shared/spec/spec-text";
+import { ownerText, pathText, specText } from "@/shared/spec/spec-text";
 import { useTitle } from "@/shared/title";
 import { Pending } from "@/shared/ui/problem";
 import { useCheckSpec, useSubmitJob } from "./api/submit-job";
@@ -37,7 +37,8 @@ function JobForm({ copied }: { copied?: Copied }) {
       copied={copied}
       check={{
         request: useCheckSpec(),
-        describe: ({ outlook, spec }) => `Valid. ${outlookText(outlook)}${ownerText(spec.user)}`,
+        describe: ({ outlook, spec }) =>
+          `Valid. ${outlookText(outlook)}${pathText(spec)}${ownerText(spec.user)}`,
         warns: ({ outlook }) => outlook.when === "never",
       }}
       create={useSubmitJob()}

@@ -19,6 +19,13 @@ export function ownerText(user: unknown): string {
   return typeof user === "string" ? ` Owner: ${user}.` : "";
 }
 
+/** The file that a checked job needs on its nodes; code that was uploaded is brought there. */
+export function pathText({ script, code }: { script?: unknown; code?: unknown }): string {
+  if (typeof code === "string" || typeof script !== "object" || script === null) return "";
+  const { path } = script as { path?: unknown };
+  return typeof path === "string" ? ` Every node that runs it needs ${path}.` : "";
+}
+
 function withoutNulls(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutNulls);
   if (typeof value !== "object" || value === null) return value;

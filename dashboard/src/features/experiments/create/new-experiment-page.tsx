@@ -1,7 +1,7 @@
 import { getRouteApi } from "@tanstack/react-router";
 import { useJob } from "@/shared/api/jobs";
 import { type Copied, SpecForm } from "@/shared/spec/spec-form";
-import { ownerText, specText } from "@/shared/spec/spec-text";
+import { ownerText, pathText, specText } from "@/shared/spec/spec-text";
 import { useTitle } from "@/shared/title";
 import { Pending } from "@/shared/ui/problem";
 import { useCheckExperiment, useCreateExperiment, useExperiment } from "../api/experiments";
@@ -56,7 +56,10 @@ function ExperimentSpecForm({ copied }: { copied?: Copied }) {
       )}
       check={{
         request: useCheckExperiment(),
-        describe: (plan) => planText(plan) + ownerText(specOf(plan).job?.user),
+        describe: (plan) => {
+          const job = specOf(plan).job ?? {};
+          return planText(plan) + pathText(job) + ownerText(job.user);
+        },
       }}
       create={useCreateExperiment()}
       onCreated={({ id }) =>
