@@ -215,11 +215,11 @@ class Names:
 
     names: list[str]
     users: frozenset[str]
-    """In lower case, as queries compare."""
+    """Owners in lower case, as queries compare them."""
     jobs: int
     """Number of jobs that were read."""
     are_all: bool
-    """Whether there are no others."""
+    """True if there are no other jobs."""
 
 
 async def names_of_newest(session: AsyncSession) -> Names:
