@@ -1,9 +1,12 @@
 """/checkpoints: list, keep, delete and restore."""
 
+import io
+import os
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import FileResponse
+from starlette.types import Receive, Scope, Send
 
 from trainhall.api.bodies import read_json
 from trainhall.api.context import CoordinatorDep
@@ -24,6 +27,22 @@ from trainhall.cluster.jobs.views import Job
 router = Operations(prefix="/checkpoints", tags=["checkpoints"])
 
 _BYTES = "application/octet-stream"
+
+
+class OpenFileResponse(FileResponse):
+    """The bytes of an open file, whatever its path leads to meanwhile."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        # Opening a descriptor's own path opens the same file again.
+        path, found = f"/dev/fd/{file.fileno()}", os.fstat(file.fileno())
+        super().__init__(path, media_type=_BYTES, stat_result=found)
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._file:
+            await super().__call__(scope, receive, send)
+
+
 _FILE = {
     "description": "The contents of the file; its hash is in the list of files.",
     "content": {
@@ -165,8 +184,7 @@ async def read_checkpoint_file(
     ],
 ) -> FileResponse:
     """Sent as it is read from the disk; ranges of bytes are served."""
-    file = await coordinator.checkpoints.files.read(checkpoint_id, path)
-    return FileResponse(file, media_type=_BYTES)
+    return OpenFileResponse(await coordinator.checkpoints.files.open(checkpoint_id, path))
 
 
 @router.operation(

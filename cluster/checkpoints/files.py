@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from trainhall.cluster.service import load
 from trainhall.db.database import Database
 from trainhall.db.models import Checkpoint
 from trainhall.training.checkpoint.format.errors import BadCheckpointError
-from trainhall.training.checkpoint.format.manifest import FileRecord, file_within, read_files
+from trainhall.training.checkpoint.format.manifest import FileRecord, open_within, read_files
 
 
 class CheckpointFiles:
@@ -28,8 +29,11 @@ class CheckpointFiles:
         """
         return await self._list(checkpoint_id, await self.folder(checkpoint_id))
 
-    async def read(self, checkpoint_id: str, path: str) -> Path:
-        """Return the path of one of a checkpoint's files; nothing else in its folder is served.
+    async def open(self, checkpoint_id: str, path: str) -> io.FileIO:
+        """Open one of a checkpoint's files; nothing else in its folder is served.
+
+        A job may write to its folder on shared storage: only the opened file is sure to be the one
+        that was checked, not what its path leads to a moment later.
 
         Raises:
             NotFoundError: it is none of them, or not there any more.
@@ -38,7 +42,7 @@ class CheckpointFiles:
         folder = await self.folder(checkpoint_id)
         if path in {file.path for file in await self._list(checkpoint_id, folder)}:
             with contextlib.suppress(OSError):
-                return await asyncio.to_thread(file_within, folder, path)
+                return await asyncio.to_thread(open_within, folder, path)
         raise NotFoundError("checkpoint file", f"{checkpoint_id}/{path}"[:160])
 
     async def _list(self, checkpoint_id: str, folder: Path) -> Sequence[FileRecord]:

@@ -4,12 +4,14 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncSession
 from support.cluster.simulated import SimulatedCluster
 from support.storage.checkpoint_writer import write
 
+from trainhall.api.routes.checkpoints import OpenFileResponse
 from trainhall.cluster.checkpoints import rows
 from trainhall.cluster.errors import NotFoundError, WrongStateError
 from trainhall.cluster.lifecycle.jobs import lock_job
@@ -194,21 +196,44 @@ async def test_the_files_of_a_checkpoint_are_read(
         "tensors-0.safetensors", "tensors-1.safetensors", MANIFEST,
     ]  # fmt: skip
     for file in files:
-        data = (await files_of.read(checkpoint, file.path)).read_bytes()
+        with await files_of.open(checkpoint, file.path) as opened:
+            data = opened.read()
         assert (len(data), hashlib.sha256(data).hexdigest()) == (file.size, file.sha256)
-    folder = (await files_of.read(checkpoint, MANIFEST)).parent
+    folder = await files_of.folder(checkpoint)
     (folder / "planted").write_bytes(b"secret")
     (tmp_path / "secret").write_bytes(b"secret")
     for path in ("planted", "../secret", "/etc/passwd", "", ".", "a/../manifest.json", "x" * 5000):
         with pytest.raises(NotFoundError):
-            await files_of.read(checkpoint, path)
+            await files_of.open(checkpoint, path)
     (folder / "tensors-0.safetensors").unlink()
     (folder / "tensors-0.safetensors").symlink_to(tmp_path / "secret")
     with pytest.raises(NotFoundError):
-        await files_of.read(checkpoint, "tensors-0.safetensors")
+        await files_of.open(checkpoint, "tensors-0.safetensors")
     (folder / MANIFEST).write_bytes(b"{}")
     with pytest.raises(WrongStateError, match="damaged"):
         await files_of.list(checkpoint)
+
+
+async def test_a_checked_file_is_sent_though_its_path_changes(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    """A job may put a link to another file into a folder on shared storage at any time."""
+    files_of = cluster.coordinator.checkpoints.files
+    checkpoint = await shared(cluster, tmp_path / "storage")
+    folder = await files_of.folder(checkpoint)
+    (tmp_path / "secret").write_bytes(b"of the coordinator")
+    content = (folder / MANIFEST).read_bytes()
+    for headers, status, sent in (({}, 200, content), ({"Range": "bytes=2-7"}, 206, content[2:8])):
+        opened = await files_of.open(checkpoint, MANIFEST)
+        (folder / MANIFEST).unlink()
+        (folder / MANIFEST).symlink_to(tmp_path / "secret")
+        transport = httpx.ASGITransport(app=OpenFileResponse(opened))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            reply = await client.get("/", headers=headers)
+        assert (reply.status_code, reply.content) == (status, sent)
+        assert opened.closed
+        (folder / MANIFEST).unlink()
+        (folder / MANIFEST).write_bytes(content)
 
 
 @pytest.mark.parametrize("name", ["elsewhere", "x" * 300], ids=["absent", "refused by the system"])
@@ -222,4 +247,4 @@ async def test_invisible_checkpoint_files_are_not_read(
         await cluster.coordinator.checkpoints.files.list(view.id)
     await cluster.coordinator.checkpoints.delete(view.id)
     with pytest.raises(WrongStateError, match="deleting"):
-        await cluster.coordinator.checkpoints.files.read(view.id, MANIFEST)
+        await cluster.coordinator.checkpoints.files.open(view.id, MANIFEST)

@@ -220,16 +220,6 @@ def divide(files: Sequence[FileRecord], parts: int) -> list[list[FileRecord]]:
     return divided
 
 
-def file_within(folder: Path, path: str) -> Path:
-    """Return a regular file of a checkpoint; no part of its path may be a link.
-
-    Raises:
-        OSError: as `open_within`.
-    """
-    open_within(folder, path).close()
-    return folder / path
-
-
 def open_within(folder: Path, path: str) -> io.FileIO:
     """Open a regular file of a checkpoint for reading bytes; no part of its path may be a link.
 
