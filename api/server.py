@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from trainhall.api.app import create_app
 from trainhall.api.host.config_file import SettingsError
 from trainhall.api.host.listening import BACKLOG, ListenError, inherited, listen, url_of
+from trainhall.api.host.private_files import keep_private
 from trainhall.api.logs import configure_logging
 from trainhall.api.settings import Settings
 from trainhall.api.startup import StartupError
@@ -82,6 +83,7 @@ def serve(
         value = f" (given: {first['input']})" if isinstance(first["input"], str | float) else ""
         return _report_failure(f"{where}: {message}{value}" if where else message, WRONG_INPUT)
     configure_logging(settings.logged_level)
+    keep_private(settings.data_dir)
     sys.setswitchinterval(SWITCH_SECONDS)
     with listener:
         return _run(settings, listener, on_listening or _print_url)

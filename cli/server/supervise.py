@@ -54,7 +54,7 @@ class Child:
 
     def start(self) -> None:
         """Start it with a new log; the last one is kept beside it."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._process is None and self.log.exists():
             self.log.replace(self.log.with_name(self.log.name + ".1"))
         self._started_at = time.monotonic()

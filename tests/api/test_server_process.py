@@ -38,6 +38,17 @@ def test_server_ends_cleanly_with_open_streams(tmp_path: Path, number: signal.Si
 
 
 @pytest.mark.processes
+def test_files_of_the_coordinator_are_its_users_alone(tmp_path: Path) -> None:
+    (tmp_path / "data" / "code").mkdir(mode=0o755, parents=True)  # as an earlier version left it
+    (tmp_path / "data" / "trainhall.db").touch(mode=0o644)
+    with coordinator(tmp_path) as process:
+        url_of(process)
+        found = {path.name: path.lstat().st_mode & 0o077 for path in (tmp_path / "data").iterdir()}
+    assert {"code", "trainhall.db", "trainhall.db-wal", "coordinator.lock"} <= found.keys()
+    assert not any(found.values()), found
+
+
+@pytest.mark.processes
 def test_second_signal_ends_server_without_an_error(tmp_path: Path) -> None:
     with coordinator(tmp_path) as process:
         url_of(process)
