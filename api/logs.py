@@ -1,10 +1,15 @@
 """The server's own log: one line an entry, on standard error."""
 
 import logging
+import re
 import sys
+from typing import Any
 
 import structlog
 
+# All but tab and line feed, which stack traces have: a terminal would obey them, and characters that
+# reverse the direction of text hide what follows.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -25,6 +30,7 @@ def configure_logging(level: str = "info") -> None:
     ]
     if not terminal:
         processors.append(structlog.processors.format_exc_info)
+    processors.append(escape_control_characters)
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
@@ -36,3 +42,16 @@ def configure_logging(level: str = "info") -> None:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+
+
+def escape_control_characters(
+    _logger: object, _method: str, entry: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Write control characters of foreign text, such as a URL's, as `\\x1b`."""
+    return {key: value if key == "exc_info" else _escaped(value) for key, value in entry.items()}
+
+
+def _escaped(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], str(value))
