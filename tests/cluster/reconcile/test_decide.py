@@ -131,6 +131,8 @@ def test_decide_pauses_a_job_at_its_own_step(script: bool) -> None:
     assert (end.job_path, end.attempt_end) == ((JobState.PAUSED,), AttemptState.PAUSED)
     assert (end.reason.code, end.pauses_after) == (ReasonCode.PAUSED_AT_STEP, 20)
     assert end.reason.text == "paused at step 20, as training.pause_at says"
+    of_experiment = the_end(paused, replace(pausing, in_experiment=True))
+    assert of_experiment.reason.code == ReasonCode.PAUSED_AT_RUNG
     # While another host's ranks still end, nothing has failed.
     assert decisions(attempt(ended(Outcome.PAUSED), live()), pausing) == []
     late = attempt(ended(Outcome.PAUSED), ended(Outcome.PAUSED, shipped=False))
