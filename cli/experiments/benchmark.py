@@ -17,10 +17,12 @@ def benchmark_table(rows: Sequence[out.Json], metric: str) -> str:
         metric: the objective.
     """
     from trainhall.cluster.experiments.analysis.rows import field_labels
-    from trainhall.cluster.experiments.benchmark.table import benchmark_columns
+    from trainhall.cluster.experiments.benchmark.table import benchmark_columns, common_text
 
     labels = field_labels(rows[0]["values"]) if rows else {}
-    return _table(rows, benchmark_columns(rows, labels, metric))
+    table = _table(rows, benchmark_columns(rows, labels, metric))
+    common = common_text(rows, labels) if rows else ""
+    return f"{table}\nAll rows: {common}" if common else table
 
 
 def communication_table(rows: Sequence[out.Json]) -> str:

@@ -28,7 +28,7 @@ class Column:
 
 
 def benchmark_columns(rows: Sequence[Row], labels: Mapping[str, str], metric: str) -> list[Column]:
-    """Return the columns of a table of rows.
+    """Return the columns of a table of rows: what they differ in, and figures.
 
     Args:
         labels: short names of the fields that vary.
@@ -40,11 +40,26 @@ def benchmark_columns(rows: Sequence[Row], labels: Mapping[str, str], metric: st
     ratio = [Column("vs baseline", _ratio)] if any(row["is_baseline"] for row in rows) else []
     optional = [column for name, column in _OPTIONAL.items() if _is_known(rows, name)]
     return [
-        *_cell_columns(rows, labels), *objective,
+        *_differing(rows, labels), *objective,
         _with_spread("samples_per_second", "samples/s", figure), *ratio, *optional,
         *_FIGURES, *_predictions(rows),
         Column("runs", _runs), _text("state", "state"), Column("reason", _reason, right=False),
     ]  # fmt: skip
+
+
+def common_text(rows: Sequence[Row], labels: Mapping[str, str]) -> str:
+    """Return what all rows have in common and no column shows, as `strategy ddp, workers 2`."""
+    shown = {column.title for column in _differing(rows, labels)}
+    common = [column for column in _cell_columns(rows, labels) if column.title not in shown]
+    return ", ".join(f"{column.title} {column.cell(rows[0])}" for column in common)
+
+
+def _differing(rows: Sequence[Row], labels: Mapping[str, str]) -> list[Column]:
+    """Return the columns of the cell in which rows differ; of a single row all."""
+    columns = _cell_columns(rows, labels)
+    if len(rows) < 2:
+        return columns
+    return [column for column in columns if len(set(map(column.cell, rows))) > 1]
 
 
 def _predictions(rows: Sequence[Row]) -> list[Column]:
@@ -65,8 +80,7 @@ def communication_columns(rows: Sequence[Row], labels: Mapping[str, str]) -> lis
     Args:
         labels: short names of the fields that vary.
     """
-    cell = [each for each in _cell_columns(rows, labels) if len(set(map(each.cell, rows))) > 1]
-    return [*cell, *_COMMUNICATION, Column("speed-up", _speedup)]
+    return [*_differing(rows, labels), *_COMMUNICATION, Column("speed-up", _speedup)]
 
 
 def _cell_columns(rows: Sequence[Row], labels: Mapping[str, str]) -> list[Column]:
@@ -148,7 +162,6 @@ _FIGURES = (
     _figure("step_seconds_p95", "p95", brief),
     _figure("communication_share", "communication", percent),
     _figure("peak_memory_bytes", "memory", lambda value: size_text(int(value))),
-    _figure("model_flops_utilization", "MFU", lambda value: percent(value / 100)),
     _figure("final_loss", "loss", figure),
 )
 _COMMUNICATION = (
@@ -158,6 +171,9 @@ _COMMUNICATION = (
 )
 _OPTIONAL = {
     "tokens_per_second": _figure("tokens_per_second", "tokens/s", figure),
+    "model_flops_utilization": _figure(
+        "model_flops_utilization", "MFU", lambda value: percent(value / 100)
+    ),
     "energy_per_sample": _figure("energy_per_sample", "J/sample", figure),
 }
 """Figures that most benchmarks do not have."""

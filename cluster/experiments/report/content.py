@@ -15,6 +15,7 @@ from trainhall.cluster.experiments.analysis.views import Analysis, AnalysisRow
 from trainhall.cluster.experiments.benchmark.table import (
     Column,
     benchmark_columns,
+    common_text,
     communication_columns,
     communication_rows,
 )
@@ -159,12 +160,21 @@ def note(report: Report) -> str:
             "“At step”: the value of a trial that has not completed, at its last rung of early "
             f"stopping. It is not compared with the {analysis.metric} of a completed one."
         )
+    texts = []
     if any(row.samples_per_second is not None and row.runs > 1 for row in analysis.table):
-        return (
+        texts.append(
             "Speeds and step times are medians over the steps of a run, of several runs the mean: "
             "one mean is not the batch divided by the other."
         )
-    return ""
+    if common := _common(report):
+        texts.append(f"All rows: {common}.")
+    return " ".join(texts)
+
+
+def _common(report: Report) -> str:
+    """Return what the rows of a benchmark have in common; empty: nothing, or it is none."""
+    rows = [row.model_dump() for row in report.analysis.table] if report.has_cells else []
+    return common_text(rows, report.labels) if rows else ""
 
 
 def spec_yaml(report: Report) -> str:

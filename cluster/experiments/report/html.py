@@ -36,9 +36,10 @@ figcaption { font-size: .9rem; margin-bottom: .25rem }
   background:
     linear-gradient(to right, Canvas 35%, transparent) left / 3rem 100% no-repeat local,
     linear-gradient(to left, Canvas 35%, transparent) right / 3rem 100% no-repeat local,
-    linear-gradient(to right, var(--edge), transparent) 1px 0 / 1rem 100% no-repeat scroll,
-    linear-gradient(to left, var(--edge), transparent) right 1px top / 1rem 100%
-      no-repeat scroll }
+    linear-gradient(to right, var(--edge), transparent) left 1px top 1px /
+      1rem calc(100% - 2px) no-repeat scroll,
+    linear-gradient(to left, var(--edge), transparent) right 1px top 1px /
+      1rem calc(100% - 2px) no-repeat scroll }
 table { border-collapse: collapse; width: max-content; font-size: .9rem;
   font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .6rem; text-align: left; border-bottom: 1px solid var(--line) }
@@ -46,6 +47,9 @@ th { color: var(--dim); font-weight: 600 }
 tr.predicted { color: var(--dim); font-style: italic }
 h3 { font-size: 1rem; margin: 1rem 0 .25rem }
 tr.best { background: var(--soft); font-weight: 600 }
+/* What a row is of stays while the others scroll. */
+.table :is(th, td):first-child { position: sticky; left: 0; background: Canvas }
+.table tr.best > :first-child { background: linear-gradient(var(--soft) 0 0) Canvas }
 td { max-width: 22rem; overflow-wrap: break-word }
 pre { background: var(--soft); padding: .75rem; border-radius: .5rem; white-space: pre-wrap;
   overflow-wrap: anywhere }

@@ -91,7 +91,8 @@ def test_benchmark_is_listed_shown_and_analyzed(cli: Cli) -> None:
     experiment = cli.create(benchmark)
     shown, analyzed = cli("show", experiment), cli("analyze", experiment)
     for text in (shown, analyzed):
-        assert "STRATEGY  WORKERS" in text
+        assert "WORKERS  " in text
+        assert "All rows: strategy ddp" in text
         assert "baseline" in text
         assert "cannot run: training.global_batch_size" in text
     assert "benchmark, grid" in shown

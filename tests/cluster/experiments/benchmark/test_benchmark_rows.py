@@ -18,6 +18,7 @@ from trainhall.cluster.experiments.benchmark.cell import Cell, cell_of
 from trainhall.cluster.experiments.benchmark.rows import benchmark_rows, cell_trials
 from trainhall.cluster.experiments.benchmark.table import (
     benchmark_columns,
+    common_text,
     communication_columns,
     communication_rows,
 )
@@ -122,10 +123,13 @@ def test_table_has_a_dash_where_nothing_was_measured() -> None:
     first, second = ({column.title: column.cell(row) for column in columns} for row in found)
     assert first["samples/s"] == "1.1 (1 to 1.2)"
     assert (first["vs baseline"], second["vs baseline"]) == ("baseline", "—")
-    assert (second["samples/s"], second["MFU"], second["memory"]) == ("—", "—", "—")
-    assert (first["strategy"], second["workers"], second["runs"]) == ("ddp", "2", "0 of 1")
+    assert (second["samples/s"], second["loss"], second["memory"]) == ("—", "—", "—")
+    assert (second["workers"], second["runs"]) == ("2", "0 of 1")
     assert (second["state"], second["reason"]) == ("failed", "rank 0 was killed")
-    assert "tokens/s" not in first
+    assert not {"tokens/s", "MFU", "strategy"} & first.keys()
+    common = common_text(found, {WORKERS: "workers"})
+    assert common == "strategy ddp, precision fp32, batch 64, compression none"
+    assert common_text(found[:1], {WORKERS: "workers"}) == ""
 
 
 def test_speed_up_of_overlapping_runs_shows_no_difference() -> None:
