@@ -10,6 +10,10 @@ served, and of those only ones that no foreign page caused:
 - `Origin`, which browsers add to what a page sends (websockets too), must be the very host that is
   addressed.
 
+With `insecure` requests are served on every address. `Host` may then also be an IP address or this
+host's name, and both headers are checked as ever: else a page of a foreign site, open in a browser
+of that network, could submit jobs.
+
 A coordinator whose cluster is simulated runs no code, so it answers everyone. It takes no agents,
 which would bring hosts that do run code.
 
@@ -19,6 +23,7 @@ the version alone: a new host asks for it before it joins, and what keeps the co
 may."""
 
 import ipaddress
+import socket
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -43,9 +48,10 @@ class Guard:
         allowed_hosts: Iterable[str] = (),
     ) -> None:
         self.app = app
-        self._open = insecure or simulated
+        self._insecure = insecure
         self._simulated = simulated
-        self._allowed = frozenset(allowed_hosts)
+        own = {socket.gethostname().lower()} if insecure else set()
+        self._allowed = frozenset(allowed_hosts) | own
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
@@ -60,13 +66,15 @@ class Guard:
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if scope["path"].startswith(f"{AGENT_PREFIX}/"):
             return self._agent_refusal(origins)
-        if self._open:
+        if self._simulated:
             return None
         # Without a port it is the path of a Unix socket.
         address, port = scope.get("server") or ("", None)
         if port is not None and not is_loopback(address):
             if scope["path"] == HEALTH and not origins:
                 return None
+            if self._insecure:
+                return self._host_refusal(hosts, origins, port)
             return _refused(
                 f"this request arrived on {address}, and the coordinator answers on loopback "
                 "only: forward a port (ssh -L) to reach it, or start it with --insecure in a "
@@ -80,7 +88,7 @@ class Guard:
         if len(hosts) != 1:
             return _refused("a request needs exactly one Host header")
         name = _host_name(hosts[0])
-        if name is None or not (is_loopback(name) or name in self._allowed):
+        if name is None or not self._is_own(name):
             here = "http://127.0.0.1" + (f":{port}" if port is not None else "")
             return _refused(
                 f"Host {hosts[0]!r} is not an address of this coordinator: use {here}, or add the "
@@ -89,6 +97,12 @@ class Guard:
         if any(not _same_host(origin, hosts[0]) for origin in origins):
             return _refused(f"a page of {origins[0]!r} may not use this coordinator")
         return None
+
+    def _is_own(self, name: str) -> bool:
+        if is_loopback(name) or name in self._allowed:
+            return True
+        # No site's name can be rebound to where the Host says an address.
+        return self._insecure and _is_address(name)
 
     def _agent_refusal(self, origins: list[str]) -> RefusalError | None:
         if self._simulated:
@@ -113,6 +127,14 @@ def is_loopback(host: str) -> bool:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _host_name(host: str) -> str | None:

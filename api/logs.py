@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-# All but tab and line feed, which stack traces have: a terminal would obey them, and characters that
+# All but tab and line feed, which stack traces have. A terminal would obey the others; those that
 # reverse the direction of text hide what follows.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
