@@ -156,7 +156,7 @@ async def test_agent_starts_despite_replaced_files(
 
 
 @pytest.mark.parametrize("attack", [leave_pipe, leave_folder, leave_link, leave_loop])
-async def test_attempt_whose_lock_is_replaced_ends(tmp_path: Path, attack: Attack) -> None:
+async def test_replaced_lock_ends_the_attempt(tmp_path: Path, attack: Attack) -> None:
     folder = attempt_of(tmp_path, "job")
     attack(folder_ipc.lock_path(folder))
     attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None)
