@@ -45,7 +45,9 @@ async def test_empty_list_names_who_me_is(jobs: ListedJobs) -> None:
         return (await jobs.service.list(query=query, caller=caller)).hint
 
     await jobs.add("a", user="Maria")
-    expected = "No job belongs to root, whom user:me means here; name another user, as in user:maria."
+    expected = (
+        "No job belongs to root, whom user:me means here; name another user, as in user:maria."
+    )
     assert await hint_for("root") == expected
     assert await hint_for("maria", "user:me state:failed") is None
     assert await hint_for("root", "-user:me state:failed") is None
