@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, and_, case, select
+from sqlalchemy import Connection, Select, and_, case, func, select
 
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.experiments.analysis.figures import (
@@ -201,10 +201,23 @@ def _speeds(
     """Return the values of each job's steps after its warm-up, by its id.
 
     Of a long series one chunk is read: of the lowest level at which one holds all of it, with every
-    16th point, or every 256th, and so on.
+    16th point, or every 256th, and so on. It is that of the job's longest attempt for all of them:
+    else a short one would count as much as a long one.
     """
+    is_read = (
+        Series.job_id.in_(_of_experiment(experiment_id)),
+        Series.rank == -1,
+        Series.name.in_(names),
+        Series.superseded.is_(False),
+    )
+    longest = (
+        select(Series.job_id, Series.name, func.max(Series.points).label("points"))
+        .where(*is_read)
+        .group_by(Series.job_id, Series.name)
+        .subquery()
+    )
     level = case(
-        *((Series.points <= CHUNK << lower, lower) for lower in (0, *LEVELS)), else_=LEVELS[-1]
+        *((longest.c.points <= CHUNK << lower, lower) for lower in (0, *LEVELS)), else_=LEVELS[-1]
     )
     query = (
         select(
@@ -217,6 +230,7 @@ def _speeds(
             Attempt.first_step,
         )
         .join(Attempt, and_(Attempt.job_id == Series.job_id, Attempt.number == Series.attempt))
+        .join(longest, and_(longest.c.job_id == Series.job_id, longest.c.name == Series.name))
         .join(
             MetricChunk,
             and_(
@@ -225,12 +239,7 @@ def _speeds(
                 MetricChunk.index == 0,
             ),
         )
-        .where(
-            Series.job_id.in_(_of_experiment(experiment_id)),
-            Series.rank == -1,
-            Series.name.in_(names),
-            Series.superseded.is_(False),
-        )
+        .where(*is_read)
         .order_by(Series.job_id, Series.name, Series.attempt)
     )
     rows = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})

@@ -256,19 +256,34 @@ async def test_row_names_the_jobs_beside_it(cluster: SimulatedCluster) -> None:
     assert any("shared hosts with other jobs" in text and "neighbour" in text for text in findings)
 
 
-async def test_row_says_that_its_run_was_preempted(cluster: SimulatedCluster) -> None:
+async def preempted(
+    cluster: SimulatedCluster, first: list[float], second: list[float]
+) -> tuple[str, str]:
+    """Run a benchmark of one job with two attempts; return it and the job that came between."""
     await cluster.add_node("alpha", 1)
     job = {**BENCHMARK["job"], "checkpoint": {"path": "/shared/speed"}}
     experiment = await create(cluster, job=job, space={WORKERS: [1]})
     job_id = (await running(cluster, experiment)).job_id
-    await step(cluster, job_id, [1.0] * 5)
-    await cluster.save_checkpoint(job_id, 5)
+    await step(cluster, job_id, first)
+    await cluster.save_checkpoint(job_id, len(first))
     urgent = await cluster.submit(name="urgent", priority=3)
     await cluster.run_until(urgent, "running")
     await cluster.finish(urgent)
-    await run(cluster, job_id, [3.0] * 2, first=6)
+    await run(cluster, job_id, second, first=len(first) + 1)
     await cluster.settle()
     await cluster.coordinator.packer.pack_once()
+    return experiment, urgent
+
+
+async def test_attempts_count_by_their_steps(cluster: SimulatedCluster) -> None:
+    experiment, _ = await preempted(cluster, [1.0] * 1000, [3.0] * 3000)
+    (row,) = await rows(cluster, experiment)
+    assert row.step_seconds == 3.0
+    assert row.interruptions[0].endswith("its figures are of attempts 1 and 2")
+
+
+async def test_row_says_that_its_run_was_preempted(cluster: SimulatedCluster) -> None:
+    experiment, urgent = await preempted(cluster, [1.0] * 5, [3.0] * 2)
     (row,) = await rows(cluster, experiment)
     why = f"preempted by “urgent” ({urgent}), which has priority 3"
     assert row.interruptions == [f"interrupted: {why}; its figures are of attempt 1"], (
