@@ -60,7 +60,8 @@ BAD_SPEC = RefusalError(
         FieldProblem(field="training.stepz", message="unknown key; did you mean 'steps'?"),
     ],
 )
-SPEC_TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 1 MiB")
+SPEC_TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 128 KiB")
+REPORT_TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 1 MiB")
 BODY_TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 64 KiB")
 NOT_JSON = RefusalError(
     415,
@@ -153,7 +154,7 @@ def document_body(model: str, what: str, as_json: dict[str, Any], as_yaml: str) 
     return {
         "requestBody": {
             "required": True,
-            "description": f"{what}, at most 1 MiB.",
+            "description": f"{what}, at most 128 KiB.",
             "content": {media: {**schema, **shown[kind]} for media, kind in FORMATS.items()},
         }
     }

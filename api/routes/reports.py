@@ -4,13 +4,15 @@ from fastapi import Request, Response
 
 from trainhall.api.bodies import read_json
 from trainhall.api.context import CoordinatorDep
-from trainhall.api.openapi.describe import REPORT_CHANGED, SPEC_TOO_LARGE, Operations, body
+from trainhall.api.openapi.describe import REPORT_CHANGED, REPORT_TOO_LARGE, Operations, body
 from trainhall.api.params import Cursor, Limit, ReportId
 from trainhall.api.schemas.reports import NewReport, ReportChange
 from trainhall.cluster.reports.views import Report, ReportPage
-from trainhall.training.spec import MAX_SPEC_BYTES
 
 router = Operations(prefix="/reports", tags=["reports"])
+
+MAX_REPORT_BYTES = 1024 * 1024
+"""Of a body, with a text whose every character is escaped."""
 
 _EXAMPLE = {
     "title": "Learning rates for digits",
@@ -29,7 +31,7 @@ async def list_reports(
 @router.operation(
     "POST",
     "",
-    SPEC_TOO_LARGE,
+    REPORT_TOO_LARGE,
     summary="Create a report",
     answer="The report.",
     status=201,
@@ -39,7 +41,7 @@ async def create_report(
     coordinator: CoordinatorDep, request: Request, response: Response
 ) -> Report:
     """Its page on the dashboard is `/reports/{id}`."""
-    wanted = await read_json(request, NewReport, MAX_SPEC_BYTES)
+    wanted = await read_json(request, NewReport, MAX_REPORT_BYTES)
     report = await coordinator.reports.create(wanted.title, wanted.text)
     response.headers["Location"] = f"{request.url.path}/{report.id}"
     return report
@@ -55,7 +57,7 @@ async def get_report(coordinator: CoordinatorDep, report_id: ReportId) -> Report
     "PATCH",
     "/{report_id}",
     REPORT_CHANGED,
-    SPEC_TOO_LARGE,
+    REPORT_TOO_LARGE,
     summary="Change a report",
     answer="The report, with its new version.",
     reads=body(ReportChange, {"text": {"version": 1, "text": "Nothing yet."}}, required=True),
@@ -64,7 +66,7 @@ async def change_report(
     coordinator: CoordinatorDep, report_id: ReportId, request: Request
 ) -> Report:
     """Fields that are left out stay. A report that was changed since the given version is not."""
-    wanted = await read_json(request, ReportChange, MAX_SPEC_BYTES)
+    wanted = await read_json(request, ReportChange, MAX_REPORT_BYTES)
     return await coordinator.reports.change(report_id, wanted.version, wanted.title, wanted.text)
 
 

@@ -20,8 +20,11 @@ from trainhall.training.spec.problems import UNKNOWN_KEY, display_value, problem
 from trainhall.training.spec.resources import without_replaced
 from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
 
-MAX_SPEC_BYTES = 1024 * 1024
+MAX_SPEC_BYTES = 128 * 1024
 MAX_DEPTH = 32
+MAX_NODES = 10_000
+"""Keys and values of a document: each may take milliseconds to explain."""
+MAX_PROBLEMS = 20
 _SHOWN_VALUE = 80
 _MAIN_KEYS: dict[tuple[str | int, ...], str] = {("task",): "name", ("script",): "path"}
 """Main key of each part that users often write as a plain string: `task: digits`."""
@@ -49,6 +52,7 @@ class SpecProblem:
 
 
 _TOO_DEEP = SpecProblem("", f"the spec is nested deeper than {MAX_DEPTH} levels")
+_TOO_MANY = SpecProblem("", f"the spec has more than {MAX_NODES:,} keys and values")
 
 
 class SpecError(ValueError):
@@ -186,6 +190,8 @@ def load_document(
         )
     try:
         data = _load_json(text) if form == "json" else _load_yaml(text)
+    except SpecError:
+        raise
     except RecursionError:
         raise SpecError([_TOO_DEEP]) from None
     except yaml.MarkedYAMLError as error:
@@ -231,13 +237,16 @@ def _load_yaml(text: str) -> Any:
 
     The C parser builds its tree out of Python's reach, so its events are looked through first.
     """
-    depth = 0
+    depth = nodes = 0
     for event in yaml.parse(text, Loader=_SpecLoader):
         if isinstance(event, yaml.AliasEvent):
             raise yaml.composer.ComposerError(
                 problem="aliases are not supported",
                 problem_mark=event.start_mark,  # type: ignore[arg-type] # the C parser's own class
             )
+        nodes += isinstance(event, yaml.NodeEvent)
+        if nodes > MAX_NODES:
+            raise SpecError([_TOO_MANY])
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
@@ -288,14 +297,17 @@ def _check_tree(data: object) -> None:
     """Refuse what JSON, a database or a terminal could not carry further.
 
     Raises:
-        SpecError: nesting too deep, a value or a key that JSON does not have, a number of more than
-            64 bits, or half of a surrogate pair.
+        SpecError: nesting too deep, too many values, a value or a key that JSON does not have, a
+            number of more than 64 bits, or half of a surrogate pair.
     """
-    level, depth = [("", data)], 0
+    level, depth, nodes = [("", data)], 0, 0
     while level:
         depth += 1
+        nodes += len(level)
         if depth > MAX_DEPTH:
             raise SpecError([_TOO_DEEP])
+        if nodes > MAX_NODES:
+            raise SpecError([_TOO_MANY])
         for path, node in level:
             _check_node(path, node)
         level = [child for path, node in level for child in _children(path, node)]
@@ -428,9 +440,11 @@ def _one_number(text: str) -> str:
 
 
 def problems_of(error: ValidationError, data: object) -> list[SpecProblem]:
-    """Return pydantic's errors as problems, with suggestions for unknown keys."""
+    """Return pydantic's errors as problems, with suggestions for unknown keys; the first 20 and the
+    number of others."""
     problems: list[SpecProblem] = []
-    for loc, value, message in problems_in(error):
+    found = problems_in(error)
+    for loc, value, message in found[:MAX_PROBLEMS]:
         if message == UNKNOWN_KEY:
             problems.append(SpecProblem(_dotted(loc), unknown_key_message(loc, data)))
         elif isinstance(value, str) and loc in _MAIN_KEYS:
@@ -444,6 +458,8 @@ def problems_of(error: ValidationError, data: object) -> list[SpecProblem]:
             problems.append(SpecProblem(_dotted(loc), advice, _shown(value)))
         else:
             problems.append(SpecProblem(_dotted(loc), message, _shown(value)))
+    if more := len(found) - len(problems):
+        problems.append(SpecProblem("", f"and {more:,} more"))
     return problems
 
 

@@ -5765,7 +5765,7 @@ export type ListJobsResponse = ListJobsResponses[keyof ListJobsResponses];
 
 export type SubmitJobData = {
     /**
-     * A job spec, at most 1 MiB.
+     * A job spec, at most 128 KiB.
      */
     body: JobSpec;
     headers?: {
@@ -8368,7 +8368,7 @@ export type ListExperimentsResponse = ListExperimentsResponses[keyof ListExperim
 
 export type CreateExperimentData = {
     /**
-     * An experiment, at most 1 MiB.
+     * An experiment, at most 128 KiB.
      */
     body: ExperimentSpec;
     headers?: {

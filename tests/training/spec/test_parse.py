@@ -3,7 +3,7 @@
 import contextlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
@@ -467,6 +467,7 @@ def test_every_wrong_field_is_named_at_once() -> None:
         ("- 1", "must be an object with keys; this one is a list"),
         ("", "this one is empty"),
         ("x" * (MAX_SPEC_BYTES + 1), f"the limit is {MAX_SPEC_BYTES:,}"),
+        ("x: [" + "1," * 10_000 + "]", "more than 10,000 keys and values"),
     ],
 )
 def test_dangerous_yaml_is_refused_by_place(text: str, words: str) -> None:
@@ -484,12 +485,23 @@ def test_dangerous_yaml_is_refused_by_place(text: str, words: str) -> None:
         ('{"a": "\\ud800"}', "half a surrogate pair"),
         ("[" * 100_000, "deeper than 32 levels"),
         ("{", "not valid JSON"),
+        ("[" + "1," * 10_000 + "1]", "more than 10,000 keys and values"),
     ],
 )
 def test_dangerous_json_is_refused(text: str, words: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_spec(text, "json")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_only_the_first_problems_of_many_are_explained(form: Literal["json", "yaml"]) -> None:
+    document = {"name": "x", "task": {"name": "digits"}} | {f"key{i}": 1 for i in range(4_000)}
+    with pytest.raises(SpecError) as caught:
+        parse_spec(json.dumps(document), form)
+    assert len(caught.value.problems) == 21
+    assert all("unknown key" in problem.message for problem in caught.value.problems[:20])
+    assert caught.value.problems[-1].message == "and 3,980 more"
 
 
 def test_overrides_are_yaml_values() -> None:
