@@ -1,4 +1,5 @@
-"""Middleware around every request: an id, a log line, a count, a reply even to a failure."""
+"""Middleware around every request: an id, safe headers, a log line, a count, a reply even to a
+failure."""
 
 import secrets
 import time
@@ -16,6 +17,12 @@ from trainhall.db.database import was_undone
 log = structlog.get_logger(__name__)
 
 REQUEST_ID = "x-request-id"
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
+"""Headers of every answer that has none of its own: data is never taken for a page."""
 _MAX_ID = 64
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -63,7 +70,10 @@ class Observe:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message.setdefault("headers", [])
-                MutableHeaders(scope=message)[REQUEST_ID] = request_id
+                headers = MutableHeaders(scope=message)
+                headers[REQUEST_ID] = request_id
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         try:

@@ -17,8 +17,11 @@ _POLICY = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-_HEADERS = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "same-origin"}  # fmt: skip
+STYLED_TEXT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+"""For pages of ours without a script."""
 _NOT_BUILT = """\
 <!doctype html>
 <html lang="en">
@@ -61,13 +64,14 @@ class Dashboard:
         file = self._file(path)
         if file is not None:
             caching = _IMMUTABLE if path.startswith("/assets/") else _ASK
-            return FileResponse(file, headers={"Cache-Control": caching, **_HEADERS})
+            return _sent(file, caching)
         if "." in path.rpartition("/")[2]:
             return None  # a file that is not there, not one of the page's own addresses
         page = self._folder / "index.html"
         if page.is_file():
-            return FileResponse(page, headers={"Cache-Control": _ASK, **_HEADERS})
-        return HTMLResponse(_NOT_BUILT, headers={"Cache-Control": "no-store"})
+            return _sent(page, _ASK)
+        headers = {"Cache-Control": "no-store", "Content-Security-Policy": STYLED_TEXT_POLICY}
+        return HTMLResponse(_NOT_BUILT, headers=headers)
 
     def _file(self, path: str) -> Path | None:
         parts = path.strip("/").split("/")
@@ -81,3 +85,8 @@ class Dashboard:
         except OSError:
             return None  # no file has a name of so many bytes
         return file if inside else None
+
+
+def _sent(file: Path, caching: str) -> FileResponse:
+    headers = {"Cache-Control": caching, "Content-Security-Policy": _POLICY}
+    return FileResponse(file, headers=headers)

@@ -8,6 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse
 
+from trainhall.api.routes.dashboard import STYLED_TEXT_POLICY
+
 router = APIRouter(include_in_schema=False)
 
 _HEAD = """\
@@ -37,7 +39,8 @@ small { opacity: .7 }
 @router.get("/docs")
 async def read_docs(request: Request) -> HTMLResponse:
     document = request.app.openapi()
-    return HTMLResponse("".join(_page(document)))
+    headers = {"Content-Security-Policy": STYLED_TEXT_POLICY}
+    return HTMLResponse("".join(_page(document)), headers=headers)
 
 
 def _page(document: dict[str, Any]) -> Iterator[str]:

@@ -65,3 +65,29 @@ async def test_missing_build_shows_how_to_build(
     assert reply.status_code == 200
     assert "npm run build" in reply.text
     assert reply.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/", {}, 200),
+        ("/docs", {}, 200),
+        ("/openapi.json", {}, 200),
+        ("/healthz", {}, 200),
+        ("/metrics", {}, 200),
+        ("/api/v1/training/jobs", {}, 200),
+        ("/api/v1/training/jobs/none", {}, 404),
+        ("/api/v1/training/jobs?limit=x", {}, 422),
+        ("/api/v1/training/jobs", {"Host": "evil.example"}, 403),
+    ],
+)
+async def test_every_answer_is_safe_in_a_browser(
+    client: httpx.AsyncClient, path: str, headers: dict[str, str], status: int
+) -> None:
+    reply = await client.get(path, headers=headers)
+    assert reply.status_code == status
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    policy = reply.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "script-src" not in policy
+    assert policy.startswith(("default-src 'self'", "default-src 'none'"))
