@@ -120,6 +120,7 @@ def test_rest_page_commands_work_in_order(cluster: Cluster) -> None:
 
 
 def test_websocket_line_streams_frames(cluster: Cluster) -> None:
+    cluster.cancel_everything()  # what the page submits would run first
     job = cluster.submit(QUICK)
     (address,) = re.findall(r'^websocat "([^"]+)"', PAGE, re.M)
     url = address.replace("http://127.0.0.1:8000", cluster.url).replace("/ID?", f"/{job}?")
@@ -127,7 +128,7 @@ def test_websocket_line_streams_frames(cluster: Cluster) -> None:
     seen: dict[str, int] = {}
     with connect(url) as stream:
         while seen.get("state", 0) < 4:
-            frame = json.loads(stream.recv(30))
+            frame = json.loads(stream.recv(60))
             assert frame["seq"] > seen.get("seq", 0)
             seen["seq"] = frame["seq"]
             seen[frame["type"]] = seen.get(frame["type"], 0) + 1
