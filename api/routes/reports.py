@@ -12,7 +12,7 @@ from trainhall.cluster.reports.views import Report, ReportPage
 router = Operations(prefix="/reports", tags=["reports"])
 
 MAX_REPORT_BYTES = 1024 * 1024
-"""Of a body, with a text whose every character is escaped."""
+"""Limit of a body whose text has every character escaped."""
 
 _EXAMPLE = {
     "title": "Learning rates for digits",

@@ -1,5 +1,5 @@
 import type { Experiment } from "@/shared/api/types";
-import type { ScatterAxis } from "@/shared/curves/chart/scatter-options";
+import type { ScatterAxis } from "@/shared/curves/scatter/options";
 import { toNumber, valueAt } from "@/shared/format";
 import { fieldLabels, specOf, valueText } from "../../spec";
 import { type Configuration, meanOf } from "../trials";

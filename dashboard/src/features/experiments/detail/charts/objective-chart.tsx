@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import type { Experiment } from "@/shared/api/types";
-import { Scatter } from "@/shared/curves/chart/scatter";
+import { Scatter } from "@/shared/curves/scatter/scatter";
 import { fieldLabels, specOf, valueText } from "../../spec";
 import { bestSoFar, type Configuration, objectiveText } from "../trials";
 import { positionOn, type TrialAxis } from "./axes";

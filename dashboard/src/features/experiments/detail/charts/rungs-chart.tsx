@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { Scatter } from "@/shared/curves/chart/scatter";
+import { Scatter } from "@/shared/curves/scatter/scatter";
 import { count, metric } from "@/shared/format";
 import type { Configuration } from "../trials";
 import { groupsOf } from "./fates";

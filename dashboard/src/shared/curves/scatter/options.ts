@@ -1,10 +1,10 @@
 import uPlot from "uplot";
+import { axisLook, each, linearRange, logRange, vertical } from "@/shared/curves/chart/axes";
+import { positionText } from "@/shared/curves/chart/legend";
+import { type Look, look, resolved } from "@/shared/curves/chart/palette";
+import { pointsOf, type Shape } from "@/shared/curves/chart/shapes";
+import { powersOfTen, SECOND_TICKS, STEP_TICKS, spaced } from "@/shared/curves/chart/ticks";
 import { metric } from "@/shared/format";
-import { axisLook, each, linearRange, logRange, vertical } from "./axes";
-import { positionText } from "./legend";
-import { type Look, look, resolved } from "./palette";
-import { pointsOf, type Shape } from "./shapes";
-import { powersOfTen, SECOND_TICKS, STEP_TICKS, spaced } from "./ticks";
 
 export interface ScatterPoint {
   /** Several points may be of the same thing. */

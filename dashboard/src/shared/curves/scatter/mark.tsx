@@ -1,4 +1,4 @@
-import { isFilled, OUTLINE_WIDTH, OUTLINES, type Shape } from "./shapes";
+import { isFilled, OUTLINE_WIDTH, OUTLINES, type Shape } from "@/shared/curves/chart/shapes";
 
 interface Props {
   shape: Shape;

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { optionsOf, xRange } from "./scatter-options";
-import { STEP_TICKS } from "./ticks";
+import { STEP_TICKS } from "@/shared/curves/chart/ticks";
+import { optionsOf, xRange } from "./options";
 
 it("an axis of trials has no number below 1, nor one beside a single trial", () => {
   const axis = { kind: "whole", label: "trial" } as const;

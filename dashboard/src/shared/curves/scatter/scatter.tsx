@@ -2,20 +2,13 @@ import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useRef, useState } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import classes from "@/shared/curves/chart/chart.module.css";
+import { useOnScreen } from "@/shared/curves/chart/on-screen";
+import { PngButton } from "@/shared/curves/chart/png-button";
+import { Swatch } from "@/shared/curves/chart/swatch";
 import type { Range } from "@/shared/curves/data/axis";
-import classes from "./chart.module.css";
 import { Mark } from "./mark";
-import { useOnScreen } from "./on-screen";
-import { PngButton } from "./png-button";
-import {
-  dataOf,
-  LINE,
-  nearest,
-  optionsOf,
-  SCATTER_HEIGHT,
-  type ScatterData,
-} from "./scatter-options";
-import { Swatch } from "./swatch";
+import { dataOf, LINE, nearest, optionsOf, SCATTER_HEIGHT, type ScatterData } from "./options";
 
 interface Props extends ScatterData {
   title: string;
