@@ -8,7 +8,7 @@ import type { TrialAxis } from "./axes";
 import { AxisBrush, type BrushRange } from "./axis-brush";
 import { groupsOf } from "./fates";
 import {
-  groupOf,
+  groupsByRank,
   lineAt,
   linesOf,
   type ParallelLine,
@@ -43,7 +43,7 @@ const LETTER = 6.6;
 const MIN_GAP = 96;
 /** Distance in pixels within which the pointer is at a line. */
 const REACH = 8;
-/** Groups of trials by their objective, with a colour each. */
+/** Groups of trials by the rank of their objective, with a colour each. */
 const GROUPS = 5;
 /** The best are drawn last, on top of the others. */
 const BEST_FIRST = Array.from({ length: GROUPS }, (_, group) => group);
@@ -137,8 +137,8 @@ const Lines = memo(function Lines(props: LinesProps) {
   const { goal, lines, selected, side, gap, width } = props;
   const shown = selected ? lines.filter(({ number }) => selected.has(number)) : lines;
   const path = (among: readonly ParallelLine[]) => pathOf(among, (axis) => side + axis * gap, y);
-  const ofGroup = (group: number | null) =>
-    shown.filter((line) => groupOf(line, goal, GROUPS) === group);
+  const groupOf = groupsByRank(lines, goal, GROUPS);
+  const ofGroup = (group: number | null) => shown.filter((line) => groupOf(line) === group);
   return (
     <svg width={width} height={HEIGHT} className={classes.lines} aria-hidden="true">
       {selected ? (

@@ -127,9 +127,28 @@ export function lineAt(
   return found;
 }
 
-/** Groups of lines by their objective, which is the last axis: 0 is the best; null: no value. */
-export function groupOf({ at }: ParallelLine, goal: string, groups: number): number | null {
-  const share = at.at(-1) ?? null;
-  if (share === null) return null;
-  return Math.min(groups - 1, Math.floor((goal === "max" ? 1 - share : share) * groups));
+/**
+ * Groups of lines by the rank of their objective, which is the last axis: 0 is the best; null: no
+ * value. By rank, since most values of a sweep are close to the best.
+ */
+export function groupsByRank(
+  lines: readonly ParallelLine[],
+  goal: string,
+  groups: number,
+): (line: ParallelLine) => number | null {
+  const worse = (at: number) => (goal === "max" ? -at : at);
+  const ranked = lines
+    .flatMap(({ at }) => at.at(-1) ?? [])
+    .map(worse)
+    .sort((one, other) => one - other);
+  const rankOf = new Map<number, number>();
+  ranked.forEach((value, rank) => {
+    if (!rankOf.has(value)) rankOf.set(value, rank);
+  });
+  return ({ at }) => {
+    const share = at.at(-1) ?? null;
+    if (share === null) return null;
+    const rank = rankOf.get(worse(share)) ?? 0;
+    return Math.round((rank / Math.max(1, ranked.length - 1)) * (groups - 1));
+  };
 }

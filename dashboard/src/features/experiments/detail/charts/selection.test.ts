@@ -2,7 +2,16 @@ import { expect, it } from "vitest";
 import type { Experiment, Trial } from "@/shared/api/types";
 import { configurationsOf } from "../trials";
 import { fieldAxes, metricAxis, NUMBERS, positionOn, timeAxis } from "./axes";
-import { groupOf, lineAt, linesOf, pathOf, positionAt, scaled, shareOf, ticksOf } from "./parallel";
+import {
+  groupsByRank,
+  lineAt,
+  linesOf,
+  pathOf,
+  positionAt,
+  scaled,
+  shareOf,
+  ticksOf,
+} from "./parallel";
 import { rungResults } from "./rungs";
 import { brushed, selectedOf, toggled, trialSearch } from "./selection";
 
@@ -95,9 +104,16 @@ it("lines are scaled to their axes, and found under the pointer", () => {
     fate: "completed" as const,
     at: [0.9, share],
   });
-  const groups = (goal: string) => [0, 0.3, 1, null].map((at) => groupOf(line(at), goal, 5));
-  expect(groups("min")).toEqual([0, 1, 4, null]);
-  expect(groups("max")).toEqual([4, 3, 0, null]);
+  const groups = (goal: string, shares: (number | null)[]) => {
+    const all = shares.map(line);
+    return all.map(groupsByRank(all, goal, 5));
+  };
+  expect(groups("min", [0, 0.3, 1, null])).toEqual([0, 2, 4, null]);
+  expect(groups("max", [0, 0.3, 1, null])).toEqual([4, 2, 0, null]);
+  // However close most are to the best; equal ones are in one group.
+  expect(groups("max", [1, 0.99, 0.98, 0.97, 0])).toEqual([0, 1, 2, 3, 4]);
+  expect(groups("min", [0.2, 0.2, 0.2])).toEqual([0, 0, 0]);
+  expect(groups("min", [0.2])).toEqual([0]);
 });
 
 it("an axis of counts has whole numbers, and lines say what became of their trials", () => {
