@@ -26,6 +26,7 @@ from trainhall.cluster.jobs.service import JobService
 from trainhall.cluster.ledger.keeper import LedgerKeeper
 from trainhall.cluster.ledger.service import LedgerService
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
+from trainhall.cluster.nodes.holders import Holders
 from trainhall.cluster.nodes.service import NodeService
 from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.options import ClusterOptions
@@ -67,6 +68,7 @@ class Coordinator:
         notifier = Notifier()
         context = ServiceContext(db, self.clock, self.ids, self.options, notifier)
         self.heartbeats = HeartbeatMonitor(self.clock)
+        self.holders = Holders(db)
         self.store = CheckpointStore(data_dir, self.ids, self.options.max_upload_file_bytes)
         self.code = CodeStore(db, data_dir, self.ids, self.options.unused_code_bytes)
         self.jobs = JobService(context, self.code)

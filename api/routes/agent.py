@@ -24,10 +24,12 @@ from trainhall.api.problems import RefusalError, invalid, refusal_of, shown
 from trainhall.cluster.api_paths import AGENT_PREFIX
 from trainhall.cluster.errors import NodeRemovedError, NotAllowedError, NotFoundError
 from trainhall.cluster.gateway.channel import ChannelClosedError, close_reason
+from trainhall.cluster.nodes.holders import Holders
 from trainhall.cluster.wire.batches import BatchItem, BatchReply, decode_batch, encode_replies
 from trainhall.cluster.wire.protocol import Acked, CloseCode, JoinRequest, LogAcked, Verified
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import Origin
+from trainhall.training.checkpoint.format.names import parse_name
 from trainhall.training.link.events import RankEvent
 from trainhall.training.spec.job import SHA256
 
@@ -52,7 +54,7 @@ async def join(request: Request) -> Response:
 
 async def ship_metrics(request: Request) -> Response:
     node_id = await authenticate(request)
-    job_id, attempt = _attempt(request)
+    job_id, attempt = await _attempt(request, node_id)
     writer = _writer(request)
     body = await read_body(request, BATCH_BYTES)
     origin = Origin(_number(request, "generation", MAX_INT32, default="0"), node_id)
@@ -62,7 +64,7 @@ async def ship_metrics(request: Request) -> Response:
 
 async def ship_events(request: Request) -> Response:
     node_id = await authenticate(request)
-    job_id, attempt = _attempt(request)
+    job_id, attempt = await _attempt(request, node_id)
     writer = _writer(request)
     origin = Origin(_number(request, "generation", MAX_INT32, default="0"), node_id)
     lines = (await read_body(request, BATCH_BYTES)).splitlines()
@@ -77,7 +79,7 @@ async def ship_events(request: Request) -> Response:
 
 async def ship_logs(request: Request) -> Response:
     node_id = await authenticate(request)
-    job_id, attempt = _attempt(request)
+    job_id, attempt = await _attempt(request, node_id)
     rank = _number(request, "rank", MAX_INT32)
     origin = Origin(_number(request, "generation", MAX_INT32, default="0"), node_id)
     offset = _number(request, "offset", MAX_OFFSET)
@@ -90,8 +92,9 @@ async def ship_logs(request: Request) -> Response:
 
 async def put_file(request: Request) -> Response:
     """Received as it comes: neither side ever holds the whole file."""
-    await authenticate(request)
-    job_id, name, path = _file(request)
+    node_id = await authenticate(request)
+    job_id, name = await _checkpoint(request, node_id)
+    path = request.path_params["path"]
     sha256 = request.query_params.get("sha256")
     if sha256 is not None and not SHA256.fullmatch(sha256):
         raise invalid("sha256", sha256, "must be 64 lower-case hexadecimal digits")
@@ -102,27 +105,32 @@ async def put_file(request: Request) -> Response:
 
 
 async def get_file(request: Request) -> Response:
-    await authenticate(request)
-    file = coordinator_of(request).store.file(*_file(request))
+    node_id = await authenticate(request)
+    job_id, name, path = _file(request)
+    await coordinator_of(request).holders.check_reader(node_id, job_id)
+    file = coordinator_of(request).store.file(job_id, name, path)
     return FileResponse(file, media_type="application/octet-stream")
 
 
 async def get_code(request: Request) -> Response:
-    await authenticate(request)
-    file = coordinator_of(request).code.file(request.path_params["sha256"])
+    node_id = await authenticate(request)
+    sha256 = request.path_params["sha256"]
+    await coordinator_of(request).holders.check_code(node_id, sha256)
+    file = coordinator_of(request).code.file(sha256)
     return FileResponse(file, media_type="application/octet-stream")
 
 
 async def commit(request: Request) -> Response:
-    await authenticate(request)
-    job_id = checked_id("job", request.path_params["job_id"])
-    await coordinator_of(request).checkpoints.uploads.commit(job_id, request.path_params["name"])
+    node_id = await authenticate(request)
+    job_id, name = await _checkpoint(request, node_id)
+    await coordinator_of(request).checkpoints.uploads.commit(job_id, name)
     return Response(status_code=204)
 
 
 async def verify(request: Request) -> Response:
-    await authenticate(request)
+    node_id = await authenticate(request)
     job_id = checked_id("job", request.path_params["job_id"])
+    await coordinator_of(request).holders.check_reader(node_id, job_id)
     name = request.path_params["name"]
     problems = await coordinator_of(request).checkpoints.verification.verify_stored(job_id, name)
     return _json(Verified(problems=[*problems]).model_dump_json())
@@ -170,7 +178,8 @@ async def _stored(
         results = [error] * len(items)
     else:
         ingest = coordinator_of(websocket).ingest
-        stores = (_store(ingest, node_id, item, data) for item, data in items)
+        holders = coordinator_of(websocket).holders
+        stores = (_store(ingest, holders, node_id, item, data) for item, data in items)
         results = await asyncio.gather(*stores, return_exceptions=True)
     failures = {
         repr(result)[:500]: result
@@ -183,8 +192,11 @@ async def _stored(
     return results
 
 
-async def _store(ingest: Ingest, node_id: str, item: BatchItem, data: bytes) -> int:
+async def _store(
+    ingest: Ingest, holders: Holders, node_id: str, item: BatchItem, data: bytes
+) -> int:
     job_id, attempt = _checked_attempt(item.job_id, item.attempt)
+    await holders.check_attempt(node_id, job_id, attempt)
     origin = Origin(_within("generation", item.generation, MAX_INT32), node_id)
     if item.kind == "metrics":
         writer = _checked_writer(item.writer)
@@ -303,8 +315,23 @@ def _bearer(connection: HTTPConnection) -> str:
     return credential
 
 
-def _attempt(request: Request) -> tuple[str, int]:
-    return _checked_attempt(request.path_params["job_id"], request.path_params["attempt"])
+async def _attempt(request: Request, node_id: str) -> tuple[str, int]:
+    """Return job and attempt of a path, of which the node holds a part."""
+    given = request.path_params
+    job_id, attempt = _checked_attempt(given["job_id"], given["attempt"])
+    await coordinator_of(request).holders.check_attempt(node_id, job_id, attempt)
+    return job_id, attempt
+
+
+async def _checkpoint(request: Request, node_id: str) -> tuple[str, str]:
+    """Return job and name of a checkpoint, of whose attempt the node holds a part."""
+    job_id = checked_id("job", request.path_params["job_id"])
+    name: str = request.path_params["name"]
+    parsed = parse_name(name)
+    if parsed is None:
+        raise NotFoundError("checkpoint", name[:160])
+    await coordinator_of(request).holders.check_attempt(node_id, job_id, parsed.attempt)
+    return job_id, name
 
 
 def _checked_attempt(job_id: str, attempt: int) -> tuple[str, int]:

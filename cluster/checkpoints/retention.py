@@ -74,9 +74,12 @@ async def to_remove(session: AsyncSession, node_id: str) -> Sequence[str]:
     return folders
 
 
-async def removed(session: AsyncSession, locations: Sequence[str]) -> None:
-    """Mark the checkpoints whose folders a node has removed."""
-    if locations:
+async def removed(session: AsyncSession, node_id: str, reported: Sequence[str]) -> None:
+    """Mark the checkpoints whose folders a node has removed, of those that it was asked to."""
+    if not reported:
+        return
+    asked = await to_remove(session, node_id)
+    if locations := [location for location in reported if location in asked]:
         ids = await session.scalars(
             select(Checkpoint.id).where(Checkpoint.location.in_(locations), IS_DELETING)
         )

@@ -95,7 +95,7 @@ async def store_report(
     if await store_devices(session, node.id, report.devices):
         stored.changed = True
     await store_device_use(session, [(node.id, use) for use in report.device_use])
-    await retention.removed(session, report.removed)
+    await retention.removed(session, node.id, report.removed)
     await _store_assignments(session, node, report, stored, up_to_date=up_to_date, clock=clock)
     return stored
 

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy.exc import OperationalError
+from support.archives import archive
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -55,10 +56,10 @@ def shipping_url(url: str) -> str:
     return f"ws{url.removeprefix('http')}{API}/agent/ship"
 
 
-async def joined(client: httpx.AsyncClient) -> tuple[str, dict[str, str]]:
-    node = (await client.post(f"{API}/cluster/nodes", json={"name": "here"})).json()
+async def joined(client: httpx.AsyncClient, name: str = "here") -> tuple[str, dict[str, str]]:
+    node = (await client.post(f"{API}/cluster/nodes", json={"name": name})).json()
     request = {
-        "join_token": node["join_token"], "name": "here", "address": "127.0.0.1",
+        "join_token": node["join_token"], "name": name, "address": "127.0.0.1",
         "agent_version": "0.1.0", "devices": [DEVICE],
     }  # fmt: skip
     reply = (await client.post(f"{API}/agent/join", json=request)).raise_for_status().json()
@@ -305,6 +306,50 @@ async def upload(
     assert halves.status_code == 422, "there is no manifest yet"
     unseen = await client.get(f"{base}/files/rank-0.safetensors", headers=credential)
     assert unseen.status_code == 404, "it is not committed yet"
+
+
+async def test_node_speaks_only_for_attempts_it_holds(url: str) -> None:
+    """Any host with a join token could forge metrics, and plant checkpoints."""
+    sha256, code = archive(train="print(1)")
+    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+        (await client.put(f"{API}/training/code/{sha256}", content=code)).raise_for_status()
+        _, holder = await joined(client)
+        _, stranger = await joined(client, "stranger")
+        async with connect(socket_url(url), additional_headers=holder) as agent:
+            await agent.send(report())
+            spec = {"name": "coded", "script": {"path": "train"}, "code": sha256}
+            job = (await client.post(f"{API}/training/jobs", json=spec)).json()["id"]
+            attempt = (await desired(agent, 1))["assignments"][0]["launch"]["attempt"]
+            checkpoint = f"jobs/{job}/checkpoints/step-00000010-a{attempt}-g1"
+            ranks = f"jobs/{job}/attempts/{attempt}"
+            logs = f"{ranks}/logs?rank=0&stream=stdout&offset=0"
+            event = json.dumps({"sequence": 1, "time": 1.0, "kind": "started", "data": {}})
+            requests: list[tuple[str, str, bytes]] = [
+                ("POST", f"{ranks}/metrics?writer=0-0a0a0a0a", batch(1, range(1, 3))),
+                ("POST", f"{ranks}/events?writer=0-0a0a0a0a", event.encode()),
+                ("POST", logs, b"forged"),
+                ("PUT", f"{checkpoint}/files/state.json", b"{}"),
+                ("POST", f"{checkpoint}/commit", b""),
+                ("POST", f"{checkpoint}/verify", b""),
+                ("GET", f"{checkpoint}/files/state.json", b""),
+                ("GET", f"code/{sha256}", b""),
+            ]
+            for method, path, content in requests:
+                address = f"{API}/agent/{path}"
+                refused = await client.request(method, address, content=content, headers=stranger)
+                assert refused.status_code == 404, path
+                assert "on this node" in refused.json()["detail"], path
+            piece = BatchItem(job_id=job, attempt=attempt, kind="stdout", size=1)
+            for credential, status in ((stranger, 404), (holder, 200)):
+                async with connect(shipping_url(url), additional_headers=credential) as shipping:
+                    await shipping.send(encode_batch([(piece, b"x")]))
+                    (reply,) = decode_replies(await shipping.recv())
+                    assert reply.status == status
+            # The holder is refused for other reasons alone.
+            for method, path, content in requests:
+                address = f"{API}/agent/{path}"
+                answer = await client.request(method, address, content=content, headers=holder)
+                assert "on this node" not in answer.text, path
 
 
 async def test_stalled_viewer_is_dropped_without_blocking_others(url: str) -> None:

@@ -2,10 +2,8 @@
 
 import asyncio
 import hashlib
-import io
 import os
 import socket
-import tarfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from support.archives import archive
 from support.cluster.agent_process import until
 
 from trainhall.cluster.coordinator import Coordinator
@@ -23,17 +22,6 @@ from trainhall.db.models import Node
 
 URL = "/api/v1/training/code"
 SPEC: dict[str, Any] = {"name": "coded", "script": {"path": "train"}}
-
-
-def archive(**files: str) -> tuple[str, bytes]:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, text in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(text)
-            tar.addfile(info, io.BytesIO(text.encode()))
-    data = buffer.getvalue()
-    return hashlib.sha256(data).hexdigest(), data
 
 
 def stored(tmp_path: Path) -> list[str]:

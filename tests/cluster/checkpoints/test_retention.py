@@ -12,7 +12,7 @@ from support.cluster.simulated import SimulatedCluster
 from support.storage.checkpoint_writer import write
 
 from trainhall.api.routes.checkpoints import OpenFileResponse
-from trainhall.cluster.checkpoints import rows
+from trainhall.cluster.checkpoints import retention, rows
 from trainhall.cluster.errors import NotFoundError, WrongStateError
 from trainhall.cluster.lifecycle.jobs import lock_job
 from trainhall.db.models import Checkpoint, JobProgress
@@ -248,3 +248,17 @@ async def test_invisible_checkpoint_files_are_not_read(
     await cluster.coordinator.checkpoints.delete(view.id)
     with pytest.raises(WrongStateError, match="deleting"):
         await cluster.coordinator.checkpoints.files.open(view.id, MANIFEST)
+
+
+async def test_only_a_node_that_was_asked_has_removed_files(cluster: SimulatedCluster) -> None:
+    job_id = await running_job(cluster)
+    (holder,) = cluster.nodes.values()
+    stranger = await cluster.add_node("stranger")
+    await cluster.save_checkpoint(job_id, 10)
+    service, db = cluster.coordinator.checkpoints, cluster.coordinator.db
+    (view,) = (await service.list(job_id)).items
+    await service.delete(view.id)
+    for node, state in ((stranger, "deleting"), (holder, "deleted")):
+        async with db.transaction() as session:
+            await retention.removed(session, node.node_id, [view.location])
+        assert (await service.get(view.id)).state == state
