@@ -8,7 +8,7 @@ from typing import get_args
 from pydantic import BaseModel
 
 from trainhall.training.spec.job import JobSpec
-from trainhall.training.spec.parameters import names_used
+from trainhall.training.spec.parameters import MAX_NAME, MAX_PARAMETERS, names_used
 from trainhall.training.spec.tasks import TASK_PARAMS
 
 Position = tuple[str | int, ...]
@@ -77,14 +77,18 @@ def _parameter_of_script(key: str, inside: str, known: Collection[str], data: ob
 
 
 def _parameters(document: object) -> set[str]:
-    """Return the names of a document's parameters, and those that its script's arguments use."""
+    """Return the names of a document's parameters, and those that its script's arguments use: as
+    many as a job may have, since each is compared with every unknown key."""
     if not isinstance(document, dict):
         return set()
     parameters, script = document.get("parameters"), document.get("script")
     arguments = script.get("args") if isinstance(script, dict) else None
-    texts = [each for each in arguments or () if isinstance(each, str)]
+    listed = arguments if isinstance(arguments, list) else ()
+    texts = [each for each in listed if isinstance(each, str)]
     names = parameters if isinstance(parameters, dict) else ()
-    return {*map(str, names), *itertools.chain.from_iterable(map(names_used, texts))}
+    used = itertools.chain.from_iterable(map(names_used, texts))
+    possible = (name for name in map(str, [*names, *used]) if len(name) <= MAX_NAME)
+    return set(itertools.islice(possible, MAX_PARAMETERS))
 
 
 def unknown_key(key: str, known: Collection[str]) -> str:

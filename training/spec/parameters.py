@@ -20,7 +20,11 @@ from trainhall.training.spec.base import Text
 
 VARIABLE = "TRAINHALL_PARAMETERS"
 """Environment variable of every rank that holds the parameters as JSON."""
-_NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
+MAX_PARAMETERS = 256
+"""Most parameters of a job."""
+MAX_NAME = 64
+"""Most characters of a parameter's name."""
+_NAME = rf"[A-Za-z_][A-Za-z0-9_-]{{0,{MAX_NAME - 1}}}"
 _REFERENCE = re.compile(r"(\$?)\$\{(" + _NAME + r")\}")
 
 
@@ -40,13 +44,13 @@ def _one_error(message: str) -> WrapValidator:
 _Name = Annotated[
     str,
     Field(pattern=f"^{_NAME}$"),
-    _one_error("must be a letter or _, then at most 63 letters, digits, _ or -"),
+    _one_error(f"must be a letter or _, then at most {MAX_NAME - 1} letters, digits, _ or -"),
 ]
 Value = StrictBool | StrictInt | StrictFloat | Text
 _Value = Annotated[
     Value, _one_error("must be a string of at most 4,096 characters, a finite number or a boolean")
 ]
-Parameters = Annotated[dict[_Name, _Value], Field(max_length=256)]
+Parameters = Annotated[dict[_Name, _Value], Field(max_length=MAX_PARAMETERS)]
 
 
 def substitute(arguments: Iterable[str], parameters: Mapping[str, Value]) -> list[str]:

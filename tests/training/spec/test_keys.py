@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from trainhall.training.spec import JobSpec, SpecError
-from trainhall.training.spec.keys import ALIASES
+from trainhall.training.spec.keys import ALIASES, unknown_key_message
+from trainhall.training.spec.parameters import MAX_PARAMETERS
 from trainhall.training.spec.parse import validate_spec
 
 DIGITS = {"name": "a", "task": {"name": "digits"}, "training": {"steps": 1}}
@@ -121,3 +122,21 @@ def test_task_as_text_shows_correct_form() -> None:
 )
 def test_part_as_text_shows_an_example(document: dict[str, Any], field: str, message: str) -> None:
     assert errors(document) == [(field, message)]
+
+
+@pytest.mark.parametrize("args", [5, True, "--lr", {"lr": 1}, [1, None, "${rate}"]])
+def test_key_of_a_script_survives_wrong_arguments(args: Any) -> None:
+    with pytest.raises(SpecError) as caught:
+        validate_spec({"name": "a", "script": {"path": "/a.py", "args": args}, "epochs": 1})
+    assert any(problem.field == "epochs" for problem in caught.value.problems)
+
+
+def test_key_of_a_script_resembles_possible_parameters_alone() -> None:
+    def suggests(names: list[str], key: str) -> bool:
+        data = {**SCRIPT, "parameters": dict.fromkeys(names, 1), key: 1}
+        return "parameters." in unknown_key_message((key,), data)
+
+    many = [f"rate_{i}" for i in range(MAX_PARAMETERS)]
+    assert suggests([*many[1:], "zebras"], "zebra")
+    assert not suggests([*many, "zebras"], "zebra"), "no job has so many"
+    assert not suggests(["zebra" * 13], "zebra" * 12), "no name is so long"
