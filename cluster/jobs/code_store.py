@@ -163,22 +163,32 @@ class CodeStore:
         script, code = spec.script, spec.code
         if script is None or code is None:
             return
-        path, folder = script.path, script.working_dir
-        if not any(part is not None and not os.path.isabs(part) for part in (path, folder)):
+        wanted = [("script.path", script.path, holds_entry),
+                  ("script.working_dir", script.working_dir, holds_folder)]  # fmt: skip
+        relative = [
+            (field, given, holds)
+            for field, given, holds in wanted
+            if given is not None and not os.path.isabs(given)
+        ]
+        if not relative:
             return
+
+        def find_problem() -> SpecProblem | None:
+            names = file_names(self.file(code))
+            for field, given, holds in relative:
+                if not holds(names, given):
+                    near = near_name(names, given)
+                    hint = f"; did you mean {near}?" if near else ""
+                    return SpecProblem(field, f"is not in the uploaded code{hint}", given)
+            return None
+
         try:
-            names = await asyncio.to_thread(file_names, self.file(code))
+            # In a thread: an archive may have 20,000 files.
+            problem = await asyncio.to_thread(find_problem)
         except (ArchiveError, NotFoundError):
             return  # damaged or removed since it was received: agents verify what they fetch
-        for field, given, holds in (
-            ("script.path", path, holds_entry),
-            ("script.working_dir", folder, holds_folder),
-        ):
-            if given is None or os.path.isabs(given) or holds(names, given):
-                continue
-            near = near_name(names, given)
-            hint = f"; did you mean {near}?" if near else ""
-            raise SpecError([SpecProblem(field, f"is not in the uploaded code{hint}", given)])
+        if problem is not None:
+            raise SpecError([problem])
 
     async def _check_path_on_host(self, spec: JobSpec) -> None:
         """Check that the script exists, if the coordinator's host is the only node.
@@ -187,7 +197,7 @@ class CodeStore:
             SpecError: it does not.
         """
         path = spec.script.path if spec.script is not None else None
-        if path is None or await asyncio.to_thread(os.path.exists, path):
+        if path is None or not await asyncio.to_thread(_is_missing, path):
             return
         async with self._db.session() as session:
             nodes = (await session.execute(select(Node.name, Node.address))).all()
@@ -285,6 +295,18 @@ def _is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
+
+
+def _is_missing(path: str) -> bool:
+    """Return whether nothing is there. What this process may not look into may be there for an
+    agent, which may run as another user."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _age(path: Path) -> float:

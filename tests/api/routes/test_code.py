@@ -105,6 +105,16 @@ async def test_script_must_exist_on_the_only_node(
     assert (await client.post(dry, json=job)).status_code == 200
 
 
+async def test_script_that_cannot_be_looked_up_is_accepted(
+    app: FastAPI, client: httpx.AsyncClient
+) -> None:
+    """The agent may run as a user who has it."""
+    await add_node(app.state.coordinator, socket.gethostname(), "127.0.0.1")
+    job = {"name": "local", "script": {"path": "/" + "x" * 300}}  # longer than a name may be
+    reply = await client.post("/api/v1/training/jobs?dry_run=true", json=job)
+    assert reply.status_code == 200
+
+
 async def add_node(coordinator: Coordinator, name: str, address: str) -> None:
     async with coordinator.db.transaction() as session:
         now = coordinator.clock.now()
