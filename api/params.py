@@ -16,6 +16,7 @@ from trainhall.db.cursors import MAX_LENGTH
 MAX_SEQUENCE = 2**63 - 1
 _ID = re.compile(r"[0-9A-Za-z_-]{1,32}", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d.*([Zz]|[+-]\d\d:?\d\d)$", re.ASCII)
+_DECODED_ZONE = re.compile(r"\d:\d\d(:[\d.]+)? \d\d:?\d\d$", re.ASCII)
 _SHAPE = {"pattern": "^[0-9A-Za-z_-]{1,32}$"}
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="At most this many items per page.")]
@@ -45,7 +46,7 @@ def _dated(value: object) -> object:
     date or a time without a zone gets a remedy, too."""
     if isinstance(value, str) and not _TIME.match(value):
         # In a query, + stands for a space.
-        remedy = "; in a URL write + as %2B" if re.search(r" \d\d:?\d\d$", value) else ""
+        remedy = "; in a URL write + as %2B" if _DECODED_ZONE.search(value) else ""
         raise ValueError(
             f"must be a time with a zone in RFC 3339, such as 2026-01-31T12:00:00Z{remedy}"
         )

@@ -26,6 +26,7 @@ async def test_empty_ledger_is_read_as_json_and_csv(client: httpx.AsyncClient) -
     [
         ("2026-11-01", "such as 2026-01-31T12:00:00Z"),
         ("2026-11-01T00:00:00", "such as 2026-01-31T12:00:00Z"),
+        ("2026-11-01 00:00", "such as 2026-01-31T12:00:00Z"),
         ("2026-11-01T00:00:00 01:00", "such as 2026-01-31T12:00:00Z; in a URL write + as %2B"),
     ],
 )
