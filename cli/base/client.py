@@ -297,7 +297,8 @@ class Client:
         if not reference:
             raise UsageError("a name or an id is required, not an empty text")
         if _is_id(reference):
-            with contextlib.suppress(NotFoundError):
+            # UsageError: of another route, as /training/jobs/groups.
+            with contextlib.suppress(NotFoundError, UsageError):
                 return [self.request("GET", f"{path}/{reference}", deadline=deadline)]
         items = list(self.items(path, **asked))
         named = [item for item in items if item["name"] == reference]

@@ -386,6 +386,16 @@ def test_names_and_prefixes_of_ids_are_references(
         assert getattr(client, kind)(reference)["id"] == found
 
 
+def test_name_of_a_route_is_a_reference(serve: Serve) -> None:
+    def answer(n: int, method: str, path: str) -> Answer:
+        if path.endswith("/groups"):
+            return 422, {"title": "Invalid", "detail": "by is required"}
+        return 200, {"items": [{"id": "aa11", "name": "groups"}], "next_cursor": None}
+
+    with Client(serve(answer).url) as client:
+        assert client.job("groups")["id"] == "aa11"
+
+
 @pytest.mark.parametrize("kind", ["job", "experiment"])
 @pytest.mark.parametrize(
     ("reference", "message"),
