@@ -1,9 +1,10 @@
 """The server's own log: one line an entry, on standard error."""
 
+import io
 import logging
 import re
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
@@ -17,7 +18,7 @@ def configure_logging(level: str = "info") -> None:
     """Set up this process's log, for structlog and for libraries that use the standard one."""
     terminal = sys.stderr.isatty()
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        structlog.dev.ConsoleRenderer(exception_formatter=write_traceback)
         if terminal
         else structlog.processors.LogfmtRenderer(
             key_order=["timestamp", "level", "event"], bool_as_flag=False
@@ -49,6 +50,13 @@ def escape_control_characters(
 ) -> structlog.typing.EventDict:
     """Write control characters of foreign text, such as a URL's, as `\\x1b`."""
     return {key: value if key == "exc_info" else _escaped(value) for key, value in entry.items()}
+
+
+def write_traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
+    """Write a traceback to a terminal; its message may be foreign text, too."""
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    stream.write(_escaped(text.getvalue()))
 
 
 def _escaped(value: Any) -> Any:

@@ -1,8 +1,10 @@
 """What foreign text may do to the log: nothing."""
 
+import io
+
 import structlog
 
-from trainhall.api.logs import escape_control_characters
+from trainhall.api.logs import escape_control_characters, write_traceback
 
 
 def test_control_characters_never_reach_the_log() -> None:
@@ -22,4 +24,11 @@ def test_control_characters_never_reach_the_log() -> None:
     assert clean["text"] == "tab\tand line\n"
     line = structlog.processors.LogfmtRenderer()(None, "info", dict(clean))
     assert isinstance(line, str)
-    assert line.isprintable() or "\t" in line
+    assert line.replace("\t", "").isprintable()
+
+
+def test_control_characters_of_exceptions_never_reach_a_terminal() -> None:
+    text = io.StringIO()
+    error = ValueError("bad \x1b[2J")
+    write_traceback(text, (ValueError, error, None))
+    assert text.getvalue().endswith("ValueError: bad \\x1b[2J")
