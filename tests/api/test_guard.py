@@ -99,7 +99,8 @@ async def is_served(scope: dict[str, Any], **options: Any) -> bool:
     if sent:
         assert sent[0]["status"] == 403
         body = b"".join(message.get("body", b"") for message in sent)
-        assert b"use http://127.0.0.1:8000," in body or b"is not an address of" not in body
+        own = scope["server"][0] if options.get("insecure") else "127.0.0.1"
+        assert f"use http://{own}:8000,".encode() in body or b"is not an address of" not in body
         assert b"application/problem+json" in dict(sent[0]["headers"]).values()
     return bool(reached)
 
