@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Positions } from "./positions";
+import { MOST_KEPT, Positions } from "./positions";
 
 const at = (second: number) => new Date(Date.UTC(2026, 0, 1, 0, 0, second)).toISOString();
 const row = (since: number, until: number | null, position: number) => ({
@@ -42,4 +42,16 @@ test("a job that left the queue holds nothing back", () => {
   positions.begin();
   expect(positions.has("a")).toBe(false);
   expect(positions.since()).toBe(at(10));
+});
+
+test("a long history is read as a whole again", () => {
+  const positions = new Positions();
+  for (let second = 0; second <= MOST_KEPT; second++) {
+    positions.begin();
+    expect(positions.has("a")).toBe(second > 0);
+    positions.add([entry("a", row(second, null, second))], second === 0);
+  }
+  positions.begin();
+  expect(positions.has("a")).toBe(false);
+  expect(positions.since()).toBeUndefined();
 });

@@ -12,14 +12,20 @@ interface Known {
   round: number;
 }
 
+/** Most positions of a job before all of it is read again: the API thins them out to 24. */
+export const MOST_KEPT = 96;
+
 /** Positions of waiting jobs over time, put together from the changes since they were last read. */
 export class Positions {
   private readonly known = new Map<string, Known>();
   private round = 0;
 
-  /** Begins to read all pages again; forgets jobs that were on none of them the last time. */
+  /** Begins to read all pages again; forgets jobs that were on none of them the last time, and long
+   * histories, which a page that stays open for days would draw and keep. */
   begin(): void {
-    for (const [id, { round }] of this.known) if (round < this.round) this.known.delete(id);
+    for (const [id, { round, history }] of this.known) {
+      if (round < this.round || history.length > MOST_KEPT) this.known.delete(id);
+    }
     this.round += 1;
   }
 
