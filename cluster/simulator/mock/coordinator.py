@@ -36,7 +36,9 @@ PRESENT_SECONDS = 0.05
 """Distance from the present at which the opening may end."""
 FORGET_SECONDS = 600.0
 KEPT_JOBS = 300
-"""So many ended jobs are remembered: some 50 MB, and what happened in eight hours."""
+"""So many ended jobs are remembered, besides runs of experiments: some 50 MB, and what happened in eight hours."""
+KEPT_RUNS = 2_000
+"""Ended runs of experiments that are remembered."""
 CONNECT_SECONDS = 10.0
 """A host that takes longer to connect does so while the coordinator answers already."""
 POLL_SECONDS, SHIP_SECONDS = 30.0, (200.0, 300.0)
@@ -166,9 +168,12 @@ class Mock:
     async def forget(self, kept: int = KEPT_JOBS) -> None:
         """Remove all that belongs to ended jobs but the newest, so that no disk fills up."""
         final = [state.value for state in FINAL_STATES]
+        ended = select(Job.id).where(Job.state.in_(final)).order_by(Job.number.desc())
+        alone = Job.experiment_id.is_(None)
         async with self._db.transaction() as session:
-            ended = select(Job.id).where(Job.state.in_(final))
-            old = list(await session.scalars(ended.order_by(Job.number.desc()).offset(kept)))
+            old = [*await session.scalars(ended.where(alone).offset(kept))]
+            # A sweep of hundreds of trials is looked at as a whole.
+            old += await session.scalars(ended.where(~alone).offset(KEPT_RUNS))
             for job_id in old:
                 await delete_record(session, job_id, self.clock.now())
         self.scenario.forget(old)

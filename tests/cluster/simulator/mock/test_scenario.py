@@ -81,7 +81,8 @@ async def test_scenario_shows_every_state_and_advances(mock: Mock) -> None:
     await mock.forget(kept=2)
     left = (await mock.coordinator.jobs.list(limit=100)).items
     ended = [job for job in left if job.finished_at is not None and job.finished_at < before]
-    assert len(ended) == 2
+    assert len([job for job in ended if job.experiment is None]) == 2
+    assert len([job for job in ended if job.experiment is not None]) == 4, "a sweep stays whole"
     assert mine.id in {job.id for job in left}, "the newest stay"
     kept = {job.id for job in left}
     assert set(mock.cluster.storage.committed) <= kept
