@@ -36,7 +36,8 @@ PRESENT_SECONDS = 0.05
 """Distance from the present at which the opening may end."""
 FORGET_SECONDS = 600.0
 KEPT_JOBS = 300
-"""So many ended jobs are remembered, besides runs of experiments: some 50 MB, and what happened in eight hours."""
+"""So many ended jobs are remembered, besides runs of experiments: some 50 MB, and what happened in
+eight hours."""
 KEPT_RUNS = 2_000
 """Ended runs of experiments that are remembered."""
 CONNECT_SECONDS = 10.0
