@@ -1,6 +1,7 @@
 """A job replaces the files of its attempt: its attempt may fail, the agent does not."""
 
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from trainhall.cluster.agent.coordinator_link.http_api import Source
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.shim import folder_ipc, isolation, outcome
 from trainhall.cluster.agent.shim.folder_ipc import Claim
+from trainhall.cluster.agent.shim.hang import stack_dumps
 from trainhall.cluster.agent.shipping.spools import LogShipper
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link import progress
@@ -178,6 +180,19 @@ def test_shim_reads_replaced_files_without_waiting(tmp_path: Path, attack: Attac
     assert quickly(lambda: isolation.IsolationWatch(folder, 60.0).poll(0.0)) is not None
     quickly(partial(isolation.write_last_ack, folder, 1.0))
     assert isinstance(quickly(lambda: Control.is_listened(folder.control)), bool)
+
+
+@pytest.mark.parametrize("attack", [leave_pipe, leave_folder, leave_link, leave_loop])
+def test_shim_saves_stacks_despite_replaced_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: Attack
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    folder = attempt_of(tmp_path, "job")
+    folder.stderr(0).write_text("a line\n")
+    attack(folder.rank(0) / "stacks.txt")
+    quickly(partial(stack_dumps.save, folder, {0: os.getpid()}, {0}))
+    log = folder.stderr(0).read_text()
+    assert log.startswith("a line\n[trainhall] no progress; stacks of rank 0:\n")
 
 
 @pytest.mark.parametrize("attack", [leave_pipe, leave_folder, leave_link, leave_loop])

@@ -43,10 +43,10 @@ def save(folder: AttemptFolder, pids: Mapping[int, int], stopped: set[int]) -> N
         if rank in records:
             text += f"\nits last collectives are in {flight_record.record_path(folder, rank)}"
         with contextlib.suppress(OSError):  # a full disk: the hang is reported all the same
-            (folder.rank(rank) / "stacks.txt").write_text(text)
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-            with open(open_regular(folder.stderr(rank), flags), "a") as log:
-                log.write(f"[trainhall] no progress; stacks of rank {rank}:\n{text}\n")
+            _write(folder.rank(rank) / "stacks.txt", os.O_TRUNC, text)
+        with contextlib.suppress(OSError):
+            log = f"[trainhall] no progress; stacks of rank {rank}:\n{text}\n"
+            _write(folder.stderr(rank), os.O_APPEND, log)
 
 
 def _py_spy(pids: Mapping[int, int]) -> dict[int, str]:
@@ -94,6 +94,11 @@ def _answers(folder: AttemptFolder, pids: Mapping[int, int]) -> dict[int, str]:
             break  # all have written, and none writes any more
         sizes = now
     return {rank: text for rank, path in asked.items() if (text := _read(path))}
+
+
+def _write(path: Path, flags: int, text: str) -> None:
+    with open(open_regular(path, os.O_WRONLY | os.O_CREAT | flags), "w") as file:
+        file.write(text)
 
 
 def _read(path: Path) -> str:
