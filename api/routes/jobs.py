@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import AfterValidator
 
 from trainhall.api.bodies import read_document, read_json
 from trainhall.api.context import CoordinatorDep
@@ -134,6 +135,12 @@ ListQuery = Annotated[
 ]
 
 
+def _printable(value: str | None) -> str | None:
+    if value is not None and not value.isprintable():
+        raise ValueError("must not contain control characters")
+    return value
+
+
 Me = Annotated[
     str | None,
     Query(
@@ -143,6 +150,7 @@ Me = Annotated[
         "coordinator, if the request arrives over loopback; through a tunnel, say who you are.",
         examples=["maria"],
     ),
+    AfterValidator(_printable),
 ]
 
 

@@ -75,6 +75,12 @@ async def test_caller_may_say_who_they_are(client: httpx.AsyncClient) -> None:
         assert list(map(len, found)) == [1, 0], path
 
 
+async def test_name_of_a_caller_has_no_control_characters(client: httpx.AsyncClient) -> None:
+    for path in ("/api/v1/training/jobs?", "/api/v1/training/jobs/groups?by=user&"):
+        reply = await client.get(f"{path}query=user:me&me=a%00")
+        assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, "me"), path
+
+
 @pytest.mark.parametrize(("address", "user"), [("::1", "ada"), ("10.0.0.5", None)])
 def test_local_user_is_known_over_loopback_alone(address: str, user: str | None) -> None:
     app = SimpleNamespace(state=SimpleNamespace(login_name="ada"))
