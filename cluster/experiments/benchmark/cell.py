@@ -29,16 +29,17 @@ def cell_of(document: Mapping[str, Any]) -> Cell:
     """Return the cell of a job spec's document, which need not be valid: one that cannot run is a
     row, too."""
     resources = _part(document, "resources")
-    workers = resources.get("max_workers") or _value(resources, ResourcesSpec, "workers")
+    most = "max_workers" if resources.get("max_workers") else "workers"
+    workers = _value(resources, ResourcesSpec, most, int)
     if document.get("task") is None:
         return Cell(workers=workers)
     parallelism, training = _part(document, "parallelism"), _part(document, "training")
     return Cell(
-        strategy=_value(parallelism, ParallelismSpec, "strategy"),
+        strategy=_value(parallelism, ParallelismSpec, "strategy", str),
         workers=workers,
-        precision=_value(training, TrainingSpec, "precision"),
-        batch_size=_value(training, TrainingSpec, "global_batch_size"),
-        compression=_value(_part(parallelism, "gradient_sync"), GradientSync, "compression"),
+        precision=_value(training, TrainingSpec, "precision", str),
+        batch_size=_value(training, TrainingSpec, "global_batch_size", int),
+        compression=_value(_part(parallelism, "gradient_sync"), GradientSync, "compression", str),
         tokens_per_sample=_tokens_per_sample(_part(document, "task")),
     )
 
@@ -48,9 +49,10 @@ def _part(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
-def _value(part: Mapping[str, Any], model: type[BaseModel], name: str) -> Any:
+def _value(part: Mapping[str, Any], model: type[BaseModel], name: str, kind: type) -> Any:
+    """Return the value of a key or its default; None: it is of another type."""
     value = part.get(name, model.model_fields[name].default)
-    return value if isinstance(value, str | int) else None
+    return value if isinstance(value, kind) and not isinstance(value, bool) else None
 
 
 def _tokens_per_sample(task: Mapping[str, Any]) -> int | None:

@@ -86,6 +86,22 @@ def test_cell_is_read_from_any_document() -> None:
     assert cell_of({"task": {"name": "digits"}, "parallelism": 3}).strategy == "ddp"
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (WORKERS, "two"),
+        ("resources.max_workers", "two"),
+        ("parallelism.strategy", 2),
+        ("training.precision", 16),
+        ("training.global_batch_size", "64 samples"),
+        ("parallelism.gradient_sync.compression", 0),
+    ],
+)
+def test_value_of_a_wrong_type_leaves_a_row(field: str, value: Any) -> None:
+    trials = cell_trials(JOB, runs(1, {field: value}, None))
+    assert [row.values for row in benchmark_rows({"job": JOB}, trials, -1)] == [{field: value}]
+
+
 def test_ratio_says_no_more_than_the_repeats_show() -> None:
     base, faster, same, slower, failed = rows(
         (100.0, 101.0, 99.0), (200.0, 202.0, 198.0), (98.0, 103.0, 100.0), (50.0, 51.0, 50.0),
