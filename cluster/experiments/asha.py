@@ -66,6 +66,8 @@ class Stop:
     """Trials with a better result."""
     compared: int = 0
     """Trials with a result."""
+    places: int = 0
+    """Promotions that the rung may ever allow."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def stops(
         left = max(0, rung.places_at_most - rung.promoted)
         better = {trial.number: i for i, trial in enumerate(rung.ranked)}
         found += [
-            Stop(trial.number, True, better[trial.number], len(rung.ranked))
+            Stop(trial.number, True, better[trial.number], len(rung.ranked), rung.places_at_most)
             for trial in rung.waiting[left:]
         ]
     return found

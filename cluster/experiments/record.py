@@ -189,7 +189,14 @@ def _why_stopped(why: Stop | TrialState, metric: str, compared: str) -> str:
         return f"another repeat of its trial {how}"
     if not why.has_value:
         return f"it has no finite value of {metric}"
-    return f"{why.better} of {why.compared} {compared} were better"
+    were = "was" if why.better == 1 else "were"
+    text = f"{why.better} of {why.compared} {compared} {were} better"
+    if why.better >= why.places:
+        return text
+    # The paper's rule would promote it: earlier promotions took the places.
+    taken = "the only promotion" if why.places == 1 else f"all {why.places} promotions"
+    are = "is" if why.places == 1 else "are"
+    return f"{text}, but {taken} from this rung {are} taken"
 
 
 async def _explain_missing(session: AsyncSession, experiment: Experiment, trial: Trial) -> None:

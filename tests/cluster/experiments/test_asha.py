@@ -163,10 +163,10 @@ def test_trials_without_a_promotion_are_stopped_with_their_rank() -> None:
     waiting = [RungTrial(n, Status.WAITING, (value,)) for n, value in results.items()]
     # A fourth trial may come, but no second place with it.
     assert stops(waiting, rungs=2, factor=3, undecided=1) == [
-        Stop(3, True, 1, 3),
-        Stop(1, True, 2, 3),
+        Stop(3, True, 1, 3, places=1),
+        Stop(1, True, 2, 3, places=1),
     ]
-    assert stops(waiting, rungs=2, factor=3, undecided=3) == [Stop(1, True, 2, 3)]
+    assert stops(waiting, rungs=2, factor=3, undecided=3) == [Stop(1, True, 2, 3, places=2)]
     assert next_promotion(waiting, rungs=2, factor=3, undecided=1) == 2
     assert next_promotion(waiting[:2], rungs=2, factor=3, undecided=1) is None
     assert next_promotion(waiting[:2], rungs=2, factor=3) == 2

@@ -121,6 +121,22 @@ async def test_best_runs_are_promoted_and_others_stopped(cluster: SimulatedClust
 
 
 @on_sqlite
+async def test_late_good_run_names_the_taken_promotion(
+    cluster: SimulatedCluster,
+) -> None:
+    await cluster.add_node("alpha", 4)
+    experiment = await create(cluster, values=4)
+    losses = {1: 0.2, 2: 0.3, 3: 0.4, 4: 0.1}
+    await run_all(cluster, experiment, lambda run: losses[run.number])
+    listed = await trials(cluster, experiment)
+    assert [run.state for run in listed] == ["completed", "stopped", "stopped", "stopped"]
+    assert listed[3].reason == (
+        "stopped early at step 10: 0 of 4 runs were better, "
+        "but the only promotion from this rung is taken"
+    )
+
+
+@on_sqlite
 async def test_promotion_follows_a_result_in_the_same_pass(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 4)
     experiment = await create(cluster, values=3)
@@ -304,7 +320,7 @@ async def test_rungs_compare_the_mean_of_repeats(cluster: SimulatedCluster) -> N
     await run_all(cluster, experiment, lambda run: noise.get((run.number, run.repeat), 0.8))
     listed = await trials(cluster, experiment)
     assert [run.state for run in listed] == [*["stopped"] * 2, *["completed"] * 2, *["stopped"] * 2]
-    assert listed[0].reason == "stopped early at step 10: 1 of 2 trials were better"
+    assert listed[0].reason == "stopped early at step 10: 1 of 2 trials was better"
     best = (await read(cluster, experiment)).best
     assert best is not None
     assert (best.trial, best.value) == (2, 0.3)
