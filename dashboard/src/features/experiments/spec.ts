@@ -39,10 +39,11 @@ export function planText({ configurations, runs }: ExperimentPlan): string {
     return problem ? `${named} (cannot run: ${problem})` : named;
   });
   const trials = plural(configurations.length, "trial");
-  const size = runs === configurations.length ? trials : `${trials}, ${plural(runs, "run")}`;
   const impossible = configurations.filter(({ problem }) => problem).length;
+  const cells = trials + (impossible > 0 ? `, of which ${impossible} cannot run` : "");
+  const size = runs === configurations.length ? cells : `${cells}, ${plural(runs, "run")}`;
   const rest = configurations.length > shown.length ? "; …" : ".";
-  return `Valid. ${size}${impossible > 0 ? `, of which ${impossible} cannot run` : ""}: ${shown.join("; ")}${rest}`;
+  return `Valid. ${size}: ${shown.join("; ")}${rest}`;
 }
 
 /** A value of a field: numbers are rounded, lists and objects are JSON. */

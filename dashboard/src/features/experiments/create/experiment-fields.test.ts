@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { parse } from "yaml";
 import { EXAMPLES } from "./examples";
-import { experimentFields, inForm, NEW_DIMENSION, withFields } from "./experiment-fields";
+import { experimentFields, inForm, listOf, NEW_DIMENSION, withFields } from "./experiment-fields";
 
 const TEXT = `# why
 name: rates
@@ -43,6 +43,13 @@ test("unchanged fields leave the document's meaning and comments", () => {
     expect(fieldsOf(written)).toEqual(fields);
   }
   expect(withFields(TEXT, fieldsOf(TEXT))).toContain("# why");
+});
+
+test("values between commas are read, empty ones left out", () => {
+  expect(listOf("0.1, adam, [32]")).toEqual([0.1, "adam", [32]]);
+  expect(listOf("0.1, ,0.2,")).toEqual([0.1, 0.2]);
+  expect(listOf(",, 0.1")).toEqual([0.1]);
+  expect(listOf("[32], [64")).toEqual([[32], "[64"]);
 });
 
 test("values are written back as they were read", () => {

@@ -261,15 +261,28 @@ function givenBy({ form, values, low, high, step }: DimensionFields): unknown {
   return given;
 }
 
-/** Values between commas, each as YAML reads it: a number, a text, a list. */
+/** Values between commas, each as YAML reads it: a number, a text, a list; empty ones are none. */
 export function listOf(values: string): unknown[] {
   try {
     const list: unknown = parse(`[${values}]`);
     if (Array.isArray(list)) return list;
   } catch {
-    // Not whole yet: a bracket or quote is open.
+    // A bracket or quote is still open, or nothing stands between two commas.
   }
-  return values.split(",").map((each) => each.trim());
+  return values
+    .split(",")
+    .map((each) => each.trim())
+    .filter((each) => each !== "")
+    .map(partText);
+}
+
+/** A value between commas as YAML reads it, or its text while that is not whole. */
+function partText(part: string): unknown {
+  try {
+    return parse(part);
+  } catch {
+    return part;
+  }
 }
 
 /** A value as it is typed. */
