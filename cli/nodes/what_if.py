@@ -125,13 +125,17 @@ def _page(found: out.Json) -> str:
         parts.append(out.table(found["accounts"], _ACCOUNT_COLUMNS))
     cut = ", the newest of more" if found["is_cut"] else ""
     parts.append(
-        f"Replayed jobs of {found['days']:g} days: {found['jobs']}{cut}. Waits are those of the "
+        f"Replayed jobs of {_days(found['days'])}: {found['jobs']}{cut}. Waits are those of the "
         f"{found['compared']} that start both without and with the changes.\n"
         f"Left out, as they were cancelled or paused before they ran: {found['left_out']}.\n"
         + _waiting(found)
         + "\n".join(f"- {text}" for text in found["assumptions"])
     )
     return "\n\n".join(part.rstrip("\n") for part in parts)
+
+
+def _days(days: float) -> str:
+    return "1 day" if days == 1 else f"{days:g} days"
 
 
 def _warning(text: str) -> str:

@@ -23,8 +23,8 @@ def load_hosts(connection: Connection, experiment_id: str) -> list[tuple[str, st
     if not attempts:
         return []
     ends = [attempt.finished_at for attempt in attempts]
-    last = "now" if None in ends else _minute(max(ends))
-    first = _minute(min(attempt.started_at for attempt in attempts))
+    last = "now" if None in ends else _second(max(ends))
+    first = _second(min(attempt.started_at for attempt in attempts))
     held = [attempt.allocation for attempt in attempts]
     return [
         ("time of the runs", f"{first} to {last}"),
@@ -76,5 +76,5 @@ def _text(devices: Counter[str], cores: int | None) -> str:
     return listing(parts) if parts else "removed since"
 
 
-def _minute(time: datetime) -> str:
-    return f"{rfc3339(time)[:16].replace('T', ' ')} UTC"
+def _second(time: datetime) -> str:
+    return f"{rfc3339(time)[:19].replace('T', ' ')} UTC"

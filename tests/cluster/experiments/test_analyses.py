@@ -92,7 +92,7 @@ async def test_ended_experiment_is_analyzed(cluster: SimulatedCluster) -> None:
 
     text = await cluster.coordinator.analyses.report(experiment, ReportFormat.HTML)
     assert re.search(
-        r"<dt>time of the runs</dt><dd>[\d -]+:\d\d UTC to [\d -]+:\d\d UTC</dd>", text
+        r"<dt>time of the runs</dt><dd>[\d -]+:\d\d:\d\d UTC to [\d -]+:\d\d:\d\d UTC</dd>", text
     )
     assert "<dt>torch</dt><dd>2.12.0+cpu</dd>" in text
     assert "<dt>node alpha</dt><dd>1 × cpu 0, 1 × cpu 1 and 1 × cpu 2</dd>" in text
