@@ -174,19 +174,23 @@ class _Forecast:
     def _because_of(self, job_ids: Sequence[str]) -> str:
         if not job_ids:
             return "start time unknown"
-        labels = self._scheduling.labels
-        unknown = f"no end is known for {reasons.listed([*map(labels.of, job_ids)])}"
-        return f"start time unknown: {unknown}{self._why_unknown(job_ids[0])}"
+        texts = [*map(self._scheduling.labels.of, job_ids)]
+        why = self._why_unknown(job_ids[0], "it" if len(texts) == 1 else texts[0])
+        return f"start time unknown: no end is known for {reasons.listed(texts)}{why}"
 
-    def _why_unknown(self, job_id: str) -> str:
-        """Say why no end of a job is known."""
+    def _why_unknown(self, job_id: str, subject: str) -> str:
+        """Say why no end of a job is known.
+
+        Args:
+            subject: the job in that sentence.
+        """
         job = self._jobs.get(job_id)
         if job is None:
             return ""
         if (like := self._durations.like(job.name, job.user)) is not None:
-            return f" (it has run for longer than {like.basis})"
+            return f" ({subject} has run for longer than {like.basis})"
         if job.state in WAITING_STATES:
             missing = "has not run yet"
         else:
             missing = "reports no total steps" if job.total_steps is None else "has just started"
-        return f" (it {missing}, and no job of its name or user has completed)"
+        return f" ({subject} {missing}, and no job of its name or user has completed)"

@@ -69,8 +69,9 @@ class QuotaUse:
             self._held[account][job.id] += count
 
     def too_small(self, job: JobFacts) -> Quota | None:
-        """Return a quota that the job could not keep to if it were alone."""
-        return next((q for q in self._of(job) if q.devices < job.sizes[0]), None)
+        """Return the smallest quota that the job could not keep to if it were alone."""
+        small = (q for q in self._of(job) if q.devices < job.sizes[0])
+        return min(small, key=lambda quota: quota.devices, default=None)
 
     def reason(self, job: JobFacts) -> str:
         """Why a job waits that `headroom` leaves too little for."""

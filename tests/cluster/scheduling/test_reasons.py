@@ -107,6 +107,25 @@ def test_forecast_names_job_that_overran_its_like() -> None:
     )
 
 
+def test_forecast_says_which_of_several_jobs_overran() -> None:
+    held: dict[str, list[int]] = {"r": [0, 1], "s": [2, 3]}
+    runs = [running(name, 1, {"a": indices}, name=name) for name, indices in held.items()]
+    facts = cluster([gpus("a", 4)], runs, [job(2, 4)])
+    (entry,) = foresee(NOW, facts, PLAIN, Durations([Completed("r", None, 60.0)]))
+    assert entry.text.endswith(
+        "no end is known for “r” (r), “s” (s) "
+        "(“r” (r) has run for longer than the median of 1 completed job named “r”)"
+    )
+
+
+def test_small_quotas_name_the_smallest() -> None:
+    options = ClusterOptions(quotas=Quotas(projects={"p": 3}, users={"ada": 2}))
+    facts = cluster([gpus("a", 8)], [], [job(1, 4, project="p", user="ada")])
+    (entry,) = foresee(NOW, facts, options)
+    assert "request at most 2 workers, or ask the administrator" in entry.text
+    assert "`server.quotas.users.ada`" in entry.text
+
+
 def test_forecast_knows_quota_headroom_from_similar_jobs() -> None:
     options = ClusterOptions(quotas=Quotas(users={"ada": 4}))
     runs = [running("r", 1, {"a": range(4)}, user="ada")]
