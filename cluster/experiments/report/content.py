@@ -155,12 +155,12 @@ def note(report: Report) -> str:
     analysis = report.analysis
     if not analysis.ended:
         return "No run has ended yet, so nothing is measured."
+    texts = []
     if any(row.at_rung is not None for row in analysis.table):
-        return (
+        texts.append(
             "“At step”: the value of a trial that has not completed, at its last rung of early "
             f"stopping. It is not compared with the {analysis.metric} of a completed one."
         )
-    texts = []
     if any(row.samples_per_second is not None and row.runs > 1 for row in analysis.table):
         texts.append(
             "Speeds and step times are medians over the steps of a run, of several runs the mean: "

@@ -20,7 +20,7 @@ from support.experiments import RATE, experiment, runs
 
 from trainhall.cluster.experiments.analysis.analyze import analyze
 from trainhall.cluster.experiments.analysis.rows import RunRow
-from trainhall.cluster.experiments.report.content import Report
+from trainhall.cluster.experiments.report.content import Report, note
 from trainhall.cluster.experiments.report.formats import ReportFormat
 from trainhall.cluster.experiments.report.plots import plots
 from trainhall.cluster.experiments.report.render import render
@@ -137,6 +137,16 @@ def test_stopped_trial_has_the_value_of_its_last_rung(form: ReportFormat) -> Non
     for expected in ("0.95 at step 1,000", "0.25 at step 1,000", "“At step”: the value"):
         assert expected in text
     assert "0.5 at step" not in text
+
+
+def test_note_explains_rungs_and_speeds() -> None:
+    given = stopped_early()
+    first, *others = given.analysis.table
+    measured = first.model_copy(update={"samples_per_second": 5.0, "runs": 2})
+    given.analysis.table = [measured, *others]
+    text = note(given)
+    assert "“At step”: the value" in text
+    assert "medians over the steps of a run" in text
 
 
 def test_charts_mark_trials_that_did_not_complete() -> None:
