@@ -134,7 +134,8 @@ class _Scale:
         self._doublings = doublings
         low, high = min(values), max(values)
         if low == high:
-            pad = 1.0 if is_whole else abs(low) / 10 or 1.0
+            # 1 is nothing to a seed of 64 bits.
+            pad = max(1.0, abs(low) / 1e9) if is_whole else abs(low) / 10 or 1.0
             low, high = (low / 2, high * 2) if is_log else (low - pad, high + pad)
         self.low, self.high = max(low, -sys.float_info.max), min(high, sys.float_info.max)
         self._start, self._end = start, end

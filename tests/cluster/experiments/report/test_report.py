@@ -175,6 +175,11 @@ def test_axis_of_counts_has_whole_numbers() -> None:
             assert not [tick for tick in ticks if "." in tick]
 
 
+def test_axis_of_one_large_seed_is_drawn() -> None:
+    drawn = scatter("t", [Point(2.0**62, 1.0, Mark.FILLED)], Axis("seed", is_whole=True), "y")
+    assert 'text-anchor="middle">' in drawn
+
+
 def test_narrow_charts_fit_a_phone() -> None:
     narrow = plots(report(), Width.NARROW)
     assert [title for title, _ in narrow] == [title for title, _ in plots(report())]
