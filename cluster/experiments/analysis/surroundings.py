@@ -59,9 +59,10 @@ def with_surroundings(
 
 
 def _interruptions(connection: Connection, experiment_id: str) -> dict[str, list[str]]:
-    """Return, by job, why its attempts ended before the last one, and why ranks regrouped."""
+    """Return, by job, why its attempts that had run ended before the last one, and why ranks
+    regrouped."""
     query = (
-        select(Attempt.job_id, Attempt.reason, Attempt.generations)
+        select(Attempt.job_id, Attempt.reason, Attempt.generations, Attempt.running_at)
         .join(Job, Job.id == Attempt.job_id)
         .where(Job.experiment_id == experiment_id)
         .order_by(Attempt.job_id, Attempt.number)
@@ -71,7 +72,9 @@ def _interruptions(connection: Connection, experiment_id: str) -> dict[str, list
         listed = list(attempts)
         for i, attempt in enumerate(listed):
             reasons = [record.reason for record in attempt.generations[1:]]
-            reasons += [attempt.reason] if i < len(listed) - 1 else []
+            # One whose ranks never ran was not measured.
+            has_run = attempt.running_at is not None
+            reasons += [attempt.reason] if has_run and i < len(listed) - 1 else []
             found.setdefault(job_id, []).extend(reasons)
     return found
 

@@ -299,6 +299,22 @@ async def test_row_says_that_its_run_was_preempted(cluster: SimulatedCluster) ->
         assert "interrupted: preempted by" in report
 
 
+async def test_attempt_that_never_ran_interrupts_nothing(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 1)
+    experiment = await create(cluster, space={WORKERS: [1]})
+    job_id = (await running(cluster, experiment)).job_id
+    assert (await cluster.job(job_id)).state == "starting"
+    urgent = await cluster.submit(name="urgent", priority=3)
+    await cluster.run_until(urgent, "running")
+    await cluster.finish(urgent)
+    await run(cluster, job_id, [1.0] * 5)
+    await cluster.settle()
+    await cluster.coordinator.packer.pack_once()
+    assert (await cluster.job(job_id)).attempt == 2
+    (row,) = await rows(cluster, experiment)
+    assert (row.step_seconds, row.interruptions) == (1.0, [])
+
+
 async def test_energy_is_the_power_of_its_gpus(cluster: SimulatedCluster) -> None:
     await cluster.add_node("alpha", 4)
     experiment = await create(cluster, space={WORKERS: [2]}, baseline=None)
