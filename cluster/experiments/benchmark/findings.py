@@ -50,7 +50,7 @@ def benchmark_findings(
     runs = [run for trial in trials for run in trial.runs]
     return [
         *progress(experiment, runs),
-        *_best(experiment, ranked, labels),
+        *_best(experiment, ranked, rows, labels),
         *_against_baseline(experiment, rows, labels),
         *cannot_run(trials, labels),
         *failures([run for run in runs if run.can_run]),
@@ -68,7 +68,10 @@ def cell_text(values: Mapping[str, object], labels: Mapping[str, str]) -> str:
 
 
 def _best(
-    experiment: ExperimentRow, ranked: Sequence[TrialRow], labels: Mapping[str, str]
+    experiment: ExperimentRow,
+    ranked: Sequence[TrialRow],
+    rows: Sequence[BenchmarkRow],
+    labels: Mapping[str, str],
 ) -> Iterator[str]:
     if not ranked:
         yield f"No combination has a value of {experiment.metric} for every repeat yet."
@@ -78,7 +81,9 @@ def _best(
     goal = "highest" if experiment.sign < 0 else "lowest"
     value = f"{figure(best.objective)}{precision(experiment.metric, best.objectives)}"
     yield f"The {goal} {experiment.metric}, {value}, has {cell_text(best.values, labels)}."
-    yield from (each.text for each in compare(experiment, ranked) if each.field is None)
+    # The baseline is compared by ratios, which may show a difference that their intervals do not.
+    if not {row.trial for row in rows if row.is_baseline} & {each.trial for each in ranked[:2]}:
+        yield from (each.text for each in compare(experiment, ranked) if each.field is None)
 
 
 def _against_baseline(
