@@ -36,7 +36,7 @@ STATIC = os.path.join(ROOT, "api", "static")
 NPM_STAMP = os.path.join(DASHBOARD, "node_modules", ".installed")
 BUILD_STAMP = os.path.join(DASHBOARD, "node_modules", ".built")
 # Tests of packages, the compiler of PyTorch, and pip.
-NEVER_IMPORTED = r"/(tests|testing|_inductor|pip)/"
+NEVER_IMPORTED = r"/site-packages/(.*/)?(tests|testing|_inductor|pip)/"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 

@@ -34,7 +34,7 @@ def read_regular(path: Path, limit: int) -> bytes:
     Raises:
         OSError: as `open_regular`, or EFBIG if it is larger.
     """
-    with open(open_regular(path), "rb", buffering=0) as file:
+    with open(open_regular(path), "rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit:,} bytes", path)
