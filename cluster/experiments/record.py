@@ -174,7 +174,7 @@ def record_stop(
 ) -> None:
     """Stop a run that waits; its job, if it has one, is to be cancelled."""
     rung = len(trial.results)
-    when = f"at step {rungs[rung - 1]}" if rung else "before its start"
+    when = f"at step {rungs[rung - 1]:,}" if rung else "before its start"
     compared = "trials" if experiment.spec.get("repeats", 1) > 1 else "runs"
     why = _why_stopped(stopped.why, experiment.metric, compared)
     trial.command = "cancel" if trial.state == TrialState.WAITING else None

@@ -34,12 +34,12 @@ class ReasonCode(StrEnum):
         "paused_by_signal",
         "paused by a user: SIGTERM ended its script, which starts again once resumed",
     )
-    PAUSED_AT_STEP = ("pause_at", "paused at step {step}, as training.pause_at says")
+    PAUSED_AT_STEP = ("pause_at", "paused at step {step:,}, as training.pause_at says")
     PAUSED_BEFORE_START = ("paused_before_start", "paused by a user before it started")
     PAUSED_WHILE_WAITING = ("paused_while_waiting", "paused by a user while it waited in the queue")
     RESUMED = ("resumed", "resumed by a user{changes}")
     RESIZE_REQUESTED = ("resize_requested", "resize requested by a user: {change}")
-    RESTORED = ("restored", "restored by a user from the checkpoint of step {step}")
+    RESTORED = ("restored", "restored by a user from the checkpoint of step {step:,}")
     CANCEL_REQUESTED = ("cancel_requested", "cancellation requested by a user")
     CANCELLED = ("cancelled", "cancelled by a user")
     # of the jobs of experiments
@@ -47,10 +47,10 @@ class ReasonCode(StrEnum):
     EXPERIMENT_PAUSED = ("experiment_paused", "paused by a user with {experiment}")
     EXPERIMENT_RESUMED = ("experiment_resumed", "resumed by a user with {experiment}")
     EXPERIMENT_CANCELLED = ("experiment_cancelled", "cancelled by a user with {experiment}")
-    PAUSED_AT_RUNG = ("paused_at_rung", "paused at step {step}, a rung of its experiment")
+    PAUSED_AT_RUNG = ("paused_at_rung", "paused at step {step:,}, a rung of its experiment")
     WAITS_AT_RUNG = (
         "waits_at_rung",
-        "waits at step {step} of {experiment}: it continues when it is among the best {share}",
+        "waits at step {step:,} of {experiment}: it continues when it is among the best {share}",
     )
     PROMOTED = ("promoted", "promoted from rung {rung} of {experiment}")
     STOPPED_EARLY = ("stopped_early", "stopped early {when}: {why}")
