@@ -57,6 +57,7 @@ def findings(
     return [
         *progress(experiment, runs),
         *_best(experiment, trials, ranked, labels),
+        *_same_repeats(ranked),
         *(comparison.text for comparison in comparisons if comparison.field is None),
         *_importance(importance, labels),
         *_borders(experiment, ranked, importance, labels),
@@ -103,6 +104,16 @@ def _best(
         return
     mean = precision(experiment.metric, best.objectives)
     yield f"Trial {best.trial} has {value}{mean}, with {values}."
+
+
+def _same_repeats(ranked: Sequence[TrialRow]) -> Iterator[str]:
+    """Yield that the spread over repeats is none of the seed's."""
+    repeated = [trial.objectives for trial in ranked if len(trial.objectives) > 1]
+    if repeated and all(len(set(objectives)) == 1 for objectives in repeated):
+        yield (
+            "All repeats of each trial have the same value: the seed has no effect. A script gets "
+            "it as the parameter `seed`."
+        )
 
 
 def _leading(

@@ -84,11 +84,19 @@ def difference_interval(
     """Return an interval of the difference of the means, left minus right; None where one of them
     is a single value.
 
+    Of quantities that are always positive it is that of their ratio, as a difference from the mean
+    on the right: so it agrees with `mean_interval` and `ratio_interval`.
+
     Args:
         bounds: of what the values may be.
     """
     if min(len(left), len(right)) < 2:
         return None
+    if bounds == POSITIVE and (ratio := ratio_interval(left, right)) is not None:
+        scale = _scale(right)
+        mean = float((np.asarray(right) / scale).mean())
+        low, high = (max(-_LARGEST, min(_LARGEST, (end - 1) * mean * scale)) for end in ratio)
+        return low, high
     scale = _scale([*left, *right])
     random = np.random.default_rng(_SEED)
     samples = [np.sort(np.asarray(values) / scale) for values in (left, right)]
@@ -101,14 +109,24 @@ def difference_interval(
 
 def ratio_interval(left: Sequence[float], right: Sequence[float]) -> Interval | None:
     """Return an interval of the ratio of the means, left over right; None where one of them is a
-    single value, or a value is not positive."""
+    single value, or a value is not positive, or next to nothing beside the others."""
     if min(len(left), len(right)) < 2 or min(*left, *right) <= 0:
         return None
-    scale = _scale([*left, *right])
     random = np.random.default_rng(_SEED)
-    samples = [np.sort(np.asarray(values) / scale) for values in (left, right)]
-    means = [np.log(_resampled_means(sample, random)) for sample in samples]
-    center = math.log(samples[0].mean() / samples[1].mean())
+    scales = [_scale(values) for values in (left, right)]
+    samples = [
+        np.sort(np.asarray(values) / scale)
+        for values, scale in zip((left, right), scales, strict=True)
+    ]
+    if min(sample[0] for sample in samples) == 0:
+        return None
+    logs = [math.log(scale) for scale in scales]
+    means = [
+        np.log(_resampled_means(sample, random)) + log
+        for sample, log in zip(samples, logs, strict=True)
+    ]
+    centers = [math.log(s.mean()) + log for s, log in zip(samples, logs, strict=True)]
+    center = centers[0] - centers[1]
     widening = _widening(min(len(left), len(right)))
     low, high = _interval(center, means[0] - means[1] - center, widening, 1.0)
     return math.exp(min(low, _MOST_LOG)), math.exp(min(high, _MOST_LOG))

@@ -180,7 +180,8 @@ class _Compared:
 
     @property
     def error(self) -> float:
-        return abs(self.measured / self.predicted - 1)
+        """Share of the measured value."""
+        return abs(self.predicted / self.measured - 1)
 
 
 def _errors(

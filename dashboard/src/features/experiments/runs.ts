@@ -19,7 +19,7 @@ const ORDER = [
 interface Runs {
   total: number;
   completed: number;
-  /** Share of the runs that have completed, in percent. */
+  /** Share of the runs that have completed or were stopped early, in percent. */
   percent: number;
   /** Those that have not completed, by state: "2 running, 1 failed". */
   others: string;
@@ -38,7 +38,7 @@ export function runsOf({ counts }: Pick<Experiment, "counts">): Runs {
   return {
     total,
     completed: of("completed"),
-    percent: total === 0 ? 0 : (100 * of("completed")) / total,
+    percent: total === 0 ? 0 : (100 * (of("completed") + of("stopped"))) / total,
     others: ORDER.filter((state) => of(state) > 0)
       .map((state) => `${of(state)} ${state}`)
       .join(", "),

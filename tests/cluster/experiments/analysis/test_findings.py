@@ -46,6 +46,17 @@ def test_repeats_give_the_best_an_interval() -> None:
     assert "0.6 (mean of 3 runs, 95 % interval " in found(experiment(), rows)[0]
 
 
+def test_repeats_without_an_effect_of_the_seed_are_named() -> None:
+    said = (
+        "All repeats of each trial have the same value: the seed has no effect. A script gets it "
+        "as the parameter `seed`."
+    )
+    same = [*runs(1, {RATE: 0.1}, 0.5, 0.5), *runs(2, {RATE: 0.2}, 0.6, 0.6)]
+    assert found(experiment(), same)[1] == said
+    assert said not in found(experiment(), [*same, *runs(3, {RATE: 0.3}, 0.4, 0.5)])
+    assert said not in found(experiment(), rates(0.5, 0.5))
+
+
 def test_running_experiment_says_how_far_it_is() -> None:
     rows = rates(0.5, 0.75)
     rows[1] = RunRow(**{**vars(rows[1]), "state": "running", "objective": None})

@@ -15,6 +15,7 @@ from trainhall.cluster.experiments.analysis.intervals import (
     bounds_of,
     difference_interval,
     mean_interval,
+    ratio_interval,
 )
 from trainhall.cluster.experiments.means import mean_of_repeats
 
@@ -48,6 +49,24 @@ def test_extreme_values_give_finite_intervals(left: list[float], right: list[flo
     for interval in (mean_interval(left), difference_interval(left, right)):
         assert interval is not None
         assert all(map(math.isfinite, interval))
+
+
+POSITIVES = st.lists(st.floats(5e-324, sys.float_info.max), min_size=2, max_size=5)
+
+
+@given(POSITIVES, POSITIVES)
+def test_difference_of_positive_values_agrees_with_ratio(
+    left: list[float], right: list[float]
+) -> None:
+    ratio = ratio_interval(left, right)
+    difference = difference_interval(left, right, POSITIVE)
+    assert difference is not None
+    assert all(map(math.isfinite, difference))
+    if ratio is None:  # a value is next to nothing beside the others
+        return
+    # What underflows shows no difference.
+    assert (difference[0] > 0) <= (ratio[0] > 1)
+    assert (difference[1] < 0) <= (ratio[1] < 1)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -sys.float_info.max, 5e-324])
