@@ -7,6 +7,7 @@ python scripts/simulate.py --seed 4711      replay one seed and print its log
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -29,6 +30,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="replay this seed and print its log")
     parser.add_argument("--processes", type=positive, default=os.cpu_count() or 1)
     options = parser.parse_args()
+    # Else its processes would run all seeds without it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if options.seed is not None:
         return _replay(options.seed)
     return _run(range(options.first, options.first + options.seeds), options.processes)

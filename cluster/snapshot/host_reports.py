@@ -63,7 +63,8 @@ def mark_unreported(
     if stored is None or stored.phase in ("planning", "preparing"):
         return Unreported(stored)  # nothing of it was launched yet: it may still be
     if stored.outcome is not None:
-        return Unreported(replace(stored, shipped=True))  # it forgot: nothing more will come
+        # It forgot: nothing more will come, and what has ended must not begin again.
+        return Unreported(replace(stored, shipped=True), withhold=True)
     missing = stored.missing + 1
     if missing < MISSING_REPORTS:
         return Unreported(replace(stored, missing=missing), withhold=True)

@@ -546,3 +546,24 @@ async def test_job_reports_pending_uploads(cluster: SimulatedCluster) -> None:
     await cluster.heartbeat()
     view = await cluster.job(job)
     assert (view.state, view.reason) == ("completed", "completed")
+
+
+async def test_lost_disk_starts_no_ended_ranks_again(
+    cluster: SimulatedCluster,
+) -> None:
+    """The host is set up again while its part of the attempt waits for another's."""
+    alpha, _ = [await cluster.add_node(name, 1) for name in ("alpha", "beta")]
+    job = await cluster.submit(2)
+    await cluster.run_until(job, "running")
+    alpha.end(alpha.running(job), Outcome.COMPLETED)
+    cluster.send_report(alpha)
+    await cluster.settle()
+    await cluster.disconnect(alpha)
+    alpha.attempts.clear()
+    await cluster.connect(alpha)
+    await cluster.settle()
+    for _ in range(3):
+        await cluster.heartbeat(5)
+        await cluster.work(1)
+    assert alpha.launched == [(job, 1, 1)]
+    await cluster.check()

@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from support.examples import share_of
+from support.waiting import eventually
 
 from trainhall.cluster.simulator.run import run_seed
 
@@ -42,3 +44,19 @@ def test_seed_replays_exactly_in_any_process() -> None:
     *story, verdict = replay.stdout.splitlines()
     assert story == here[0].story
     assert verdict == f"seed 3: every invariant held (story {here[0].digest[:12]})"
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_terminated_run_leaves_no_process() -> None:
+    with subprocess.Popen(
+        [sys.executable, str(SCRIPT), "--seeds", "1000", "--processes", "2"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as run:  # fmt: skip
+        children = psutil.Process(run.pid).children
+        eventually("its processes", lambda: len(children()) >= 3)  # one counts what they share
+        started = children()
+        run.terminate()
+        assert run.wait(120) == 143
+    _, alive = psutil.wait_procs(started, timeout=60)
+    assert not alive
