@@ -4,7 +4,7 @@ A node's credential says which node speaks. It speaks for the attempts that ran 
 any host that joins could forge the metrics and checkpoints of all jobs.
 """
 
-from sqlalchemy import exists, select
+from sqlalchemy import Select, exists, select
 from sqlalchemy.sql import bindparam
 
 from trainhall.cluster.errors import NotFoundError
@@ -66,9 +66,7 @@ class Holders:
         Raises:
             NotFoundError: it does not.
         """
-        async with self._db.session() as session:
-            runs = await session.scalar(_RUNS_HERE, {"job_id": job_id, "node_id": node_id})
-        if not runs:
+        if not await self._holds(_RUNS_HERE, job_id=job_id, node_id=node_id):
             raise NotFoundError("job", f"{job_id} on this node")
 
     async def check_code(self, node_id: str, sha256: str) -> None:
@@ -77,7 +75,9 @@ class Holders:
         Raises:
             NotFoundError: it does not.
         """
-        async with self._db.session() as session:
-            needed = await session.scalar(_NEEDS_CODE, {"sha256": sha256, "node_id": node_id})
-        if not needed:
+        if not await self._holds(_NEEDS_CODE, sha256=sha256, node_id=node_id):
             raise NotFoundError("code", f"{sha256} of a job on this node")
+
+    async def _holds(self, statement: Select[bool], **values: str) -> bool:
+        async with self._db.session() as session:
+            return bool(await session.scalar(statement, values))

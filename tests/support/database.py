@@ -40,7 +40,7 @@ _STEP = select(JobProgress.step).where(JobProgress.job_id == bindparam("job_id")
 _compiled: dict[type[Dialect], tuple[Dialect, dict[Any, Any]]] = {}
 _kept: dict[str, Engine] = {}
 """Engines of databases on Postgres by URL, with open connections from test to test: behind a new
-one stands a new process, which reads the catalog and plans each statement anew."""
+one stands a new process, which reads the catalog and plans each statement again."""
 
 
 def open_database(url: str, *, side_by_side: bool = False) -> Database:

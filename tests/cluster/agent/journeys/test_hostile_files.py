@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ async def test_jobs_that_replace_files_harm_no_other(
         ]
         coordinator.want((innocent, "run"), *((each, "run") for each in attacks))
         for each in attacks:
-            await until("its end", lambda each=each: coordinator.outcome(each))  # type: ignore[misc]
+            await until("its end", partial(coordinator.outcome, each))
         assert agent.process is not None
         assert agent.process.poll() is None, "the agent has ended"
         seen = len(coordinator.log(innocent))
