@@ -9,6 +9,7 @@ import numpy as np
 
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.output import Json, notice
+from trainhall.cli.bench.power import PowerMeter
 from trainhall.cli.local.local import STOPPED, LocalRun, places
 from trainhall.cli.local.local_plan import choose, predict
 from trainhall.cluster.agent.devices import physical_cores
@@ -26,6 +27,8 @@ from trainhall.cluster.experiments.scaling.analyze import scaling_curves
 from trainhall.cluster.experiments.scaling.findings import curve_findings
 from trainhall.cluster.experiments.spec import ExperimentSpec
 from trainhall.cluster.jobs.plans import JobPlan, PlanMeasured
+from trainhall.monitoring.codec import decode_frames
+from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.plan import ChosenPlan
 
@@ -107,13 +110,14 @@ class CellRuns:
             spec, plan = self._planned_job(number, repeat, folder)
             prediction = plan.prediction if plan is not None else None
             run = LocalRun(spec, folder, resume=False, prediction=prediction)
-            ended = run.run()
+            with PowerMeter(_gpus(spec)) as meter:
+                ended = run.run()
         except CliError as error:
             return RunRow(number, repeat, values, "failed", reason=str(error))
         if ended != _COMPLETED:
             self.was_interrupted = ended == STOPPED
             return RunRow(number, repeat, values, "cancelled", reason="it was stopped")
-        figures = self._figures(folder)
+        figures = self._figures(folder, meter)
         return RunRow(
             number, repeat, values, "completed",
             objective=figures.get("samples_per_second"), figures=figures,
@@ -144,7 +148,7 @@ class CellRuns:
         reason = f"cannot run: {planned.problem}"
         return RunRow(number, repeat, planned.values, "failed", reason=reason, can_run=False)
 
-    def _figures(self, folder: Path) -> dict[str, float | None]:
+    def _figures(self, folder: Path, meter: PowerMeter) -> dict[str, float | None]:
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         steps: list[dict[str, Any]] = [json.loads(line) for line in lines]
         numbers = np.array([step["step"] for step in steps], np.int64)
@@ -154,13 +158,26 @@ class CellRuns:
         }
         last = steps[-1] if steps else {}
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        speed = speed_figures(distributions(series))
+        watts = meter.watts(*self._measured_time(folder)) if meter.gpus else None
+        rate = speed.get("samples_per_second")
         return {
-            **speed_figures(distributions(series)),
+            **speed,
+            "energy_per_sample": watts / rate if watts is not None and rate else None,
             "peak_memory_bytes": last.get("peak_memory_bytes"),
             "final_loss": last.get("loss"),
             "steps": result["steps"],
             "duration_seconds": result["seconds"],
         }
+
+    def _measured_time(self, folder: Path) -> tuple[float, float]:
+        """Return when the first step after the warm-up ended, and the last one."""
+        frames = AttemptFolder(folder / "attempts" / "1").metrics(0).read_bytes()
+        tables = [table for table in decode_frames(frames) if table.rank is None]
+        steps = np.concatenate([table.steps for table in tables])
+        times = np.concatenate([table.times for table in tables])
+        kept = times[after_warmup(steps, [None], self._spec.warmup_steps)]
+        return (kept.min(), kept.max()) if len(kept) else (0.0, 0.0)
 
 
 def _job_plan(plan: ChosenPlan, spec: JobSpec, measured: Any) -> JobPlan:
@@ -172,6 +189,11 @@ def _job_plan(plan: ChosenPlan, spec: JobSpec, measured: Any) -> JobPlan:
         device_kind=places(spec.resources)[0].device_kind,
         measured=measured and PlanMeasured(**measured, attempt=1),
     )
+
+
+def _gpus(spec: JobSpec) -> list[int]:
+    slots = places(spec.resources)
+    return [slot.device_index for slot in slots if slot.device_kind == "cuda"]
 
 
 def _shares_cores(spec: JobSpec) -> bool:

@@ -157,9 +157,17 @@ def _gpu_use(index: int) -> DeviceUse:
     with contextlib.suppress(pynvml.NVMLError):
         kind = pynvml.NVML_TEMPERATURE_GPU
         use.temperature = float(pynvml.nvmlDeviceGetTemperature(handle, kind))
-    with contextlib.suppress(pynvml.NVMLError):
-        use.power = float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000
+    use.power = gpu_power(index)
     return use
+
+
+def gpu_power(index: int) -> float | None:
+    """Return what a GPU draws, in watts; None: it reports none."""
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        return float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000
+    except pynvml.NVMLError:
+        return None
 
 
 def _text(value: str | bytes) -> str:

@@ -1,6 +1,9 @@
 """A coordinator, an agent and their jobs on a host with a GPU: NVML, CUDA and NCCL at work."""
 
+import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,3 +129,14 @@ def passes(base: str, step: int) -> None:
 def rank(up: Up) -> Any:
     """The process of the job's only rank."""
     return next(process for process in up.left() if process.environ().get("RANK") == "0")
+
+
+def test_bench_measures_utilization_and_energy(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(LANGUAGE_MODEL.replace("1000000", "300"))
+    command = [sys.executable, "-m", "trainhall.cli.main", "bench", str(file), "--repeats", "1"]
+    done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert 0 < row["model_flops_utilization"] < 100
+    assert 10 < row["energy_per_sample"] * row["samples_per_second"] < 2000  # watts

@@ -136,7 +136,8 @@ it("jobs, commands and the shortcuts are found by keyboard", async () => {
     await userEvent.keyboard("{Enter}");
   };
   await find("shortcuts", "Keyboard shortcuts");
-  expect(await screen.findByText("next job of the list")).toBeVisible();
+  // It fades in over the palette that closes.
+  await waitFor(() => expect(screen.getByText("next job of the list")).toBeVisible());
   await userEvent.keyboard("{Escape}");
   await waitFor(() => expect(screen.queryByText("next job of the list")).toBeNull());
   await find("bee", "bee");

@@ -3,18 +3,25 @@
 import csv
 import io
 import json
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import yaml
+from support.cluster.up import PATIENCE
 from support.forking import forks
 from typer.main import get_command
 
 from trainhall.cli.base.errors import CliError, UsageError
-from trainhall.cli.bench import cells
+from trainhall.cli.bench import cells, power
+from trainhall.cli.bench.power import PowerMeter
 from trainhall.cli.main import app
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
+from trainhall.training.link.launch import RankSlot
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.plan import ChosenPlan, PlanPrediction
 
@@ -76,6 +83,12 @@ class Training:
         text = "".join(f"{json.dumps(line)}\n" for line in lines)
         (self._output / "metrics.jsonl").write_text(text)
         (self._output / "result.json").write_text(json.dumps({"steps": 20, "seconds": 6.5}))
+        steps = list(range(1, 21))
+        times = [1000.0 + step for step in steps]
+        table = MetricTable(None, steps, times, {"loss": [0.5] * 20})
+        file = AttemptFolder(self._output / "attempts" / "1").metrics(0)
+        file.parent.mkdir(parents=True)
+        file.write_bytes(encode_frame(1, encode_tables([table])))
         return 0
 
 
@@ -165,6 +178,43 @@ def test_scaling_study_has_curves(bench: Bench, monkeypatch: pytest.MonkeyPatch)
     _, printed = bench(*study)
     assert "measured, shared cores" in printed
     assert "- Strong scaling, strategy ddp: nothing is predicted" in printed
+
+
+def test_energy_of_a_sample_follows_from_the_power(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = [RankSlot(rank=i, local_rank=i, device_kind="cuda", device_index=i) for i in range(2)]
+    asked: list[tuple[float, float]] = []
+
+    def watts(meter: PowerMeter, since: float, until: float) -> float | None:
+        asked.append((since, until))
+        return 100.0 * len(meter.gpus) if len(asked) == 1 else None
+
+    monkeypatch.setattr(cells, "places", lambda wanted: gpus[: wanted.workers])
+    monkeypatch.setattr(PowerMeter, "watts", watts)
+    _, printed = bench("--workers", "2", "--repeats", "1", "-o", "json")
+    (row,) = json.loads(printed)["rows"]
+    assert row["energy_per_sample"] == pytest.approx(200 / row["samples_per_second"])
+    assert asked == [(1011.0, 1020.0)]
+    assert "J/SAMPLE" not in bench("--workers", "2", "--repeats", "1")[1]  # no power is reported
+
+
+def test_power_meter_adds_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = threading.Semaphore(0)
+
+    def gpu_power(index: int) -> float | None:
+        if index == 1:
+            read.release()
+        return {0: 200.0, 1: 100.0}.get(index)
+
+    monkeypatch.setattr(power, "gpu_power", gpu_power)
+    for gpus, watts in (([0, 1], 300.0), ([0, 1, 2], None), ([], None)):
+        since = time.time()
+        with PowerMeter(gpus) as meter:
+            for _ in gpus:
+                assert read.acquire(timeout=PATIENCE)
+        assert meter.watts(since, time.time()) == watts
+        assert meter.watts(since - 2, since - 1) is None
 
 
 def test_interrupted_benchmark_prints_what_there_is(bench: Bench) -> None:
