@@ -54,8 +54,7 @@ async def join(request: Request) -> Response:
 
 async def ship_metrics(request: Request) -> Response:
     node_id = await authenticate(request)
-    job_id, attempt = await _attempt(request, node_id)
-    writer = _writer(request)
+    job_id, attempt, writer = await _writer(request, node_id)
     body = await read_body(request, BATCH_BYTES)
     origin = Origin(_number(request, "generation", MAX_INT32, default="0"), node_id)
     sequence = await coordinator_of(request).ingest.metrics(job_id, attempt, writer, body, origin)
@@ -64,8 +63,7 @@ async def ship_metrics(request: Request) -> Response:
 
 async def ship_events(request: Request) -> Response:
     node_id = await authenticate(request)
-    job_id, attempt = await _attempt(request, node_id)
-    writer = _writer(request)
+    job_id, attempt, writer = await _writer(request, node_id)
     origin = Origin(_number(request, "generation", MAX_INT32, default="0"), node_id)
     lines = (await read_body(request, BATCH_BYTES)).splitlines()
     if len(lines) > MAX_EVENTS:
@@ -79,8 +77,10 @@ async def ship_events(request: Request) -> Response:
 
 async def ship_logs(request: Request) -> Response:
     node_id = await authenticate(request)
-    job_id, attempt = await _attempt(request, node_id)
+    given = request.path_params
+    job_id, attempt = _checked_attempt(given["job_id"], given["attempt"])
     rank = _number(request, "rank", MAX_INT32)
+    await coordinator_of(request).holders.check_rank(node_id, job_id, attempt, rank)
     origin = Origin(_number(request, "generation", MAX_INT32, default="0"), node_id)
     offset = _number(request, "offset", MAX_OFFSET)
     stream = _checked_stream(request.query_params.get("stream", ""))
@@ -196,13 +196,14 @@ async def _store(
     ingest: Ingest, holders: Holders, node_id: str, item: BatchItem, data: bytes
 ) -> int:
     job_id, attempt = _checked_attempt(item.job_id, item.attempt)
-    await holders.check_attempt(node_id, job_id, attempt)
     origin = Origin(_within("generation", item.generation, MAX_INT32), node_id)
     if item.kind == "metrics":
         writer = _checked_writer(item.writer)
+        await holders.check_writer(node_id, job_id, attempt, writer)
         return await ingest.metrics(job_id, attempt, writer, data, origin)
     stream = _checked_stream(item.kind)
     rank = _within("rank", item.rank, MAX_INT32)
+    await holders.check_rank(node_id, job_id, attempt, rank)
     offset = _within("offset", item.offset, MAX_OFFSET)
     return await ingest.logs(job_id, attempt, rank, stream, offset, data, origin)
 
@@ -315,12 +316,13 @@ def _bearer(connection: HTTPConnection) -> str:
     return credential
 
 
-async def _attempt(request: Request, node_id: str) -> tuple[str, int]:
-    """Return job and attempt of a path, of which the node holds a part."""
+async def _writer(request: Request, node_id: str) -> tuple[str, int, str]:
+    """Return job, attempt and writer of a request; the writer is a process of the node."""
     given = request.path_params
     job_id, attempt = _checked_attempt(given["job_id"], given["attempt"])
-    await coordinator_of(request).holders.check_attempt(node_id, job_id, attempt)
-    return job_id, attempt
+    writer = _checked_writer(request.query_params.get("writer", ""))
+    await coordinator_of(request).holders.check_writer(node_id, job_id, attempt, writer)
+    return job_id, attempt, writer
 
 
 async def _checkpoint(request: Request, node_id: str) -> tuple[str, str]:
@@ -344,10 +346,6 @@ def _checked_attempt(job_id: str, attempt: int) -> tuple[str, int]:
 def _file(request: Request) -> tuple[str, str, str]:
     given = request.path_params
     return checked_id("job", given["job_id"]), given["name"], given["path"]
-
-
-def _writer(request: Request) -> str:
-    return _checked_writer(request.query_params.get("writer", ""))
 
 
 def _checked_writer(writer: str) -> str:

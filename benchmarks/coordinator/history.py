@@ -30,7 +30,7 @@ MAX_POINTS = 1000
 async def fill(server: Server, points: int, names: Sequence[str] = ("loss",)) -> None:
     """Send the points of each series and wait until they are packed."""
     connection = await Connection.open(server.port)
-    path = f"/api/v1/agent/jobs/{JOB_ID}/attempts/1/metrics?writer=w"
+    path = server.metrics_path()
     for sequence in range(1, points // ROWS + 1):
         body = batch(sequence, 1, ROWS, names)
         await connection.request("POST", path, body, server.credential)

@@ -12,6 +12,7 @@ second and half of the bare endpoint's rate.
 import argparse
 import asyncio
 import contextlib
+import itertools
 import statistics
 import sys
 import time
@@ -19,7 +20,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from benchmarks.coordinator.server import (
-    JOB_ID,
     NAMES,
     Connection,
     Server,
@@ -33,11 +33,11 @@ GOAL_POINTS = 1_000_000
 GOAL_RATIO = 0.5
 SIZES = {"small": (1, 25), "packed": (20, 250)}
 """Frames in a batch, rows in a frame."""
+_GENERATIONS = itertools.count(1)
+"""Each batch of a writer counts once."""
 
 
-async def rate(
-    server: Server, size: tuple[int, int], seconds: float, connections: int, writers: str
-) -> float:
+async def rate(server: Server, size: tuple[int, int], seconds: float, connections: int) -> float:
     """Points a second while every connection, a writer of its own, sends batch after batch."""
     frames, rows = size
     ahead = 400 if frames == 1 else 60
@@ -47,16 +47,13 @@ async def rate(
     async def send(number: int, deadline: float) -> None:
         nonlocal sent
         connection = await Connection.open(server.port)
-        path = f"/api/v1/agent/jobs/{JOB_ID}/attempts/1/metrics?writer="
-        turn = 0
         while time.perf_counter() < deadline:
+            path = server.metrics_path(number, next(_GENERATIONS))
             for body in bodies:
-                name = f"{writers}-{number}-{turn}"
-                await connection.request("POST", path + name, body, server.credential)
+                await connection.request("POST", path, body, server.credential)
                 sent += 1
                 if time.perf_counter() > deadline:
                     break
-            turn += 1
         await connection.close()
 
     begun = time.perf_counter()
@@ -108,11 +105,9 @@ def main() -> None:
     with coordinator() as ours, served("benchmarks.coordinator.ingest", "bare") as bare:
         for kind, size in SIZES.items():
             rates: dict[str, list[float]] = {"ours": [], "bare": []}
-            for round_ in range(options.rounds):
+            for _ in range(options.rounds):
                 for name, server in (("ours", ours), ("bare", bare)):
-                    found = asyncio.run(
-                        rate(server, size, options.seconds, options.connections, f"{kind}{round_}")
-                    )
+                    found = asyncio.run(rate(server, size, options.seconds, options.connections))
                     rates[name].append(found)
                     print(f"{kind} {name}: {found:,.0f} points/s", flush=True)
             # A batch of one small frame measures requests and commits, not points.

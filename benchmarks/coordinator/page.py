@@ -60,7 +60,7 @@ def live(server: Server, names: list[str], behind: int) -> Iterator[None]:
 
     async def send() -> None:
         connection = await Connection.open(server.port)
-        path = f"/api/v1/agent/jobs/{JOB_ID}/attempts/1/metrics?writer=live"
+        path = server.metrics_path(rank=1)
         for sequence in itertools.count(1):
             body = batch(sequence, 1, LIVE_ROWS, names, behind=behind)
             await connection.request("POST", path, body, server.credential)

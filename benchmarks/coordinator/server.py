@@ -14,11 +14,15 @@ from pathlib import Path
 
 import httpx
 
+from trainhall.cluster.wire.writers import rank_writer
 from trainhall.db.database import Database
+from trainhall.db.documents import Allocation, NodeAllocation, RankPlacement
 from trainhall.db.models import Attempt, Job, JobProgress
 from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
 
 JOB_ID = "0123456789ab"
+RANKS = 64
+GENERATIONS = 10_000
 NAMES = (
     "loss", "accuracy", "learning_rate", "gradient_norm", "samples_per_second", "step_seconds",
     "data_seconds", "forward_seconds", "backward_seconds", "communication_seconds",
@@ -43,12 +47,16 @@ class Server:
     def database_url(self) -> str:
         return f"sqlite:///{self.folder / 'trainhall.db'}"
 
+    def metrics_path(self, rank: int = 0, generation: int = 1) -> str:
+        """Where one process of the job sends its metrics; a generation's have their own."""
+        writer = rank_writer(JOB_ID, 1, generation, rank)
+        return f"/api/v1/agent/jobs/{JOB_ID}/attempts/1/metrics?writer={writer}"
+
 
 @contextlib.contextmanager
 def coordinator() -> Iterator[Server]:
     """The real application in a process of its own."""
     with served("benchmarks.coordinator.server", "trainhall") as server:
-        asyncio.run(add_job(server.database_url))
         with httpx.Client(base_url=f"{server.url}/api/v1", trust_env=False) as client:
             node = client.post("/cluster/nodes", json={}).raise_for_status().json()
             request = {
@@ -60,6 +68,7 @@ def coordinator() -> Iterator[Server]:
             }
             reply = client.post("/agent/join", json=request).raise_for_status().json()
             server.credential = reply["credential"]
+        asyncio.run(add_job(server.database_url, reply["node_id"]))
         yield server
 
 
@@ -91,23 +100,25 @@ def wait_until_ready(server: Server, process: "subprocess.Popen[bytes]") -> None
     raise RuntimeError("the server ended before it was ready")
 
 
-async def add_job(url: str) -> None:
-    """A job that is over for the scheduler, so that only what is measured happens."""
+async def add_job(url: str, node_id: str) -> None:
+    """A job of the node that is over for the scheduler, so that only what is measured happens."""
+    ranks = tuple(RankPlacement(rank) for rank in range(RANKS))
     now = datetime.now(UTC)
     database = Database(url)
     async with database.transaction() as session:
         session.add(
             Job(
                 id=JOB_ID, number=1, name="bench", spec={}, priority=0, state="completed",
-                reason="", attempt=1, world_size=1, created_at=now, queued_at=now,
+                reason="", attempt=1, world_size=RANKS, created_at=now, queued_at=now,
             )
         )  # fmt: skip
         await session.flush()
         session.add(JobProgress(job_id=JOB_ID))
         session.add(
             Attempt(
-                job_id=JOB_ID, number=1, state="completed", reason="", world_size=1,
-                allocation=[], started_at=now,
+                job_id=JOB_ID, number=1, state="completed", reason="", world_size=RANKS,
+                generation=GENERATIONS, started_at=now,
+                allocation=Allocation([NodeAllocation(node_id, "bench", ranks=ranks)]),
             )
         )  # fmt: skip
     await database.close()

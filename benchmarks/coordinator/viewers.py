@@ -78,7 +78,7 @@ async def coordinator_round(server: Server, options: argparse.Namespace, first: 
     watched = Round(url, options.viewers, total)
     await watched.until_ready()
     connection = await Connection.open(server.port)
-    path = f"/api/v1/agent/jobs/{JOB_ID}/attempts/1/metrics?writer=w"
+    path = server.metrics_path()
     async for number in paced(total, options.frames):
         await connection.request("POST", path, frame(first + number), server.credential)
     await watched.end()

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from trainhall.cluster.agent.shim.failure_cause import RankExit
-from trainhall.cluster.agent.shipping.unreported_checkpoints import writer_name as recovered_name
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.simulator.loop import later
 from trainhall.cluster.simulator.spool import Files, Kind, Spool
+from trainhall.cluster.wire.writers import recovery_writer
 from trainhall.training.checkpoint.format.names import CheckpointName, parse_name
 from trainhall.training.link.control import STUCK_SECONDS
 from trainhall.training.link.events import RankEvent
@@ -86,7 +86,7 @@ class Storage:
         token = launch.checkpoint.unrecorded.model_dump(include={"attempt", "generation"})
         earlier = launch.model_copy(update=token)
         spool = Spool(earlier, 0)
-        spool.writer = recovered_name(earlier)
+        spool.writer = recovery_writer(earlier.job_id, earlier.attempt, earlier.generation)
         for each in sorted(found, key=lambda name: name.step):
             data = dict(self.committed[launch.job_id][each])
             # By its step: another search gives the same.

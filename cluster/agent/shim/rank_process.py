@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import traceback
-import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.os_support.processes import MARK
 from trainhall.cluster.agent.shim import script_launch
 from trainhall.cluster.agent.shim.hang import flight_record
+from trainhall.cluster.wire.writers import rank_writer
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
 from trainhall.training.link.spool import EventSpool
@@ -32,8 +32,7 @@ _SECRETS = ("TRAINHALL_TOKEN", "DATABASE_URL")
 def writer_name(launch: Launch, rank: int, generation: int | None = None) -> str:
     """Return a process's name as a writer, from the rank and the generation that it began with;
     without the latter, that of the launch."""
-    text = f"{launch.job_id}/{launch.attempt}/{generation or launch.generation}/{rank}"
-    return f"{rank}-{zlib.crc32(text.encode()):08x}"
+    return rank_writer(launch.job_id, launch.attempt, generation or launch.generation, rank)
 
 
 def environment(

@@ -10,7 +10,6 @@ starts from what is found there, and its first host reports it in the name of th
 import asyncio
 import json
 import time
-import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from typing import Any, Literal
 from trainhall.cluster.agent.coordinator_link.http_api import Shipping, Source
 from trainhall.cluster.agent.shipping import checkpoint_transfer
 from trainhall.cluster.agent.shipping.spools import EventShipper, Upload
+from trainhall.cluster.wire.writers import recovery_writer
 from trainhall.training.checkpoint.format.draft import Committed, fsync_folder
 from trainhall.training.checkpoint.format.errors import BadCheckpointError
 from trainhall.training.checkpoint.format.manifest import read_files
@@ -34,12 +34,6 @@ MAX_EVENTS_BYTES = 64 * 2**20
 
 MAX_STEP = 2**62
 """Largest step of any job: a folder named for a later one is not ours."""
-
-
-def writer_name(launch: Launch) -> str:
-    """Derive it from the launch alone: another agent derives the same."""
-    text = f"{launch.job_id}/{launch.attempt}/{launch.generation}"
-    return f"recovered-{zlib.crc32(text.encode()):08x}"
 
 
 class UnreportedShipper(EventShipper):
@@ -66,7 +60,8 @@ class UnreportedShipper(EventShipper):
         *,
         after_step: int = -1,
     ) -> None:
-        source = Source(launch.job_id, launch.attempt, 0, writer_name(launch), launch.generation)
+        writer = recovery_writer(launch.job_id, launch.attempt, launch.generation)
+        source = Source(launch.job_id, launch.attempt, 0, writer, launch.generation)
         super().__init__(source, Path(launch.checkpoint.folder), api, upload)
         self._launch = launch
         self._event_files = event_files

@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from trainhall.cluster.gateway.rank_events import RankEvents
 from trainhall.cluster.wire.batches import BatchItem, decode_replies, encode_batch
+from trainhall.cluster.wire.writers import rank_writer
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import Origin
 from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
@@ -103,10 +104,11 @@ async def ship(
     client: httpx.AsyncClient, credential: dict[str, str], job: str, attempt: int
 ) -> None:
     base = f"{API}/agent/jobs/{job}/attempts/{attempt}"
+    writer = rank_writer(job, attempt, 1, 0)
     for _ in range(2):
         for sequence, steps in ((1, range(1, 6)), (2, range(6, 11))):
             reply = await client.post(
-                f"{base}/metrics?writer=0-0a0a0a0a", content=batch(sequence, steps),
+                f"{base}/metrics?writer={writer}", content=batch(sequence, steps),
                 headers=credential,
             )  # fmt: skip
             assert reply.status_code == 200, reply.text
@@ -140,7 +142,7 @@ async def ship(
     event = {"sequence": 1, "time": time.time(), "rank": 0, "kind": "note",
              "data": {"message": "all well"}}  # fmt: skip
     reply = await client.post(
-        f"{base}/events?writer=0-0a0a0a0a", content=json.dumps(event), headers=credential
+        f"{base}/events?writer={writer}", content=json.dumps(event), headers=credential
     )
     assert reply.json() == {"sequence": 1}
     events = (await client.get(f"{API}/training/jobs/{job}/events")).json()["items"]
@@ -150,7 +152,7 @@ async def ship(
                {"sequence": 3, "kind": "packages", "data": data | {"os": ""}},
                {"sequence": 4, "data": {"message": "still well"}}]  # fmt: skip
     sent = "\n".join(json.dumps(event | report) for report in reports)
-    reply = await client.post(f"{base}/events?writer=0-0a0a0a0a", content=sent, headers=credential)
+    reply = await client.post(f"{base}/events?writer={writer}", content=sent, headers=credential)
     assert reply.json() == {"sequence": 4}, "an agent drops all events of a request that is refused"
     events = (await client.get(f"{API}/training/jobs/{job}/events")).json()["items"]
     assert "still well" in [event["reason"] for event in events]
@@ -181,15 +183,16 @@ async def test_shipped_items_carry_node_and_generation(
             attempt = (await desired(agent, 1))["assignments"][0]["launch"]["attempt"]
             base = f"{API}/agent/jobs/{job}/attempts/{attempt}"
             note = {"sequence": 1, "time": 1.0, "rank": 0, "kind": "note", "data": {}}
+            writer = rank_writer(job, attempt, 1, 0)
             for path, body in (
-                ("metrics?writer=0-a&generation=3", batch(1, range(1, 2))),
-                ("events?writer=0-a&generation=3", json.dumps(note).encode()),
+                (f"metrics?writer={writer}&generation=3", batch(1, range(1, 2))),
+                (f"events?writer={writer}&generation=3", json.dumps(note).encode()),
                 ("logs?rank=0&stream=stdout&offset=0&generation=3", b"x\n"),
             ):
                 answer = await client.post(f"{base}/{path}", content=body, headers=credential)
                 assert answer.status_code == 200, answer.text
             pieces = [
-                (BatchItem(job_id=job, attempt=attempt, kind=kind, size=len(data), writer="1-a",
+                (BatchItem(job_id=job, attempt=attempt, kind=kind, size=len(data), writer=writer,
                        generation=3), data)
                 for kind, data in (("metrics", batch(1, range(1, 2))), ("stderr", b"y\n"))
             ]  # fmt: skip
@@ -210,17 +213,19 @@ async def test_small_pieces_share_a_message(url: str) -> None:
             attempt = (await desired(agent, 1))["assignments"][0]["launch"]["attempt"]
             frames = batch(1, range(1, 6)) + batch(2, range(6, 11))
             sent: list[tuple[dict[str, Any], bytes]] = [
-                ({"kind": "metrics", "writer": "0-0a0a0a0a"}, frames),
+                ({"kind": "metrics", "writer": rank_writer(job, attempt, 1, 0)}, frames),
                 ({"kind": "stdout", "rank": 0, "offset": 0}, b"hello\n"),
                 ({"kind": "metrics", "writer": "\0"}, frames),
-                ({"kind": "metrics", "writer": "1-0a0a0a0a"}, b"garbage"),
+                ({"kind": "metrics", "writer": rank_writer(job, attempt, 1, 0)}, b"garbage"),
                 ({"kind": "stdin", "rank": 0}, b"x"),
                 ({"kind": "stderr", "rank": -1}, b"x"),
                 ({"kind": "stderr", "offset": 2**63}, b"x"),
                 ({"kind": "stderr", "attempt": 0}, b"x"),
                 ({"kind": "stderr", "job_id": "nosuchjob"}, b"x"),
-                ({"kind": "stderr", "offset": 7}, b"behind a gap"),
-                ({"kind": "stderr", "rank": 3, "offset": 0}, b"the last\n"),
+                ({"kind": "stdout", "offset": 7}, b"behind a gap"),
+                ({"kind": "stderr", "rank": 0, "offset": 0}, b"the last\n"),
+                ({"kind": "stderr", "rank": 2, "offset": 0}, b"of a rank elsewhere\n"),
+                ({"kind": "metrics", "writer": rank_writer(job, attempt, 2, 0)}, frames),
             ]
             whole = {"job_id": job, "attempt": attempt}
             message = encode_batch(
@@ -231,10 +236,10 @@ async def test_small_pieces_share_a_message(url: str) -> None:
                     await shipping.send(message)
                     answers = decode_replies(await shipping.recv())
             assert [answer.status for answer in answers] == [
-                200, 200, 422, 422, 422, 422, 422, 404, 404, 200, 200
+                200, 200, 422, 422, 422, 422, 422, 404, 404, 200, 200, 404, 404
             ]  # fmt: skip
             taken = [answer.position for answer in answers if answer.refusal is None]
-            assert taken == [2, len(b"hello\n"), 0, len(b"the last\n")]
+            assert taken == [2, len(b"hello\n"), len(b"hello\n"), len(b"the last\n")]
             series = (
                 await client.get(f"{API}/metrics/jobs/{job}", params={"names": "loss"})
             ).json()
@@ -242,7 +247,7 @@ async def test_small_pieces_share_a_message(url: str) -> None:
             assert steps == list(range(1, 11))
             page = (await client.get(f"{API}/training/jobs/{job}/logs")).json()
             lines = [(line["rank"], line["text"]) for line in page["items"]]
-            assert sorted(lines) == [(0, "hello"), (3, "the last")]
+            assert sorted(lines) == [(0, "hello"), (0, "the last")]
         await client.delete(f"{API}/cluster/nodes/{node_id}")
 
 
@@ -322,11 +327,12 @@ async def test_node_speaks_only_for_attempts_it_holds(url: str) -> None:
             attempt = (await desired(agent, 1))["assignments"][0]["launch"]["attempt"]
             checkpoint = f"jobs/{job}/checkpoints/step-00000010-a{attempt}-g1"
             ranks = f"jobs/{job}/attempts/{attempt}"
+            writer = rank_writer(job, attempt, 1, 0)
             logs = f"{ranks}/logs?rank=0&stream=stdout&offset=0"
             event = json.dumps({"sequence": 1, "time": 1.0, "kind": "started", "data": {}})
             requests: list[tuple[str, str, bytes]] = [
-                ("POST", f"{ranks}/metrics?writer=0-0a0a0a0a", batch(1, range(1, 3))),
-                ("POST", f"{ranks}/events?writer=0-0a0a0a0a", event.encode()),
+                ("POST", f"{ranks}/metrics?writer={writer}", batch(1, range(1, 3))),
+                ("POST", f"{ranks}/events?writer={writer}", event.encode()),
                 ("POST", logs, b"forged"),
                 ("PUT", f"{checkpoint}/files/state.json", b"{}"),
                 ("POST", f"{checkpoint}/commit", b""),

@@ -14,8 +14,8 @@ from trainhall.cluster.agent.shipping.shipping import AttemptShipper, LinkPause
 from trainhall.cluster.agent.shipping.unreported_checkpoints import (
     find_unrecorded,
     find_unreported,
-    writer_name,
 )
+from trainhall.cluster.wire.writers import recovery_writer
 from trainhall.training.checkpoint.format.draft import Committed, Draft
 from trainhall.training.checkpoint.format.manifest import Manifest
 from trainhall.training.fencing import FencingToken
@@ -142,7 +142,7 @@ async def test_next_attempt_finds_commits_of_lost_host(
     async with shipping(other, coordinator) as shipper:
         await ship(shipper)
     assert known.name not in coordinator.names()
-    (event,) = coordinator.events[writer_name(lost.launch)]
+    (event,) = coordinator.events[recovery_writer("job", 1, 1)]
     assert (event["kind"], event["data"]) == ("checkpoint", found.event())
     assert coordinator.attempts == {1}
 
@@ -161,7 +161,7 @@ async def test_unreported_commit_is_recorded(tmp_path: Path, upload: bool) -> No
         await ship(shipper)
         assert shipper.shipped
     assert coordinator.names() == [first.name, killed.name]
-    (event,) = coordinator.events[writer_name(attempt.launch)]
+    (event,) = coordinator.events[recovery_writer("job", 1, 1)]
     assert (event["kind"], event["rank"], event["data"]) == ("checkpoint", 0, killed.event())
     if upload:
         reported_at = coordinator.steps.index(f"checkpoint {killed.name}")
@@ -192,7 +192,7 @@ async def test_commit_of_new_generation_is_recorded(tmp_path: Path) -> None:
         await ship(shipper)
         assert shipper.shipped
     assert coordinator.names() == [late.name, killed.name], f"{old.name} would be refused"
-    (event,) = coordinator.events[writer_name(launch)]
+    (event,) = coordinator.events[recovery_writer("job", 1, 2)]
     assert event["data"] == killed.event()
 
 

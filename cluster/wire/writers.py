@@ -1,0 +1,20 @@
+"""Names of writers: processes that number what they report of an attempt.
+
+Coordinator and agents derive them from the launch: a node may use those of its own ranks alone.
+"""
+
+import zlib
+
+
+def rank_writer(job_id: str, attempt: int, generation: int, rank: int) -> str:
+    """Return the name of a rank's process, from the rank and the generation that it began with."""
+    return f"{rank}-{_digest(job_id, attempt, generation, rank)}"
+
+
+def recovery_writer(job_id: str, attempt: int, generation: int) -> str:
+    """Return the name under which a host reports what rank 0 of an attempt did not."""
+    return f"recovered-{_digest(job_id, attempt, generation)}"
+
+
+def _digest(*parts: str | int) -> str:
+    return f"{zlib.crc32('/'.join(map(str, parts)).encode()):08x}"
