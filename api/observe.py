@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainhall.api.problems import RefusalError
 from trainhall.cluster.api_paths import API_PREFIX
-from trainhall.db.database import was_undone
+from trainhall.db.database import is_full, is_read_only, was_undone
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ class Observe:
     """The outermost ASGI middleware.
 
     A request that fails is answered with 500, or 503 when the database is unavailable or undid the
-    transaction, and logged under the id in the reply.
+    transaction, or 507 when its disk is full, and logged under the id in the reply.
     """
 
     def __init__(self, app: ASGIApp, *, figures: RequestFigures, access_log: bool = False) -> None:
@@ -129,6 +129,13 @@ def _failure(error: Exception, request_id: str) -> RefusalError:
         return _unavailable(
             "nothing was changed: another request changed it at the same time", instance
         )
+    if isinstance(error, DBAPIError) and is_full(error):
+        return RefusalError(
+            507, "storage-full", "the disk with the database is full; nothing was changed",
+            instance=instance,
+        )  # fmt: skip
+    if isinstance(error, DBAPIError) and is_read_only(error):
+        return _unavailable("the database can only be read", instance)
     if isinstance(error, OperationalError | InterfaceError):
         return _unavailable("the database is unavailable", instance)
     return RefusalError(

@@ -17,6 +17,10 @@
 The message of each is one sentence for people that says what to do.
 """
 
+import contextlib
+import errno
+from collections.abc import Iterator
+
 
 class ClusterError(Exception):
     """Base of all errors that a caller of the cluster's services caused or can act on."""
@@ -101,6 +105,23 @@ class TooLargeError(ClusterError):
 
 class StorageFullError(ClusterError):
     """The coordinator's data folder is full."""
+
+
+@contextlib.contextmanager
+def explain_full_disk(remedy: str) -> Iterator[None]:
+    """Say it in a sentence where the disk of the data folder is full.
+
+    Raises:
+        StorageFullError: it is.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StorageFullError(
+            f"the disk with the coordinator's data folder is full; {remedy}"
+        ) from None
 
 
 class DamagedError(ClusterError):

@@ -139,14 +139,14 @@ class Database:
             raise
 
     async def check(self) -> None:
-        """Check that the database answers.
+        """Check that the database can be read and written.
 
         Raises:
-            DBAPIError: it does not.
+            DBAPIError: it cannot.
         """
-        async with self.session() as session:
-            # Of a table: without one SQLite answers without its file.
-            await session.execute(text("SELECT token FROM coordinator_lease"))
+        async with self.transaction() as session:
+            # The row is written, though it stays as it is.
+            await session.execute(text("UPDATE coordinator_lease SET renewals = renewals"))
 
     async def has_table(self, name: str) -> bool:
         """Return whether there is a table of that name, whatever the version that made it."""
@@ -255,7 +255,25 @@ def _report_busy_pool_as_refusal() -> Iterator[None]:
 
 def was_undone(error: DBAPIError) -> bool:
     """Return whether Postgres undid a transaction in favour of another: a retry may succeed."""
-    return getattr(error.orig, "sqlstate", None) in _UNDONE
+    return _sqlstate(error) in _UNDONE
+
+
+def is_full(error: DBAPIError) -> bool:
+    """Return whether the database, or the disk that it is on, is full."""
+    return _sqlstate(error) == "53100" or _sqlite_name(error) == "SQLITE_FULL"
+
+
+def is_read_only(error: DBAPIError) -> bool:
+    """Return whether the database lets nobody write."""
+    return _sqlstate(error) == "25006" or _sqlite_name(error).startswith("SQLITE_READONLY")
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    return getattr(error.orig, "sqlstate", None)
+
+
+def _sqlite_name(error: DBAPIError) -> str:
+    return getattr(error.orig, "sqlite_errorname", None) or ""
 
 
 def _lower(value: object) -> object:

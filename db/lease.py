@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import structlog
 from sqlalchemy import CursorResult, delete, update
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from trainhall.db.database import Database
+from trainhall.db.database import Database, is_read_only
 from trainhall.db.models import CoordinatorLease
 
 log = structlog.get_logger(__name__)
@@ -66,8 +66,8 @@ class Lease:
             None once it is ours; else the location of the coordinator that keeps it.
 
         Raises:
-            SQLAlchemyError: the database cannot be read, or not be written and the lease is
-                another's.
+            SQLAlchemyError: the database cannot be read or is read-only, or it cannot be written
+                and the lease is another's.
         """
         began = looked = since = time.monotonic()
         renewed = -math.inf
@@ -134,6 +134,8 @@ class Lease:
         try:
             return await self._acquire(expired)
         except SQLAlchemyError as error:
+            if isinstance(error, DBAPIError) and is_read_only(error):
+                raise
             async with self._db.session() as session:
                 row = await session.get(CoordinatorLease, _ONE)
             if row is not None and row.holder != self._holder:

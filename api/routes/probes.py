@@ -1,5 +1,8 @@
 """/healthz, /readyz and /metrics: for those who keep the coordinator running."""
 
+import asyncio
+import shutil
+
 from fastapi import APIRouter, Request
 from prometheus_client import generate_latest
 from starlette.responses import PlainTextResponse
@@ -7,10 +10,14 @@ from starlette.responses import PlainTextResponse
 from trainhall import __version__
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi.describe import FAILED, FORBIDDEN, UNAVAILABLE, Responses, problem
+from trainhall.api.problems import RefusalError
 from trainhall.api.schemas.probes import Health, Readiness
+from trainhall.api.settings import Settings
 from trainhall.monitoring import prometheus
 
 router = APIRouter(tags=["probes"])
+
+_MIN_FREE_BYTES = 1024 * 1024
 
 _REFUSALS: Responses = {refusal.status: problem(refusal) for refusal in (FORBIDDEN, FAILED)}
 
@@ -35,8 +42,17 @@ async def read_health(request: Request) -> Health:
         **_REFUSALS,
     },
 )
-async def read_readiness(coordinator: CoordinatorDep) -> Readiness:
-    """503 while the database is unavailable."""
+async def read_readiness(request: Request, coordinator: CoordinatorDep) -> Readiness:
+    """503 while the database cannot be read and written, or the disk with the data folder is
+    full."""
+    settings: Settings = request.app.state.settings
+    if not settings.mock:
+        free = (await asyncio.to_thread(shutil.disk_usage, settings.data_dir)).free
+        if free < _MIN_FREE_BYTES:
+            raise RefusalError(
+                503, "unavailable",
+                f"the disk with the data folder is full, {free >> 10} KiB are left: free some",
+            )  # fmt: skip
     await coordinator.db.check()
     return Readiness(status="ready")
 

@@ -11,13 +11,12 @@ before they touch the disk.
 
 import asyncio
 import contextlib
-import errno
 import hashlib
 import os
 import re
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from io import FileIO
 from pathlib import Path
 
@@ -25,8 +24,8 @@ from trainhall.cluster.errors import (
     DamagedError,
     InvalidValueError,
     NotFoundError,
-    StorageFullError,
     TooLargeError,
+    explain_full_disk,
 )
 from trainhall.cluster.ports import Ids
 from trainhall.training.checkpoint.format.draft import fsync_folder, make_durable_folder
@@ -46,6 +45,7 @@ _MAX_PATH = 512
 _MAX_PART = 255
 _BLOCK = 1024 * 1024
 _PART_SUFFIX = ".part"
+_REMEDY = "nodes keep their checkpoints and retry the upload until there is space"
 
 
 class CheckpointStore:
@@ -75,7 +75,7 @@ class CheckpointStore:
             DamagedError: what came is not what `sha256` says.
             StorageFullError: the disk is full; what was received of it is gone again.
         """
-        with _reporting_full_disk():
+        with explain_full_disk(_REMEDY):
             target = _inside(self._uploads, job_id, name, path)
             committed = self.folder(job_id, name)
             if await asyncio.to_thread(committed.is_dir) or await self._is_here(target, sha256):
@@ -126,7 +126,7 @@ class CheckpointStore:
         lock = self._committing.setdefault((job_id, name), asyncio.Lock())
         try:
             async with lock:
-                with _reporting_full_disk():
+                with explain_full_disk(_REMEDY):
                     await asyncio.to_thread(self._commit, upload, self.folder(job_id, name))
         finally:
             if not lock.locked():
@@ -232,19 +232,6 @@ def _whole_upload(upload: Path) -> Manifest:
             f"not of job {upload.parent.name}, {upload.name}"
         )
     return manifest
-
-
-@contextlib.contextmanager
-def _reporting_full_disk() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise StorageFullError(
-            "the disk with the coordinator's data folder is full; nodes keep their "
-            "checkpoints and retry the upload until there is space"
-        ) from None
 
 
 class _Writer:

@@ -23,6 +23,7 @@ from trainhall.cluster.errors import (
     NotFoundError,
     StorageFullError,
     TooLargeError,
+    explain_full_disk,
 )
 from trainhall.cluster.jobs.views import Code
 from trainhall.cluster.ports import Ids
@@ -67,7 +68,7 @@ class CodeStore:
         Raises:
             InvalidValueError: it is no archive that may be unpacked.
             TooLargeError: it is beyond the limit.
-            StorageFullError: too much is kept that no job names.
+            StorageFullError: too much is kept that no job names, or the disk is full.
             DamagedError: what came is not what `sha256` says.
         """
         target = self._path(sha256)
@@ -80,7 +81,8 @@ class CodeStore:
         self._receiving += 1
         try:
             await self._check_space()
-            await self._receive(sha256, chunks, part)
+            with explain_full_disk("free space there, then send it again"):
+                await self._receive(sha256, chunks, part)
             try:
                 async with self._inspections:
                     await asyncio.to_thread(inspect, part)

@@ -1,11 +1,13 @@
 """Every error is problem details, and bad input is never a 5xx."""
 
+import shutil
+import sqlite3
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
-from psycopg.errors import DeadlockDetected
+from psycopg.errors import DeadlockDetected, DiskFull, ReadOnlySqlTransaction
 from sqlalchemy.exc import OperationalError
 
 MEDIA_TYPE = "application/problem+json"
@@ -196,6 +198,12 @@ async def test_bodies_that_are_no_json_or_too_large(client: httpx.AsyncClient) -
     assert (await client.get(nodes)).json()["items"] == []
 
 
+def _sqlite_error(name: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(name)
+    error.sqlite_errorname = name
+    return error
+
+
 @pytest.mark.parametrize("error", [RuntimeError("secret"), MemoryError(), RecursionError()])
 async def test_internal_error_shows_only_its_id(
     app: FastAPI,
@@ -246,6 +254,40 @@ async def test_undone_transaction_is_reported_as_503(
     problem = check(reply, 503)
     assert problem["detail"].startswith("nothing was changed")
     assert reply.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("cause", "status", "detail"),
+    [
+        (DiskFull("no space"), 507, "the disk with the database is full; nothing was changed"),
+        (_sqlite_error("SQLITE_FULL"), 507, "the disk with the database is full"),
+        (ReadOnlySqlTransaction("read-only"), 503, "the database can only be read"),
+        (_sqlite_error("SQLITE_READONLY_DBMOVED"), 503, "the database can only be read"),
+    ],
+)
+async def test_database_that_cannot_be_written_says_why(
+    app: FastAPI,
+    client: httpx.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+    cause: Exception,
+    status: int,
+    detail: str,
+) -> None:
+    async def fail() -> None:
+        raise OperationalError("UPDATE x", {}, cause)
+
+    monkeypatch.setattr(app.state.coordinator.nodes, "summary", fail)
+    reply = await client.get(f"{API}/metrics/cluster/summary")
+    assert check(reply, status)["detail"].startswith(detail)
+
+
+async def test_full_disk_is_not_ready(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await client.get("/readyz")).status_code == 200
+    usage = shutil.disk_usage("/")._replace(free=4096)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    assert "4 KiB are left" in check(await client.get("/readyz"), 503)["detail"]
 
 
 async def test_request_ids(client: httpx.AsyncClient) -> None:

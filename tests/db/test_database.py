@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.db import stream
-from trainhall.db.database import Database, DatabaseUrlError
+from trainhall.db.database import Database, DatabaseUrlError, is_full, is_read_only
 from trainhall.db.events import record_event
 from trainhall.db.migrations import HEAD, runner
 from trainhall.db.models import Base, Event, Job, JobProgress, MetricFrame
@@ -384,3 +384,15 @@ async def test_cancelled_transaction_leaves_no_lock(tmp_path: Path) -> None:
         _, pending = await asyncio.wait(others, timeout=10)
         assert not pending
     await db.close()
+
+
+async def test_full_database_is_known_by_its_error(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'trainhall.db'}")
+    await database.migrate()
+    async with database.transaction() as session:
+        await session.execute(text("PRAGMA max_page_count = 1"))  # no more than it has
+        with pytest.raises(DBAPIError) as caught:
+            await session.execute(text("CREATE TABLE large AS SELECT zeroblob(1000000) AS content"))
+    assert is_full(caught.value)
+    assert not is_read_only(caught.value)
+    await database.close()

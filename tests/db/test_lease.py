@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from sqlalchemy import delete, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import delete, select, text
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
 from support.cluster.agent_process import until
 
 from trainhall.db import lease as leases
-from trainhall.db.database import Database
+from trainhall.db.database import Database, is_read_only
 from trainhall.db.lease import Lease, LeaseLostError
 from trainhall.db.models import CoordinatorLease
 
@@ -108,6 +108,21 @@ async def tried(database: Database, instead: Callable[[], object]) -> AsyncItera
         patch.setattr(database, "transaction", transaction)
         await until("it to be tried again", lambda: transaction.call_count > 2)
         yield
+
+
+@asynccontextmanager
+async def read_only(database: Database) -> AsyncIterator[None]:
+    """Its connections refuse to write."""
+    sqlite = database.dialect == "sqlite"
+    setting = "PRAGMA query_only" if sqlite else "SET default_transaction_read_only"
+    async with database.transaction() as session:
+        await session.execute(text(f"{setting} = on"))
+    yield
+    if sqlite:  # it does not even begin to
+        await database._writer.dispose()
+        return
+    async with database.transaction() as session:
+        await session.execute(text(f"{setting} = off"))
 
 
 @asynccontextmanager
@@ -279,3 +294,15 @@ async def test_lease_is_not_ours_when_unknown(
     monkeypatch.setattr(database, "transaction", away)
     with pytest.raises(OperationalError):
         await lease.take(0, never)
+
+
+async def test_lease_of_a_read_only_database_is_refused(database: Database) -> None:
+    """On a full disk a coordinator starts and waits; here nothing will ever be written."""
+    async with read_only(database):
+        with pytest.raises(DBAPIError) as caught:
+            await Lease(database, "a", "a").take(0, never)
+        assert is_read_only(caught.value)
+        with pytest.raises(DBAPIError, match=r"read-only|readonly"):
+            await database.check()
+    await database.check()
+    assert await Lease(database, "a", "a").take(0, never) is None

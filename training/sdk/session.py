@@ -223,6 +223,10 @@ class Session:
     def save(self, state: dict[str, Any], step: int | None) -> None:
         self._begin()
         at = self.reporter.step if step is None else checked_step(step)
+        # The next attempt may start behind this step, and would not measure it again. A full disk
+        # is for the checkpoint to report.
+        with contextlib.suppress(OSError):
+            self.reporter.flush()
         # The other ranks write nothing, and need not wait for their GPUs.
         metrics = self.reporter.finite() if self.context.rank == 0 else {}
         with self._progress.during(Activity.SAVING) if self._progress else contextlib.nullcontext():

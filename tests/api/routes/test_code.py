@@ -1,6 +1,7 @@
 """Code goes up once, is named by its hash, and is kept while a job needs it."""
 
 import asyncio
+import errno
 import hashlib
 import os
 import socket
@@ -37,6 +38,24 @@ async def test_code_is_stored_once(client: httpx.AsyncClient, tmp_path: Path) ->
     entry = {"sha256": sha256, "size": len(data)}
     assert first.json() == again.json() == (await client.get(f"{URL}/{sha256}")).json() == entry
     assert stored(tmp_path) == [sha256]
+
+
+async def test_full_disk_is_reported(
+    client: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    sha256, data = archive(train="print(1)")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        reply = await client.put(f"{URL}/{sha256}", content=data)
+    assert reply.status_code == 507
+    assert reply.json()["detail"].endswith(
+        "data folder is full; free space there, then send it again"
+    )
+    assert stored(tmp_path) == []
+    assert (await client.put(f"{URL}/{sha256}", content=data)).status_code == 201
 
 
 async def test_job_may_only_name_uploaded_code(client: httpx.AsyncClient, tmp_path: Path) -> None:

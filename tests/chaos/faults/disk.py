@@ -5,12 +5,14 @@ import os
 import time
 from pathlib import Path
 
+import httpx
 from chaos.clusters import ChaosCluster, Shape
 from chaos.curves import every_step_once
 from chaos.faults.coordinator import check_truth
 from chaos.jobs import enough, stepping, telling
 from chaos.postgres import postgres
 from chaos.stage import Play
+from support.archives import archive
 from support.waiting import eventually
 
 _FULL_SECONDS = 4.0
@@ -60,8 +62,13 @@ def full_coordinator_disk(play: Play) -> None:
             cluster.wait_for_step(job, 10)
             filler = _fill(play, cluster.folder / "coordinator")
             report.inject("disk of the coordinator full")
+            report.check("it is not ready", httpx.get(f"{cluster.url}/readyz").status_code == 503)
+            sha256, code = archive(train="print(1)")
+            sent = httpx.put(f"{cluster.url}/api/v1/training/code/{sha256}", content=code)
+            report.check("code is answered with 507", sent.status_code == 507, sent.text)
             time.sleep(_FULL_SECONDS)  # this is the fault
             filler.unlink()
+            report.check("it is ready", httpx.get(f"{cluster.url}/readyz").status_code == 200)
             enough(folder)
             done = cluster.wait_for(job, "completed")
             report.check("the job completed in its first attempt", done["attempt"] == 1, done)

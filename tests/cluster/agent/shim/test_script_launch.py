@@ -488,6 +488,27 @@ def test_script_pause_with_failed_save_is_reported(run_warm: Any, tmp_path: Path
     assert "NotSavedError: rank 0 could not save the checkpoint of step" in status.failure.message
 
 
+def test_metrics_of_a_saved_step_outlast_a_kill(run_warm: Any, tmp_path: Path) -> None:
+    """The next attempt starts behind that step, and would not measure it again."""
+    text = """
+import os, signal
+import trainhall as th
+from trainhall.training.sdk import reporting
+reporting.FLUSH_SECONDS = 3600.0
+for step in range(1, 4):
+    th.report(loss=step, step=step)
+th.checkpoint.save({"weight": 1}, step=3)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    plan = CheckpointPlan(folder=str(tmp_path / "checkpoints"), upload=False)
+    one = run_warm(script(tmp_path, text), checkpoint=plan)
+    assert one.wait().ranks[0].signal == signal.SIGKILL
+    tables = read_tables(one.folder.metrics(0).read_bytes())
+    assert [point for _, columns in tables for point in columns["loss"]] == [
+        (1, 1.0), (2, 2.0), (3, 3.0)
+    ]  # fmt: skip
+
+
 def test_a_full_disk_stops_no_script(run: Any, tmp_path: Path) -> None:
     """The spool cannot grow: metrics are lost, and training is not."""
     text = """
