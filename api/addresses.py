@@ -16,7 +16,9 @@ _ANYWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 
 def join_command(request: Request, token: str) -> str:
     """Return the command to run on a host that is to join."""
-    return f"trainhall agent --coordinator {shlex.quote(agent_url(request))} --token {token}"
+    # Not as an option: every user of the host sees the arguments of its processes.
+    url = shlex.quote(agent_url(request))
+    return f"TRAINHALL_JOIN_TOKEN={token} trainhall agent --coordinator {url}"
 
 
 def join_note(request: Request) -> str | None:

@@ -80,7 +80,7 @@ _TEXTS = {
     "tags": "baseline",
     "notes": "*The best* so far",
     "join_token": "kq1vA2yJ0Jm0m3V8gW3v8Yd8bq0i0p7Qb1n5oE2cW9s",
-    "command": "trainhall agent --coordinator http://lab:8000 --token kq1vA2yJ0Jm0…",
+    "command": "TRAINHALL_JOIN_TOKEN=kq1vA2yJ0Jm0… trainhall agent --coordinator http://lab:8000",
     "condition": "job.failed",
     "alert_name": "failed jobs of vision",
     "url": "https://example.org/hook",

@@ -70,8 +70,9 @@ def agent(
         str | None,
         typer.Option(
             "--token",
-            envvar="TRAINHALL_TOKEN",
-            help="Join token that `trainhall nodes add` prints; needed once.",
+            envvar="TRAINHALL_JOIN_TOKEN",
+            help="Join token that `trainhall nodes add` prints; needed once. Other users of this "
+            "host see options: set the variable instead.",
         ),
     ] = None,
     address: Annotated[
@@ -91,7 +92,7 @@ def agent(
 
     \b
     Examples:
-      trainhall agent --coordinator http://lab:8000 --token TOKEN
+      TRAINHALL_JOIN_TOKEN=TOKEN trainhall agent --coordinator http://lab:8000
       trainhall agent --coordinator http://lab:8000 --slots 4 --address 10.0.0.7
     """
     _watch_parent(supervised)

@@ -151,7 +151,7 @@ class LocalCluster:
         if text := _who_is_refused(self._host, self._insecure):
             notice(text)
         token = self._prepare_agent()
-        env = self._agent_env | ({"TRAINHALL_TOKEN": token} if token else {})
+        env = self._agent_env | ({"TRAINHALL_JOIN_TOKEN": token} if token else {})
         self.agent = Child(
             "agent", self._agent_arguments, self._folder / "logs" / "agent.log", env=env
         )

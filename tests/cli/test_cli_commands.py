@@ -356,7 +356,10 @@ def test_nodes(cli: Cli) -> None:
     done = cli("nodes", "add", "gpu-07", "--label", "rack=b", "-o", "json")
     assert done.json["name"] == "gpu-07"
     assert done.json["join_token"] in done.json["command"]
-    assert done.json["command"].startswith("trainhall agent --coordinator ")
+    token = done.json["join_token"]
+    assert done.json["command"].startswith(
+        f"TRAINHALL_JOIN_TOKEN={token} trainhall agent --coordinator "
+    )
     assert "loopback only" in done.err
     assert "`trainhall server --host 0.0.0.0`" in done.err
     listed = cli("nodes", "list", "-o", "json").json

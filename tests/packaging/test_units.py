@@ -83,7 +83,7 @@ def test_unit_restart_keeps_ranks_running(tmp_path: Path, gate: Gate) -> None:
         cluster.start_coordinator()
         token = cluster.post("/cluster/nodes", json={"name": "here"})["join_token"]
         cluster.agent.env |= {"TRAINHALL_COORDINATOR": cluster.url, "TRAINHALL_SLOTS": "1"}
-        cluster.agent.env["TRAINHALL_TOKEN"] = token
+        cluster.agent.env["TRAINHALL_JOIN_TOKEN"] = token
         cluster.agent.start()
         eventually("the node", cluster.node_is_ready)
         job = cluster.submit(
@@ -96,7 +96,7 @@ def test_unit_restart_keeps_ranks_running(tmp_path: Path, gate: Gate) -> None:
         assert cluster.agent.process.wait(20) == 0
         assert [process.pid for process in cluster.rank_processes(job)] == ranks
         # The file may lose the token once the agent has joined.
-        del cluster.agent.env["TRAINHALL_TOKEN"]
+        del cluster.agent.env["TRAINHALL_JOIN_TOKEN"]
         cluster.agent.start()
         gate.open()
         assert cluster.wait_for(job, "completed")["attempt"] == 1

@@ -26,7 +26,7 @@ from trainhall.training.spec import parameters
 
 RANK_MODULE = "trainhall.training.rank"
 
-_SECRETS = ("TRAINHALL_TOKEN", "DATABASE_URL")
+_SECRETS = ("TRAINHALL_TOKEN", "TRAINHALL_JOIN_TOKEN", "DATABASE_URL")
 
 
 def writer_name(launch: Launch, rank: int, generation: int | None = None) -> str:

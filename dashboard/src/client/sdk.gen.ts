@@ -32,7 +32,8 @@ export const readHealth = <ThrowOnError extends boolean = true>(options?: Option
 /**
  * Whether the coordinator can serve
  *
- * 503 while the database is unavailable.
+ * 503 while the database cannot be read and written, or the disk with the data folder is
+ * full.
  */
 export const readReadiness = <ThrowOnError extends boolean = true>(options?: Options<ReadReadinessData, ThrowOnError>) => (options?.client ?? client).get<ReadReadinessResponses, ReadReadinessErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

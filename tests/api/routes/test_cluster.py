@@ -38,9 +38,8 @@ async def credential(client: httpx.AsyncClient) -> dict[str, str]:
 async def test_a_node_is_registered_with_a_command(client: httpx.AsyncClient) -> None:
     node = await registered(client, name="gpu-07", labels={"rack": "b"})
     words = shlex.split(node["command"])
-    assert words[:2] == ["trainhall", "agent"]
+    assert words[:3] == [f"TRAINHALL_JOIN_TOKEN={node['join_token']}", "trainhall", "agent"]
     assert words[words.index("--coordinator") + 1] == "http://127.0.0.1:8000"
-    assert words[words.index("--token") + 1] == node["join_token"]
     assert "loopback only" in node["note"]
     listed = (await client.get(f"{API}/cluster/nodes")).json()["items"]
     assert [(n["name"], n["state"], n["labels"]) for n in listed] == [

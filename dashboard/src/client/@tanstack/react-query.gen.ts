@@ -61,7 +61,8 @@ export const readReadinessQueryKey = (options?: Options<ReadReadinessData>) => c
 /**
  * Whether the coordinator can serve
  *
- * 503 while the database is unavailable.
+ * 503 while the database cannot be read and written, or the disk with the data folder is
+ * full.
  */
 export const readReadinessOptions = (options?: Options<ReadReadinessData>) => queryOptions<ReadReadinessResponse, ReadReadinessError, ReadReadinessResponse, ReturnType<typeof readReadinessQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await readReadiness({
