@@ -111,8 +111,10 @@ def create(
     checked = document.check(_given(file, from_job, space, overrides, url))
     with connect(url) as client:
         if dry_run:
-            document.check_on_cluster(checked, client)
+            hint = document.check_on_cluster(checked, client)
             _list_planned(checked, output)
+            if hint is not None:
+                out.notice(f"Note: {hint}")
             _note_never_starting(checked, client)
             return
         created = document.create(checked, client)

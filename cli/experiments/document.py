@@ -218,16 +218,19 @@ def _never(job: "JobSpec", client: "Client") -> str | None:
     return str(outlook["reason"]) if outlook["when"] == "never" else None
 
 
-def check_on_cluster(checked: Checked, client: "Client") -> None:
+def check_on_cluster(checked: Checked, client: "Client") -> str | None:
     """Check an experiment against the cluster, by its coordinator; not one with code, which that
-    does not have yet.
+    does not have yet. Return the coordinator's hint, if it has one.
 
     Raises:
         UsageError: the coordinator found a fault.
     """
-    if checked.code is None:
-        plan = client.create_experiment(checked.spec.document(), dry_run=True)
-        specs.refuse_missing_code(plan, "job.code")
+    if checked.code is not None:
+        return None
+    plan = client.create_experiment(checked.spec.document(), dry_run=True)
+    specs.refuse_missing_code(plan, "job.code")
+    hint: str | None = plan["hint"]
+    return hint
 
 
 def create(checked: Checked, client: "Client") -> Any:

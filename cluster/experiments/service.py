@@ -21,6 +21,7 @@ from trainhall.cluster.experiments.runs import (
 from trainhall.cluster.experiments.spec import ExperimentSpec, rungs_of
 from trainhall.cluster.jobs.code_store import CodeStore
 from trainhall.cluster.jobs.commands import Command
+from trainhall.cluster.jobs.listing.hints import metric_hint
 from trainhall.cluster.lifecycle.creation import Creation, RequestKey
 from trainhall.cluster.lifecycle.experiments import create_experiment, move_experiment
 from trainhall.cluster.lifecycle.jobs import reason_columns, set_reason
@@ -50,10 +51,13 @@ class ExperimentService(Service):
             code_missing = not await self._code.has(job_of(spec, {}, 1, 1))
         except SpecError as error:
             raise of_job(error) from None
+        async with self._db.session() as session:
+            hint = await metric_hint(session, spec.objective.metric)
         return views.ExperimentPlan(
             name=spec.name,
             runs=num_runs(spec, planned),
             code_missing=code_missing,
+            hint=hint,
             configurations=[
                 views.Configuration.of(each, problem=each.problem or None) for each in planned
             ],

@@ -99,6 +99,9 @@ class ExperimentPlan(View):
     """Configurations times repeats."""
     code_missing: bool
     """The code that its job names has to be uploaded first."""
+    hint: str | None
+    """Metric of the objective that no recent job has, though a similar one; null: there is nothing
+    to say."""
     configurations: list[Configuration]
     """Empty for method `tpe`, which chooses each from the results of those before it."""
     spec: JsonObject

@@ -32,6 +32,15 @@ async def hint_of(session: AsyncSession, query: str, caller: str | None) -> str 
     return unknown
 
 
+async def metric_hint(session: AsyncSession, metric: str) -> str | None:
+    """Return that no recent job has a metric, with a similar one; None: one has it, or there is no
+    similar one, as of a new task."""
+    found = await names_of_newest(session)
+    known = [each.removeprefix(METRICS) for each in found.names if each.startswith(METRICS)]
+    near = nearest(metric, known)
+    return f"{_none(found)} has a metric {metric}{near}" if metric not in known and near else None
+
+
 def _hint(name: str, found: Names) -> str | None:
     field = parse_field(name)
     if field is None or name in found.names or _without_aggregate(name) in found.names:

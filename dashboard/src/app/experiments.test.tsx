@@ -133,6 +133,7 @@ describe("a new experiment", () => {
       name: "rates",
       runs: 4,
       code_missing: false,
+      hint: "No job has a metric eval_acc; did you mean eval_accuracy?",
       configurations: [0.5, 0.25].map((rate, index) => ({
         number: index + 1,
         values: { "training.learning_rate": rate, "parameters.hidden": [64, 64] },
@@ -148,7 +149,7 @@ describe("a new experiment", () => {
     });
     await userEvent.click(await screen.findByRole("button", { name: "Check" }));
     expect(await screen.findByRole("status")).toHaveTextContent(
-      "Valid. 2 trials, 4 runs: learning_rate 0.5, hidden [64,64]; learning_rate 0.25, hidden [64,64].",
+      "Valid. 2 trials, 4 runs: learning_rate 0.5, hidden [64,64]; learning_rate 0.25, hidden [64,64]. No job has a metric eval_acc; did you mean eval_accuracy?",
     );
     expect(dryRun).toBe("true");
   });

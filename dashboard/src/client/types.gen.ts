@@ -1619,6 +1619,13 @@ export type ExperimentPlan = {
      */
     code_missing: boolean;
     /**
+     * Hint
+     *
+     * Metric of the objective that no recent job has, though a similar one; null: there is nothing
+     * to say.
+     */
+    hint: string | null;
+    /**
      * Configurations
      *
      * Empty for method `tpe`, which chooses each from the results of those before it.

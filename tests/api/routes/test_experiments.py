@@ -61,7 +61,7 @@ async def test_dry_run_lists_the_trials_and_creates_nothing(client: httpx.AsyncC
         {"number": 1, "values": {"training.learning_rate": 0.5}, "problem": None},
         {"number": 2, "values": {"training.learning_rate": 0.25}, "problem": None},
     ]
-    assert plan["spec"]["parallel"] == 4
+    assert (plan["spec"]["parallel"], plan["hint"]) == (4, None)
     refused = await client.post(EXPERIMENTS, json=SWEEP | {"space": {}}, params=asked)
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "space")
     with_code = {**SWEEP, "job": {**SWEEP["job"], "code": "0" * 64}}

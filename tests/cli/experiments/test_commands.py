@@ -289,11 +289,13 @@ def test_dry_run_is_checked_against_the_cluster(cli: Cli, monkeypatch: pytest.Mo
     def noted(self: Client, method: str, path: str, **options: Any) -> Any:
         if (method, path) == ("POST", "/experiments"):
             asked.append(options["params"])
+            return request(self, method, path, **options) | {"hint": "did you mean loss?"}
         return request(self, method, path, **options)
 
     monkeypatch.setattr(Client, "request", noted)
     cli("create", cli.file(SWEEP), "--dry-run")
     assert asked == [{"dry_run": "true"}]
+    assert "Note: did you mean loss?" in cli.messages
 
 
 def test_trials_that_never_start_are_named(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,9 +28,10 @@ export function fieldLabels(fields: readonly string[]): Record<string, string> {
 }
 
 /** What a checked experiment would run, with its first combinations. */
-export function planText({ configurations, runs }: ExperimentPlan): string {
+export function planText({ configurations, runs, hint }: ExperimentPlan): string {
+  const note = hint ? ` ${hint}` : "";
   if (configurations.length === 0)
-    return `Valid. ${plural(runs, "run")}; values are chosen from the results so far.`;
+    return `Valid. ${plural(runs, "run")}; values are chosen from the results so far.${note}`;
   const labels = fieldLabels(Object.keys(configurations[0]?.values ?? {}));
   const shown = configurations.slice(0, SHOWN_TRIALS).map(({ values, problem }) => {
     const named = Object.entries(values)
@@ -43,7 +44,7 @@ export function planText({ configurations, runs }: ExperimentPlan): string {
   const cells = trials + (impossible > 0 ? `, of which ${impossible} cannot run` : "");
   const size = runs === configurations.length ? cells : `${cells}, ${plural(runs, "run")}`;
   const rest = configurations.length > shown.length ? "; …" : ".";
-  return `Valid. ${size}: ${shown.join("; ")}${rest}`;
+  return `Valid. ${size}: ${shown.join("; ")}${rest}${note}`;
 }
 
 /** A value of a field: numbers are rounded, lists and objects are JSON. */

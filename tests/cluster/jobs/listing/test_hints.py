@@ -10,6 +10,7 @@ from support.storage.listed_jobs import ListedJobs
 
 from trainhall.cluster.jobs.listing import fields
 from trainhall.cluster.jobs.listing.fields import newest_statement
+from trainhall.cluster.jobs.listing.hints import metric_hint
 
 DIALECTS: dict[str, Callable[[], Dialect]] = {
     "sqlite": SQLiteDialect,
@@ -38,6 +39,22 @@ async def test_empty_list_hints_at_unknown_name(
 ) -> None:
     await jobs.add("a", parameters={"lr": 0.1}, metrics={"loss": 1.0})
     assert await hint(jobs, query) == expected
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ("eval_acuracy", "No job has a metric eval_acuracy; did you mean eval_accuracy?"),
+        ("eval_accuracy", None),
+        ("reward", None),  # of a task that has not run yet
+    ],
+)
+async def test_unknown_metric_has_a_hint_if_similar(
+    jobs: ListedJobs, metric: str, expected: str | None
+) -> None:
+    await jobs.add("a", metrics={"loss": 1.0, "eval_accuracy": 0.5})
+    async with jobs.database.session() as session:
+        assert await metric_hint(session, metric) == expected
 
 
 async def test_empty_list_names_who_me_is(jobs: ListedJobs) -> None:
