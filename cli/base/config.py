@@ -27,7 +27,7 @@ SERVER_ONLY = (
     "alerts_private_targets", "smtp_url", "mail_from", "price_gpu_hour", "price_cpu_hour",
     "price_kwh", "currency",
 )  # fmt: skip
-OF_ONE_COMMAND = ("coordinator", "address")
+OF_ONE_COMMAND = ("coordinator", "address", "pass_env", "run_as")
 
 
 class Command(Protocol):

@@ -143,5 +143,26 @@ Slots = Annotated[
         show_default="the number of cores",
     ),
 ]
+RunAs = Annotated[
+    str | None,
+    typer.Option(
+        "--run-as",
+        envvar="TRAINHALL_RUN_AS",
+        metavar="USER|FIRST-LAST",
+        help="User that jobs run as, or a range of user ids, one for each job. Needs root.",
+        show_default="the agent's user",
+    ),
+]
+PassEnv = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pass-env",
+        envvar="TRAINHALL_PASS_ENV",
+        metavar="NAME",
+        help="Variable of the agent's environment that jobs get; `AWS_*` for all that begin so. "
+        "Repeatable.",
+        show_default="only the usual ones: docs/security.md",
+    ),
+]
 # A parent process that ends, however it ends, closes this process's standard input.
 Supervised = Annotated[bool, typer.Option("--supervised", hidden=True)]

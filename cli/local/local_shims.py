@@ -7,6 +7,7 @@ own that ends when its standard input closes.
 
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import time
@@ -98,7 +99,7 @@ class LocalShims:
         return lambda: shim.poll() is not None
 
     def _start_warm(self) -> None:
-        self._warm, self._link = warm_client.execute(self._log)
+        self._warm, self._link = warm_client.execute(self._log, os.environ)
         self._answer()
 
     def _ask(self, request: dict[str, object]) -> None:

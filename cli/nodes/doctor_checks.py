@@ -2,6 +2,7 @@
 
 import contextlib
 import email.utils
+import getpass
 import json
 import os
 import platform
@@ -74,12 +75,21 @@ def all_checks(
     yield from check_coordinator(url, port, needed=needs_coordinator)
     yield from check_nodes(url)
     yield check_data_dir(data_dir)
+    yield check_users(os.geteuid(), getpass.getuser())
     if shared is not None:
         yield check_shared_storage(shared)
     yield check_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     if Path("/dev/shm").is_dir():
         yield check_shm(shutil.disk_usage("/dev/shm").total)
     yield check_name(socket.gethostname())
+
+
+def check_users(uid: int, name: str) -> Check:
+    """Check whether an agent of this user could run jobs as other users."""
+    if uid == 0:
+        return Check("users", "ok", "an agent of root can run jobs as other users (--run-as)")
+    detail = f"an agent of {name} runs jobs as {name}, who can read its credential"
+    return Check("users", "ok", f"{detail}; one of root can run them as other users (--run-as)")
 
 
 def probe_torch(python: str) -> dict[str, Any]:

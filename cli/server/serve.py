@@ -13,7 +13,9 @@ from trainhall.cli.base.options import (
     Host,
     Insecure,
     Mock,
+    PassEnv,
     Port,
+    RunAs,
     Slots,
     Supervised,
 )
@@ -86,6 +88,8 @@ def agent(
     ] = None,
     data_dir: DataDir = None,
     slots: Slots = None,
+    pass_env: PassEnv = None,
+    run_as: RunAs = None,
     supervised: Supervised = False,
 ) -> None:
     """Start the agent that runs ranks on this host. Ranks survive its restart.
@@ -107,6 +111,8 @@ def agent(
             token=token,
             address=address,
             slots=slots,
+            pass_env=tuple(pass_env or ()),
+            run_as=run_as,
             stop_ranks_on_exit=supervised,
         )
         run_agent(options)

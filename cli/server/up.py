@@ -19,7 +19,16 @@ from trainhall.api.host.config_file import user_data_dir
 from trainhall.api.host.listening import ListenError, listen, url_of
 from trainhall.cli.base import config
 from trainhall.cli.base.errors import FINAL, CliError, UsageError
-from trainhall.cli.base.options import DatabaseUrl, DataDir, Host, Insecure, Mock, Port, Slots
+from trainhall.cli.base.options import (
+    DatabaseUrl,
+    DataDir,
+    Host,
+    Insecure,
+    Mock,
+    PassEnv,
+    Port,
+    Slots,
+)
 from trainhall.cli.base.output import label, notice
 from trainhall.cli.server.serve import check_slots, server
 from trainhall.cli.spec import specs
@@ -45,6 +54,7 @@ def up(
     database_url: DatabaseUrl = None,
     insecure: Insecure = False,
     slots: Slots = None,
+    pass_env: PassEnv = None,
     mock: Mock = False,
     demo: Annotated[
         str | None,
@@ -77,7 +87,9 @@ def up(
     spec = specs.load(demo, None) if demo is not None else None
     folder = (data_dir or user_data_dir()).absolute()
     with _only_one(folder), _listening(host, port) as listener:
-        cluster = LocalCluster(folder, host, listener, database_url, insecure, slots)
+        cluster = LocalCluster(
+            folder, host, listener, database_url, insecure, slots, pass_env or []
+        )
         raise typer.Exit(cluster.run(spec, once))
 
 
@@ -92,6 +104,7 @@ class LocalCluster:
         database_url: str | None,
         insecure: bool,
         slots: int | None,
+        pass_env: list[str],
     ) -> None:
         from trainhall.cli.server.supervise import MARK, Child
 
@@ -117,6 +130,8 @@ class LocalCluster:
         agent = ["agent", "--coordinator", self.url, "--data-dir", str(folder / "agent")]
         if slots is not None:
             agent += ["--slots", str(slots)]
+        for name in pass_env:
+            agent += ["--pass-env", name]
         self._agent_arguments = agent
         self._agent_env = env
         self.agent: Child | None = None

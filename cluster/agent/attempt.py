@@ -2,9 +2,11 @@
 
 import asyncio
 import subprocess
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainhall.cluster.agent.os_support import accounts
 from trainhall.cluster.agent.reconcile import ObservedAttempt, Stage
 from trainhall.cluster.wire.protocol import AssignmentReport, AttemptPhase
 from trainhall.training.fencing import FencingToken
@@ -52,6 +54,10 @@ class Attempt:
             stage = Stage.LIVE
         return ObservedAttempt(stage, asked, shipped, self.final_command, self.gradients)
 
+    def as_owner(self) -> AbstractContextManager[None]:
+        """Touch the files in its folder as their owner, who may have put links there."""
+        return accounts.acting_as(accounts.owner_of(self.folder.path))
+
     @property
     def is_behind(self) -> bool:
         """Return whether the shim has taken up a later generation than this agent knows."""
@@ -69,7 +75,8 @@ class Attempt:
 
     @property
     def ended_with_agent(self) -> bool:
-        return self.outcome is not Outcome.COMPLETED and self.stopped_mark.exists()
+        with self.as_owner():
+            return self.outcome is not Outcome.COMPLETED and self.stopped_mark.exists()
 
     def report(self, shipped: bool) -> AssignmentReport:
         job_id, attempt, generation = self.token

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt, keep_prepared
@@ -12,6 +12,7 @@ from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.launch.launcher import Launcher
 from trainhall.cluster.agent.launch.warm_client import WarmParent
 from trainhall.cluster.agent.observed import ObservedAttempts, hide_folder, remove_hidden
+from trainhall.cluster.agent.os_support import accounts
 from trainhall.cluster.agent.reconcile import (
     Action,
     CleanUp,
@@ -27,6 +28,7 @@ from trainhall.cluster.agent.reconcile import (
     Start,
     decide,
 )
+from trainhall.cluster.agent.run_as import RunAs
 from trainhall.cluster.agent.shim import folder_ipc, isolation
 from trainhall.cluster.agent.shipping.shipping import Shipper
 from trainhall.cluster.wire.protocol import Assignment
@@ -39,7 +41,12 @@ from trainhall.training.link.status import Outcome
 
 
 class Attempts:
-    """All attempts of this host. Every method may be called at any time and in any order."""
+    """All attempts of this host. Every method may be called at any time and in any order.
+
+    Args:
+        environment: the one that the processes of jobs begin with.
+        run_as: the users that they run as; None: this agent's.
+    """
 
     def __init__(
         self,
@@ -47,9 +54,11 @@ class Attempts:
         api: CoordinatorApi,
         warm: WarmParent,
         changed: Callable[[], None],
+        environment: Mapping[str, str],
+        run_as: RunAs | None = None,
     ) -> None:
         self._data_dir = data_dir
-        self._launcher = Launcher(data_dir, api, warm)
+        self._launcher = Launcher(data_dir, api, warm, environment, run_as)
         self._changed = changed
         self._desired: dict[FencingToken, Assignment] | None = None
         self._agent_ends = False
@@ -89,7 +98,10 @@ class Attempts:
     def _write_last_ack(self, folder: AttemptFolder, launch: Launch) -> None:
         if launch.isolation_seconds is not None:
             # A full disk brings the end nearer, and must not bring that of this agent.
-            with contextlib.suppress(OSError):
+            with (
+                contextlib.suppress(OSError),
+                accounts.acting_as(accounts.owner_of(folder.path)),
+            ):
                 isolation.write_last_ack(folder, self._acked_at)
 
     def desire(self, assignments: list[Assignment]) -> None:
@@ -123,7 +135,7 @@ class Attempts:
         for attempt in self.observed.live():
             is_failing = attempt.status is not None and attempt.status.failure is not None
             if not is_failing:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError), attempt.as_owner():
                     attempt.stopped_mark.touch()
             attempt.final_command = Command.PAUSE
         self.reconcile()
@@ -151,7 +163,9 @@ class Attempts:
                 attempt = self.observed.by_token[token]
                 self.observed.begin(attempt, self._launcher.start(attempt))
             case SendCommand(token, command):
-                folder_ipc.send_command(self.observed.by_token[token].folder, command)
+                attempt = self.observed.by_token[token]
+                with attempt.as_owner():
+                    folder_ipc.send_command(attempt.folder, command)
             case RequestGradients(token, gradients):
                 _request_gradients(self.observed.by_token[token], gradients)
             case Regroup(token, onto):
@@ -172,8 +186,9 @@ class Attempts:
         launch = keep_prepared(self._desired[onto].launch, attempt.launch)
         with contextlib.suppress(OSError):  # a full disk: there will be another try
             self._launcher.note_launched(onto)
-            replace_json(attempt.folder.launch, launch)
-            folder_ipc.notify_launch(attempt.folder)
+            with attempt.as_owner():
+                replace_json(attempt.folder.launch, launch)
+                folder_ipc.notify_launch(attempt.folder)
 
     def _take_up(self, token: FencingToken, stage: Stage) -> Attempt:
         assert self._desired is not None
@@ -243,6 +258,7 @@ class Attempts:
 def _request_gradients(attempt: Attempt, gradients: int) -> None:
     # Without a status there is no page yet, or one that the shim is about to write.
     if attempt.status is not None:
-        with contextlib.suppress(OSError):  # the job has removed or replaced it
+        # The job may have removed or replaced it.
+        with contextlib.suppress(OSError), attempt.as_owner():
             Control.ask(attempt.folder.control, gradients)
         attempt.gradients = gradients

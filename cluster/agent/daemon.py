@@ -22,6 +22,7 @@ from trainhall.cluster.agent.coordinator_link.connection import Connection
 from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.devices import Devices, host_use
+from trainhall.cluster.agent.launch.job_environment import job_environment
 from trainhall.cluster.agent.launch.warm_client import WarmParent
 from trainhall.cluster.agent.options import (
     AgentError,
@@ -31,6 +32,7 @@ from trainhall.cluster.agent.options import (
     MissingCredentialError,
     RemovedByCoordinatorError,
 )
+from trainhall.cluster.agent.run_as import RunAs, parse_run_as
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.agent.shipping import checkpoint_transfer
 from trainhall.cluster.backoff import Backoff
@@ -66,12 +68,18 @@ def run_agent(options: AgentOptions) -> None:
         AgentError: it cannot start or continue; the message says what to do.
     """
     _log_to_stderr()
-    data_dir = DataDir(options.data_dir)
+    run_as = parse_run_as(options.run_as) if options.run_as else None
+    data_dir = DataDir(options.data_dir, is_shared=run_as is not None)
     with data_dir.locked():
-        asyncio.run(_main(options, data_dir))
+        if run_as is not None:
+            run_as.check(data_dir.attempts)
+            run_as.prepare_agent()
+        else:
+            logger.info("jobs_share_user", uid=os.geteuid(), separate="--run-as, as root")
+        asyncio.run(_main(options, data_dir, run_as))
 
 
-async def _main(options: AgentOptions, data_dir: DataDir) -> None:
+async def _main(options: AgentOptions, data_dir: DataDir, run_as: RunAs | None) -> None:
     stop, force = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
@@ -80,20 +88,24 @@ async def _main(options: AgentOptions, data_dir: DataDir) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    await Agent(options, data_dir).run(stop, force)
+    await Agent(options, data_dir, run_as).run(stop, force)
 
 
 class Agent:
-    def __init__(self, options: AgentOptions, data_dir: DataDir) -> None:
+    def __init__(self, options: AgentOptions, data_dir: DataDir, run_as: RunAs | None) -> None:
         self._options = options
         self._data_dir = data_dir
         self._agent_id = secrets.token_hex(6)
         self._address = options.own_address()
         self._devices = Devices(options.slots)
-        self._warm = WarmParent(data_dir)
+        environment = job_environment(os.environ, options.pass_env)
+        environment.setdefault("OMP_NUM_THREADS", str(self._devices.threads))
+        self._warm = WarmParent(data_dir, environment)
         self._api = BatchedApi(options)
         self._wake = asyncio.Event()
-        self._attempts = Attempts(data_dir, self._api, self._warm, self._wake.set)
+        self._attempts = Attempts(
+            data_dir, self._api, self._warm, self._wake.set, environment, run_as
+        )
         self._connection: Connection | None = None
         self._use: tuple[list[DeviceUse], HostUse] = ([], HostUse())
         self._removed: dict[str, None] = {}
@@ -107,9 +119,9 @@ class Agent:
         Raises:
             AgentError: it cannot start or continue.
         """
-        # Every process of this host's jobs inherits it.
-        os.environ.setdefault("OMP_NUM_THREADS", str(self._devices.threads))
         doorbell = folder_ipc.make_pipe(self._data_dir.doorbell)
+        # Shims of other users ring it; they reach it only where jobs run as such.
+        self._data_dir.doorbell.chmod(0o622)
         loop = asyncio.get_running_loop()
         loop.add_reader(doorbell, self._on_ring, doorbell)
         self._attempts.observed.find()

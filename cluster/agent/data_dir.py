@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainhall.cluster.agent.options import AgentError, DataDirInUseError
+from trainhall.cluster.agent.os_support import accounts
 from trainhall.cluster.file_lock import FileLock
 from trainhall.cluster.wire.protocol import JoinReply
 from trainhall.training.event_log import EventLogger
@@ -35,6 +36,8 @@ REMEMBERED_JOBS = 10_000
 @dataclass(frozen=True)
 class DataDir:
     path: Path
+    is_shared: bool = False
+    """Jobs run as other users, who pass through to what is theirs and read nothing else."""
 
     @property
     def doorbell(self) -> Path:
@@ -60,16 +63,22 @@ class DataDir:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folder, private to the user, and work in it alone.
+        """Make the folder, private to the user but for the ways to attempts of others, and work in
+        it alone.
 
         Raises:
             DataDirInUseError: another agent does.
             AgentError: it cannot be made.
         """
         try:
-            for folder in (self.path, self.attempts, self.path / "checkpoints", self.path / "logs"):
+            inner = (self.attempts, self.path / "checkpoints", self.path / "logs", self.code)
+            for folder in (self.path, *inner):
                 folder.mkdir(parents=True, exist_ok=True)
-            self.path.chmod(0o700)
+            shared = self.is_shared or self._has_foreign_attempts()
+            for folder in (self.path, self.attempts, self.path / "checkpoints"):
+                folder.chmod(0o711 if shared else 0o700)
+            for folder in (self.path / "logs", self.code):
+                folder.chmod(0o700)
             lock = FileLock(self.path / "agent.lock")
         except OSError as error:
             raise AgentError(
@@ -82,6 +91,26 @@ class DataDir:
                     "--data-dir"
                 )
             yield
+
+    def make_job_folder(self, job_id: str) -> None:
+        """Make the folder of a job's attempts: it is the agent's, which alone moves them."""
+        folder = self.attempts / job_id
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.is_shared:
+            folder.chmod(0o711)
+
+    def uids(self, *, but: str) -> set[int]:
+        """Return the user ids that have attempts here, except those of a job."""
+        found = set()
+        for path in self.attempts.glob("*/*"):
+            owner = accounts.owner_of(path)
+            if owner is not None and path.parent.name != but:
+                found.add(owner.uid)
+        return found
+
+    def _has_foreign_attempts(self) -> bool:
+        """Return whether attempts of an earlier agent run as other users."""
+        return any(accounts.owner_of(path) is not None for path in self.attempts.glob("*/*"))
 
     def read_credential(self, coordinator: str) -> JoinReply | None:
         """Return the credential for this coordinator, if the node joined it."""

@@ -14,7 +14,7 @@ from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.launch.launcher import CannotStartError
-from trainhall.cluster.agent.os_support import processes
+from trainhall.cluster.agent.os_support import accounts, processes
 from trainhall.cluster.agent.reconcile import Stage
 from trainhall.cluster.agent.shim import folder_ipc, outcome
 from trainhall.cluster.agent.shim.folder_ipc import Claim
@@ -70,9 +70,10 @@ class ObservedAttempts:
         self.refresh()
         for attempt in self.by_token.values():
             commanded = attempt.status is not None and attempt.status.command is not Command.RUN
-            if not commanded and folder_ipc.read_claim(attempt.folder) is not Claim.RELEASED:
-                # An agent marked it and ended before it commanded a shim: it runs on.
-                attempt.stopped_mark.unlink(missing_ok=True)
+            with attempt.as_owner():
+                if not commanded and folder_ipc.read_claim(attempt.folder) is not Claim.RELEASED:
+                    # An agent marked it and ended before it commanded a shim: it runs on.
+                    attempt.stopped_mark.unlink(missing_ok=True)
 
     async def end_unreadable(self) -> None:
         """End the processes of attempts that cannot be taken up, and remove their folders.
@@ -91,11 +92,7 @@ class ObservedAttempts:
 
     def live_tasks(self) -> list[Attempt]:
         """Return the live attempts that can save and end at an agreed step."""
-        return [
-            a
-            for a in self.live()
-            if a.launch.spec.script is None or Control.is_listened(a.folder.control)
-        ]
+        return [a for a in self.live() if a.launch.spec.script is None or _is_listened(a)]
 
     def pids_by_slot(self) -> dict[int, list[int]]:
         """Return the pids of the ranks on each CPU slot."""
@@ -126,7 +123,8 @@ class ObservedAttempts:
             return
         if attempt.is_behind:
             try:
-                launch = load_launch(attempt.folder.launch)
+                with attempt.as_owner():
+                    launch = load_launch(attempt.folder.launch)
             except (OSError, ValueError) as error:
                 # It is written again until this succeeds (`Attempts._regroup`).
                 logger.warning("launch_unreadable", path=attempt.folder.launch, error=error)
@@ -146,11 +144,14 @@ class ObservedAttempts:
         """Ship what the processes write that have begun in later generations, too."""
         status = attempt.status
         writers = [rank.writer for rank in status.ranks] if status is not None else []
-        self._shipper.extend(attempt.token, [*attempt.folder.writers(), *writers])
+        with attempt.as_owner():
+            found = attempt.folder.writers()
+        self._shipper.extend(attempt.token, [*found, *writers])
 
     def _poll(self, attempt: Attempt) -> bool:
         before = (attempt.stage, attempt.status)
-        claim = folder_ipc.read_claim(attempt.folder)
+        with attempt.as_owner():
+            claim = folder_ipc.read_claim(attempt.folder)
         self._read_status(attempt)
         if claim is Claim.NONE:
             self._watch_start(attempt)
@@ -170,12 +171,14 @@ class ObservedAttempts:
         path = attempt.folder.status
         stamp = attempt.status_stamp
         try:
-            stat = path.lstat()
-            stamp = (stat.st_ino, stat.st_mtime_ns)
-            if stamp != attempt.status_stamp:
+            with attempt.as_owner():
+                stat = path.lstat()
+                stamp = (stat.st_ino, stat.st_mtime_ns)
+                if stamp == attempt.status_stamp:
+                    return
                 data = read_regular(path, MAX_STATUS_BYTES)
-                attempt.status = ShimStatus.model_validate_json(data)
-                attempt.status_stamp = stamp
+            attempt.status = ShimStatus.model_validate_json(data)
+            attempt.status_stamp = stamp
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
@@ -194,10 +197,12 @@ class ObservedAttempts:
         attempt.started_at = None
         if attempt.starts < MAX_STARTS:
             return
-        tail = outcome.last_lines(folder_ipc.log_path(attempt.folder))
+        tail = _log_tail(attempt)
         # Removed before it is reported: a shim that is late finds nothing to run.
         hidden = hide_folder(attempt.folder)
-        if folder_ipc.read_claim(AttemptFolder(hidden)) is not Claim.NONE:
+        with accounts.acting_as(accounts.owner_of(hidden)):
+            claim = folder_ipc.read_claim(AttemptFolder(hidden))
+        if claim is not Claim.NONE:
             hidden.rename(attempt.folder.path)
             attempt.stage = Stage.LIVE  # one took it just now
             return
@@ -247,7 +252,7 @@ class ObservedAttempts:
                 message="the process that supervised the ranks was killed",
                 cause=Cause.KILLED,
                 time=time.time(),
-                log_tail=outcome.last_lines(folder_ipc.log_path(attempt.folder)),
+                log_tail=_log_tail(attempt),
             )
         ended = Outcome.FAILED if failure is not None else Outcome.STOPPED
         self._write_end(attempt, ended, failure)
@@ -255,7 +260,8 @@ class ObservedAttempts:
 
     def _write_end(self, attempt: Attempt, ended: Outcome, failure: Failure | None) -> None:
         """Keep the end for the next agent."""
-        folder_ipc.command_path(attempt.folder).unlink(missing_ok=True)
+        with attempt.as_owner():
+            folder_ipc.command_path(attempt.folder).unlink(missing_ok=True)
         if attempt.status is None:
             return
         now = time.time()
@@ -266,15 +272,26 @@ class ObservedAttempts:
         attempt.status = attempt.status.model_copy(
             update={"phase": "exited", "outcome": ended, "failure": failure, "ranks": dead}
         )
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), attempt.as_owner():
             replace_json(attempt.folder.status, attempt.status)
+
+
+def _is_listened(attempt: Attempt) -> bool:
+    with attempt.as_owner():
+        return Control.is_listened(attempt.folder.control)
+
+
+def _log_tail(attempt: Attempt) -> str:
+    with attempt.as_owner():
+        return outcome.last_lines(folder_ipc.log_path(attempt.folder))
 
 
 async def _end_unreadable(folder: AttemptFolder) -> None:
     until = time.monotonic() + UNREADABLE_SECONDS
     while True:
         left = await asyncio.to_thread(processes.marked, folder.path)
-        is_supervised = folder_ipc.read_claim(folder) is Claim.HELD
+        with accounts.acting_as(accounts.owner_of(folder.path)):
+            is_supervised = folder_ipc.read_claim(folder) is Claim.HELD
         if not left and not is_supervised:
             await threads.finish(remove_hidden, hide_folder(folder))
             return
@@ -282,7 +299,8 @@ async def _end_unreadable(folder: AttemptFolder) -> None:
             logger.error("processes_left", path=folder.path, pids=sorted(left))
             return
         # A shim that was asked to stop starts no more ranks, and ends once none is left.
-        folder_ipc.send_command(folder, Command.STOP)
+        with accounts.acting_as(accounts.owner_of(folder.path)):
+            folder_ipc.send_command(folder, Command.STOP)
         processes.send(left, signal.SIGKILL)
         await asyncio.sleep(SWEEP_SECONDS)
 

@@ -1,5 +1,6 @@
 """Options of an agent, and the errors that keep it from running."""
 
+import re
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +9,8 @@ from urllib.parse import urlsplit
 from trainhall.cluster.api_paths import AGENT_PREFIX, is_base_url
 
 MAX_SLOTS = 4096
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*", re.ASCII)
+"""A variable, the beginning of some with `*`, or `*` for all."""
 
 
 class AgentError(Exception):
@@ -54,6 +57,12 @@ class AgentOptions:
     coordinator."""
     slots: int | None = None
     """CPU slots where there is no GPU; None: one per core. Given, they are offered beside GPUs."""
+    run_as: str | None = None
+    """The user that jobs run as, or a range of user ids, one for each job (`run_as`); None: the
+    agent's."""
+    pass_env: tuple[str, ...] = ()
+    """Names of variables of the agent's environment that jobs get beside the usual ones
+    (`launch.job_environment`)."""
     name: str = field(default_factory=socket.gethostname)
     stop_ranks_on_exit: bool = False
     """End the ranks, too, when asked to end. Otherwise they keep running and the next agent
@@ -71,6 +80,12 @@ class AgentOptions:
                 f"--coordinator {self.coordinator!r} is not a coordinator's address; use one "
                 "like http://host:8000"
             )
+        for name in self.pass_env:
+            if not _ENVIRONMENT_NAME.fullmatch(name):
+                raise OptionError(
+                    f"--pass-env {name!r} names no environment variable; use one like AWS_REGION, "
+                    "or AWS_* for all that begin so"
+                )
         if self.slots is not None and not 0 <= self.slots <= MAX_SLOTS:
             raise OptionError(f"--slots {self.slots} must lie between 0 and {MAX_SLOTS}")
 

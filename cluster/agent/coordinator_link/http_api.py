@@ -8,13 +8,15 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import httpx
 
 from trainhall.cluster.agent.options import AgentOptions, JoinRefusedError, ProtocolMismatchError
+from trainhall.cluster.agent.os_support.accounts import Owner, acting_as
 from trainhall.cluster.tls import tls_context
 from trainhall.cluster.wire.protocol import Acked, JoinReply, JoinRequest, LogAcked, Verified
+from trainhall.training.link.regular_file import open_regular
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _DISK_TIMEOUT = httpx.Timeout(1800.0, connect=5.0)
@@ -72,7 +74,13 @@ class Uploading(Protocol):
     """Interface to the checkpoint store; tests have their own."""
 
     async def put_file(
-        self, job_id: str, name: str, path: str, file: Path, sha256: str
+        self,
+        job_id: str,
+        name: str,
+        path: str,
+        file: Path,
+        sha256: str,
+        owner: Owner | None = None,
     ) -> None: ...
 
     async def commit(self, job_id: str, name: str) -> None: ...
@@ -142,8 +150,26 @@ class CoordinatorApi:
         )
         return LogAcked.model_validate_json(content).next_offset
 
-    async def put_file(self, job_id: str, name: str, path: str, file: Path, sha256: str) -> None:
-        size = (await asyncio.to_thread(file.stat)).st_size
+    async def put_file(
+        self,
+        job_id: str,
+        name: str,
+        path: str,
+        file: Path,
+        sha256: str,
+        owner: Owner | None = None,
+    ) -> None:
+        """Send a file of a checkpoint.
+
+        Args:
+            owner: as whom it is read; None: as this process.
+        """
+        opened = await asyncio.to_thread(_open, file, owner)
+        with opened:
+            await self._put(job_id, name, path, opened, sha256)
+
+    async def _put(self, job_id: str, name: str, path: str, file: BinaryIO, sha256: str) -> None:
+        size = os.fstat(file.fileno()).st_size
         await self._request(
             "PUT",
             f"/jobs/{job_id}/checkpoints/{name}/files/{path}",
@@ -208,10 +234,14 @@ class CoordinatorApi:
         return {"Authorization": f"Bearer {self.credential}"} if self.credential else {}
 
 
-async def _chunks(file: Path) -> AsyncIterator[bytes]:
-    with await asyncio.to_thread(file.open, "rb") as opened:
-        while chunk := await asyncio.to_thread(opened.read, CHUNK_BYTES):
-            yield chunk
+def _open(file: Path, owner: Owner | None) -> BinaryIO:
+    with acting_as(owner):
+        return open(open_regular(file), "rb")
+
+
+async def _chunks(file: BinaryIO) -> AsyncIterator[bytes]:
+    while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+        yield chunk
 
 
 def _check(answer: httpx.Response) -> None:

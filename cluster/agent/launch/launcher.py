@@ -2,13 +2,13 @@
 
 import asyncio
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt
@@ -22,7 +22,9 @@ from trainhall.cluster.agent.launch.warm_client import (
     WarmParent,
     WarmParentError,
 )
-from trainhall.cluster.agent.os_support import linux
+from trainhall.cluster.agent.os_support import accounts, linux
+from trainhall.cluster.agent.os_support.accounts import Owner
+from trainhall.cluster.agent.run_as import NoFreeUserError, RunAs
 from trainhall.cluster.agent.shim import folder_ipc, outcome
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
 from trainhall.training.event_log import EventLogger
@@ -51,6 +53,19 @@ def _cannot_start(message: str, cause: Cause = Cause.NOT_STARTED) -> CannotStart
     return CannotStartError(Failure(message=message, cause=cause))
 
 
+def _make_for(folder: Path, owner: Owner | None) -> None:
+    """Make a folder of this agent's data folder that is the owner's; None: this agent's."""
+    if owner is not None:
+        if accounts.owner_of(folder) not in (None, owner):
+            # Another job may have this user id by now.
+            shutil.rmtree(folder)
+        elif accounts.owner_of(folder) == owner:
+            return
+    folder.mkdir(parents=True, exist_ok=True)
+    if owner is not None:
+        accounts.hand_over(folder, owner)
+
+
 class Launcher:
     """Plans, prepares and starts attempts.
 
@@ -58,10 +73,21 @@ class Launcher:
         CannotStartError: from each of its steps.
     """
 
-    def __init__(self, data_dir: DataDir, api: CoordinatorApi, warm: WarmParent) -> None:
+    def __init__(
+        self,
+        data_dir: DataDir,
+        api: CoordinatorApi,
+        warm: WarmParent,
+        environment: Mapping[str, str],
+        run_as: RunAs | None = None,
+    ) -> None:
         self._data_dir = data_dir
         self._api = api
         self._warm = warm
+        self._environment = environment
+        self._run_as = run_as
+        self._preparing: dict[str, int] = {}
+        """User ids of jobs whose folders are not theirs yet."""
         self._code = CodeCache(data_dir.code, api)
         self.launched = data_dir.read_launched()
         """The newest attempt and generation of each job that was launched here."""
@@ -80,8 +106,12 @@ class Launcher:
         final = attempt.folder.path
         part = final.with_name(f".preparing-plan-{final.name}")
         try:
+            owner = self._choose_owner(attempt.launch)
+            self._data_dir.make_job_folder(attempt.launch.job_id)
             async with asyncio.timeout(PREDICTION_SECONDS if own else None):
-                attempt.plan = await planner.plan(attempt.launch, self._code, part)
+                attempt.plan = await planner.plan(
+                    attempt.launch, self._code, part, self._environment, owner
+                )
         except TimeoutError:
             attempt.plan_refusal = f"the planner took longer than {PREDICTION_SECONDS:g} s"
         except PlanningFailedError as error:
@@ -93,17 +123,21 @@ class Launcher:
             tail = report[-outcome.LOG_TAIL_BYTES :]
             failure = Failure(message=message, final=error.final, log_tail=tail)
             raise CannotStartError(failure) from error
+        finally:
+            self._preparing.pop(attempt.launch.job_id, None)
 
     async def prepare(
         self, attempt: Attempt, write_last_ack: Callable[[AttemptFolder, Launch], None]
     ) -> None:
         """Fetch what the attempt starts from and make its folder, which appears at once."""
-        plan = await self._prepare_checkpoints(attempt.launch)
-        launch = attempt.launch.model_copy(update={"checkpoint": plan})
         final = attempt.folder.path
         part = AttemptFolder(final.with_name(f".preparing-{final.name}"))
         try:
-            part.path.mkdir(parents=True)
+            owner = self._choose_owner(attempt.launch)
+            plan = await self._prepare_checkpoints(attempt.launch, owner)
+            launch = attempt.launch.model_copy(update={"checkpoint": plan})
+            self._data_dir.make_job_folder(launch.job_id)
+            part.path.mkdir()
             if launch.spec.code is not None:
                 try:
                     await self._code.copy(launch.spec.code, part.path / "code")
@@ -114,18 +148,35 @@ class Launcher:
             attempt.launch = launch
             replace_json(part.launch, launch)
             write_last_ack(part, launch)
+            if owner is not None:
+                await threads.finish(accounts.hand_over, part.path, owner)
             part.path.rename(final)
         finally:
+            self._preparing.pop(attempt.launch.job_id, None)
             # It is there only where something failed or was cancelled.
             if part.path.exists():
                 await threads.finish(partial(shutil.rmtree, part.path, ignore_errors=True))
 
-    async def _prepare_checkpoints(self, launch: Launch) -> CheckpointPlan:
+    def _choose_owner(self, launch: Launch) -> Owner | None:
+        """Return whom the attempt is to run as; None: as this agent."""
+        if self._run_as is None:
+            return None
+        job_id = launch.job_id
+        others = {uid for job, uid in self._preparing.items() if job != job_id}
+        taken = self._data_dir.uids(but=job_id) | others
+        try:
+            owner = self._run_as.owner(job_id, launch.spec.project, taken)
+        except NoFreeUserError as error:
+            raise _cannot_start(str(error)) from None
+        self._preparing[job_id] = owner.uid
+        return owner
+
+    async def _prepare_checkpoints(self, launch: Launch, owner: Owner | None) -> CheckpointPlan:
         """Make the folder of the job's checkpoints, and fetch the one to start from."""
         plan = launch.checkpoint
         if plan.upload:
             folder = self._data_dir.checkpoints(launch.job_id)
-            folder.mkdir(parents=True, exist_ok=True)
+            await threads.finish(_make_for, folder, owner)
             plan = plan.model_copy(update={"folder": str(folder)})
             if plan.resume:
                 # Later ranks get what the others hold.
@@ -134,7 +185,7 @@ class Launcher:
                 try:
                     fetched = await checkpoint_transfer.fetch(
                         self._api, folder, launch.job_id, plan.resume,
-                        other_hosts=others, needed=not joins,
+                        other_hosts=others, needed=not joins, owner=owner,
                     )  # fmt: skip
                 except checkpoint_transfer.CheckpointUnavailableError as error:
                     cause = Cause.BAD_CHECKPOINT if error.is_damaged else Cause.NOT_STARTED
@@ -143,10 +194,19 @@ class Launcher:
         elif plan.folder:
             # If that fails, the ranks report why, in terms of what they wanted to save.
             with contextlib.suppress(OSError):
-                await asyncio.to_thread(os.makedirs, plan.folder, exist_ok=True)
-                found = await asyncio.to_thread(unreported_checkpoints.find_unrecorded, launch)
+                found = await asyncio.to_thread(self._look_into_shared, launch, owner)
                 plan = plan.model_copy(update={"resume": [*found, *plan.resume]})
         return plan
+
+    def _look_into_shared(self, launch: Launch, owner: Owner | None) -> list[str]:
+        """Make the folder on shared storage; return what no event has named of it."""
+        with accounts.acting_as(owner):
+            folder = Path(launch.checkpoint.folder)
+            if self._run_as is not None and not folder.exists():
+                folder.mkdir(parents=True)
+                folder.chmod(0o777 & ~self._run_as.umask)
+            folder.mkdir(parents=True, exist_ok=True)
+            return unreported_checkpoints.find_unrecorded(launch)
 
     async def start(self, attempt: Attempt) -> None:
         """Start a shim. First it is noted that the token was launched here, and never again is."""
@@ -155,7 +215,9 @@ class Launcher:
         try:
             if attempt.launch.spec.script is None and linux.IS_LINUX:
                 try:
-                    await self._warm.start_shim(attempt.folder, self._data_dir.doorbell)
+                    await self._warm.start_shim(
+                        attempt.folder, self._data_dir.doorbell, self._confinement(attempt)
+                    )
                 except WarmParentError as error:
                     logger.warning("attempt_starts_cold", **attempt.log_fields, error=error)
                     attempt.process = self._execute(attempt)
@@ -164,6 +226,16 @@ class Launcher:
         except TorchUnavailableError as error:
             raise _cannot_start(str(error)) from error
         attempt.started_at = time.monotonic()
+
+    def _confinement(self, attempt: Attempt) -> str:
+        """Return what the shim becomes, as JSON; empty: it runs as this agent."""
+        if self._run_as is None:
+            return ""
+        owner = accounts.owner_of(attempt.folder.path)
+        if owner is None:
+            # Prepared by an agent without the option: it would run as root.
+            raise _cannot_start("the attempt was prepared before --run-as was given")
+        return self._run_as.confinement(owner, attempt.folder.path).model_dump_json()
 
     def note_launched(self, token: FencingToken) -> None:
         """Keep on disk that a token was launched here."""
@@ -175,15 +247,20 @@ class Launcher:
             self.launched = launched
 
     def _execute(self, attempt: Attempt) -> subprocess.Popen[bytes]:
-        with folder_ipc.log_path(attempt.folder).open("ab") as log:
+        confinement = self._confinement(attempt)
+        with accounts.acting_as(accounts.owner_of(attempt.folder.path)):
+            opened = folder_ipc.log_path(attempt.folder).open("ab")
+        with opened as log:
             child = subprocess.Popen(
                 [
                     *(sys.executable, "-m", SHIM_MODULE, str(attempt.folder.path)),
                     *("--doorbell", str(self._data_dir.doorbell)),
+                    *(("--confinement", confinement) if confinement else ()),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=dict(self._environment),
                 cwd="/",
                 start_new_session=True,
             )

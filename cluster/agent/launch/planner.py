@@ -6,11 +6,15 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.launch.code_cache import CodeCache, CodeUnavailableError
+from trainhall.cluster.agent.os_support import accounts
+from trainhall.cluster.agent.os_support.accounts import Owner
 from trainhall.training.link.launch import Launch
 from trainhall.training.spec.plan import (
     PLANNER,
@@ -22,7 +26,13 @@ from trainhall.training.spec.plan import (
 )
 
 
-async def plan(launch: Launch, code: CodeCache, scratch: Path) -> ChosenPlan:
+async def plan(
+    launch: Launch,
+    code: CodeCache,
+    scratch: Path,
+    environment: Mapping[str, str],
+    owner: Owner | None = None,
+) -> ChosenPlan:
     """Return the strategy and mesh that suit a job best on the devices of its launch, or the
     prediction of its own.
 
@@ -30,6 +40,8 @@ async def plan(launch: Launch, code: CodeCache, scratch: Path) -> ChosenPlan:
 
     Args:
         scratch: a folder that does not exist; the job's code is there meanwhile.
+        environment: of the planner, which imports that code.
+        owner: as whom it does; None: as this process.
 
     Raises:
         PlanningFailedError: there is none.
@@ -42,6 +54,8 @@ async def plan(launch: Launch, code: CodeCache, scratch: Path) -> ChosenPlan:
             try:
                 await asyncio.to_thread(scratch.mkdir, parents=True)
                 await code.copy(launch.spec.code, folder)
+                if owner is not None:
+                    await threads.finish(accounts.hand_over, scratch, owner)
             except (CodeUnavailableError, OSError) as error:
                 message = f"the job's code is not available on this host: {error}"
                 raise PlanningFailedError(message, final=False) from None
@@ -53,21 +67,29 @@ async def plan(launch: Launch, code: CodeCache, scratch: Path) -> ChosenPlan:
             calibration=launch.planning.calibration,
             own_strategy=launch.planning.own_strategy,
         )
-        return chosen_of(planner_output(*await _run(request)))
+        return chosen_of(planner_output(*await _run(request, environment, owner)))
     except (OSError, ValueError) as error:
         raise PlanningFailedError(f"the planner failed: {error}", final=False) from error
     finally:
         await threads.finish(partial(shutil.rmtree, scratch, ignore_errors=True))
 
 
-async def _run(request: bytes) -> tuple[int, bytes, bytes]:
+async def _run(
+    request: bytes, environment: Mapping[str, str], owner: Owner | None = None
+) -> tuple[int, bytes, bytes]:
+    env, user = dict(environment), dict[str, Any]()
+    if owner is not None:
+        env["HOME"] = "/"
+        user = {"user": owner.uid, "group": owner.gid, "extra_groups": []}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", PLANNER),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        env=env,
         cwd="/",
         start_new_session=True,
+        **user,
     )
     try:
         stdout, stderr = await process.communicate(request)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -38,7 +37,9 @@ class WarmParentError(Exception):
     """The warm parent is gone; start the shim without it."""
 
 
-def execute(log_path: Path) -> tuple[subprocess.Popen[bytes], socket.socket]:
+def execute(
+    log_path: Path, environment: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start a warm parent; return it, and the socket by which it is asked for forks."""
     ours, theirs = socket.socketpair()
     with log_path.open("wb") as log, theirs:
@@ -47,17 +48,22 @@ def execute(log_path: Path) -> tuple[subprocess.Popen[bytes], socket.socket]:
             stdin=theirs.fileno(),
             stdout=log,
             stderr=log,
-            env=os.environ | linux.environment_padding(),
+            env={**environment, **linux.environment_padding()},
             start_new_session=True,
         )
     return process, ours
 
 
 class WarmParent:
-    """One warm parent, restarted when it ends."""
+    """One warm parent, restarted when it ends.
 
-    def __init__(self, data_dir: DataDir) -> None:
+    Args:
+        environment: the one that its forks, the shims, begin with.
+    """
+
+    def __init__(self, data_dir: DataDir, environment: Mapping[str, str]) -> None:
         self._data_dir = data_dir
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -74,7 +80,7 @@ class WarmParent:
         return self._process is not None and self._process.poll() is None
 
     def _execute(self) -> socket.socket:
-        self._process, link = execute(self._data_dir.warm_log)
+        self._process, link = execute(self._data_dir.warm_log, self._environment)
         return link
 
     async def _start(self) -> None:
@@ -99,8 +105,13 @@ class WarmParent:
                 else WarmParentError(answer["error"])
             )
 
-    async def start_shim(self, folder: AttemptFolder, doorbell: Path) -> None:
+    async def start_shim(
+        self, folder: AttemptFolder, doorbell: Path, confinement: str = ""
+    ) -> None:
         """Ask the warm parent to fork a shim.
+
+        Args:
+            confinement: what it becomes first, as JSON.
 
         Raises:
             TorchUnavailableError: built-in tasks cannot run here.
@@ -114,7 +125,7 @@ class WarmParent:
             raise WarmParentError(f"the warm parent cannot be started: {error}") from None
         request = {
             "target": f"{SHIM_MODULE}:main_forked",
-            "arguments": [str(folder.path), str(doorbell)],
+            "arguments": [str(folder.path), str(doorbell), confinement],
         }
         try:
             async with self._asking, asyncio.timeout(ANSWER_SECONDS):

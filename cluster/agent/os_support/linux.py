@@ -14,8 +14,10 @@ from trainhall.training.process.forked import PADDING_VARIABLE
 IS_LINUX = sys.platform == "linux"
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 
 PADDING_BYTES = 8192
 
@@ -36,6 +38,16 @@ def die_with_parent(parent_pid: int) -> None:
         return
     if os.getppid() != parent_pid:
         os._exit(1)
+
+
+def forbid_new_privileges() -> bool:
+    """Forbid every program that this process or its children execute to get further rights."""
+    return _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def be_readable() -> bool:
+    """Allow other processes of this process's user read its `/proc` files, and trace it."""
+    return _prctl(_PR_SET_DUMPABLE, 1)
 
 
 def set_name(name: str) -> None:

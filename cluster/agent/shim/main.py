@@ -1,11 +1,11 @@
 """The entry points of a shim, executed or forked from the warm parent.
 
     python -m trainhall.cluster.agent.shim.main FOLDER
-        [--preload] [--attached] [--doorbell PATH]
+        [--preload] [--attached] [--doorbell PATH] [--confinement JSON]
 
 `--preload` imports torch before the ranks are forked (the warm parent's shims have it already);
 `--attached` stops the attempt when standard input closes; each change of `status.json` rings the
-doorbell, a named pipe.
+doorbell, a named pipe. With a `Confinement` the shim first becomes that user.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.shim import folder_ipc, rank_process
+from trainhall.cluster.agent.shim.confinement import Confinement
 from trainhall.cluster.agent.shim.status_file import StatusFile
 from trainhall.cluster.agent.shim.supervisor import Shim, read_launch
 from trainhall.training.event_log import EventLogger
@@ -46,8 +47,9 @@ def supervise(
     return 0
 
 
-def main_forked(folder: str, doorbell: str) -> int:
+def main_forked(folder: str, doorbell: str, confinement: str = "") -> int:
     """Run as a child of the warm parent, which has torch imported and prints nowhere."""
+    _confine(confinement)
     log = os.open(
         folder_ipc.log_path(AttemptFolder(Path(folder))),
         os.O_WRONLY | os.O_CREAT | os.O_APPEND,
@@ -71,7 +73,9 @@ def main() -> int:
     parser.add_argument("--preload", action="store_true")
     parser.add_argument("--attached", action="store_true")
     parser.add_argument("--doorbell")
+    parser.add_argument("--confinement", default="")
     options = parser.parse_args()
+    _confine(options.confinement)
     # It served its purpose in this process's own memory and is nothing that a rank should see.
     os.environ.pop(PADDING_VARIABLE, None)
     return supervise(
@@ -80,6 +84,11 @@ def main() -> int:
         attached=options.attached,
         doorbell=options.doorbell,
     )
+
+
+def _confine(confinement: str) -> None:
+    if confinement:
+        Confinement.model_validate_json(confinement).enter()
 
 
 def _preloaded() -> bool:

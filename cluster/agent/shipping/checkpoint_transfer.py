@@ -14,6 +14,7 @@ from trainhall.cluster.agent.coordinator_link.http_api import (
     UnavailableError,
     Uploading,
 )
+from trainhall.cluster.agent.os_support.accounts import Owner, acting_as, hand_over
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.waiting import end_tasks
 from trainhall.training.checkpoint.format.errors import BadCheckpointError, NotRemovedError, Problem
@@ -55,10 +56,15 @@ class Fetching(Protocol):
     async def get_file(self, job_id: str, name: str, path: str, to: Path) -> tuple[int, str]: ...
 
 
-async def upload(api: Uploading, folder: Path, job_id: str, event: dict[str, Any]) -> str | None:
+async def upload(
+    api: Uploading, folder: Path, job_id: str, event: dict[str, Any], owner: Owner | None = None
+) -> str | None:
     """Upload the checkpoint of a rank's event; None once the coordinator has all of it.
 
     Older copies on this host are removed. Events are sent in order, so these were uploaded before.
+
+    Args:
+        owner: as whom the files are read; None: as this process.
 
     Returns:
         Why it cannot be uploaded, now or ever.
@@ -71,33 +77,44 @@ async def upload(api: Uploading, folder: Path, job_id: str, event: dict[str, Any
         return f"{name!r} is not a checkpoint's name"
     why_not = None
     try:
-        if await asyncio.to_thread((folder / name).is_dir):
-            await _send(api, folder / name, job_id)
+        if await asyncio.to_thread(_as(owner, (folder / name).is_dir)):
+            await _send(api, folder / name, job_id, owner)
         # Without a copy here it was uploaded earlier, and a coordinator that has it agrees.
         await api.commit(job_id, name)
     except (OSError, BadCheckpointError) as error:
         why_not = str(error)
     except RefusedError as error:
         why_not = error.detail
-    await asyncio.to_thread(_remove_older, folder, name)
+    await asyncio.to_thread(_as(owner, partial(_remove_older, folder, name)))
     return why_not
 
 
-async def _send(api: Uploading, path: Path, job_id: str) -> None:
-    manifest = await asyncio.to_thread(_manifest_of, path, job_id, path.name)
+def _as(owner: Owner | None, work: Callable[[], _T]) -> Callable[[], _T]:
+    """Return the work, done with an owner's rights."""
+
+    def done() -> _T:
+        with acting_as(owner):
+            return work()
+
+    return done
+
+
+async def _send(api: Uploading, path: Path, job_id: str, owner: Owner | None) -> None:
+    manifest = await asyncio.to_thread(_as(owner, partial(_manifest_of, path, job_id, path.name)))
     turns = asyncio.Semaphore(FILES_AT_ONCE)
 
     async def put(file: FileRecord) -> None:
         async with turns:
-            await api.put_file(job_id, path.name, file.path, path / file.path, file.sha256)
+            await api.put_file(job_id, path.name, file.path, path / file.path, file.sha256, owner)
 
     puts = [asyncio.ensure_future(put(file)) for file in manifest.files]
     try:
         await asyncio.gather(*puts)
     finally:
         await end_tasks(puts)
-    digest = hashlib.sha256(await asyncio.to_thread((path / MANIFEST).read_bytes)).hexdigest()
-    await api.put_file(job_id, path.name, MANIFEST, path / MANIFEST, digest)
+    data = await asyncio.to_thread(_as(owner, (path / MANIFEST).read_bytes))
+    digest = hashlib.sha256(data).hexdigest()
+    await api.put_file(job_id, path.name, MANIFEST, path / MANIFEST, digest, owner)
 
 
 def _remove_older(folder: Path, newest: str) -> None:
@@ -127,6 +144,7 @@ async def fetch(
     *,
     other_hosts: bool = False,
     needed: bool = True,
+    owner: Owner | None = None,
 ) -> Fetched:
     """Fetch the best of `names` into `folder`, verified.
 
@@ -137,6 +155,7 @@ async def fetch(
             they may not get it, the coordinator's being damaged; so the next one is made sure of.
         needed: there is no other way to start. Ranks that join others are handed what these hold;
             should none of them be left, they report what is missing.
+        owner: whose the folder is; None: this process's.
 
     Raises:
         CheckpointUnavailableError: none can be had, and one is needed.
@@ -149,9 +168,9 @@ async def fetch(
             lacking[name] = "this is not a checkpoint's name"
             continue
         try:
-            is_local = await asyncio.to_thread(_is_good, folder / name, job_id)
+            is_local = await asyncio.to_thread(_as(owner, partial(_is_good, folder / name, job_id)))
             if not is_local:
-                await _retry(partial(_fetch_one, api, folder, job_id, name), name)
+                await _retry(partial(_fetch_one, api, folder, job_id, name, owner), name)
         except (RefusedError, BadCheckpointError) as error:
             problems = await _stored_problems(api, job_id, name)
             lacking[name] = str(error)
@@ -166,7 +185,8 @@ async def fetch(
     if not sure and needed:
         raise CheckpointUnavailableError(lacking, is_damaged=damaged == set(lacking))
     rest = names[names.index(sure[-1]) + 1 :] if sure else []
-    others = [name for name in rest if (folder / name / MANIFEST).is_file()]
+    with acting_as(owner):
+        others = [name for name in rest if (folder / name / MANIFEST).is_file()]
     return Fetched(sure + others, lacking)
 
 
@@ -215,9 +235,14 @@ async def _retry(ask: Callable[[], Awaitable[_T]], name: str) -> _T:
         await asyncio.sleep(backoff.next())
 
 
-async def _fetch_one(api: Fetching, folder: Path, job_id: str, name: str) -> None:
+async def _fetch_one(
+    api: Fetching, folder: Path, job_id: str, name: str, owner: Owner | None
+) -> None:
     # Nothing is made durable here: after a crash the copy is verified before it is used.
     part = folder / f".fetch-{name}"
+    if owner is not None:
+        # Where processes of the owner cannot lead the download to another place.
+        part = folder.with_name(f".fetch-{folder.name}-{name}")
     await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
@@ -231,7 +256,9 @@ async def _fetch_one(api: Fetching, folder: Path, job_id: str, name: str) -> Non
                 expected = f"{file.size} bytes with SHA-256 {file.sha256}"
                 found = f"{size} bytes with SHA-256 {digest}"
                 raise BadCheckpointError([Problem(file.path, expected, found)])
-        await asyncio.to_thread(vanish, folder / name)
+        await asyncio.to_thread(_as(owner, partial(vanish, folder / name)))
+        if owner is not None:
+            await asyncio.to_thread(hand_over, part, owner)
         part.rename(folder / name)
     finally:
         await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)

@@ -20,6 +20,8 @@ from trainhall.cluster.agent.coordinator_link.http_api import (
     UnavailableError,
     Uploading,
 )
+from trainhall.cluster.agent.os_support import accounts
+from trainhall.cluster.agent.os_support.accounts import Owner
 from trainhall.cluster.agent.shim import rank_process
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
 from trainhall.cluster.agent.shipping.spools import (
@@ -36,6 +38,7 @@ from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch
+from trainhall.training.link.regular_file import read_regular
 
 logger = EventLogger(__name__)
 
@@ -54,6 +57,7 @@ OTHERS_SECONDS = 2.0
 series, which rank 0 writes. An item costs a host as much for one number as for thousands."""
 SAVE_SECONDS = 5.0
 """Most seconds by which the saved positions may lag behind."""
+MAX_POSITIONS_BYTES = 16 * 2**20
 RETRY_SECONDS = 0.1
 RETRY_LIMIT_SECONDS = 2.0
 OWN_RETRY_LIMIT_SECONDS = 10.0
@@ -74,7 +78,8 @@ class AttemptShipper:
         self.ended = False
         """No process of the attempt is left: what is in the files now is all."""
         self._folder, self._launch, self._api = folder, launch, api
-        self._upload = _upload(launch, api)
+        self._owner = accounts.owner_of(folder.path)
+        self._upload = _upload(launch, api, self._owner)
         self._shipped_of: set[tuple[int, int]] = set()
         self.spools: list[FileShipper] = []
         self._add_spools((slot.rank, launch.generation) for slot in launch.ranks)
@@ -84,7 +89,15 @@ class AttemptShipper:
         if self._unreported is not None and before is not None and unrecorded is not None:
             after = unrecorded.after_step
             self.spools.append(
-                UnreportedShipper(list, before, api, self._upload, lambda: True, after_step=after)
+                UnreportedShipper(
+                    list,
+                    before,
+                    api,
+                    self._upload,
+                    lambda: True,
+                    after_step=after,
+                    owner=self._owner,
+                )
             )
         self._restore()
 
@@ -104,7 +117,7 @@ class AttemptShipper:
         if any(slot.rank == 0 for slot in self._launch.ranks):
             self._unreported = UnreportedShipper(
                 lambda: [spool.path for spool in self._own_events()],
-                self._launch, self._api, self._upload, self._all_reported,
+                self._launch, self._api, self._upload, self._all_reported, owner=self._owner,
             )  # fmt: skip
             self.spools.append(self._unreported)
 
@@ -127,9 +140,12 @@ class AttemptShipper:
             writer = rank_process.writer_name(self._launch, rank, generation)
             source = Source(self._launch.job_id, self._launch.attempt, rank, writer, generation)
             events = EventShipper(
-                source, self._folder.events(rank, generation), self._api, self._upload
+                source, self._folder.events(rank, generation), self._api, self._upload,
+                owner=self._owner,
+            )  # fmt: skip
+            metrics = MetricShipper(
+                source, self._folder.metrics(rank, generation), self._api, owner=self._owner
             )
-            metrics = MetricShipper(source, self._folder.metrics(rank, generation), self._api)
             if generation > 1:
                 events.name, metrics.name = f"events-{generation}", f"metrics-{generation}"
             self.spools += [events, metrics]
@@ -138,7 +154,9 @@ class AttemptShipper:
                     ("stdout", self._folder.stdout(rank)),
                     ("stderr", self._folder.stderr(rank)),
                 ):
-                    self.spools.append(LogShipper(source, path, self._api, stream))
+                    self.spools.append(
+                        LogShipper(source, path, self._api, stream, owner=self._owner)
+                    )
         return bool(new)
 
     def start_growing(self, link: "LinkPause", done: Callable[[], None]) -> bool:
@@ -222,13 +240,14 @@ class AttemptShipper:
         self._saved_at = time.monotonic()
         data = {f"{s.source.rank}/{s.name}": s.position() for s in self.spools}
         temporary = self._positions.with_suffix(".tmp")
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), accounts.acting_as(self._owner):
             temporary.write_text(json.dumps(data))
             temporary.replace(self._positions)
 
     def _restore(self) -> None:
         try:
-            data = json.loads(self._positions.read_bytes())
+            with accounts.acting_as(self._owner):
+                data = json.loads(read_regular(self._positions, MAX_POSITIONS_BYTES))
             for spool in self.spools:
                 if spool.position() != [0, 0]:
                     continue  # it has come further since
@@ -236,7 +255,7 @@ class AttemptShipper:
                 spool.restore([int(offset), int(sequence)])
         except FileNotFoundError:
             return
-        except (ValueError, TypeError, AttributeError):
+        except (OSError, ValueError, TypeError, AttributeError):
             logger.warning("positions_damaged", path=self._positions, action="resend all")
 
     async def close(self) -> None:
@@ -256,12 +275,13 @@ def _is_first(spool: FileShipper) -> bool:
     return isinstance(spool, MetricShipper) and spool.source.rank == 0
 
 
-def _upload(launch: Launch, api: Uploading) -> Upload | None:
+def _upload(launch: Launch, api: Uploading, owner: Owner | None) -> Upload | None:
     if not launch.checkpoint.upload:
         return None
 
     async def upload(job_id: str, event: dict[str, object]) -> str | None:
-        return await checkpoint_transfer.upload(api, Path(launch.checkpoint.folder), job_id, event)
+        folder = Path(launch.checkpoint.folder)
+        return await checkpoint_transfer.upload(api, folder, job_id, event, owner)
 
     return upload
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainhall.cluster.agent.coordinator_link.http_api import RefusedError, Shipping, Source
+from trainhall.cluster.agent.os_support.accounts import Owner, acting_as
 from trainhall.training.event_log import EventLogger
 from trainhall.training.link.frames import MAX_FRAME_BYTES, complete_frames
 from trainhall.training.link.regular_file import REPLACED, open_regular, size_of_regular
@@ -28,14 +29,21 @@ MAX_EVENT_BYTES = 8 * 1024 * 1024
 
 
 class FileShipper(ABC):
-    """One file of one rank on its way to the coordinator."""
+    """One file of one rank on its way to the coordinator.
+
+    Args:
+        owner: as whom the file is read; None: as this process.
+    """
 
     name = ""
 
-    def __init__(self, source: Source, path: Path, api: Shipping) -> None:
+    def __init__(
+        self, source: Source, path: Path, api: Shipping, *, owner: Owner | None = None
+    ) -> None:
         self.source = source
         self.path = path
         self.api = api
+        self.owner = owner
         self.offset = 0
         self.sequence = 0
         self._partial_size = -1
@@ -86,10 +94,12 @@ class FileShipper(ABC):
         self.offset = self.sequence = 0
 
     def _size(self) -> int:
-        return size_of_regular(self.path)
+        with acting_as(self.owner):
+            return size_of_regular(self.path)
 
     def _read(self, limit: int) -> bytes:
-        fd = open_regular(self.path)
+        with acting_as(self.owner):
+            fd = open_regular(self.path)
         try:
             # As much memory is taken as is asked for, however little there is.
             there = max(os.fstat(fd).st_size - self.offset, 0)
@@ -112,8 +122,16 @@ class FileShipper(ABC):
 class LogShipper(FileShipper):
     """A rank's output, byte for byte."""
 
-    def __init__(self, source: Source, path: Path, api: Shipping, stream: str) -> None:
-        super().__init__(source, path, api)
+    def __init__(
+        self,
+        source: Source,
+        path: Path,
+        api: Shipping,
+        stream: str,
+        *,
+        owner: Owner | None = None,
+    ) -> None:
+        super().__init__(source, path, api, owner=owner)
         self.name = stream
 
     async def _ship(self) -> bool:
@@ -175,9 +193,15 @@ class EventShipper(FileShipper):
     name = "events"
 
     def __init__(
-        self, source: Source, path: Path, api: Shipping, upload: Upload | None = None
+        self,
+        source: Source,
+        path: Path,
+        api: Shipping,
+        upload: Upload | None = None,
+        *,
+        owner: Owner | None = None,
     ) -> None:
-        super().__init__(source, path, api)
+        super().__init__(source, path, api, owner=owner)
         self._upload = upload
 
     async def _ship(self) -> bool:

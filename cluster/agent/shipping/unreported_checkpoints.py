@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainhall.cluster.agent.coordinator_link.http_api import Shipping, Source
+from trainhall.cluster.agent.os_support.accounts import Owner, acting_as
 from trainhall.cluster.agent.shipping import checkpoint_transfer
 from trainhall.cluster.agent.shipping.spools import EventShipper, Upload
 from trainhall.cluster.wire.writers import recovery_writer
@@ -59,10 +60,11 @@ class UnreportedShipper(EventShipper):
         ready: Callable[[], bool],
         *,
         after_step: int = -1,
+        owner: Owner | None = None,
     ) -> None:
         writer = recovery_writer(launch.job_id, launch.attempt, launch.generation)
         source = Source(launch.job_id, launch.attempt, 0, writer, launch.generation)
-        super().__init__(source, Path(launch.checkpoint.folder), api, upload)
+        super().__init__(source, Path(launch.checkpoint.folder), api, upload, owner=owner)
         self._launch = launch
         self._event_files = event_files
         self._after_step = after_step
@@ -75,11 +77,13 @@ class UnreportedShipper(EventShipper):
 
     async def ship(self) -> bool:
         if self._events is None:
-            events = await asyncio.to_thread(
-                find_unreported, self._launch, self._event_files(), self._after_step
-            )
+            events = await asyncio.to_thread(self._find)
             self._events = b"".join(e.model_dump_json().encode() + b"\n" for e in events)
         return await super().ship()
+
+    def _find(self) -> list[RankEvent]:
+        with acting_as(self.owner):
+            return find_unreported(self._launch, self._event_files(), self._after_step)
 
     def _size(self) -> int:
         return len(self._events or b"")

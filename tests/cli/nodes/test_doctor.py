@@ -268,3 +268,9 @@ def test_doctor_exit_code_is_the_worst_result(
     assert "FAIL  shared storage: relative is not an absolute path\n      → " in done.stdout
     assert "FAIL  coordinator: no answer at http://127.0.0.1:9" in done.stdout
     assert "\x1b" not in done.stdout
+
+
+def test_users_of_jobs_are_named() -> None:
+    assert "as other users" in checks.check_users(0, "root").detail
+    other = checks.check_users(1000, "maria")
+    assert (other.status, "jobs as maria" in other.detail) == ("ok", True)

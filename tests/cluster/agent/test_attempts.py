@@ -33,7 +33,7 @@ SHA256 = hashlib.sha256(b"code").hexdigest()
 
 def made(tmp_path: Path) -> Attempts:
     # Neither a coordinator nor a warm parent is asked: nothing gets so far.
-    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None)
+    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None, {})
     unpacked = tmp_path / "code" / SHA256
     unpacked.mkdir(parents=True)
     (unpacked / "train.py").write_text("print(1)")

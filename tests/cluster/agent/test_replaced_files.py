@@ -123,7 +123,7 @@ async def test_agent_polls_all_attempts_despite_replaced_files(
     tmp_path: Path, running: None, attack: Attack
 ) -> None:
     folders = [attempt_of(tmp_path, f"job{n}") for n in range(len(FILES) + 1)]
-    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None)
+    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None, {})
     attempts.observed.find()
     for folder, file in zip(folders[1:], FILES, strict=True):
         attack(file(folder))
@@ -149,7 +149,7 @@ async def test_agent_starts_despite_replaced_files(
     folders = [attempt_of(tmp_path, f"job{n}") for n in range(len(FILES) + 1)]
     for folder, file in zip(folders[1:], FILES, strict=True):
         attack(file(folder))
-    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None)
+    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None, {})
     quickly(attempts.observed.find)
     found = {token.job_id for token in attempts.observed.by_token}
     # Without its launch an attempt cannot be taken up: it is ended.
@@ -161,7 +161,7 @@ async def test_agent_starts_despite_replaced_files(
 async def test_replaced_lock_ends_the_attempt(tmp_path: Path, attack: Attack) -> None:
     folder = attempt_of(tmp_path, "job")
     attack(folder_ipc.lock_path(folder))
-    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None)
+    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None, {})
     attempts.observed.find()
     await until("its end", lambda: attempts.observed.reports()[0].outcome == "failed")
     await attempts.close()

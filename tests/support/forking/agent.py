@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def small() -> int | str:
     options = AgentOptions(
         coordinator=url, token=token or None, data_dir=Path(folder), slots=2, name="here",
         stop_ranks_on_exit=stop_ranks == "stop", reconnect_limit_seconds=0.3,
-        save_seconds=float(save_seconds),
+        save_seconds=float(save_seconds), pass_env=("TRAINHALL_TEST*",),
     )  # fmt: skip
     try:
         run_agent(options)
@@ -58,7 +59,7 @@ def _use_forks() -> str:
         with self._data_dir.warm_log.open("wb") as log, theirs:
             forked: Any = forks.fork(
                 "trainhall.training.process.warm_parent:main", [SHIM_MODULE, RANK_MODULE],
-                files=[theirs, log, log], parent=parent,
+                files=[theirs, log, log], env=self._environment, parent=parent,
             )  # fmt: skip
             self._process = forked
         return ours
@@ -75,7 +76,7 @@ def _fork_scripts(parent: str) -> None:
             child: Any = forks.fork(
                 forks.SHIM_OF_FORKED_SCRIPTS,
                 [str(attempt.folder.path), "--doorbell", str(self._data_dir.doorbell)],
-                files=[nothing, log, log], cwd=Path("/"), parent=parent,
+                files=[nothing, log, log], env=self._environment, cwd=Path("/"), parent=parent,
             )  # fmt: skip
         self.children.append(child)
         return child
@@ -84,10 +85,18 @@ def _fork_scripts(parent: str) -> None:
 
 
 def _fork_planners(parent: str) -> None:
-    async def run(request: bytes) -> tuple[int, bytes, bytes]:
+    async def run(
+        request: bytes, environment: Mapping[str, str], *_: object
+    ) -> tuple[int, bytes, bytes]:
         with ExitStack() as files:
             process = forks.start(
-                files, f"{PLANNER}:main", [], given=request.decode(), cwd=Path("/"), parent=parent
+                files,
+                f"{PLANNER}:main",
+                [],
+                given=request.decode(),
+                env=environment,
+                cwd=Path("/"),
+                parent=parent,
             )
             try:
                 out, err = await asyncio.to_thread(process.communicate)

@@ -227,7 +227,7 @@ def warm_parents() -> Parent:
 
 def agent_environment() -> dict[str, str]:
     """What a forked agent needs."""
-    return {WARM_PARENTS: warm_parents().address}
+    return {WARM_PARENTS: warm_parents().address, "TRAINHALL_PASS_ENV": NETWORK}
 
 
 @functools.cache

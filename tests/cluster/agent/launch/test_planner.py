@@ -47,7 +47,7 @@ async def test_planner_that_is_cancelled_leaves_no_copy(tmp_path: Path) -> None:
     )  # fmt: skip
     device = PlanDevice(kind="cpu", name="a CPU", memory=None)
     request = planner_input(spec, 2, code=str(tmp_path), device=device)
-    planning = asyncio.create_task(planner._run(request))
+    planning = asyncio.create_task(planner._run(request, os.environ))
 
     def copies() -> list[psutil.Process]:
         mine = psutil.Process().children(recursive=True)
@@ -61,15 +61,15 @@ async def test_planner_that_is_cancelled_leaves_no_copy(tmp_path: Path) -> None:
     await until("their end", lambda: not any(map(psutil.Process.is_running, found)))
 
 
-async def no_process(_request: bytes) -> tuple[int, bytes, bytes]:
+async def no_process(*_: object) -> tuple[int, bytes, bytes]:
     raise OSError(errno.EAGAIN, "no more processes")
 
 
-async def nonsense(_request: bytes) -> tuple[int, bytes, bytes]:
+async def nonsense(*_: object) -> tuple[int, bytes, bytes]:
     return 0, b'{"chosen": {"step_seconds": Infinity}}', b""
 
 
-async def no_answer(_request: bytes) -> tuple[int, bytes, bytes]:
+async def no_answer(*_: object) -> tuple[int, bytes, bytes]:
     await asyncio.Event().wait()
     raise AssertionError
 
@@ -79,7 +79,7 @@ async def no_answer(_request: bytes) -> tuple[int, bytes, bytes]:
     [(no_process, "no more processes"), (nonsense, "validation error"), (no_answer, "than 0 s")],
 )
 async def test_prediction_that_fails_lets_the_attempt_start(
-    answer: Callable[[bytes], Awaitable[tuple[int, bytes, bytes]]],
+    answer: Callable[..., Awaitable[tuple[int, bytes, bytes]]],
     why: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -92,7 +92,7 @@ async def test_prediction_that_fails_lets_the_attempt_start(
         workers=1, device=PlanDevice(kind="cpu", name="a CPU"), own_strategy=True
     )
     attempt = Attempt(launch.token, AttemptFolder(tmp_path / "attempt"), launch, Stage.PLANNING)
-    await launcher.Launcher(DataDir(tmp_path), cast(Any, None), cast(Any, None)).plan(attempt)
+    await launcher.Launcher(DataDir(tmp_path), cast(Any, None), cast(Any, None), {}).plan(attempt)
     assert attempt.plan is None
     assert attempt.plan_refusal is not None
     assert why in attempt.plan_refusal

@@ -1,6 +1,7 @@
 """The agent's side of a warm parent that does not get ready."""
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ async def test_warm_client_stops_an_endless_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warm_client, "IMPORT_SECONDS", 0.01)
-    parent = WarmParent(DataDir(tmp_path))
+    parent = WarmParent(DataDir(tmp_path), os.environ)
     begun: list[subprocess.Popen[bytes]] = []
 
     def execute() -> socket.socket:

@@ -68,7 +68,9 @@ class Store:
             self.away -= 1
             raise UnavailableError("away")
 
-    async def put_file(self, job_id: str, name: str, path: str, file: Path, sha256: str) -> None:
+    async def put_file(
+        self, job_id: str, name: str, path: str, file: Path, sha256: str, owner: object = None
+    ) -> None:
         self._answer()
         data = file.read_bytes()  # noqa: ASYNC240 - a test's own store may wait for the disk
         if hashlib.sha256(data).hexdigest() != sha256:
@@ -126,7 +128,9 @@ class WaitingStore(Store):
         self._missing = together
         self._all_there = asyncio.Event()
 
-    async def put_file(self, job_id: str, name: str, path: str, file: Path, sha256: str) -> None:
+    async def put_file(
+        self, job_id: str, name: str, path: str, file: Path, sha256: str, owner: object = None
+    ) -> None:
         self._missing -= 1
         if self._missing <= 0:
             self._all_there.set()

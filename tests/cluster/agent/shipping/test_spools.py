@@ -83,7 +83,9 @@ class Sink:
         self._after(fault)
         return len(self.events)
 
-    async def put_file(self, job_id: str, name: str, path: str, file: Path, sha256: str) -> None:
+    async def put_file(
+        self, job_id: str, name: str, path: str, file: Path, sha256: str, owner: object = None
+    ) -> None:
         raise NotImplementedError
 
     async def commit(self, job_id: str, name: str) -> None:

@@ -53,7 +53,9 @@ class Coordinator:
                 self.steps.append(f"{event['kind']} {event['data'].get('name', '')}".strip())
         return int(known[-1]["sequence"]) if known else 0
 
-    async def put_file(self, job_id: str, name: str, path: str, file: Path, sha256: str) -> None:
+    async def put_file(
+        self, job_id: str, name: str, path: str, file: Path, sha256: str, owner: object = None
+    ) -> None:
         self._answer()
         self.uploaded.add(name)
 

@@ -1,0 +1,86 @@
+"""Acting as another user, in this thread and for files alone; Linux only, and as root.
+
+A job that runs as a user of its own owns the folder of its attempt. It may put links there that
+lead anywhere. So an agent touches what is inside with the rights of the folder's owner: the kernel
+refuses it what it would refuse the job.
+"""
+
+import contextlib
+import ctypes
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from trainhall.cluster.agent.os_support.linux import IS_LINUX
+
+_UNCHANGED = ctypes.c_uint(2**32 - 1)
+
+
+class Owner(NamedTuple):
+    """User and group of a file."""
+
+    uid: int
+    gid: int
+
+
+def owner_of(path: Path) -> Owner | None:
+    """Return who owns a file; None: this process itself, or nobody as whom it could act."""
+    if not IS_LINUX or os.geteuid() != 0:
+        return None
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return Owner(found.st_uid, found.st_gid) if found.st_uid != 0 else None
+
+
+@contextlib.contextmanager
+def acting_as(owner: Owner | None) -> Iterator[None]:
+    """Touch files with an owner's rights, in this thread, until the block ends.
+
+    Nothing may be awaited within: the thread would do other work with these rights.
+
+    Raises:
+        PermissionError: this process may not act as that user.
+    """
+    if owner is None:
+        yield
+        return
+    # The group first: the next call drops the right to change it.
+    gid = _set("setfsgid", owner.gid)
+    try:
+        uid = _set("setfsuid", owner.uid)
+        try:
+            yield
+        finally:
+            _set("setfsuid", uid)
+    finally:
+        _set("setfsgid", gid)
+
+
+def hand_over(folder: Path, owner: Owner) -> None:
+    """Give a folder of this process, and all in it, to another user, who alone may enter it.
+
+    Nobody else may be able to write there.
+    """
+    for base, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.chown(os.path.join(base, name), *owner, follow_symlinks=False)
+    folder.chmod(0o700)
+    os.chown(folder, *owner, follow_symlinks=False)
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def _set(call: str, number: int) -> int:
+    """Call `setfsuid` or `setfsgid`, which report no error; return the number of before."""
+    function = getattr(_libc(), call)
+    before = int(function(ctypes.c_uint(number)))
+    if int(function(_UNCHANGED)) != number:
+        raise PermissionError(f"{call}({number}) has no effect: this process may not change it")
+    return before
