@@ -1,13 +1,15 @@
 """The web application of a coordinator.
 
-Observe      an id, a count, an answer to what fails
-└ Guard      who may speak to it at all
-  └ routes   /api/v1, agents, streams, probes, the document
-    └ Dashboard   what no route answers
+Observe             an id, a count, an answer to what fails
+└ Guard             from where a request may come
+  └ Authentication  who it comes from
+    └ routes        /api/v1, agents, streams, probes, the document
+      └ Dashboard   what no route answers
 """
 
 import asyncio
 import re
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
@@ -21,13 +23,21 @@ from starlette.routing import BaseRoute, Route, compile_path
 from trainhall import __version__
 from trainhall.api.guard import Guard
 from trainhall.api.host.login_name import login_name
+from trainhall.api.login.authentication import Authentication
+from trainhall.api.login.first_admin import (
+    UNNAMED,
+    ensure_admin_token,
+    login_link,
+    stored_for_own_user,
+)
 from trainhall.api.observe import Observe, RequestFigures
 from trainhall.api.openapi_document import PUBLIC_ROUTERS, TITLE, describe, public_routes
 from trainhall.api.problems import RefusalError, refusal_of
-from trainhall.api.routes import agent, docs, probes, stream
-from trainhall.api.routes.dashboard import Dashboard
+from trainhall.api.routes import agent, stream
+from trainhall.api.routes.site import docs, probes
+from trainhall.api.routes.site.dashboard import Dashboard
 from trainhall.api.settings import Settings
-from trainhall.api.startup import migrate, only_one, open_database, sole_use
+from trainhall.api.startup import identity, migrate, only_one, open_database, sole_use
 from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 from trainhall.cluster.background_tasks import end_process
 from trainhall.cluster.coordinator import Coordinator
@@ -39,8 +49,18 @@ STOP_SECONDS = 5.0
 """Time for the coordinator's own work, its lease and its database to end, together."""
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(
+    settings: Settings,
+    *,
+    url: str | None = None,
+    on_login_link: Callable[[str], None] | None = None,
+) -> FastAPI:
     """Create an application that starts a coordinator with itself and stops it at its end.
+
+    Args:
+        url: at which it will listen, if that is known: commands of the same user find its
+            credential there.
+        on_login_link: is handed the link that logs the first browser in, before it listens.
 
     Raises:
         StartupError: at its start, when the data folder or the database cannot be used, or another
@@ -64,6 +84,7 @@ def create_app(settings: Settings) -> FastAPI:
         async with AsyncExitStack() as stack:
             try:
                 app.state.coordinator = await stack.enter_async_context(running)
+                await _open_accounts(app, url, on_login_link, stack)
             except BaseException as error:
                 app.state.startup_error = error
                 raise
@@ -80,6 +101,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.login_name = login_name()
+    app.state.admin_name = app.state.login_name or UNNAMED
     app.state.startup_error = None
     app.state.failed = False
     app.state.is_over = lambda: False
@@ -95,6 +117,7 @@ def create_app(settings: Settings) -> FastAPI:
         RefusalError, ClusterError, IngestError, SpecError, RequestValidationError, HTTPException,
     ):  # fmt: skip
         app.add_exception_handler(kind, _refuse)
+    app.add_middleware(Authentication, asks=settings.asks_for_login, public_url=settings.public_url)
     app.add_middleware(
         Guard,
         insecure=settings.insecure,
@@ -103,6 +126,26 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.add_middleware(Observe, figures=figures, access_log=settings.access_log)
     return app
+
+
+async def _open_accounts(
+    app: FastAPI,
+    url: str | None,
+    on_login_link: Callable[[str], None] | None,
+    stack: AsyncExitStack,
+) -> None:
+    """Make what the coordinator's own user needs to log in, until `stack` ends."""
+    settings: Settings = app.state.settings
+    folder = None if settings.mock else settings.data_dir
+    app.state.coordinator_id = secrets.token_hex(16) if folder is None else identity(folder)
+    if not settings.asks_for_login:
+        return
+    accounts = app.state.coordinator.accounts
+    admin = await accounts.ensure_admin(app.state.admin_name)
+    token = await ensure_admin_token(accounts, admin, folder, app.state.coordinator_id)
+    stack.enter_context(stored_for_own_user(url, token))
+    if on_login_link is not None:
+        on_login_link(await login_link(accounts, admin, url or ""))
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from trainhall.api.openapi.examples import add_examples
 from trainhall.api.params import known_query
 from trainhall.api.routes import (
     alerts,
+    auth,
     checkpoints,
     cluster,
     code,
@@ -27,10 +28,11 @@ from trainhall.api.routes import (
     jobs,
     ledger,
     metrics,
-    probes,
     reports,
     views,
 )
+from trainhall.api.routes.site import probes
+from trainhall.api.schemas.accounts import LoginCode, NewLink, NewToken
 from trainhall.api.schemas.alerts import AlertChange, NewAlert
 from trainhall.api.schemas.jobs import Changes, JobEdit, NewView, Resize
 from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
@@ -45,10 +47,13 @@ TITLE = "Trainhall"
 PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
     experiments.router, alerts.router, views.router, ledger.router,
-    reports.router,
+    reports.router, auth.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.
+
+Requests need a credential: an API token as `Authorization: Bearer TOKEN`, or the cookie of a
+browser that is logged in. `/healthz`, `/readyz` and the login need none.
 
 Errors are returned as RFC 9457 problem details (`application/problem+json`); `errors` names each
 wrong field. Lists are paginated: pass `next_cursor` as `cursor` to get the next page. Times are
@@ -69,6 +74,7 @@ _TAGS = [
     {"name": "cluster", "description": "Nodes, their devices, and the queue."},
     {"name": "metrics", "description": "Metric series and a summary of the cluster."},
     {"name": "checkpoints", "description": "Saved and verified states of jobs."},
+    {"name": "accounts", "description": "Login, and a user's own tokens and sessions."},
     {"name": "probes", "description": "Health checks and Prometheus figures."},
 ]
 
@@ -133,6 +139,9 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
                 NewReport,
                 ReportChange,
                 Question,
+                LoginCode,
+                NewLink,
+                NewToken,
                 Problem,
             )
         ],

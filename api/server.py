@@ -22,6 +22,7 @@ from trainhall.api.app import create_app
 from trainhall.api.host.config_file import SettingsError
 from trainhall.api.host.listening import BACKLOG, ListenError, inherited, listen, url_of
 from trainhall.api.host.private_files import keep_private
+from trainhall.api.login.first_admin import print_login_link
 from trainhall.api.logs import configure_logging
 from trainhall.api.settings import Settings
 from trainhall.api.startup import StartupError
@@ -54,6 +55,7 @@ def serve(
     mock: bool = False,
     fd: int | None = None,
     on_listening: Callable[[str], None] | None = None,
+    prints_link: bool = True,
 ) -> int:
     """Serve until SIGINT or SIGTERM; the exit code.
 
@@ -61,6 +63,7 @@ def serve(
         port: 0 takes a free one.
         fd: a socket that listens already, instead of `host` and `port`.
         on_listening: is handed the URL once requests are served; without it the URL is printed.
+        prints_link: print a link that logs a browser in, where one is needed.
     """
     given: dict[str, Any] = {"host": host, "port": port, "data_dir": data_dir, "insecure": insecure}
     if mock:
@@ -86,12 +89,25 @@ def serve(
     keep_private(settings.data_dir)
     sys.setswitchinterval(SWITCH_SECONDS)
     with listener:
-        return _run(settings, listener, on_listening or _print_url)
+        return _run(settings, listener, on_listening or _print_url, prints_link)
 
 
-def _run(settings: Settings, listener: socket.socket, on_listening: Callable[[str], None]) -> int:
-    app = create_app(settings)
-    server = Server(server_config(app), lambda: on_listening(url_of(listener, settings.host)))
+def _run(
+    settings: Settings,
+    listener: socket.socket,
+    on_listening: Callable[[str], None],
+    prints_link: bool,
+) -> int:
+    url = url_of(listener, settings.host)
+    links: list[str] = []
+    app = create_app(settings, url=url, on_login_link=links.append if prints_link else None)
+
+    def started() -> None:
+        on_listening(url)
+        for link in links:
+            print_login_link(link)
+
+    server = Server(server_config(app), started)
     app.state.is_over = lambda: server.should_exit
     # A failure at the start is reported below, once and as text.
     uvicorn_log = logging.getLogger("uvicorn.error")

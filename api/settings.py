@@ -64,6 +64,11 @@ class Settings(BaseSettings):
     ] = False
     """Simulate the cluster, for trials and for work on the dashboard: nothing is run, nothing is
     kept, and so every address and Host is answered."""
+    auth: Literal["none", "token"] = "none"
+    """`token`: every request needs a credential. `none`: whoever reaches the coordinator may do
+    everything."""
+    mock_auth: bool = False
+    """Ask for a credential where the cluster is simulated, too."""
     public_url: str | None = None
     """URL at which agents on other hosts reach the coordinator, for the command that adds a
     node."""
@@ -168,6 +173,11 @@ class Settings(BaseSettings):
                 kwh=self.price_kwh,
             ),
         )
+
+    @property
+    def asks_for_login(self) -> bool:
+        """True if a request needs a credential."""
+        return self.mock_auth if self.mock else self.auth == "token"
 
     @property
     def logged_level(self) -> str:

@@ -98,7 +98,7 @@ async def sole_use(
         StartupError: the database cannot be used, or another coordinator uses it.
     """
     location = f"process {os.getpid()} on {socket.gethostname()}, data in {folder}"
-    lease = Lease(db, _identity(folder), location)
+    lease = Lease(db, identity(folder), location)
     with _explain_database_errors(db):
         # Where there can be a lease it comes first: a newer version, started by mistake, must not
         # change the tables under the one that runs.
@@ -143,8 +143,12 @@ def _explain_database_errors(db: Database) -> Iterator[None]:
         ) from error
 
 
-def _identity(folder: Path) -> str:
-    """Return the identity of a held data folder; made at the first call."""
+def identity(folder: Path) -> str:
+    """Return the identity of a held data folder; made at the first call.
+
+    Raises:
+        StartupError: the folder can't be used.
+    """
     path = folder / IDENTITY
     try:
         with suppress(FileNotFoundError):

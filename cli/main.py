@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from trainhall.cli import schema
+from trainhall.cli.accounts import commands as accounts
 from trainhall.cli.alerts import commands as alerts
 from trainhall.cli.base import config
 from trainhall.cli.base.complete import CommandWithSigns
@@ -38,7 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 JOBS, NODES, CHECKPOINTS = "Jobs", "Nodes", "Checkpoints"
-SERVER, LOCAL, TOOLS = "Server", "Local", "Tools"
+SERVER, LOCAL, TOOLS, ACCOUNTS = "Server", "Local", "Tools", "Accounts"
 app.command("up", rich_help_panel=SERVER)(up.up)
 app.command("server", rich_help_panel=SERVER)(serve.server)
 app.command("agent", rich_help_panel=SERVER)(serve.agent)
@@ -68,6 +69,11 @@ app.add_typer(alerts.app, name="alerts", rich_help_panel=NODES)
 app.command("top", rich_help_panel=NODES)(top.top)
 app.add_typer(checkpoints.app, name="ckpt", rich_help_panel=CHECKPOINTS)
 app.command("sample", rich_help_panel=CHECKPOINTS)(sample.sample)
+app.command("open", rich_help_panel=ACCOUNTS)(accounts.open_dashboard)
+app.command("login", rich_help_panel=ACCOUNTS)(accounts.login)
+app.command("logout", rich_help_panel=ACCOUNTS)(accounts.logout)
+app.command("whoami", rich_help_panel=ACCOUNTS)(accounts.whoami)
+app.add_typer(accounts.tokens, name="tokens", rich_help_panel=ACCOUNTS)
 app.command("run", rich_help_panel=LOCAL)(run.run)
 app.command("plan", rich_help_panel=LOCAL)(plan.plan)
 app.command("verify", rich_help_panel=LOCAL)(verify.verify)

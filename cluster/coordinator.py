@@ -7,6 +7,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.alerts.dispatcher import Dispatcher
 from trainhall.cluster.alerts.feed import BrowserFeed
 from trainhall.cluster.alerts.monitor import AlertMonitor
@@ -69,6 +70,7 @@ class Coordinator:
         context = ServiceContext(db, self.clock, self.ids, self.options, notifier)
         self.heartbeats = HeartbeatMonitor(self.clock)
         self.holders = Holders(db)
+        self.accounts = AccountService(context)
         self.store = CheckpointStore(data_dir, self.ids, self.options.max_upload_file_bytes)
         self.code = CodeStore(db, data_dir, self.ids, self.options.unused_code_bytes)
         self.jobs = JobService(context, self.code)
@@ -122,6 +124,7 @@ class Coordinator:
     async def stop(self) -> None:
         """End the connections, then the background work. What runs on the nodes runs on."""
         await self.gateway.stop()
+        await self.accounts.stop()
         await self.checkpoints.verification.stop()
         await self._tasks.stop()
         await self.reconciler.stop()

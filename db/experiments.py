@@ -1,4 +1,5 @@
-"""Tables of experiments and their trials."""
+"""Tables of experiments and their trials, and of the keys under which these and jobs were
+created."""
 
 from datetime import datetime
 from typing import Any
@@ -6,7 +7,7 @@ from typing import Any
 from sqlalchemy import Boolean, ForeignKey, Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from trainhall.db.models import Base
+from trainhall.db.models import Base, Job
 from trainhall.db.types import BigInt
 
 
@@ -85,3 +86,15 @@ class Trial(Base):
     """Objective at each rung of early stopping that it has reached; null: no finite value."""
 
     __table_args__ = (Index("ix_trials_state", "experiment_id", "state"),)
+
+
+class IdempotencyKey(Base):
+    """Key of a request, and the job or the experiment that it created."""
+
+    __tablename__ = "idempotency_keys"
+
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    body_sha256: Mapped[str] = mapped_column(String(64))
+    job_id: Mapped[str | None] = mapped_column(ForeignKey(Job.id, ondelete="CASCADE"), index=True)
+    experiment_id: Mapped[str | None] = mapped_column(ForeignKey(Experiment.id, ondelete="CASCADE"))
+    created_at: Mapped[datetime]

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from trainhall.api.bodies import FORMATS
+from trainhall.api.login.authentication import NO_CREDENTIAL
 from trainhall.api.params import (
     AlertId,
     CheckpointId,
@@ -24,6 +25,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 Responses = dict[int | str, dict[str, Any]]
 REF = "#/components/schemas/{model}"
 
+UNAUTHENTICATED = RefusalError(401, "not-authenticated", NO_CREDENTIAL)
 FORBIDDEN = RefusalError(
     403, "not-allowed", "a page of 'http://example.org' may not use this coordinator"
 )
@@ -118,7 +120,7 @@ def answers(
 ) -> Responses:
     """Return the `responses` of an operation: one success, and the refusals."""
     described: Responses = {status: {"description": description}, **(also or {})}
-    for refusal in (*refusals, FORBIDDEN, FAILED, UNAVAILABLE):
+    for refusal in (UNAUTHENTICATED, *refusals, FORBIDDEN, FAILED, UNAVAILABLE):
         described[refusal.status] = problem(refusal)
     described.setdefault(422, problem(UNKNOWN_PARAMETER))
     return dict(sorted(described.items(), key=lambda item: int(item[0])))

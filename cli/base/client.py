@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import httpx
 
+from trainhall.cli.base.credentials import token_for, token_of_own_coordinator
 from trainhall.cli.base.errors import (
     CliError,
     NotAllowedError,
@@ -37,6 +38,9 @@ ARCHIVED_TOO = "archived:yes,no"
 class Client:
     """Talks to one coordinator; close it, or use it in a `with`.
 
+    Args:
+        token: API token; None: the one that this user has for the URL.
+
     Raises:
         UnreachableError: nothing answers, or it cannot serve now, after a few tries where a retry
             is harmless.
@@ -44,7 +48,14 @@ class Client:
             status.
     """
 
-    def __init__(self, url: str, *, timeout: float = 30.0, attempts: int = ATTEMPTS) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float = 30.0,
+        attempts: int = ATTEMPTS,
+        token: str | None = None,
+    ) -> None:
         if not is_base_url(url):
             raise UsageError(f"the URL {url!r} is not an address; use one like http://lab:8000")
         self.url = url.rstrip("/")
@@ -57,6 +68,12 @@ class Client:
             )
         except httpx.InvalidURL as error:
             raise self._no_address(error) from None
+        self._has_token = self._use_token(token_for(self.url) if token is None else token)
+
+    def _use_token(self, token: str | None) -> bool:
+        if token:
+            self._http.headers["Authorization"] = f"Bearer {token}"
+        return bool(token)
 
     def __enter__(self) -> Self:
         return self
@@ -109,6 +126,8 @@ class Client:
             is_last = attempt == self._attempts or left <= LEAST_SECONDS
             try:
                 response = self._http.request(method, path, **options)
+                if response.status_code == 401 and self._finds_token():
+                    response = self._http.request(method, path, **options)
                 if not (repeatable and response.status_code in AWAY):
                     return response
                 if is_last:
@@ -123,6 +142,13 @@ class Client:
                     raise self._unreachable(error) from None
             time.sleep(backoff.next())
         raise AssertionError("the last attempt returns or raises")
+
+    def _finds_token(self) -> bool:
+        """Look, once, for the token of a coordinator that this user runs; whether there is one."""
+        if self._has_token:
+            return False
+        self._has_token = True
+        return self._use_token(token_of_own_coordinator(self.url))
 
     def _no_address(self, error: Exception) -> UsageError:
         return UsageError(f"the URL {self.url!r} is not an address: {error}")
@@ -153,6 +179,8 @@ class Client:
 
     def stream(self, path: str) -> Iterator[bytes]:
         """Yield the bytes of an answer, as they come."""
+        if not self._has_token:
+            self.get("/auth/me")  # finds one, if one is needed
         try:
             with self._http.stream("GET", API_PREFIX + path) as response:
                 if not response.is_success:
@@ -324,6 +352,13 @@ class Client:
         exact = [a for a in alerts if reference in (a["id"], a["name"])]
         found = exact or [a for a in alerts if a["id"].startswith(reference)]
         return only(found, "alert", reference)
+
+    def token(self, reference: str) -> Any:
+        """Return an API token by its name or any unique prefix of its id."""
+        tokens = list(self.items("/auth/tokens"))
+        exact = [t for t in tokens if reference in (t["id"], t["name"])]
+        found = exact or [t for t in tokens if t["id"].startswith(reference)]
+        return only(found, "token", reference)
 
     def report(self, reference: str) -> Any:
         """Return a report by its title or any unique prefix of its id."""

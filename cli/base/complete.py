@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from trainhall.cli.base import config
+from trainhall.cli.base.credentials import token_for
 from trainhall.cli.base.errors import CliError
 from trainhall.cluster.api_paths import API_PREFIX
 from trainhall.cluster.jobs.listing.keys import METRICS, PARAMETERS, SORT_KEYS
@@ -125,6 +126,8 @@ class _Coordinator:
 
         # No proxy of the environment: it is on loopback or in the lab's network.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        if token := token_for(self._url):
+            self._opener.addheaders.append(("Authorization", f"Bearer {token}"))
 
     def items(self, path: str) -> list[Any]:
         from http.client import HTTPException

@@ -22,7 +22,8 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 SHARED = ("url", "data_dir", "database_url", "host", "port", "insecure", "slots", "output")
 # The coordinator itself reads these (`trainhall.api.settings`); they have no flag.
 SERVER_ONLY = (
-    "allowed_hosts", "public_url", "access_log", "log_level", "suspect_after", "lost_after",
+    "allowed_hosts", "auth", "mock_auth", "public_url", "access_log", "log_level", "suspect_after",
+    "lost_after",
     "quotas", "preemption", "priority_ageing", "grow_after", "grow_by_restart_after",
     "alerts_private_targets", "smtp_url", "mail_from", "price_gpu_hour", "price_cpu_hour",
     "price_kwh", "currency",

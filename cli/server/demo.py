@@ -21,8 +21,9 @@ NODE_SECONDS = 20.0
 class Demo:
     """Submits a job and follows it in a thread of its own, beside the watch over the processes."""
 
-    def __init__(self, url: str, spec: JobSpec, stop: threading.Event) -> None:
+    def __init__(self, url: str, token: str, spec: JobSpec, stop: threading.Event) -> None:
         self._spec = spec
+        self._token = token
         self._url = url
         self._stop = stop
         self._thread = threading.Thread(target=self._run, name="demo", daemon=True)
@@ -41,7 +42,7 @@ class Demo:
 
     def _run(self) -> None:
         try:
-            with Client(self._url) as client:
+            with Client(self._url, token=self._token) as client:
                 self._await_node(client)
                 job = specs.submit(self._spec, client)
                 page = client.page_of(job["id"])

@@ -54,6 +54,8 @@ def server(
             database_url=database_url,
             insecure=insecure,
             mock=mock,
+            # `up` makes a link of its own; this one would stay in a log file.
+            prints_link=not supervised,
         )
     )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trainhall.api.host.config_file import user_data_dir
+from trainhall.api.host.credentials import admin_token
 from trainhall.api.host.listening import ListenError, listen, url_of
 from trainhall.cli.base import config
 from trainhall.cli.base.errors import FINAL, CliError, UsageError
@@ -43,6 +44,7 @@ AGENT_STOP_SECONDS = 120.0
 """Long, for the grace of scripts; a second Ctrl-C cuts it short."""
 COORDINATOR_STOP_SECONDS = 10.0
 WATCH_SECONDS = 0.1
+LINK_SECONDS = 600
 UNFINISHED_STATES = [state for state in JobState if state not in (*FINAL, JobState.PAUSED)]
 SHOWN_JOBS = 5
 
@@ -116,6 +118,8 @@ class LocalCluster:
         self._mark = secrets.token_hex(8)
         self._stop = threading.Event()
         self._force = threading.Event()
+        self._token = ""
+        """The first admin's API token; empty where none is needed."""
         env = {MARK: self._mark}
         server = ["server", "--fd", str(listener.fileno()), "--host", host, "--port", str(port),
                   "--data-dir", str(folder)]  # fmt: skip
@@ -160,7 +164,9 @@ class LocalCluster:
         self.coordinator.start()
         if not self._until(self._is_ready, self.coordinator):
             return False
+        self._token = admin_token(self._folder) or ""
         notice(f"Trainhall is at {self.url}  (data in {self._folder}; Ctrl-C stops it)")
+        self._print_login()
         if config.coordinator_url().rstrip("/") != self.url:
             notice(f"To use it from other commands: `export TRAINHALL_URL={self.url}`")
         if text := _who_is_refused(self._host, self._insecure):
@@ -173,11 +179,25 @@ class LocalCluster:
         self.agent.start()
         return True
 
+    def _print_login(self) -> None:
+        """Print the link that logs a browser in, where one is needed."""
+        from trainhall.cli.base.client import Client
+
+        with Client(self.url, token=self._token) as client:
+            if client.get("/auth/me")["how"] == "none":
+                return
+            made = client.request("POST", "/auth/codes", json={"seconds": LINK_SECONDS})
+        notice(f"Log in at {self.url}/login#code={made['code']}")
+        notice(
+            "  (works once, for 10 minutes; `trainhall open` makes another). Jobs run as your own "
+            "user and can read your credentials (docs/security.md)."
+        )
+
     def _prepare_agent(self) -> str | None:
         """Return the token that this host's agent needs; print which jobs it will resume."""
         from trainhall.cli.base.client import Client
 
-        with Client(self.url) as client:
+        with Client(self.url, token=self._token) as client:
             if message := describe_unfinished(client):
                 notice(message)
             return join_token(client, self.url, self._folder / "agent")
@@ -209,7 +229,7 @@ class LocalCluster:
     def _watch(self, demo: "JobSpec | None", once: bool) -> int:
         from trainhall.cli.server.demo import Demo
 
-        show = Demo(self.url, demo, self._stop) if demo else None
+        show = Demo(self.url, self._token, demo, self._stop) if demo else None
         if show is not None:
             show.start()
         children = [self.coordinator, self.agent]

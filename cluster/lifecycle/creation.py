@@ -10,8 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.errors import ConflictError, InvalidValueError
 from trainhall.cluster.lifecycle.reasons import experiment_label, job_label
 from trainhall.cluster.service import ServiceContext, load
-from trainhall.db.experiments import Experiment
-from trainhall.db.idempotency import IdempotencyKey
+from trainhall.db.experiments import Experiment, IdempotencyKey
 from trainhall.db.models import Job
 
 _TRIES = 8

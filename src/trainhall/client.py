@@ -61,6 +61,7 @@ class Client:
 
     Args:
         url: of the coordinator; None: `TRAINHALL_URL`, or this host's at port 8000.
+        token: API token; None: `TRAINHALL_TOKEN`, or the one that `trainhall login` stored.
 
     Raises:
         UnreachableError: any call, if no coordinator answers after a few tries.
@@ -68,8 +69,9 @@ class Client:
         NotAllowedError, CliError: the coordinator refuses, or fails.
     """
 
-    def __init__(self, url: str | None = None) -> None:
-        self._rest = RestClient(url or os.environ.get("TRAINHALL_URL") or DEFAULT_URL)
+    def __init__(self, url: str | None = None, *, token: str | None = None) -> None:
+        address = url or os.environ.get("TRAINHALL_URL") or DEFAULT_URL
+        self._rest = RestClient(address, token=token)
 
     def __enter__(self) -> Self:
         return self

@@ -441,6 +441,56 @@ export type AnalysisRow = {
 };
 
 /**
+ * ApiToken
+ *
+ * API token of the user, without its secret.
+ */
+export type ApiToken = {
+    /**
+     * Id
+     */
+    id: string;
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Created At
+     */
+    created_at: string;
+    /**
+     * Expires At
+     *
+     * Null: it does not expire.
+     */
+    expires_at: string | null;
+    /**
+     * Used At
+     *
+     * Its last use, to the minute; null before the first.
+     */
+    used_at: string | null;
+};
+
+/**
+ * ApiTokenPage
+ *
+ * API tokens, the oldest first.
+ */
+export type ApiTokenPage = {
+    /**
+     * Items
+     */
+    items: Array<ApiToken>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+};
+
+/**
  * AshaSpec
  *
  * Asynchronous successive halving (Li et al., arXiv:1810.05934) with promotion.
@@ -3085,6 +3135,38 @@ export type LogPage = {
 };
 
 /**
+ * LoginCode
+ *
+ * Code of a login link.
+ */
+export type LoginCode = {
+    /**
+     * Code
+     *
+     * The text after `#code=`.
+     */
+    code: string;
+};
+
+/**
+ * LoginLink
+ *
+ * Code that logs one browser in, once.
+ */
+export type LoginLink = {
+    /**
+     * Code
+     *
+     * For `/login#code=…`.
+     */
+    code: string;
+    /**
+     * Expires At
+     */
+    expires_at: string;
+};
+
+/**
  * MainMetric
  *
  * Metric that rates the result of a job.
@@ -3104,6 +3186,29 @@ export type MainMetric = {
      * `min` if lower is better, `max` if higher is; null if unknown.
      */
     goal: MetricMode | null;
+};
+
+/**
+ * Me
+ *
+ * The user that a request comes from.
+ */
+export type Me = {
+    /**
+     * User
+     */
+    user: string;
+    /**
+     * Admin
+     */
+    admin: boolean;
+    /**
+     * How
+     *
+     * Credential of the request: an API token, the session of a browser, or none where the
+     * coordinator asks for none.
+     */
+    how: 'none' | 'token' | 'session';
 };
 
 /**
@@ -3210,6 +3315,58 @@ export type NewAlert = {
 };
 
 /**
+ * NewApiToken
+ *
+ * API token that was just created.
+ */
+export type NewApiToken = {
+    /**
+     * Id
+     */
+    id: string;
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Created At
+     */
+    created_at: string;
+    /**
+     * Expires At
+     *
+     * Null: it does not expire.
+     */
+    expires_at: string | null;
+    /**
+     * Used At
+     *
+     * Its last use, to the minute; null before the first.
+     */
+    used_at: string | null;
+    /**
+     * Token
+     *
+     * The token, shown only once.
+     */
+    token: string;
+};
+
+/**
+ * NewLink
+ *
+ * Login link to make.
+ */
+export type NewLink = {
+    /**
+     * Seconds
+     *
+     * Time for which it works.
+     */
+    seconds?: number;
+};
+
+/**
  * NewNode
  *
  * A host that shall join.
@@ -3312,6 +3469,26 @@ export type NewTarget = {
      * `http(s)://…` of a webhook or of Slack, `mailto:…` of mail; left out for browsers.
      */
     url?: string | null;
+};
+
+/**
+ * NewToken
+ *
+ * API token to create.
+ */
+export type NewToken = {
+    /**
+     * Name
+     *
+     * For people; unique among the user's tokens.
+     */
+    name: string;
+    /**
+     * Expires At
+     *
+     * When it ends; left out or null: in 90 days.
+     */
+    expires_at?: string | null;
 };
 
 /**
@@ -5045,6 +5222,62 @@ export type SeriesOut = {
 };
 
 /**
+ * Session
+ *
+ * Browser in which the user is logged in.
+ */
+export type Session = {
+    /**
+     * Id
+     */
+    id: string;
+    /**
+     * Client
+     *
+     * The browser's description of itself.
+     */
+    client: string;
+    /**
+     * Created At
+     */
+    created_at: string;
+    /**
+     * Used At
+     *
+     * Its last use, to the minute.
+     */
+    used_at: string;
+    /**
+     * Expires At
+     */
+    expires_at: string;
+    /**
+     * Current
+     *
+     * True for the session of this request.
+     */
+    current: boolean;
+};
+
+/**
+ * SessionPage
+ *
+ * Sessions, the oldest first.
+ */
+export type SessionPage = {
+    /**
+     * Items
+     */
+    items: Array<Session>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+};
+
+/**
  * Device
  */
 export type SpecDevice = 'auto' | 'cpu' | 'cuda';
@@ -5666,6 +5899,10 @@ export type ReadPrometheusData = {
 
 export type ReadPrometheusErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -5742,6 +5979,10 @@ export type ListJobsData = {
 
 export type ListJobsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -5796,6 +6037,10 @@ export type SubmitJobData = {
 };
 
 export type SubmitJobErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -5891,6 +6136,10 @@ export type ListJobGroupsData = {
 
 export type ListJobGroupsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -5934,6 +6183,10 @@ export type CancelJobData = {
 };
 
 export type CancelJobErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -5987,6 +6240,10 @@ export type GetJobData = {
 
 export type GetJobErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -6034,6 +6291,10 @@ export type ChangeJobData = {
 };
 
 export type ChangeJobErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -6095,6 +6356,10 @@ export type DeleteJobData = {
 
 export type DeleteJobErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -6147,6 +6412,10 @@ export type PauseJobData = {
 
 export type PauseJobErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -6198,6 +6467,10 @@ export type ResumeJobData = {
 };
 
 export type ResumeJobErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -6258,6 +6531,10 @@ export type ResizeJobData = {
 };
 
 export type ResizeJobErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -6338,6 +6615,10 @@ export type ListEventsData = {
 
 export type ListEventsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -6385,6 +6666,10 @@ export type ReadQueueHistoryData = {
 };
 
 export type ReadQueueHistoryErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -6489,6 +6774,10 @@ export type ReadLogsData = {
 
 export type ReadLogsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -6556,6 +6845,10 @@ export type DownloadLogsData = {
 
 export type DownloadLogsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -6617,6 +6910,10 @@ export type ListAttemptsData = {
 
 export type ListAttemptsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -6671,6 +6968,10 @@ export type ReadPackagesData = {
 };
 
 export type ReadPackagesErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -6727,6 +7028,10 @@ export type ReadGradientsData = {
 
 export type ReadGradientsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -6774,6 +7079,10 @@ export type CaptureGradientsData = {
 };
 
 export type CaptureGradientsErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -6833,6 +7142,10 @@ export type ReadGradientsOfStepData = {
 
 export type ReadGradientsOfStepErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -6880,6 +7193,10 @@ export type GetCodeData = {
 };
 
 export type GetCodeErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -6931,6 +7248,10 @@ export type PutCodeData = {
 };
 
 export type PutCodeErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -7002,6 +7323,10 @@ export type ListNodesData = {
 
 export type ListNodesErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -7038,6 +7363,10 @@ export type RegisterNodeData = {
 };
 
 export type RegisterNodeErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -7095,6 +7424,10 @@ export type RemoveNodeData = {
 
 export type RemoveNodeErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -7147,6 +7480,10 @@ export type GetNodeData = {
 
 export type GetNodeErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -7194,6 +7531,10 @@ export type ChangeNodeData = {
 };
 
 export type ChangeNodeErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -7270,6 +7611,10 @@ export type ReadNodeHistoryData = {
 
 export type ReadNodeHistoryErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -7318,6 +7663,10 @@ export type ListNodeEventsData = {
 
 export type ListNodeEventsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -7365,6 +7714,10 @@ export type DrainNodeData = {
 };
 
 export type DrainNodeErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -7421,6 +7774,10 @@ export type UndrainNodeData = {
 };
 
 export type UndrainNodeErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -7479,6 +7836,10 @@ export type ListDevicesData = {
 };
 
 export type ListDevicesErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -7548,6 +7909,10 @@ export type ReadQueueData = {
 
 export type ReadQueueErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -7598,6 +7963,10 @@ export type ReadQuotasData = {
 
 export type ReadQuotasErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -7634,6 +8003,10 @@ export type AskWhatIfData = {
 };
 
 export type AskWhatIfErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -7712,6 +8085,10 @@ export type ReadMetricsData = {
 
 export type ReadMetricsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -7752,6 +8129,10 @@ export type ReadSummaryData = {
 };
 
 export type ReadSummaryErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -7810,6 +8191,10 @@ export type ListCheckpointsData = {
 
 export type ListCheckpointsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -7865,6 +8250,10 @@ export type CollectCheckpointsData = {
 
 export type CollectCheckpointsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -7912,6 +8301,10 @@ export type DeleteCheckpointData = {
 };
 
 export type DeleteCheckpointErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -7965,6 +8358,10 @@ export type GetCheckpointData = {
 
 export type GetCheckpointErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -8012,6 +8409,10 @@ export type UnpinCheckpointData = {
 };
 
 export type UnpinCheckpointErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -8065,6 +8466,10 @@ export type PinCheckpointData = {
 
 export type PinCheckpointErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -8117,6 +8522,10 @@ export type VerifyCheckpointData = {
 
 export type VerifyCheckpointErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -8168,6 +8577,10 @@ export type ListCheckpointFilesData = {
 };
 
 export type ListCheckpointFilesErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -8227,6 +8640,10 @@ export type ReadCheckpointFileData = {
 
 export type ReadCheckpointFileErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -8278,6 +8695,10 @@ export type RestoreCheckpointData = {
 };
 
 export type RestoreCheckpointErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -8345,6 +8766,10 @@ export type ListExperimentsData = {
 
 export type ListExperimentsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -8399,6 +8824,10 @@ export type CreateExperimentData = {
 };
 
 export type CreateExperimentErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -8460,6 +8889,10 @@ export type CancelExperimentData = {
 
 export type CancelExperimentErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -8511,6 +8944,10 @@ export type GetExperimentData = {
 };
 
 export type GetExperimentErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -8573,6 +9010,10 @@ export type ListTrialsData = {
 
 export type ListTrialsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -8620,6 +9061,10 @@ export type PauseExperimentData = {
 };
 
 export type PauseExperimentErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -8673,6 +9118,10 @@ export type ResumeExperimentData = {
 
 export type ResumeExperimentErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -8724,6 +9173,10 @@ export type AnalyzeExperimentData = {
 };
 
 export type AnalyzeExperimentErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -8777,6 +9230,10 @@ export type ReadReportData = {
 };
 
 export type ReadReportErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -8832,6 +9289,10 @@ export type ListAlertsData = {
 
 export type ListAlertsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -8868,6 +9329,10 @@ export type CreateAlertData = {
 };
 
 export type CreateAlertErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -8921,6 +9386,10 @@ export type DeleteAlertData = {
 
 export type DeleteAlertErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -8969,6 +9438,10 @@ export type GetAlertData = {
 
 export type GetAlertErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -9016,6 +9489,10 @@ export type ChangeAlertData = {
 };
 
 export type ChangeAlertErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -9072,6 +9549,10 @@ export type TestAlertData = {
 };
 
 export type TestAlertErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -9134,6 +9615,10 @@ export type ListDeliveriesData = {
 
 export type ListDeliveriesErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -9188,6 +9673,10 @@ export type ListViewsData = {
 
 export type ListViewsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -9224,6 +9713,10 @@ export type SaveViewData = {
 };
 
 export type SaveViewErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -9280,6 +9773,10 @@ export type DeleteViewData = {
 };
 
 export type DeleteViewErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -9363,6 +9860,10 @@ export type ReadLedgerData = {
 
 export type ReadLedgerErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -9413,6 +9914,10 @@ export type ListReportsData = {
 
 export type ListReportsErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -9449,6 +9954,10 @@ export type CreateReportData = {
 };
 
 export type CreateReportErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -9502,6 +10011,10 @@ export type DeleteReportData = {
 
 export type DeleteReportErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -9549,6 +10062,10 @@ export type GetReportData = {
 };
 
 export type GetReportErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
     /**
      * Not allowed
      */
@@ -9598,6 +10115,10 @@ export type ChangeReportData = {
 
 export type ChangeReportErrors = {
     /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
      * Not allowed
      */
     403: Problem;
@@ -9641,3 +10162,448 @@ export type ChangeReportResponses = {
 };
 
 export type ChangeReportResponse = ChangeReportResponses[keyof ChangeReportResponses];
+
+export type LogInData = {
+    body: LoginCode;
+    path?: never;
+    query?: never;
+    url: '/api/v1/auth/link';
+};
+
+export type LogInErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type LogInError = LogInErrors[keyof LogInErrors];
+
+export type LogInResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type LogInResponse = LogInResponses[keyof LogInResponses];
+
+export type CreateLoginLinkData = {
+    body?: NewLink;
+    path?: never;
+    query?: never;
+    url: '/api/v1/auth/codes';
+};
+
+export type CreateLoginLinkErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type CreateLoginLinkError = CreateLoginLinkErrors[keyof CreateLoginLinkErrors];
+
+export type CreateLoginLinkResponses = {
+    /**
+     * The code, for one browser.
+     */
+    201: LoginLink;
+};
+
+export type CreateLoginLinkResponse = CreateLoginLinkResponses[keyof CreateLoginLinkResponses];
+
+export type LogOutData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/api/v1/auth/logout';
+};
+
+export type LogOutErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type LogOutError = LogOutErrors[keyof LogOutErrors];
+
+export type LogOutResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type LogOutResponse = LogOutResponses[keyof LogOutResponses];
+
+export type ReadMeData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/api/v1/auth/me';
+};
+
+export type ReadMeErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ReadMeError = ReadMeErrors[keyof ReadMeErrors];
+
+export type ReadMeResponses = {
+    /**
+     * The user of this request.
+     */
+    200: Me;
+};
+
+export type ReadMeResponse = ReadMeResponses[keyof ReadMeResponses];
+
+export type ListTokensData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/auth/tokens';
+};
+
+export type ListTokensErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListTokensError = ListTokensErrors[keyof ListTokensErrors];
+
+export type ListTokensResponses = {
+    /**
+     * A page of tokens.
+     */
+    200: ApiTokenPage;
+};
+
+export type ListTokensResponse = ListTokensResponses[keyof ListTokensResponses];
+
+export type CreateTokenData = {
+    body: NewToken;
+    path?: never;
+    query?: never;
+    url: '/api/v1/auth/tokens';
+};
+
+export type CreateTokenErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type CreateTokenError = CreateTokenErrors[keyof CreateTokenErrors];
+
+export type CreateTokenResponses = {
+    /**
+     * The token, which is shown only once.
+     */
+    201: NewApiToken;
+};
+
+export type CreateTokenResponse = CreateTokenResponses[keyof CreateTokenResponses];
+
+export type DeleteTokenData = {
+    body?: never;
+    path: {
+        /**
+         * Token Id
+         *
+         * The token's id.
+         */
+        token_id: string;
+    };
+    query?: never;
+    url: '/api/v1/auth/tokens/{token_id}';
+};
+
+export type DeleteTokenErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DeleteTokenError = DeleteTokenErrors[keyof DeleteTokenErrors];
+
+export type DeleteTokenResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type DeleteTokenResponse = DeleteTokenResponses[keyof DeleteTokenResponses];
+
+export type ListSessionsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/auth/sessions';
+};
+
+export type ListSessionsErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListSessionsError = ListSessionsErrors[keyof ListSessionsErrors];
+
+export type ListSessionsResponses = {
+    /**
+     * A page of sessions.
+     */
+    200: SessionPage;
+};
+
+export type ListSessionsResponse = ListSessionsResponses[keyof ListSessionsResponses];
+
+export type EndSessionData = {
+    body?: never;
+    path: {
+        /**
+         * Session Id
+         *
+         * The session's id.
+         */
+        session_id: string;
+    };
+    query?: never;
+    url: '/api/v1/auth/sessions/{session_id}';
+};
+
+export type EndSessionErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type EndSessionError = EndSessionErrors[keyof EndSessionErrors];
+
+export type EndSessionResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type EndSessionResponse = EndSessionResponses[keyof EndSessionResponses];

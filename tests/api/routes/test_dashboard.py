@@ -6,7 +6,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from trainhall.api.routes.dashboard import Dashboard
+from trainhall.api.routes.site.dashboard import Dashboard
 
 
 @pytest.fixture

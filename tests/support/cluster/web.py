@@ -1,15 +1,30 @@
-"""The real application behind a real socket, served from a thread of the test's own process."""
+"""The real application behind a real socket, served from a thread of the test's own process; and
+the credential of its first admin."""
 
 import contextlib
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 from support.waiting import eventually
 
+from trainhall.api.host.credentials import admin_token
 from trainhall.api.host.listening import listen
 from trainhall.api.server import server_config
+
+
+def bearer(folder: Path) -> dict[str, str]:
+    """The header of the first admin of the coordinator with this data folder."""
+    token = admin_token(folder)
+    assert token is not None, f"no token in {folder}"
+    return {"Authorization": f"Bearer {token}"}
+
+
+def bearer_of(app: FastAPI) -> dict[str, str]:
+    """The header of the first admin of a started application."""
+    return bearer(app.state.settings.data_dir)
 
 
 class Served(uvicorn.Server):

@@ -7,8 +7,9 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-STATIC = Path(__file__).parent.parent / "static"
-SERVER_PREFIXES = ("/api/", "/docs", "/healthz", "/readyz", "/metrics")
+from trainhall.api.login.authentication import SERVER_PREFIXES
+
+STATIC = Path(__file__).parents[2] / "static"
 
 # Names of assets carry a hash of their content; the page names them, so it is asked for every time.
 _IMMUTABLE = "public, max-age=31536000, immutable"

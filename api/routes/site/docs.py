@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse
 
-from trainhall.api.routes.dashboard import STYLED_TEXT_POLICY
+from trainhall.api.routes.site.dashboard import STYLED_TEXT_POLICY
 
 router = APIRouter(include_in_schema=False)
 

@@ -5,14 +5,24 @@ import shutil
 
 from fastapi import APIRouter, Request
 from prometheus_client import generate_latest
+from sqlalchemy.exc import DBAPIError
 from starlette.responses import PlainTextResponse
 
 from trainhall import __version__
 from trainhall.api.context import CoordinatorDep
-from trainhall.api.openapi.describe import FAILED, FORBIDDEN, UNAVAILABLE, Responses, problem
+from trainhall.api.login.authentication import principal_or_none
+from trainhall.api.openapi.describe import (
+    FAILED,
+    FORBIDDEN,
+    UNAUTHENTICATED,
+    UNAVAILABLE,
+    Responses,
+    problem,
+)
 from trainhall.api.problems import RefusalError
 from trainhall.api.schemas.probes import Health, Readiness
 from trainhall.api.settings import Settings
+from trainhall.cluster.coordinator import Coordinator
 from trainhall.monitoring import prometheus
 
 router = APIRouter(tags=["probes"])
@@ -44,8 +54,17 @@ async def read_health(request: Request) -> Health:
 )
 async def read_readiness(request: Request, coordinator: CoordinatorDep) -> Readiness:
     """503 while the database cannot be read and written, or the disk with the data folder is
-    full."""
-    settings: Settings = request.app.state.settings
+    full. The reason is for those who are logged in."""
+    try:
+        await _check(request.app.state.settings, coordinator)
+    except (RefusalError, DBAPIError):
+        if principal_or_none(request) is not None:
+            raise
+        raise RefusalError(503, "unavailable", "not ready") from None
+    return Readiness(status="ready")
+
+
+async def _check(settings: Settings, coordinator: Coordinator) -> None:
     if not settings.mock:
         free = (await asyncio.to_thread(shutil.disk_usage, settings.data_dir)).free
         if free < _MIN_FREE_BYTES:
@@ -54,7 +73,6 @@ async def read_readiness(request: Request, coordinator: CoordinatorDep) -> Readi
                 f"the disk with the data folder is full, {free >> 10} KiB are left: free some",
             )  # fmt: skip
     await coordinator.db.check()
-    return Readiness(status="ready")
 
 
 @router.get(
@@ -63,6 +81,7 @@ async def read_readiness(request: Request, coordinator: CoordinatorDep) -> Readi
     summary="Figures for Prometheus",
     response_class=PlainTextResponse,
     responses={
+        401: problem(UNAUTHENTICATED),
         200: {"content": {"text/plain": {"example": 'trainhall_jobs{state="running"} 3\n'}}},
         503: problem(UNAVAILABLE),
         **_REFUSALS,

@@ -1,0 +1,1 @@
+"""Authentication of requests, and the first admin; imports `guard` and `startup`."""

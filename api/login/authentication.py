@@ -1,0 +1,149 @@
+"""Authentication of requests, by an API token or by the session of a browser.
+
+Without a valid credential a request is refused with 401, unless its path is open (`OPEN`), is an
+agent's, which has a credential of its own, or is a page of the dashboard, which shows nothing
+before it is logged in.
+
+A cookie counts for every port of its host, so its name has the id of the coordinator: two
+coordinators of one host don't log each other out.
+"""
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from trainhall.api.context import coordinator_of
+from trainhall.api.guard import HEALTH
+from trainhall.api.problems import RefusalError
+from trainhall.cluster.accounts.principal import Principal
+from trainhall.cluster.accounts.service import AccountService
+from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
+
+LOG_IN = f"{API_PREFIX}/auth/link"
+OPEN = frozenset({HEALTH, "/readyz", LOG_IN})
+"""Paths that need no credential."""
+SERVER_PREFIXES = ("/api/", "/docs", HEALTH, "/readyz", "/metrics", "/openapi.json")
+"""Beginnings of the paths that are no pages of the dashboard."""
+_REMEDY = (
+    "`trainhall open` on the coordinator's host makes a link that logs a browser in, `trainhall "
+    "login` does so for commands, and programs send an API token as `Authorization: Bearer TOKEN`"
+)
+NO_CREDENTIAL = f"this request has no credential: {_REMEDY}"
+
+
+class Authentication:
+    """ASGI middleware that hands a `Principal` to the routes, or refuses with 401.
+
+    Args:
+        asks: without it, a request without a credential is the admin's.
+        public_url: where a proxy with TLS serves the coordinator, if one does.
+    """
+
+    def __init__(self, app: ASGIApp, *, asks: bool, public_url: str | None = None) -> None:
+        self.app = app
+        self._asks = asks
+        public = urlsplit(public_url or "")
+        self._tls_host = public.netloc.lower() if public.scheme == "https" else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            refusal = await self._refusal(scope)
+            if refusal is not None:
+                await refusal.response()(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+    async def _refusal(self, scope: Scope) -> RefusalError | None:
+        path = scope["path"]
+        if path == HEALTH or path.startswith(f"{AGENT_PREFIX}/"):
+            return None
+        headers = Headers(scope=scope)
+        state = scope["app"].state
+        scope["trainhall.cookie"] = cookie = self._cookie(scope, headers, state.coordinator_id)
+        principal, given = None, False
+        if "authorization" in headers:
+            given = True
+            principal = await _of_header(headers, state.coordinator.accounts)
+        elif secret := _cookie_value(headers, cookie):
+            given = True
+            principal = await state.coordinator.accounts.of_session(secret)
+        if principal is None and not self._asks:
+            principal = Principal(state.admin_name, True, "none")
+        scope["trainhall.principal"] = principal
+        if principal is not None or _is_open(path, scope, scope["app"].router.routes):
+            return None
+        return _refused(scope, given)
+
+    def _cookie(self, scope: Scope, headers: Headers, coordinator_id: str) -> str:
+        """Return the name of the session's cookie. Under TLS a browser takes it over TLS alone."""
+        name = f"trainhall-{coordinator_id[:16]}"
+        by_proxy = self._tls_host is not None and headers.get("host", "").lower() == self._tls_host
+        return f"__Host-{name}" if scope["scheme"] in ("https", "wss") or by_proxy else name
+
+
+async def _of_header(headers: Headers, accounts: AccountService) -> Principal | None:
+    values = headers.getlist("authorization")
+    scheme, _, token = values[0].partition(" ")
+    if len(values) != 1 or scheme.lower() != "bearer":
+        return None
+    return await accounts.of_token(token.strip())
+
+
+def _cookie_value(headers: Headers, name: str) -> str:
+    for text in headers.getlist("cookie"):
+        for pair in text.split(";"):
+            key, _, value = pair.strip().partition("=")
+            if key == name:
+                return value
+    return ""
+
+
+def _is_open(path: str, scope: Scope, routes: Sequence[BaseRoute]) -> bool:
+    """Return whether a path needs no credential.
+
+    That of a route needs one unless it is listed, whatever the path looks like.
+    """
+    if path in OPEN:
+        return True
+    if path.startswith(SERVER_PREFIXES):
+        return False
+    return all(route.matches(scope)[0] is Match.NONE for route in routes)
+
+
+def _refused(scope: Scope, given: bool) -> RefusalError:
+    detail = NO_CREDENTIAL
+    if given:
+        detail = f"the credential is unknown, was revoked, or has expired: {_REMEDY}"
+    headers = {"WWW-Authenticate": "Bearer"}
+    if scope.get("method") not in ("GET", "HEAD", None):
+        # Of a refused caller of HTTP/1.1 a body may be under way that is never read.
+        headers["Connection"] = "close"
+    return RefusalError(401, "not-authenticated", detail, headers=headers)
+
+
+def principal_or_none(connection: HTTPConnection) -> Principal | None:
+    """Return who a request to an open path comes from, if that is known."""
+    principal: Principal | None = connection.scope.get("trainhall.principal")
+    return principal
+
+
+async def get_principal(connection: HTTPConnection) -> Principal:
+    """Return who a request comes from.
+
+    Where no credential is asked for, a request without one is the first admin's.
+    """
+    principal = principal_or_none(connection)
+    assert principal is not None, "only open paths are reached without a credential"
+    if principal.user_id:
+        return principal
+    accounts = coordinator_of(connection).accounts
+    return await accounts.ensure_admin(principal.user)
+
+
+def session_cookie(connection: HTTPConnection) -> str:
+    """Return the name of the cookie of a browser's session."""
+    return str(connection.scope["trainhall.cookie"])

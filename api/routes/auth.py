@@ -1,0 +1,167 @@
+"""/auth: log in and out, and a user's own API tokens and sessions."""
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Request, Response
+
+from trainhall.api.bodies import read_json
+from trainhall.api.context import CoordinatorDep
+from trainhall.api.login.authentication import get_principal, session_cookie
+from trainhall.api.openapi.describe import Operations, body
+from trainhall.api.params import Cursor, Limit
+from trainhall.api.problems import RefusalError, invalid
+from trainhall.api.schemas.accounts import LoginCode, NewLink, NewToken
+from trainhall.cluster.accounts.principal import Principal
+from trainhall.cluster.accounts.service import SESSION_LIFE
+from trainhall.cluster.accounts.views import (
+    ApiTokenPage,
+    LoginLink,
+    Me,
+    NewApiToken,
+    SessionPage,
+)
+
+router = Operations(prefix="/auth", tags=["accounts"])
+PrincipalDep = Annotated[Principal, Depends(get_principal)]
+TokenId = Annotated[
+    str, Path(max_length=32, description="The token's id.", examples=["5d0c77e1a94b"])
+]
+SessionId = Annotated[
+    str, Path(max_length=32, description="The session's id.", examples=["b81f0e6d2c53"])
+]
+
+_USED = RefusalError(
+    401, "not-authenticated",
+    "the login link was used before, or has expired; make another with `trainhall open`",
+    headers={"WWW-Authenticate": "Bearer"},
+)  # fmt: skip
+_NO_TOKEN = RefusalError(404, "not-found", "there is no token '5d0c77e1a94b'")
+_NO_SESSION = RefusalError(404, "not-found", "there is no session 'b81f0e6d2c53'")
+_TOKEN_EXISTS = RefusalError(
+    409, "conflict", "you have a token 'ci' already; use another name, or remove it first"
+)
+_PAST = invalid("expires_at", "2020-01-01T00:00:00Z", "must be in the future")
+
+
+@router.operation(
+    "POST",
+    "/link",
+    _USED,
+    summary="Log a browser in",
+    status=204,
+    reads=body(LoginCode, {"code": {"code": "c2VjcmV0LW9mLXRoZS1saW5r"}}, required=True),
+)
+async def log_in(coordinator: CoordinatorDep, request: Request) -> Response:
+    """Trades the code of a login link, once, for the cookie of a session of 30 days."""
+    wanted = await read_json(request, LoginCode)
+    client = request.headers.get("user-agent", "")
+    secret = await coordinator.accounts.log_in(wanted.code, client)
+    response = Response(status_code=204, headers={"Cache-Control": "no-store"})
+    _set_cookie(request, response, secret)
+    return response
+
+
+@router.operation(
+    "POST",
+    "/codes",
+    summary="Make a login link",
+    answer="The code, for one browser.",
+    status=201,
+    reads=body(NewLink, {"a minute": {"seconds": 60}}, required=False),
+)
+async def create_login_link(
+    coordinator: CoordinatorDep, principal: PrincipalDep, request: Request, response: Response
+) -> LoginLink:
+    """Logs in as the same user: open `/login#code=CODE` of the coordinator."""
+    wanted = await read_json(request, NewLink)
+    response.headers["Cache-Control"] = "no-store"
+    return await coordinator.accounts.new_code(principal, wanted.seconds)
+
+
+@router.operation("POST", "/logout", summary="Log out", status=204)
+async def log_out(
+    coordinator: CoordinatorDep, principal: PrincipalDep, request: Request
+) -> Response:
+    """Ends the session of this browser. An API token stays valid."""
+    if principal.how == "session":
+        await coordinator.accounts.end_session(principal, principal.credential_id)
+    response = Response(status_code=204)
+    _set_cookie(request, response, None)
+    return response
+
+
+@router.operation("GET", "/me", summary="Read who you are", answer="The user of this request.")
+async def read_me(principal: PrincipalDep) -> Me:
+    """The user that the credential of the request belongs to."""
+    return Me(user=principal.user, admin=principal.is_admin, how=principal.how)
+
+
+@router.operation("GET", "/tokens", summary="List your API tokens", answer="A page of tokens.")
+async def list_tokens(
+    coordinator: CoordinatorDep, principal: PrincipalDep, limit: Limit = 50, cursor: Cursor = None
+) -> ApiTokenPage:
+    """The oldest first, without their secrets."""
+    return await coordinator.accounts.tokens(principal, limit=limit, cursor=cursor)
+
+
+@router.operation(
+    "POST",
+    "/tokens",
+    _TOKEN_EXISTS,
+    _PAST,
+    summary="Create an API token",
+    answer="The token, which is shown only once.",
+    status=201,
+    reads=body(NewToken, {"token": {"name": "ci"}}, required=True),
+)
+async def create_token(
+    coordinator: CoordinatorDep, principal: PrincipalDep, request: Request, response: Response
+) -> NewApiToken:
+    """A program that sends it as `Authorization: Bearer TOKEN` may do whatever you may."""
+    wanted = await read_json(request, NewToken)
+    if wanted.expires_at is not None and wanted.expires_at <= coordinator.clock.now():
+        raise invalid("expires_at", wanted.expires_at.isoformat(), "must be in the future")
+    response.headers["Cache-Control"] = "no-store"
+    return await coordinator.accounts.create_token(principal, wanted.name, wanted.expires_at)
+
+
+@router.operation(
+    "DELETE", "/tokens/{token_id}", _NO_TOKEN, summary="Revoke an API token", status=204
+)
+async def delete_token(
+    coordinator: CoordinatorDep, principal: PrincipalDep, token_id: TokenId
+) -> None:
+    """Refuses requests with it from now on."""
+    await coordinator.accounts.revoke_token(principal, token_id)
+
+
+@router.operation("GET", "/sessions", summary="List your sessions", answer="A page of sessions.")
+async def list_sessions(
+    coordinator: CoordinatorDep, principal: PrincipalDep, limit: Limit = 50, cursor: Cursor = None
+) -> SessionPage:
+    """Browsers in which you are logged in, the oldest first."""
+    return await coordinator.accounts.sessions(principal, limit=limit, cursor=cursor)
+
+
+@router.operation(
+    "DELETE", "/sessions/{session_id}", _NO_SESSION, summary="End a session", status=204
+)
+async def end_session(
+    coordinator: CoordinatorDep, principal: PrincipalDep, session_id: SessionId
+) -> None:
+    """Logs that browser out."""
+    await coordinator.accounts.end_session(principal, session_id)
+
+
+def _set_cookie(request: Request, response: Response, secret: str | None) -> None:
+    """Hand the browser its session; None: take it back."""
+    name = session_cookie(request)
+    response.set_cookie(
+        name,
+        secret or "",
+        max_age=int(SESSION_LIFE.total_seconds()) if secret else 0,
+        path="/",
+        secure=name.startswith("__Host-"),
+        httponly=True,
+        samesite="strict",
+    )

@@ -1,0 +1,1 @@
+"""Commands about logins and API tokens; imports `base`."""

@@ -1,0 +1,229 @@
+"""Commands about logins: open, login, logout, whoami; and API tokens: create, ls, rm."""
+
+import secrets
+import socket
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainhall.api.host.credentials import remove_token, store_token
+from trainhall.cli.base import output as out
+from trainhall.cli.base.connect import connect
+from trainhall.cli.base.credentials import token_for, token_of_own_coordinator
+from trainhall.cli.base.errors import CliError, NotAllowedError, UsageError
+from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Url
+from trainhall.cli.base.quantities import duration
+from trainhall.cluster.accounts.secrets import is_token
+
+if TYPE_CHECKING:
+    from trainhall.cli.base.client import Client
+
+_LINK = "/login#code="
+
+tokens = typer.Typer(
+    help="API tokens: what a program sends instead of a login.", no_args_is_help=True
+)
+
+
+def open_dashboard(url: Url = DEFAULT_URL) -> None:
+    """Print a link that logs one browser in, once, within a minute.
+
+    \b
+    Examples:
+      trainhall open
+      docker compose exec coordinator trainhall open
+    """
+    with connect(url) as client:
+        made = client.request("POST", "/auth/codes")
+        print(f"{client.url}{_LINK}{made['code']}")
+    out.notice("It works once, within a minute.")
+
+
+def login(
+    at: Annotated[
+        str | None,
+        typer.Argument(metavar="URL", help="URL of the coordinator.", show_default="--url"),
+    ] = None,
+    print_header: Annotated[
+        bool,
+        typer.Option(
+            "--print-header",
+            help="Print the header for curl: curl -H @<(trainhall login --print-header) …",
+        ),
+    ] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Log the commands of this user in, with an API token or the link of `trainhall open`.
+
+    It is read from the terminal, or from standard input, and kept in
+    ~/.config/trainhall/credentials.
+
+    \b
+    Examples:
+      trainhall login http://lab:8000
+      curl -H @<(trainhall login --print-header) http://127.0.0.1:8000/api/v1/training/jobs
+    """
+    url = (at or url).rstrip("/")
+    if print_header:
+        token = token_for(url) or token_of_own_coordinator(url)
+        if token is None:
+            raise NotAllowedError(f"there is no credential for {url}; run `trainhall login {url}`")
+        print(f"Authorization: Bearer {token}")
+        return
+    given = _secret(url)
+    if _LINK in given:
+        linked, _, code = given.partition(_LINK)
+        url = url if at else linked
+        token = _token_by_link(url, code)
+    elif is_token(given):
+        token = given
+    else:
+        raise UsageError("that is neither an API token (th_…) nor a link of `trainhall open`")
+    with _client(url, token) as client:
+        me = client.get("/auth/me")
+    try:
+        store_token(url, token)
+    except (OSError, RuntimeError) as error:
+        raise CliError(f"the credential cannot be stored: {error}") from None
+    out.notice(f"Logged in to {url} as {out.one_line(me['user'])}.")
+
+
+def logout(url: Url = DEFAULT_URL) -> None:
+    """Forget the stored credential of a coordinator. The API token itself stays valid.
+
+    \b
+    Examples:
+      trainhall logout --url http://lab:8000
+    """
+    try:
+        found = remove_token(url)
+    except OSError as error:
+        raise CliError(f"the credential cannot be removed: {error}") from None
+    if not found:
+        raise CliError(f"there is no stored credential for {url}")
+    out.notice(f"Logged out of {url}. To void its token, see `trainhall tokens ls`.")
+
+
+def whoami(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """Show as whom commands act.
+
+    \b
+    Examples:
+      trainhall whoami
+    """
+    with connect(url) as client:
+        me = client.get("/auth/me")
+    shown = {"id": me["user"], **me}
+    out.print_item(
+        shown if output is Format.NAME else me,
+        output,
+        lambda: out.pairs(
+            [
+                ("user", me["user"]),
+                ("admin", "yes" if me["admin"] else "no"),
+                ("credential", _CREDENTIALS.get(me["how"], me["how"])),
+                ("coordinator", url),
+            ]
+        ),
+    )
+
+
+_CREDENTIALS = {"none": "none is needed", "token": "API token", "session": "session"}
+
+
+@tokens.command("create")
+def create_token(
+    name: Annotated[str, typer.Argument(help="Name of the token, for people.")],
+    expires: Annotated[
+        float | None,
+        typer.Option(
+            "--expires",
+            parser=duration,
+            metavar="DURATION",
+            help="Life of the token.",
+            show_default="90 days",
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Create an API token and print it. It is shown only now.
+
+    \b
+    Examples:
+      trainhall tokens create ci
+      trainhall tokens create nightly --expires 48h
+    """  # fmt: skip
+    body = {"name": name}
+    if expires is not None:
+        body["expires_at"] = (datetime.now(UTC) + timedelta(seconds=expires)).isoformat()
+    with connect(url) as client:
+        made = client.request("POST", "/auth/tokens", json=body)
+    out.print_item(made, output, lambda: str(made["token"]))
+    if output is Format.TABLE:
+        out.notice("Keep it: it is not shown again. Programs send it as TRAINHALL_TOKEN.")
+
+
+@tokens.command("list", hidden=True)
+@tokens.command("ls")
+def list_tokens(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """List your API tokens.
+
+    \b
+    Examples:
+      trainhall tokens ls
+    """
+    with connect(url) as client:
+        found = list(client.items("/auth/tokens"))
+    columns = [
+        out.Column("ID", lambda t: t["id"]),
+        out.Column("NAME", lambda t: t["name"]),
+        out.Column("CREATED", lambda t: out.moment(t["created_at"])),
+        out.Column("EXPIRES", lambda t: out.moment(t["expires_at"]) if t["expires_at"] else ""),
+        out.Column("LAST USE", lambda t: out.age(t["used_at"])),
+    ]
+    out.print_items(found, columns, output, empty="No tokens.")
+
+
+@tokens.command("rm")
+def remove(
+    token: Annotated[
+        str, typer.Argument(metavar="TOKEN", help="Its name, or a unique prefix of its id.")
+    ],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Revoke an API token: requests with it are refused.
+
+    \b
+    Examples:
+      trainhall tokens rm ci
+    """
+    with connect(url) as client:
+        found = client.token(token)
+        client.request("DELETE", f"/auth/tokens/{found['id']}")
+    out.notice(f"Revoked {out.label(found)}.")
+
+
+def _secret(url: str) -> str:
+    if sys.stdin.isatty():
+        prompt = f"API token, or link of `trainhall open`, for {url} (it is not shown)"
+        return str(typer.prompt(prompt, hide_input=True, err=True)).strip()
+    return sys.stdin.readline().strip()
+
+
+def _token_by_link(url: str, code: str) -> str:
+    """Trade the code of a link for an API token of this user on this host."""
+    with _client(url, "") as client:
+        client.request("POST", "/auth/link", json={"code": code})  # its client keeps the cookie
+        name = f"login from {socket.gethostname()}, {secrets.token_hex(3)}"
+        made = client.request("POST", "/auth/tokens", json={"name": name})
+        client.request("POST", "/auth/logout")
+    return str(made["token"])
+
+
+def _client(url: str, token: str) -> "Client":
+    from trainhall.cli.base.client import Client
+
+    return Client(url, token=token)

@@ -1,0 +1,27 @@
+"""The API token that commands and `trainhall.Client` send to a coordinator.
+
+`TRAINHALL_TOKEN`, else the one that is stored for its URL. A coordinator of this host that asks
+for one nevertheless gets its first admin's token, if this user runs it.
+"""
+
+import os
+
+from trainhall.api.host.credentials import admin_token, stored_token
+from trainhall.cluster.accounts.secrets import is_token
+
+
+def token_for(url: str) -> str | None:
+    """Return the token for the coordinator at a URL; None: this user has none."""
+    given = os.environ.get("TRAINHALL_TOKEN", "").strip()
+    return given if is_token(given) else stored_token(url)
+
+
+def token_of_own_coordinator(url: str) -> str | None:
+    """Return the first admin's token of a coordinator that this user runs on this host.
+
+    Of another user's, which may listen at the same port, there is none: it must not get it.
+    """
+    from trainhall.cli.base.running import data_dir_of  # it looks through all processes
+
+    folder = data_dir_of(url)
+    return admin_token(folder) if folder is not None else None

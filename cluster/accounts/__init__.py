@@ -1,0 +1,1 @@
+"""Users, their sessions and API tokens; imports `service`."""

@@ -1,0 +1,308 @@
+"""Who a request comes from: without a credential nothing is answered but what is meant to be."""
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.routing import BaseRoute, Mount
+from support.cluster.web import bearer, bearer_of, served
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from trainhall.api.host.credentials import admin_token
+from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
+
+OWN = "http://127.0.0.1:8000"
+LINK = f"{API_PREFIX}/auth/link"
+OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("POST", LINK)}
+"""Routes that need no credential; every other needs one of a user, or is an agent's."""
+STREAMS = {f"{API_PREFIX}/metrics/stream/{{job_id}}", f"{API_PREFIX}/alerts/stream"}
+
+
+@pytest.fixture
+def make_closed(make_app: Callable[..., FastAPI]) -> Callable[..., FastAPI]:
+    return lambda folder="data", **settings: make_app(folder, auth="token", **settings)
+
+
+@pytest.fixture
+async def closed(make_closed: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
+    """An application that asks for a credential."""
+    made = make_closed()
+    async with made.router.lifespan_context(made):
+        yield made
+
+
+@pytest.fixture
+async def anyone(closed: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """Somebody on the same host, without a credential."""
+    transport = httpx.ASGITransport(closed, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url=OWN) as made:
+        yield made
+
+
+async def log_in(client: httpx.AsyncClient, app: FastAPI) -> httpx.Response:
+    made = await client.post(f"{API_PREFIX}/auth/codes", headers=bearer_of(app))
+    assert made.status_code == 201
+    return await client.post(LINK, json={"code": made.json()["code"]})
+
+
+def _routes(routes: list[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every method and path; of a websocket the method is WS."""
+    for route in routes:
+        if isinstance(route, Mount):
+            yield from _routes(list(route.routes), prefix + route.path)
+        elif (inner := getattr(route, "effective_candidates", None)) is not None:
+            assert not route.effective_low_priority_routes()  # type: ignore[attr-defined]
+            yield from _routes(inner(), prefix)
+        else:
+            shown: Any = getattr(route, "starlette_route", None) or route
+            path = prefix + str(shown.path)
+            for method in getattr(route, "methods", None) or {"WS"}:
+                yield method, path
+
+
+async def test_every_route_needs_a_credential_unless_listed(
+    closed: FastAPI, anyone: httpx.AsyncClient
+) -> None:
+    routes = {(m, p) for m, p in _routes(list(closed.router.routes)) if m != "HEAD"}
+    documented = {
+        (method.upper(), path)
+        for path, methods in closed.openapi()["paths"].items()
+        for method in methods
+    }
+    assert documented <= {(method, path.replace(":path}", "}")) for method, path in routes}
+    sockets = {path for method, path in routes if method == "WS"}
+    assert sockets == STREAMS | {f"{AGENT_PREFIX}/connect", f"{AGENT_PREFIX}/ship"}
+    assert {("GET", "/docs"), ("GET", "/openapi.json"), ("GET", "/metrics")} <= routes
+    assert routes >= OPEN
+    for method, path in sorted(routes - OPEN):
+        if path.startswith(f"{AGENT_PREFIX}/") or method == "WS":
+            continue  # credentials of their own; tested below
+        reply = await anyone.request(method, re.sub(r"\{[^}]*\}", "x", path))
+        assert reply.status_code == 401, (method, path)
+        assert reply.headers["WWW-Authenticate"] == "Bearer"
+        assert reply.headers["Content-Type"] == "application/problem+json"
+        assert "trainhall open" in reply.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/training/jobs/", "/api/v1", "/api/v2/x", "/docs/", "/docsx", "/metrics/",
+        "/openapi.json/", "/api/v1/agent", "//api/v1/training/jobs", "/api/v1/auth/link/",
+        "/api/v1/auth/me",
+    ],
+)  # fmt: skip
+async def test_paths_beside_routes_show_nothing(anyone: httpx.AsyncClient, path: str) -> None:
+    reply = await anyone.get(path)
+    page = reply.headers["Content-Type"].startswith("text/html")
+    assert reply.status_code == 401 or page
+
+
+async def test_agents_keep_their_own_credential(anyone: httpx.AsyncClient, closed: FastAPI) -> None:
+    batch = f"{AGENT_PREFIX}/jobs/x/attempts/1/metrics"
+    for headers in ({}, bearer_of(closed)):
+        reply = await anyone.post(batch, headers=headers)
+        assert reply.status_code == 401
+        assert "node" in reply.json()["detail"] or "credential" in reply.json()["detail"]
+    joined = await anyone.post(f"{AGENT_PREFIX}/join", json={})
+    assert joined.status_code == 422
+
+
+async def test_pages_and_probes_need_nothing(anyone: httpx.AsyncClient) -> None:
+    for path in ("/", "/jobs", "/login", "/favicon.svg"):
+        assert (await anyone.get(path)).status_code == 200
+    assert (await anyone.get("/healthz")).json()["status"] == "ok"
+    assert (await anyone.get("/readyz")).json() == {"status": "ready"}
+
+
+async def test_reasons_of_readiness_are_for_users(
+    anyone: httpx.AsyncClient, closed: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainhall.api.routes.site.probes._MIN_FREE_BYTES", 2**62)
+    reply = await anyone.get("/readyz")
+    assert (reply.status_code, reply.json()["detail"]) == (503, "not ready")
+    known = await anyone.get("/readyz", headers=bearer_of(closed))
+    assert (known.status_code, "disk" in known.json()["detail"]) == (503, True)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "", "Bearer", "Bearer ", "Basic YTpi", "Bearer th_x", "Bearer {token}x", "{token}",
+        "Bearer {token} {token}", "Basic {token}", "Bearer th_" + "a" * 100_000, "Bearer \x00",
+    ],
+)  # fmt: skip
+async def test_wrong_credentials_are_refused(
+    anyone: httpx.AsyncClient, closed: FastAPI, header: str
+) -> None:
+    token = admin_token(closed.state.settings.data_dir)
+    headers = {"Authorization": header.format(token=token)}
+    reply = await anyone.get("/api/v1/training/jobs", headers=headers)
+    assert reply.status_code == 401
+    assert "unknown, was revoked, or has expired" in reply.json()["detail"]
+
+
+async def test_two_headers_are_refused(anyone: httpx.AsyncClient, closed: FastAPI) -> None:
+    good = ("Authorization", bearer_of(closed)["Authorization"])
+    for pair in ([good, ("Authorization", "Bearer x")], [("Authorization", "Bearer x"), good]):
+        assert (await anyone.get("/api/v1/training/jobs", headers=pair)).status_code == 401
+
+
+async def test_token_admits_everywhere(anyone: httpx.AsyncClient, closed: FastAPI) -> None:
+    for path in ("/api/v1/training/jobs", "/metrics", "/docs", "/openapi.json"):
+        assert (await anyone.get(path, headers=bearer_of(closed))).status_code == 200
+    me = await anyone.get("/api/v1/auth/me", headers=bearer_of(closed))
+    assert me.json() == {"user": closed.state.admin_name, "admin": True, "how": "token"}
+
+
+async def test_admin_token_is_private_and_kept(
+    make_closed: Callable[..., FastAPI], tmp_path: Path
+) -> None:
+    path = tmp_path / "data" / "admin.token"
+    tokens = []
+    for _ in range(2):
+        app = make_closed()
+        async with app.router.lifespan_context(app):
+            assert path.stat().st_mode & 0o777 == 0o600
+            tokens.append(path.read_text())
+    assert tokens[0] == tokens[1]
+
+
+async def test_removed_admin_token_is_replaced(
+    make_closed: Callable[..., FastAPI], tmp_path: Path
+) -> None:
+    path = tmp_path / "data" / "admin.token"
+    app = make_closed()
+    async with app.router.lifespan_context(app):
+        old = path.read_text().strip()
+    path.write_text("th_not_one\n")
+    app = make_closed()
+    async with app.router.lifespan_context(app):
+        new = path.read_text().strip()
+        accounts = app.state.coordinator.accounts
+        assert await accounts.of_token(old) is None
+        assert await accounts.of_token(new) is not None
+
+
+async def test_link_logs_a_browser_in(anyone: httpx.AsyncClient, closed: FastAPI) -> None:
+    reply = await log_in(anyone, closed)
+    assert reply.status_code == 204
+    cookie = reply.headers["Set-Cookie"]
+    assert cookie.startswith(f"trainhall-{closed.state.coordinator_id[:16]}=")
+    parts = {part.strip().lower() for part in cookie.split(";")[1:]}
+    assert {"httponly", "path=/", "samesite=strict"} <= parts
+    assert not {"secure"} & parts
+    me = await anyone.get("/api/v1/auth/me")
+    assert me.json() == {"user": closed.state.admin_name, "admin": True, "how": "session"}
+    (session,) = (await anyone.get("/api/v1/auth/sessions")).json()["items"]
+    assert session["current"] is True
+    assert (await anyone.post("/api/v1/auth/logout")).status_code == 204
+    assert not anyone.cookies
+    assert (await anyone.get("/api/v1/auth/me")).status_code == 401
+
+
+async def test_ended_session_is_void_in_the_browser(
+    anyone: httpx.AsyncClient, closed: FastAPI
+) -> None:
+    await log_in(anyone, closed)
+    (session,) = (await anyone.get("/api/v1/auth/sessions")).json()["items"]
+    path = f"/api/v1/auth/sessions/{session['id']}"
+    assert (await anyone.delete(path, headers=bearer_of(closed))).status_code == 204
+    assert (await anyone.get("/api/v1/auth/me")).status_code == 401
+
+
+async def test_cookie_over_tls_is_for_tls_alone(
+    make_closed: Callable[..., FastAPI],
+) -> None:
+    app = make_closed(public_url="https://lab.example", allowed_hosts="lab.example")
+    name = "__Host-trainhall-"
+    async with app.router.lifespan_context(app):
+        for base in ("https://127.0.0.1:8000", "http://lab.example"):
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url=base) as client:
+                cookie = (await log_in(client, app)).headers["Set-Cookie"]
+                assert cookie.startswith(name)
+                assert "Secure" in cookie
+
+
+async def test_header_counts_before_the_cookie(anyone: httpx.AsyncClient, closed: FastAPI) -> None:
+    await log_in(anyone, closed)
+    reply = await anyone.get("/api/v1/auth/me", headers={"Authorization": "Bearer nothing"})
+    assert reply.status_code == 401
+
+
+async def test_cookie_of_another_coordinator_is_nobodys(
+    make_closed: Callable[..., FastAPI], anyone: httpx.AsyncClient, closed: FastAPI
+) -> None:
+    await log_in(anyone, closed)
+    (secret,) = anyone.cookies.values()
+    headers = {"Cookie": f"trainhall-0123456789abcdef={secret}; trainhall={secret}"}
+    reply = await httpx.AsyncClient(transport=httpx.ASGITransport(closed), base_url=OWN).get(
+        "/api/v1/auth/me", headers=headers
+    )
+    assert reply.status_code == 401
+
+
+async def test_tokens_are_made_listed_and_revoked(
+    anyone: httpx.AsyncClient, closed: FastAPI
+) -> None:
+    admin = bearer_of(closed)
+    made = await anyone.post("/api/v1/auth/tokens", json={"name": "ci"}, headers=admin)
+    assert made.status_code == 201
+    mine = {"Authorization": f"Bearer {made.json()['token']}"}
+    listed = (await anyone.get("/api/v1/auth/tokens", headers=mine)).json()["items"]
+    assert [item["name"] for item in listed][1:] == ["ci"]
+    assert "token" not in listed[1]
+    path = f"/api/v1/auth/tokens/{made.json()['id']}"
+    assert (await anyone.delete(path, headers=mine)).status_code == 204
+    assert (await anyone.get("/api/v1/auth/tokens", headers=mine)).status_code == 401
+    past = {"name": "past", "expires_at": "2020-01-01T00:00:00Z"}
+    refused = await anyone.post("/api/v1/auth/tokens", json=past, headers=admin)
+    assert refused.status_code == 422
+
+
+async def test_open_coordinator_takes_requests_for_its_admins(client: httpx.AsyncClient) -> None:
+    me = (await client.get("/api/v1/auth/me")).json()
+    assert (me["admin"], me["how"]) == (True, "none")
+    made = await client.post("/api/v1/auth/tokens", json={"name": "ci"})
+    assert made.status_code == 201
+    token = {"Authorization": f"Bearer {made.json()['token']}"}
+    assert (await client.get("/api/v1/auth/me", headers=token)).json()["how"] == "token"
+    wrong = {"Authorization": "Bearer th_old"}
+    assert (await client.get("/api/v1/training/jobs", headers=wrong)).status_code == 200
+
+
+async def test_root_path_opens_no_door(closed: FastAPI) -> None:
+    """Routes are matched behind it, so a check of the bare path would let everybody in."""
+    transport = httpx.ASGITransport(closed, root_path="/behind")
+    async with httpx.AsyncClient(transport=transport, base_url=OWN) as client:
+        reply = await client.get("/behind/api/v1/training/jobs")
+        assert reply.status_code == 401
+
+
+def test_streams_need_a_credential(make_closed: Callable[..., FastAPI], tmp_path: Path) -> None:
+    with served(make_closed()) as url:
+        address = url.replace("http", "ws") + f"{API_PREFIX}/alerts/stream"
+        with pytest.raises(InvalidStatus) as refused, connect(address):
+            pass
+        assert refused.value.response.status_code == 401
+        with connect(address, additional_headers=bearer(tmp_path / "data")) as stream:
+            assert "ready" in str(stream.recv(timeout=10))
+
+
+def test_foreign_page_is_refused_with_a_cookie(
+    make_closed: Callable[..., FastAPI], tmp_path: Path
+) -> None:
+    with served(make_closed()) as url, httpx.Client(base_url=url) as client:
+        code = client.post(f"{API_PREFIX}/auth/codes", headers=bearer(tmp_path / "data")).json()
+        assert client.post(LINK, json={"code": code["code"]}).status_code == 204
+        assert client.get(f"{API_PREFIX}/auth/me").status_code == 200
+        spec: dict[str, Any] = {"name": "x", "script": {"path": "/bin/true"}}
+        evil = {"Origin": "http://evil.example"}
+        reply = client.post(f"{API_PREFIX}/training/jobs", json=spec, headers=evil)
+        assert reply.status_code == 403
