@@ -67,7 +67,9 @@ class Attempts:
         self._leaving: dict[FencingToken, asyncio.Task[None]] = {}
         """Attempts whose folders are being removed."""
         self.shipper = Shipper(api, changed)
-        self.observed = ObservedAttempts(data_dir, self.shipper, changed)
+        self.observed = ObservedAttempts(
+            data_dir, self.shipper, changed, lambda: self._launcher.pids
+        )
 
     def refresh(self) -> bool:
         """Poll every attempt that has not ended; True when something changed."""

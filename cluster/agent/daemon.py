@@ -32,6 +32,7 @@ from trainhall.cluster.agent.options import (
     MissingCredentialError,
     RemovedByCoordinatorError,
 )
+from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.run_as import RunAs, parse_run_as
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.agent.shipping import checkpoint_transfer
@@ -124,6 +125,8 @@ class Agent:
         self._data_dir.doorbell.chmod(0o622)
         loop = asyncio.get_running_loop()
         loop.add_reader(doorbell, self._on_ring, doorbell)
+        # What a shim leaves that is killed comes to this process, and is ended.
+        linux.adopt_orphans()
         self._attempts.observed.find()
         work = asyncio.create_task(self._work(), name="work")
         stopped = asyncio.create_task(stop.wait(), name="stop")

@@ -14,7 +14,7 @@ from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.launch.launcher import CannotStartError
-from trainhall.cluster.agent.os_support import accounts, processes
+from trainhall.cluster.agent.os_support import accounts, linux, processes
 from trainhall.cluster.agent.reconcile import Stage
 from trainhall.cluster.agent.shim import folder_ipc, outcome
 from trainhall.cluster.agent.shim.folder_ipc import Claim
@@ -44,11 +44,18 @@ UNREADABLE_SECONDS = 5.0
 class ObservedAttempts:
     """All attempts of this host, as their folders and processes show them."""
 
-    def __init__(self, data_dir: DataDir, shipper: Shipper, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        data_dir: DataDir,
+        shipper: Shipper,
+        changed: Callable[[], None],
+        own_pids: Callable[[], set[int]],
+    ) -> None:
         self.by_token: dict[FencingToken, Attempt] = {}
         self._data_dir = data_dir
         self._shipper = shipper
         self._changed = changed
+        self._own_pids = own_pids
         self._unreadable: list[AttemptFolder] = []
 
     def find(self) -> None:
@@ -81,7 +88,7 @@ class ObservedAttempts:
         Before the coordinator learns that they do not run here: it may start the next attempt at
         once.
         """
-        await asyncio.gather(*map(_end_unreadable, self._unreadable))
+        await asyncio.gather(*map(self._end_unreadable, self._unreadable))
 
     def reports(self) -> list[AssignmentReport]:
         return [a.report(self._shipper.shipped(t)) for t, a in self.by_token.items()]
@@ -242,7 +249,7 @@ class ObservedAttempts:
 
     async def _sweep(self, attempt: Attempt) -> None:
         """Clean up after a shim that died without an outcome, then report in its place."""
-        while left := await asyncio.to_thread(processes.marked, attempt.folder.path):
+        while left := await self._left_of(attempt.folder):
             processes.send(left, signal.SIGKILL)
             await asyncio.sleep(SWEEP_SECONDS)
         asked = attempt.status.command if attempt.status is not None else Command.RUN
@@ -257,6 +264,38 @@ class ObservedAttempts:
         ended = Outcome.FAILED if failure is not None else Outcome.STOPPED
         self._write_end(attempt, ended, failure)
         self.end(attempt, ended, failure)
+
+    async def _left_of(self, folder: AttemptFolder) -> set[int]:
+        """Return the live processes of an attempt without a shim, whatever they have shed."""
+        found = await asyncio.to_thread(processes.marked, folder.path)
+        owner = accounts.owner_of(folder.path)
+        shims = {pid for a in self.by_token.values() if (pid := _shim_pid(a)) is not None}
+        if owner is None and not linux.adopts_orphans():
+            return found
+        if owner is None:
+            # What the shim had adopted is this agent's by now. Asked on the thread that starts
+            # processes: none is on its way.
+            return found | processes.adopted(self._own_pids() | shims)
+        since = folder.path.parent.stat().st_mtime if accounts.has_name(owner) else 0.0
+        return found | await asyncio.to_thread(processes.of_user, owner.uid, since, shims)
+
+    async def _end_unreadable(self, folder: AttemptFolder) -> None:
+        until = time.monotonic() + UNREADABLE_SECONDS
+        while True:
+            left = await self._left_of(folder)
+            with accounts.acting_as(accounts.owner_of(folder.path)):
+                is_supervised = folder_ipc.read_claim(folder) is Claim.HELD
+            if not left and not is_supervised:
+                await threads.finish(remove_hidden, hide_folder(folder))
+                return
+            if time.monotonic() > until:
+                logger.error("processes_left", path=folder.path, pids=sorted(left))
+                return
+            # A shim that was asked to stop starts no more ranks, and ends once none is left.
+            with accounts.acting_as(accounts.owner_of(folder.path)):
+                folder_ipc.send_command(folder, Command.STOP)
+            processes.send(left, signal.SIGKILL)
+            await asyncio.sleep(SWEEP_SECONDS)
 
     def _write_end(self, attempt: Attempt, ended: Outcome, failure: Failure | None) -> None:
         """Keep the end for the next agent."""
@@ -281,28 +320,14 @@ def _is_listened(attempt: Attempt) -> bool:
         return Control.is_listened(attempt.folder.control)
 
 
+def _shim_pid(attempt: Attempt) -> int | None:
+    with attempt.as_owner():
+        return folder_ipc.shim_pid(attempt.folder)
+
+
 def _log_tail(attempt: Attempt) -> str:
     with attempt.as_owner():
         return outcome.last_lines(folder_ipc.log_path(attempt.folder))
-
-
-async def _end_unreadable(folder: AttemptFolder) -> None:
-    until = time.monotonic() + UNREADABLE_SECONDS
-    while True:
-        left = await asyncio.to_thread(processes.marked, folder.path)
-        with accounts.acting_as(accounts.owner_of(folder.path)):
-            is_supervised = folder_ipc.read_claim(folder) is Claim.HELD
-        if not left and not is_supervised:
-            await threads.finish(remove_hidden, hide_folder(folder))
-            return
-        if time.monotonic() > until:
-            logger.error("processes_left", path=folder.path, pids=sorted(left))
-            return
-        # A shim that was asked to stop starts no more ranks, and ends once none is left.
-        with accounts.acting_as(accounts.owner_of(folder.path)):
-            folder_ipc.send_command(folder, Command.STOP)
-        processes.send(left, signal.SIGKILL)
-        await asyncio.sleep(SWEEP_SECONDS)
 
 
 def hide_folder(folder: AttemptFolder) -> Path:

@@ -22,7 +22,7 @@ from trainhall.cluster.agent.launch.warm_client import (
     WarmParent,
     WarmParentError,
 )
-from trainhall.cluster.agent.os_support import accounts, linux
+from trainhall.cluster.agent.os_support import accounts, linux, processes
 from trainhall.cluster.agent.os_support.accounts import Owner
 from trainhall.cluster.agent.run_as import NoFreeUserError, RunAs
 from trainhall.cluster.agent.shim import folder_ipc, outcome
@@ -93,10 +93,19 @@ class Launcher:
         """The newest attempt and generation of each job that was launched here."""
         self.children: list[subprocess.Popen[bytes]] = []
         """Shims that this agent executed: an ended one stays in the process table until polled."""
+        self._planners: set[int] = set()
+
+    @property
+    def pids(self) -> set[int]:
+        """Return the pids of what this agent has started."""
+        warm = {self._warm.pid} if self._warm.pid is not None else set()
+        return {child.pid for child in self.children} | self._planners | warm
 
     def reap(self) -> None:
-        """Take ended shims out of the process table."""
+        """Take ended shims, and what they left to this agent, out of the process table."""
         self.children = [child for child in self.children if child.poll() is None]
+        if linux.adopts_orphans():
+            processes.reap_adopted(self.pids)
 
     async def plan(self, attempt: Attempt) -> None:
         """Find the strategy of a job that leaves it to us, or predict its own. What runs follows
@@ -110,7 +119,12 @@ class Launcher:
             self._data_dir.make_job_folder(attempt.launch.job_id)
             async with asyncio.timeout(PREDICTION_SECONDS if own else None):
                 attempt.plan = await planner.plan(
-                    attempt.launch, self._code, part, self._environment, owner
+                    attempt.launch,
+                    self._code,
+                    part,
+                    self._environment,
+                    owner,
+                    running=self._planners,
                 )
         except TimeoutError:
             attempt.plan_refusal = f"the planner took longer than {PREDICTION_SECONDS:g} s"

@@ -32,6 +32,8 @@ async def plan(
     scratch: Path,
     environment: Mapping[str, str],
     owner: Owner | None = None,
+    *,
+    running: set[int] | None = None,
 ) -> ChosenPlan:
     """Return the strategy and mesh that suit a job best on the devices of its launch, or the
     prediction of its own.
@@ -42,6 +44,7 @@ async def plan(
         scratch: a folder that does not exist; the job's code is there meanwhile.
         environment: of the planner, which imports that code.
         owner: as whom it does; None: as this process.
+        running: holds the planner's pid while it runs.
 
     Raises:
         PlanningFailedError: there is none.
@@ -67,7 +70,7 @@ async def plan(
             calibration=launch.planning.calibration,
             own_strategy=launch.planning.own_strategy,
         )
-        return chosen_of(planner_output(*await _run(request, environment, owner)))
+        return chosen_of(planner_output(*await _run(request, environment, owner, running)))
     except (OSError, ValueError) as error:
         raise PlanningFailedError(f"the planner failed: {error}", final=False) from error
     finally:
@@ -75,7 +78,10 @@ async def plan(
 
 
 async def _run(
-    request: bytes, environment: Mapping[str, str], owner: Owner | None = None
+    request: bytes,
+    environment: Mapping[str, str],
+    owner: Owner | None = None,
+    running: set[int] | None = None,
 ) -> tuple[int, bytes, bytes]:
     env, user = dict(environment), dict[str, Any]()
     if owner is not None:
@@ -91,6 +97,8 @@ async def _run(
         start_new_session=True,
         **user,
     )
+    running = set() if running is None else running
+    running.add(process.pid)
     try:
         stdout, stderr = await process.communicate(request)
     except asyncio.CancelledError:
@@ -98,5 +106,7 @@ async def _run(
             os.killpg(process.pid, signal.SIGKILL)  # and its copies
         await process.wait()
         raise
+    finally:
+        running.discard(process.pid)
     assert process.returncode is not None
     return process.returncode, stdout, stderr

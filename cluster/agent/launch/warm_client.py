@@ -70,6 +70,11 @@ class WarmParent:
         self._starting: asyncio.Task[None] | None = None
         self._asking = asyncio.Lock()
 
+    @property
+    def pid(self) -> int | None:
+        """Return the pid of the parent; None before the first start."""
+        return self._process.pid if self._process is not None else None
+
     def start(self) -> None:
         """Begin to import torch, which takes seconds, in the background."""
         if self._starting is None or (self._starting.done() and not self._alive()):

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import pwd
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +35,15 @@ def owner_of(path: Path) -> Owner | None:
     except OSError:
         return None
     return Owner(found.st_uid, found.st_gid) if found.st_uid != 0 else None
+
+
+def has_name(owner: Owner) -> bool:
+    """Return whether the user is known to this host, and may run other programs, too."""
+    try:
+        pwd.getpwuid(owner.uid)
+    except KeyError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

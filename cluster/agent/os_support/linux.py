@@ -17,6 +17,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
 _PR_SET_NO_NEW_PRIVS = 38
 
 PADDING_BYTES = 8192
@@ -30,6 +31,15 @@ def environment_padding() -> dict[str, str]:
 def adopt_orphans() -> bool:
     """Become the parent of every descendant whose own parent ends."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def adopts_orphans() -> bool:
+    """Return whether this process has called `adopt_orphans`."""
+    if not IS_LINUX:
+        return False
+    answer = ctypes.c_int()
+    ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
+    return answer.value == 1
 
 
 def die_with_parent(parent_pid: int) -> None:

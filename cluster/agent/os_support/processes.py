@@ -13,6 +13,10 @@ MARK = "TRAINHALL_ATTEMPT_FOLDER"
 """Each rank has it in its environment, and whatever a rank starts inherits it."""
 
 
+CLOCK_SECONDS = 2.0
+"""Error of the time at which a process began, which the kernel counts since the boot."""
+
+
 @dataclass(frozen=True)
 class Use:
     """Resources that a process uses."""
@@ -51,6 +55,59 @@ def descendants() -> set[int]:
             if process.status() != psutil.STATUS_ZOMBIE:
                 found.add(process.pid)
     return found
+
+
+def of_user(uid: int, since: float, spare: set[int]) -> set[int]:
+    """Return live processes of a user, whatever they call themselves.
+
+    Args:
+        since: a time (Unix); what began earlier is left out.
+        spare: pids that are left out with all their descendants.
+    """
+    parents: dict[int, int] = {}
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            parents[process.pid] = process.ppid()
+            is_recent = process.create_time() >= since - CLOCK_SECONDS
+            is_zombie = process.status() == psutil.STATUS_ZOMBIE
+            if uid in process.uids() and is_recent and not is_zombie:
+                found.append(process.pid)
+    return {pid for pid in found if not _lineage(pid, parents) & spare}
+
+
+def _lineage(pid: int, parents: dict[int, int]) -> set[int]:
+    """Return a process and its ancestors."""
+    found: set[int] = set()
+    while pid and pid not in found:
+        found.add(pid)
+        pid = parents.get(pid, 0)
+    return found
+
+
+def adopted(own: set[int]) -> set[int]:
+    """Return live children of this process that it did not start, and their descendants.
+
+    Args:
+        own: the children that it started. None may be started meanwhile.
+    """
+    found = set()
+    for child in psutil.Process().children():
+        if child.pid not in own:
+            with contextlib.suppress(psutil.Error):
+                for process in (child, *child.children(recursive=True)):
+                    if process.status() != psutil.STATUS_ZOMBIE:
+                        found.add(process.pid)
+    return found
+
+
+def reap_adopted(own: set[int]) -> None:
+    """Reap ended children that this process did not start; somebody waits for its own."""
+    with contextlib.suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid in own:
+                return
+            os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import struct
 import time
 from enum import Enum
 from pathlib import Path
@@ -19,6 +20,8 @@ from trainhall.training.link.regular_file import REPLACED, open_regular
 
 LAUNCH = ord("L")
 """Beside the digits of commands: read `launch.json` again."""
+_FLOCK = struct.Struct("@hhqqi4x")
+"""Layout of `struct flock` on 64-bit Linux: type, whence, start, length, pid."""
 CLAIM_SECONDS = 1.0
 """The agent's check of the lock holds it for microseconds; longer means another shim."""
 
@@ -93,6 +96,19 @@ def read_claim(folder: AttemptFolder) -> Claim:
         return Claim.RELEASED if os.read(fd, 1) else Claim.NONE
     finally:
         os.close(fd)
+
+
+def shim_pid(folder: AttemptFolder) -> int | None:
+    """Return the process that holds the lock, by the kernel's word; None: none does. Linux only."""
+    with contextlib.suppress(OSError):
+        fd = open_regular(lock_path(folder))
+        try:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+        finally:
+            os.close(fd)
+        return pid if kind != fcntl.F_UNLCK else None
+    return None
 
 
 def _lock(fd: int) -> bool:
