@@ -1,9 +1,20 @@
+import type { ClientRequest, IncomingMessage } from "node:http";
 import { fileURLToPath } from "node:url";
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
 
 // Where `npm run dev` finds the coordinator.
 const coordinator = process.env.TRAINHALL_URL ?? "http://127.0.0.1:8000";
+
+/**
+ * To the coordinator this page is its own. The Origin of any other page stays: it must be refused,
+ * since the browser's login is sent along.
+ */
+function rewriteOwnOrigin(outgoing: ClientRequest, { headers }: IncomingMessage): void {
+  if (headers.origin === `http://${headers.host}`) {
+    outgoing.setHeader("origin", new URL(coordinator).origin);
+  }
+}
 
 export default defineConfig({
   plugins: [react()],
@@ -16,8 +27,10 @@ export default defineConfig({
         target: coordinator,
         ws: true,
         changeOrigin: true,
-        // The coordinator refuses a foreign Origin; seen from it, the page is its own.
-        headers: { origin: coordinator },
+        configure: (proxy) => {
+          proxy.on("proxyReq", rewriteOwnOrigin);
+          proxy.on("proxyReqWs", rewriteOwnOrigin);
+        },
       },
       "/healthz": { target: coordinator, changeOrigin: true },
       "/readyz": { target: coordinator, changeOrigin: true },

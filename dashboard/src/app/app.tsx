@@ -1,15 +1,26 @@
 import { MantineProvider } from "@mantine/core";
 import { Notifications } from "@mantine/notifications";
-import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { useState } from "react";
+import { readMeQueryKey } from "@/client/@tanstack/react-query.gen";
 import "@/shared/api/client";
+import { isLoggedOut } from "@/shared/api/login";
 import { ApiError } from "@/shared/api/problem";
 import { router } from "./router";
 import { theme, variables } from "./theme";
 
 function newQueries(): QueryClient {
-  return new QueryClient({
+  const queries: QueryClient = new QueryClient({
+    queryCache: new QueryCache({
+      onError: (error) => {
+        const me = readMeQueryKey();
+        // The session has ended; the failed read of the user itself is not repeated.
+        if (isLoggedOut(error) && queries.getQueryData(me) !== undefined) {
+          queries.resetQueries({ queryKey: me });
+        }
+      },
+    }),
     defaultOptions: {
       queries: {
         staleTime: 1000,
@@ -19,6 +30,7 @@ function newQueries(): QueryClient {
       },
     },
   });
+  return queries;
 }
 
 export function App() {

@@ -9,16 +9,17 @@ import { type GroupBy, isGroupBy } from "@/features/jobs/groups/groups";
 import { type ColumnsSearch, columnsOf } from "@/features/jobs/table/columns";
 import type { Sort } from "@/features/jobs/table/sort";
 import { ledgerSearch } from "@/features/ledger/search";
+import { LoginPage } from "@/features/login/login-page";
 import { whatIfSearch } from "@/features/what-if/question";
 import { type CurveView, curveView } from "@/shared/curves/controls/view";
 import type { Spread } from "@/shared/curves/data/curve";
 import { isSpread } from "@/shared/curves/data/spread";
 import { lazyComponent } from "@/shared/page/lazy-component";
 import { Missing } from "./missing";
+import { Root } from "./root";
 import { parseSearch, stringifySearch } from "./search";
-import { Shell } from "./shell";
 
-const root = createRootRoute({ component: Shell, notFoundComponent: Missing });
+const root = createRootRoute({ component: Root, notFoundComponent: Missing });
 
 const home = createRoute({
   getParentRoute: () => root,
@@ -26,6 +27,12 @@ const home = createRoute({
   beforeLoad: () => {
     throw redirect({ to: "/jobs" });
   },
+});
+
+const login = createRoute({
+  getParentRoute: () => root,
+  path: "/login",
+  component: LoginPage,
 });
 
 interface JobsSearch extends ColumnsSearch {
@@ -250,6 +257,7 @@ const submit = createRoute({
 export const router = createRouter({
   routeTree: root.addChildren([
     home,
+    login,
     jobs,
     job,
     compare,

@@ -12,10 +12,19 @@ import {
 import { Link, Outlet, useRouter } from "@tanstack/react-router";
 import { useCallback, useState } from "react";
 import { useHealth, useSummary } from "@/shared/api/cluster";
+import { useLogOut, useMe } from "@/shared/api/login";
 import { plural } from "@/shared/format";
 import { useNotifications } from "@/shared/live/notifications";
 import { IconButton } from "@/shared/ui/icon-button";
-import { CheckIcon, HelpIcon, MoonIcon, ScreenIcon, SearchIcon, SunIcon } from "@/shared/ui/icons";
+import {
+  CheckIcon,
+  HelpIcon,
+  MoonIcon,
+  ScreenIcon,
+  SearchIcon,
+  SunIcon,
+  UserIcon,
+} from "@/shared/ui/icons";
 import { MAIN_PAGES } from "./pages";
 import { Palette } from "./palette";
 import classes from "./shell.module.css";
@@ -61,6 +70,7 @@ export function Shell() {
               </IconButton>
               <HelpMenu onShortcuts={openHelp} />
               <ThemeMenu />
+              <ProfileMenu />
             </Group>
           </div>
         </Container>
@@ -131,6 +141,29 @@ function HelpMenu({ onShortcuts }: { onShortcuts: () => void }) {
         <Menu.Item onClick={onShortcuts} rightSection={<Kbd size="xs">?</Kbd>}>
           Keyboard shortcuts
         </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+/** The user, and the way out of a session; nothing where no login is needed. */
+function ProfileMenu() {
+  const me = useMe().data;
+  const logOut = useLogOut();
+  if (me === undefined || me.how === "none") return null;
+  return (
+    <Menu position="bottom-end" width={200}>
+      <Menu.Target>
+        <ActionIcon variant="subtle" color="gray" size="lg" aria-label={`User ${me.user}`}>
+          <UserIcon />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Label>
+          {me.user}
+          {me.admin ? ", admin" : ""}
+        </Menu.Label>
+        <Menu.Item onClick={() => logOut.mutate({})}>Log out</Menu.Item>
       </Menu.Dropdown>
     </Menu>
   );

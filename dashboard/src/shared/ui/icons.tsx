@@ -70,3 +70,4 @@ export const ScreenIcon = icon(
     <path d="M9 21h6M12 17v4" />
   </>,
 );
+export const UserIcon = path("M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4 21a8 8 0 0 1 16 0");
