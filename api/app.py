@@ -23,6 +23,7 @@ from starlette.routing import BaseRoute, Route, compile_path
 from trainhall import __version__
 from trainhall.api.guard import Guard
 from trainhall.api.host.login_name import login_name
+from trainhall.api.limits import Limits
 from trainhall.api.login.authentication import Authentication
 from trainhall.api.login.first_admin import (
     UNNAMED,
@@ -102,6 +103,7 @@ def create_app(
     app.state.settings = settings
     app.state.login_name = login_name()
     app.state.admin_name = app.state.login_name or UNNAMED
+    app.state.limits = Limits.of(settings)
     app.state.startup_error = None
     app.state.failed = False
     app.state.is_over = lambda: False

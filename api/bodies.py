@@ -1,7 +1,7 @@
 """Request bodies: bounded, of a known content type, and read before anything is done with them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -13,6 +13,8 @@ from trainhall.training.spec import MAX_SPEC_BYTES
 
 SMALL_BYTES = 64 * 1024
 """Limit of the bodies that are no job specs."""
+SMALL_DOCUMENT_BYTES = 4 * 1024
+"""A job spec of this size is parsed at once: it takes some milliseconds."""
 LINGER_BYTES = 16 * 1024 * 1024
 LINGER_SECONDS = 2.0
 
@@ -27,6 +29,7 @@ FORMATS: dict[str, Format] = {
 
 Model = TypeVar("Model", bound=BaseModel)
 Result = TypeVar("Result")
+Parsed = TypeVar("Parsed")
 
 
 async def read_body(request: Request, limit: int) -> bytes:
@@ -48,6 +51,13 @@ async def read_document(request: Request) -> tuple[bytes, Format]:
     if kind is None:
         raise unsupported(request, *FORMATS)
     return await read_body(request, MAX_SPEC_BYTES), kind
+
+
+async def parsed(parse: Callable[[bytes, Format], Parsed], raw: bytes, kind: Format) -> Parsed:
+    """Parse a document in a thread: a large one takes long enough to hold up everybody else."""
+    if len(raw) <= SMALL_DOCUMENT_BYTES:
+        return parse(raw, kind)
+    return await asyncio.to_thread(parse, raw, kind)
 
 
 async def bounded(request: Request, limit: int) -> AsyncIterator[bytes]:

@@ -34,6 +34,7 @@ TITLES = {
     "revoked": "Attempt superseded",
     "node-removed": "Node removed",
     "too-large": "Request too large",
+    "too-many-requests": "Too many requests",
     "storage-full": "Storage full",
     "unsupported-media-type": "Unsupported content type",
     "invalid-request": "Invalid request",
@@ -160,6 +161,9 @@ def _of_cluster(error: ClusterError) -> RefusalError:
         case cluster_errors.NotAllowedError():
             headers = {"WWW-Authenticate": "Bearer"}
             return RefusalError(401, "not-authenticated", error.message, headers=headers)
+        case cluster_errors.TooManyError(retry_seconds=seconds):
+            headers = {"Retry-After": str(seconds)}
+            return RefusalError(429, "too-many-requests", error.message, headers=headers)
     return RefusalError(*_OF_CLUSTER[type(error)], error.message)
 
 
@@ -167,7 +171,8 @@ def _of_status(status: int, detail: str, headers: dict[str, str]) -> RefusalErro
     kinds = {
         400: "bad-request", 401: "not-authenticated", 403: "not-allowed", 404: "not-found",
         405: "method-not-allowed", 409: "conflict", 413: "too-large",
-        415: "unsupported-media-type", 422: "invalid-request", 503: "unavailable",
+        415: "unsupported-media-type", 422: "invalid-request", 429: "too-many-requests",
+        503: "unavailable",
     }  # fmt: skip
     kind = kinds.get(status, "bad-request" if status < 500 else "internal-error")
     return RefusalError(status, kind, detail or HTTPStatus(status).phrase, headers=headers)

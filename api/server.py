@@ -19,8 +19,12 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from trainhall.api.app import create_app
+from trainhall.api.host.bounded_http import BoundedConfig
+from trainhall.api.host.bounded_websocket import BoundedWebSocket
 from trainhall.api.host.config_file import SettingsError
-from trainhall.api.host.listening import BACKLOG, ListenError, inherited, listen, url_of
+from trainhall.api.host.connection_table import ConnectionLimits, ConnectionTable
+from trainhall.api.host.descriptors import raise_limit
+from trainhall.api.host.listening import ListenError, inherited, listen, url_of
 from trainhall.api.host.private_files import keep_private
 from trainhall.api.login.first_admin import print_login_link
 from trainhall.api.logs import configure_logging
@@ -36,7 +40,7 @@ GRACE_SECONDS = 3
 """Time for requests and websockets in progress to end."""
 KEEP_ALIVE_SECONDS = 75
 PING_SECONDS = 20.0
-MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+MAX_MESSAGE_BYTES = 10 * 1024 * 1024
 GC_THRESHOLD = 100_000
 """So many new containers cause a search for garbage; 700 do with Python's own setting."""
 SWITCH_SECONDS = 0.0005
@@ -88,6 +92,7 @@ def serve(
     configure_logging(settings.logged_level)
     keep_private(settings.data_dir)
     sys.setswitchinterval(SWITCH_SECONDS)
+    raise_limit()
     with listener:
         return _run(settings, listener, on_listening or _print_url, prints_link)
 
@@ -122,21 +127,29 @@ def _run(
     return 1 if app.state.failed else 0
 
 
-def server_config(app: FastAPI) -> uvicorn.Config:
+def server_config(app: FastAPI) -> BoundedConfig:
     """Return the server configuration of the application."""
-    return uvicorn.Config(
+    settings: Settings = app.state.settings
+    limits = ConnectionLimits(
+        head_seconds=settings.head_seconds,
+        body_seconds=settings.body_seconds,
+        per_address=settings.connections_per_address,
+    )
+    table = ConnectionTable(limits)
+    return BoundedConfig(
         app,
+        table=table,
         log_config=None,
         access_log=False,
         lifespan="on",
-        ws="websockets-sansio",
+        ws=BoundedWebSocket,
         ws_per_message_deflate=False,
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_ping_interval=PING_SECONDS,
         ws_ping_timeout=PING_SECONDS,
         proxy_headers=False,
         server_header=False,
-        backlog=BACKLOG,
+        backlog=table.backlog,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )

@@ -72,6 +72,21 @@ class Settings(BaseSettings):
     public_url: str | None = None
     """URL at which agents on other hosts reach the coordinator, for the command that adds a
     node."""
+    connections_per_address: Annotated[int, Field(ge=1, le=10**6)] = 1000
+    """Connections of one address at once, and never more than half of the open files that the
+    system allows. Of a lab behind one address, 50 agents and their users open about 500."""
+    head_seconds: Annotated[Duration, Field(gt=0, le=3600)] = 10.0
+    """A request's headers end within so long, or the connection does."""
+    body_seconds: Annotated[Duration, Field(gt=0, le=3600)] = 30.0
+    """Without a byte of a body for so long, the connection ends."""
+    viewers_per_user: Annotated[int, Field(ge=1, le=10**6)] = 20
+    """Live streams that one user may have open from one address."""
+    uploads_per_user: Annotated[int, Field(ge=1, le=10**6)] = 4
+    """Uploads of code that one user may have on their way from one address."""
+    queued_jobs_per_user: Annotated[int, Field(ge=1, le=10**9)] = 1000
+    """Jobs of one user that may wait in the queue."""
+    log_bytes_per_job: Annotated[int, Field(ge=1024, le=2**60)] = 1024**3
+    """So much of what a job's ranks print is stored."""
     suspect_after: Annotated[Duration, Field(gt=0, le=86400)] = 15.0
     """Without a heartbeat for so long, a node gets no new work."""
     lost_after: Annotated[Duration, Field(gt=0, le=86400)] = 90.0
@@ -155,6 +170,8 @@ class Settings(BaseSettings):
         return ClusterOptions(
             suspect_after_seconds=self.suspect_after,
             lost_after_seconds=self.lost_after,
+            queued_jobs_per_user=self.queued_jobs_per_user,
+            log_bytes_per_job=self.log_bytes_per_job,
             quotas=self.quotas,
             preemption=self.preemption,
             priority_ageing_seconds=self.priority_ageing,

@@ -10,6 +10,7 @@
     ├── NodeRemovedError        the node that held the credential was removed
     ├── RevokedError            the attempt was fenced off; it may change nothing any more
     ├── TooLargeError           an upload beyond its limit
+    ├── TooManyError            more of them than one user may have
     ├── StorageFullError        the coordinator's data folder is full
     ├── DamagedError            bytes whose size or hash is not what was promised
     └── ProtocolMismatchError   agent and coordinator speak different versions
@@ -101,6 +102,14 @@ class TooLargeError(ClusterError):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(f"the upload is larger than the limit of {limit} bytes")
+
+
+class TooManyError(ClusterError):
+    """There are as many as one user may have; try again later."""
+
+    def __init__(self, message: str, retry_seconds: int) -> None:
+        self.retry_seconds = retry_seconds
+        super().__init__(message)
 
 
 class StorageFullError(ClusterError):

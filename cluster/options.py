@@ -82,7 +82,11 @@ class ClusterOptions:
     unused_code_seconds: float = 3600.0
     """Uploaded code that no job names is removed after so long."""
     unused_code_bytes: int = 8 * 1024**3
-    """So much of it is kept at once, counting 64 MiB for each archive that is on its way."""
+    """So much of it is kept at once, with what has come of archives that are on their way."""
+    queued_jobs_per_user: int = 1000
+    """Jobs of one user that may wait in the queue; of those without a user together."""
+    log_bytes_per_job: int = 1024**3
+    """So much of what a job's ranks print is stored."""
     housekeeping_seconds: float = 30.0
     """Interval between removals of deleted files."""
     queue_history_seconds: float = 10.0

@@ -63,6 +63,10 @@ BAD_SPEC = RefusalError(
     ],
 )
 SPEC_TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 128 KiB")
+QUEUE_FULL = RefusalError(
+    429, "too-many-requests",
+    "maria has 1000 jobs in the queue, and no more may wait; submit more when some have started",
+)  # fmt: skip
 REPORT_TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 1 MiB")
 BODY_TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 64 KiB")
 NOT_JSON = RefusalError(

@@ -19,6 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from trainhall.api.bodies import read_body, read_json, uploaded
 from trainhall.api.context import coordinator_of
+from trainhall.api.limits import TURN_SECONDS, address_of, limits_of
 from trainhall.api.params import checked_id, parse_digits
 from trainhall.api.problems import RefusalError, invalid, refusal_of, shown
 from trainhall.cluster.api_paths import AGENT_PREFIX
@@ -47,8 +48,15 @@ MAX_WRITER = 64
 
 async def join(request: Request) -> Response:
     """A host joins with its token."""
+    caller = address_of(request)
+    guesses = limits_of(request).joins
+    guesses.check(caller)
     wanted = await read_json(request, JoinRequest, JOIN_BYTES)
-    reply = await coordinator_of(request).nodes.join(wanted)
+    try:
+        reply = await coordinator_of(request).nodes.join(wanted)
+    except NotAllowedError:
+        guesses.fail(caller)
+        raise
     return _json(reply.model_dump_json())
 
 
@@ -100,7 +108,8 @@ async def put_file(request: Request) -> Response:
         raise invalid("sha256", sha256, "must be 64 lower-case hexadecimal digits")
     coordinator = coordinator_of(request)
     chunks = uploaded(request, coordinator.options.max_upload_file_bytes)
-    await coordinator.checkpoints.uploads.receive(job_id, name, path, chunks, sha256=sha256)
+    async with limits_of(request).node_uploads.turn(f"node {node_id}", TURN_SECONDS):
+        await coordinator.checkpoints.uploads.receive(job_id, name, path, chunks, sha256=sha256)
     return Response(status_code=204)
 
 

@@ -6,6 +6,7 @@ from fastapi import Depends, Path, Request, Response
 
 from trainhall.api.bodies import media_type, unsupported, uploaded
 from trainhall.api.context import CoordinatorDep
+from trainhall.api.limits import TURN_SECONDS, caller_of, limits_of
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import Operations
 from trainhall.api.problems import RefusalError, invalid, shown
@@ -32,6 +33,11 @@ _BODY = {
 }
 _NO_CODE = RefusalError(404, "not-found", f"there is no code {examples.SHA256!r}")
 _TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 64 MiB")
+_TOO_MANY = RefusalError(
+    429, "too-many-requests",
+    "10.0.0.7 has 4 uploads of code on their way, and may have no more; try again when one has "
+    "ended",
+)  # fmt: skip
 _STORE_FULL = RefusalError(507, "storage-full", describe_full_store(8 * 1024**3))
 _NOT_A_TAR = RefusalError(
     415, "unsupported-media-type",
@@ -62,6 +68,7 @@ Sha256 = Annotated[str, Depends(_sha256)]
     _NOT_A_TAR,
     _HOSTILE,
     _STORE_FULL,
+    _TOO_MANY,
     summary="Upload code",
     answer="It was already stored.",
     openapi_extra=_BODY,
@@ -81,7 +88,8 @@ async def put_code(request: Request, coordinator: CoordinatorDep, sha256: Sha256
     """
     if media_type(request) not in ("", MEDIA_TYPE):
         raise unsupported(request, MEDIA_TYPE)
-    view, created = await coordinator.code.put(sha256, uploaded(request, MAX_ARCHIVE_BYTES))
+    async with limits_of(request).uploads.turn(caller_of(request), TURN_SECONDS):
+        view, created = await coordinator.code.put(sha256, uploaded(request, MAX_ARCHIVE_BYTES))
     content = view.model_dump_json()
     return Response(content, 201 if created else 200, media_type="application/json")
 

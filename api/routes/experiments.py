@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from trainhall.api.bodies import read_document
+from trainhall.api.bodies import parsed, read_document
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.creation import created, local_user, request_key
 from trainhall.api.openapi import examples
@@ -82,7 +82,7 @@ async def create_experiment(
     Without `job.user`, they belong to the user that runs the coordinator if the request arrives
     over loopback."""
     raw, kind = await read_document(request)
-    spec = parse_experiment(raw, kind)
+    spec = await parsed(parse_experiment, raw, kind)
     if spec.job.get("user") is None and (user := local_user(request)) is not None:
         spec.job["user"] = user
     if dry_run:

@@ -7,7 +7,7 @@ from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator
 
-from trainhall.api.bodies import read_document, read_json
+from trainhall.api.bodies import parsed, read_document, read_json
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.creation import created, local_user, request_key
 from trainhall.api.openapi import examples
@@ -15,6 +15,7 @@ from trainhall.api.openapi.describe import (
     BAD_LIMIT,
     BAD_SPEC,
     NEITHER_JSON_NOR_YAML,
+    QUEUE_FULL,
     SPEC_TOO_LARGE,
     Operations,
     body,
@@ -67,6 +68,7 @@ _SUBMIT_BODY = document_body(
     key_taken(examples.JOB),
     SPEC_TOO_LARGE,
     NEITHER_JSON_NOR_YAML,
+    QUEUE_FULL,
     summary="Submit a job",
     answer="The job is queued.",
     status=201,
@@ -93,7 +95,7 @@ async def submit_job(
     A submission that was answered is kept, whatever happens to the coordinator afterwards.
     """
     raw, kind = await read_document(request)
-    spec = parse_spec(raw, kind)
+    spec = await parsed(parse_spec, raw, kind)
     if spec.user is None and (user := local_user(request)) is not None:
         spec = spec.model_copy(update={"user": user})
     if dry_run:

@@ -9,7 +9,7 @@ from trainhall.api.openapi.describe import Operations
 from trainhall.api.params import JobId, Sequence
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.metrics import Metrics
-from trainhall.api.series import encode_series
+from trainhall.api.schemas.series import encode_series
 from trainhall.cluster.nodes.views import Summary
 from trainhall.monitoring import metrics
 

@@ -6,6 +6,7 @@ Each message is a JSON object. Close codes:
     4404  there is no such job
     4400  `after` is no sequence
     4408  the viewer was too slow; it may reconnect with `after`
+    1008  the viewer sends messages all the time
     1011  the coordinator failed; it may reconnect
     1012  the coordinator is being restarted; likewise
 """
@@ -20,8 +21,11 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from trainhall.api.context import CoordinatorDep
+from trainhall.api.limits import caller_of, limits_of
 from trainhall.api.params import MAX_SEQUENCE, checked_id, parse_digits
+from trainhall.api.problems import RefusalError
 from trainhall.cluster.alerts.feed import BrowserFeed
+from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.gateway.channel import close_reason
 from trainhall.cluster.waiting import end_tasks
@@ -37,12 +41,21 @@ FAILED = 1011
 SEND_SECONDS = 30.0
 """Time after which a viewer that reads nothing is dropped."""
 CLOSE_SECONDS = 2.0
+CHATTERS = 1008
+CHATTER_SECONDS = 10.0
+MAX_CHATTER = 100
+"""Messages that a viewer may send within `CHATTER_SECONDS`."""
 
 
 @router.websocket("/metrics/stream/{job_id}")
 async def stream(websocket: WebSocket, job_id: str, coordinator: CoordinatorDep) -> None:
     """Frames behind `?after=SEQ`, until the viewer leaves."""
-    await websocket.accept()
+    async with _admitted(websocket) as is_admitted:
+        if is_admitted:
+            await _stream(websocket, job_id, coordinator)
+
+
+async def _stream(websocket: WebSocket, job_id: str, coordinator: Coordinator) -> None:
     after = parse_digits(websocket.query_params.get("after", "0"))
     if after is None or after > MAX_SEQUENCE:
         await websocket.close(BAD_REQUEST, "after must be the seq of a frame")
@@ -59,13 +72,34 @@ async def stream(websocket: WebSocket, job_id: str, coordinator: CoordinatorDep)
 async def stream_notifications(websocket: WebSocket, coordinator: CoordinatorDep) -> None:
     """Notifications behind `?after=SEQUENCE`, by default those from now on. The first message has
     the sequence to begin with."""
-    await websocket.accept()
+    async with _admitted(websocket) as is_admitted:
+        if is_admitted:
+            await _stream_notifications(websocket, coordinator)
+
+
+async def _stream_notifications(websocket: WebSocket, coordinator: Coordinator) -> None:
     text = websocket.query_params.get("after", str(MAX_SEQUENCE))
     after = parse_digits(text)
     if after is None or after > MAX_SEQUENCE:
         await websocket.close(BAD_REQUEST, "after must be the sequence of a notification")
         return
     await _until_either_ends(websocket, _notify(websocket, coordinator.alert_feed, after))
+
+
+@contextlib.asynccontextmanager
+async def _admitted(websocket: WebSocket) -> AsyncIterator[bool]:
+    """Accept a viewer, if its address has not as many as it may; whether it was accepted."""
+    async with contextlib.AsyncExitStack() as held:
+        turn = limits_of(websocket).viewers.turn(caller_of(websocket))
+        try:
+            await held.enter_async_context(turn)
+        except RefusalError as refusal:
+            # Before the upgrade: browsers then try again less and less often.
+            await websocket.send_denial_response(refusal.response())
+            yield False
+            return
+        await websocket.accept()
+        yield True
 
 
 async def _until_either_ends(websocket: WebSocket, sending: Coroutine[Any, Any, None]) -> None:
@@ -78,9 +112,16 @@ async def _until_either_ends(websocket: WebSocket, sending: Coroutine[Any, Any, 
 
 
 async def _until_gone(websocket: WebSocket) -> None:
-    """Viewers have nothing to say; what they send anyhow is thrown away."""
+    """Wait for the end. Viewers have nothing to say: a little of what they send is thrown away."""
+    loop = asyncio.get_running_loop()
+    since, messages = loop.time(), 0
     while (await websocket.receive())["type"] != "websocket.disconnect":
-        pass
+        if loop.time() - since > CHATTER_SECONDS:
+            since, messages = loop.time(), 0
+        messages += 1
+        if messages > MAX_CHATTER:
+            await _close(websocket, CHATTERS, "viewers have nothing to send")
+            return
 
 
 async def _notify(websocket: WebSocket, feed: BrowserFeed, after: int) -> None:

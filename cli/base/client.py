@@ -28,6 +28,8 @@ IDEMPOTENT = frozenset({"GET", "HEAD"})
 AWAY = frozenset({502, 503, 504})
 ATTEMPTS = 4
 FIRST_PAUSE = 0.1
+LONGEST_RETRY = 10.0
+"""Seconds that a refused request waits for a place by itself; else the user decides."""
 LEAST_SECONDS = 1.0
 """For an answer, however close the deadline of a request is."""
 PAGE = 200
@@ -128,6 +130,9 @@ class Client:
                 response = self._http.request(method, path, **options)
                 if response.status_code == 401 and self._finds_token():
                     response = self._http.request(method, path, **options)
+                if (pause := _retry_after(response)) and not is_last:
+                    time.sleep(min(pause, left))
+                    continue
                 if not (repeatable and response.status_code in AWAY):
                     return response
                 if is_last:
@@ -419,6 +424,18 @@ def segment(text: str) -> str:
 
 def _is_id(text: str) -> bool:
     return text != "" and all(c.isalnum() or c in "-_" for c in text)
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Return the seconds after which a request that did nothing, as too many are under way, may be
+    repeated; None: it was answered, or that is too long to wait."""
+    if response.status_code != 429:
+        return None
+    try:
+        seconds = float(response.headers.get("Retry-After", ""))
+    except ValueError:
+        return None
+    return seconds if 0 < seconds <= LONGEST_RETRY else None
 
 
 def problem_of(response: httpx.Response) -> CliError:

@@ -23,7 +23,8 @@ SHARED = ("url", "data_dir", "database_url", "host", "port", "insecure", "slots"
 # The coordinator itself reads these (`trainhall.api.settings`); they have no flag.
 SERVER_ONLY = (
     "allowed_hosts", "auth", "mock_auth", "public_url", "access_log", "log_level", "suspect_after",
-    "lost_after",
+    "lost_after", "connections_per_address", "head_seconds", "body_seconds", "viewers_per_user",
+    "uploads_per_user", "queued_jobs_per_user", "log_bytes_per_job",
     "quotas", "preemption", "priority_ageing", "grow_after", "grow_by_restart_after",
     "alerts_private_targets", "smtp_url", "mail_from", "price_gpu_hour", "price_cpu_hour",
     "price_kwh", "currency",

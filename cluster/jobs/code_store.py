@@ -57,7 +57,8 @@ class CodeStore:
     def __init__(self, db: Database, data_dir: Path, ids: Ids, unused_limit: int) -> None:
         self._db = db
         self._unused_limit = unused_limit
-        self._receiving = 0
+        self._arrived = 0
+        """Bytes of archives that are on their way: what has come, whatever will."""
         self._inspections = asyncio.Semaphore(_INSPECTIONS)
         self._folder = data_dir / "code"
         self._ids = ids
@@ -78,11 +79,21 @@ class CodeStore:
                 pass
             return await self.get(sha256), False
         part = target.with_name(f"{sha256}.{self._ids.new()}{_PART}")
-        self._receiving += 1
+        unused = await self._unused()
+        arrived = 0
+
+        async def counted() -> AsyncIterator[bytes]:
+            nonlocal arrived
+            async for chunk in chunks:
+                arrived += len(chunk)
+                self._arrived += len(chunk)
+                self._check_space(unused)
+                yield chunk
+
         try:
-            await self._check_space()
+            self._check_space(unused)
             with explain_full_disk("free space there, then send it again"):
-                await self._receive(sha256, chunks, part)
+                await self._receive(sha256, counted(), part)
             try:
                 async with self._inspections:
                     await asyncio.to_thread(inspect, part)
@@ -90,10 +101,12 @@ class CodeStore:
                 raise InvalidValueError(
                     "body", None, f"the archive cannot be used: {error}"
                 ) from None
+            # Others may have been kept meanwhile.
+            self._check_space(await self._unused())
             await asyncio.to_thread(part.replace, target)
             await asyncio.to_thread(fsync_folder, self._folder)
         finally:
-            self._receiving -= 1
+            self._arrived -= arrived
             await asyncio.to_thread(part.unlink, missing_ok=True)
         return await self.get(sha256), True
 
@@ -208,12 +221,19 @@ class CodeStore:
             message = f"does not exist on {host}, the only node"
             raise SpecError([SpecProblem("script.path", message, path)])
 
-    async def _check_space(self) -> None:
-        """Check that there is space for what is being received, however large it will be."""
+    async def _unused(self) -> int:
+        """Return how many bytes are kept that no job names."""
         sizes = await asyncio.to_thread(self._sizes)
         used = await self._used(sizes)
-        unused = sum(size for name, size in sizes.items() if name not in used)
-        if unused + self._receiving * MAX_ARCHIVE_BYTES > self._unused_limit:
+        return sum(size for name, size in sizes.items() if name not in used)
+
+    def _check_space(self, unused: int) -> None:
+        """Check that there is space for what has come so far.
+
+        Raises:
+            StorageFullError: there is not.
+        """
+        if unused + self._arrived > self._unused_limit:
             raise StorageFullError(describe_full_store(self._unused_limit))
 
     async def _used(self, names: Collection[str]) -> set[str | None]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
-from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
+from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError, TooManyError
 from trainhall.cluster.jobs import packages, views
 from trainhall.cluster.jobs.annotations import Annotation, annotate_job
 from trainhall.cluster.jobs.code_store import CodeStore
@@ -32,6 +32,8 @@ from trainhall.db.models import Attempt, Event, Job, JobProgress
 from trainhall.training.spec import JobSpec
 
 _TRIES = 8
+_RETRY_SECONDS = 60
+"""After which a refused submission may be repeated: places in the queue become free slowly."""
 
 
 class JobService(Service):
@@ -56,16 +58,38 @@ class JobService(Service):
         Raises:
             ConflictError: the key was used with another body.
             SpecError: it names code that was not uploaded.
+            TooManyError: as many of the user's jobs wait as may.
         """
         await self._code.check(spec)
 
         async def add(session: AsyncSession) -> str:
+            await self._check_queue(session, spec.user)
             return (await add_job(session, self._ids.new(), spec, now=self._clock.now())).id
 
         view, created = await self._creation.once(request, add, self._view)
         if created:
             self._notifier.notify_job(view.id)
         return view, created
+
+    async def _check_queue(self, session: AsyncSession, user: str | None) -> None:
+        """Check that a user may queue another job.
+
+        Raises:
+            TooManyError: they have as many as they may.
+        """
+        most = self._options.queued_jobs_per_user
+        queued = await session.scalar(
+            select(func.count()).where(
+                Job.state == JobState.QUEUED, Job.user.is_not_distinct_from(user)
+            )
+        )
+        if (queued or 0) >= most:
+            owner = f"{user} has" if user is not None else "jobs without a user:"
+            raise TooManyError(
+                f"{owner} {most} jobs in the queue, and no more may wait; submit more when some "
+                "have started, or raise TRAINHALL_QUEUED_JOBS_PER_USER",
+                _RETRY_SECONDS,
+            )
 
     async def check(self, job_id: str) -> None:
         """Check that there is such a job.

@@ -249,7 +249,8 @@ def _check(answer: httpx.Response) -> None:
         return
     detail, expected = _problem(answer)
     joining = answer.request.url.path.endswith("/join")
-    if joining and answer.status_code < 500:
+    is_throttled = answer.status_code == HTTPStatus.TOO_MANY_REQUESTS
+    if joining and answer.status_code < 500 and not is_throttled:
         raise RefusedError(answer.status_code, detail, expected)
     raise failure_of(answer.status_code, detail, expected)
 

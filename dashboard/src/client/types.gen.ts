@@ -6062,6 +6062,10 @@ export type SubmitJobErrors = {
      */
     422: Problem;
     /**
+     * Too many requests
+     */
+    429: Problem;
+    /**
      * Internal error
      */
     500: Problem;
@@ -7272,6 +7276,10 @@ export type PutCodeErrors = {
      * Invalid request
      */
     422: Problem;
+    /**
+     * Too many requests
+     */
+    429: Problem;
     /**
      * Internal error
      */

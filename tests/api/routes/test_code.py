@@ -18,7 +18,6 @@ from support.cluster.agent_process import until
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.jobs import code_store
 from trainhall.cluster.wire import code_archive
-from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES
 from trainhall.db.models import Node
 
 URL = "/api/v1/training/code"
@@ -205,7 +204,7 @@ async def test_code_upload_inspects_two_archives_at_once(
         return code_archive.inspect(path)
 
     monkeypatch.setattr(code_store, "inspect", inspect)
-    archives = [archive(train=f"print({number})") for number in range(5)]
+    archives = [archive(train=f"print({number})") for number in range(4)]
     uploads = [
         asyncio.create_task(client.put(f"{URL}/{sha256}", content=data))
         for sha256, data in archives
@@ -213,10 +212,10 @@ async def test_code_upload_inspects_two_archives_at_once(
     folder = tmp_path / "data" / "code"
     await until("all to be received", lambda: sum(
         path.stat().st_size == len(archives[0][1]) for path in folder.glob("*.part")
-    ) == 5)  # fmt: skip
+    ) == 4)  # fmt: skip
     await until("two to be looked at", lambda: len(looking) >= 2)
     all_are_here.set()
-    assert [(await upload).status_code for upload in uploads] == [201] * 5
+    assert [(await upload).status_code for upload in uploads] == [201] * 4
     assert most == 2
 
 
@@ -225,8 +224,8 @@ async def test_unused_code_is_bounded(
 ) -> None:
     coordinator: Coordinator = app.state.coordinator
     one, two, three = (archive(train=f"print({number})") for number in range(3))
-    # There is room for one, beside one that is on its way.
-    monkeypatch.setattr(coordinator.code, "_unused_limit", MAX_ARCHIVE_BYTES + len(one[1]))
+    # There is room for two.
+    monkeypatch.setattr(coordinator.code, "_unused_limit", 2 * len(one[1]))
     for sha256, data in (one, two):
         assert (await client.put(f"{URL}/{sha256}", content=data)).status_code == 201
     refused = await client.put(f"{URL}/{three[0]}", content=three[1])

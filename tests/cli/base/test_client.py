@@ -45,6 +45,8 @@ class Server:
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
+                if status == 429:
+                    self.send_header("Retry-After", body["retry"])
                 self.end_headers()
                 self.wfile.write(data)
 
@@ -140,6 +142,18 @@ def test_reads_are_tried_again_while_it_cannot_serve(serve: Serve, status: int) 
     with Client(server.url) as client:
         assert client.get("/anything") == {"fine": True}
     assert len(server.requests) == 3
+
+
+def test_refused_request_waits_for_its_place(serve: Serve) -> None:
+    refusal = {"retry": "0.01", "detail": "too many"}
+    server = serve(lambda n, method, path: (429, refusal) if n < 3 else (200, {"fine": True}))
+    with Client(server.url) as client:
+        assert client.request("POST", "/anything") == {"fine": True}
+    assert len(server.requests) == 3
+    server = serve(lambda n, method, path: (429, {**refusal, "retry": "60"}))
+    with Client(server.url) as client, pytest.raises(CliError, match="429: too many"):
+        client.request("POST", "/anything")
+    assert len(server.requests) == 1
 
 
 def test_unavailable_coordinator_counts_as_unreachable(serve: Serve) -> None:

@@ -1,6 +1,7 @@
 """A coordinator as a process of its own."""
 
 import os
+import resource
 import sys
 import warnings
 from collections.abc import Iterator
@@ -57,14 +58,16 @@ def coordinator(
     port: int = 0,
     database: str = "",
     lock_seconds: float = 10.0,
+    open_files: int = 0,
 ) -> Iterator[CoordinatorProcess]:
     """It keeps its data in `folder`/data; it is killed where it has not ended.
 
     Args:
         lock_seconds: how long it waits for another one on the same data.
+        open_files: how many it may have open; 0 leaves it to this process's own limit.
     """
-    data = str(folder / "data")
-    process = CoordinatorProcess(folder, [host, str(port), data, database, str(lock_seconds)])
+    arguments = [host, port, folder / "data", database, lock_seconds, open_files]
+    process = CoordinatorProcess(folder, [str(each) for each in arguments])
     try:
         yield process
     finally:
@@ -72,7 +75,9 @@ def coordinator(
 
 
 def main() -> int:
-    host, port, data, database, lock_seconds = sys.argv[1:]
+    host, port, data, database, lock_seconds, open_files = sys.argv[1:]
+    if limit := int(open_files):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit // 2, limit))
     warnings.simplefilter("error", RuntimeWarning)
     startup.LOCK_SECONDS = float(lock_seconds)
     return serve(host=host, port=int(port), data_dir=Path(data), database_url=database or None)

@@ -1,0 +1,60 @@
+"""Websockets with limits that the library has not: pieces of a message, pings, connections."""
+
+from typing import Any
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from websockets.frames import Frame
+
+from trainhall.api.host.bounded_http import BoundedConfig
+
+_MAX_FRAGMENTS = 1024
+"""Each takes memory beside its bytes, even an empty one."""
+_MAX_PINGS = 100
+"""Pings of a connection in a second; libraries send one in 20 s."""
+_POLICY = 1008
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """A websocket, counted among its address's connections."""
+
+    def __init__(self, config: BoundedConfig, server_state: ServerState, app_state: Any) -> None:
+        super().__init__(config, server_state, app_state)
+        self._table = config.table
+        self._address: str | None = None
+        self._counted = False
+        self._pings = 0
+        self._pinged_at = 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._address = self.client[0] if self.client else None
+        # It has just left as a connection of HTTP, so there is room for it.
+        self._counted = self._table.enter(self._address)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._counted:
+            self._counted = False
+            self._table.leave(self._address)
+        super().connection_lost(exc)
+
+    def handle_cont(self, event: Frame) -> None:
+        if len(self.frames) >= _MAX_FRAGMENTS:
+            self._fail(f"a message has at most {_MAX_FRAGMENTS} fragments")
+            return
+        super().handle_cont(event)
+
+    def handle_ping(self) -> None:
+        now = int(self.loop.time())
+        self._pings = self._pings + 1 if self._pinged_at == now else 1
+        self._pinged_at = now
+        if self._pings > _MAX_PINGS:
+            self._fail("too many pings")
+            return
+        super().handle_ping()
+
+    def _fail(self, reason: str) -> None:
+        if self.close_sent or self.transport.is_closing():
+            return
+        self.conn.fail(_POLICY, reason)
+        self.handle_parser_exception()
