@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt, keep_prepared
 from trainhall.cluster.agent.coordinator_link.http_api import CoordinatorApi
 from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.job_settings import JobSettings
 from trainhall.cluster.agent.launch.launcher import Launcher
 from trainhall.cluster.agent.launch.warm_client import WarmParent
 from trainhall.cluster.agent.observed import ObservedAttempts, hide_folder, remove_hidden
@@ -28,7 +29,6 @@ from trainhall.cluster.agent.reconcile import (
     Start,
     decide,
 )
-from trainhall.cluster.agent.run_as import RunAs
 from trainhall.cluster.agent.shim import folder_ipc, isolation
 from trainhall.cluster.agent.shipping.shipping import Shipper
 from trainhall.cluster.wire.protocol import Assignment
@@ -41,12 +41,7 @@ from trainhall.training.link.status import Outcome
 
 
 class Attempts:
-    """All attempts of this host. Every method may be called at any time and in any order.
-
-    Args:
-        environment: the one that the processes of jobs begin with.
-        run_as: the users that they run as; None: this agent's.
-    """
+    """All attempts of this host. Every method may be called at any time and in any order."""
 
     def __init__(
         self,
@@ -54,11 +49,10 @@ class Attempts:
         api: CoordinatorApi,
         warm: WarmParent,
         changed: Callable[[], None],
-        environment: Mapping[str, str],
-        run_as: RunAs | None = None,
+        settings: JobSettings,
     ) -> None:
         self._data_dir = data_dir
-        self._launcher = Launcher(data_dir, api, warm, environment, run_as)
+        self._launcher = Launcher(data_dir, api, warm, settings)
         self._changed = changed
         self._desired: dict[FencingToken, Assignment] | None = None
         self._agent_ends = False
@@ -68,7 +62,7 @@ class Attempts:
         """Attempts whose folders are being removed."""
         self.shipper = Shipper(api, changed)
         self.observed = ObservedAttempts(
-            data_dir, self.shipper, changed, lambda: self._launcher.pids
+            data_dir, self.shipper, changed, lambda: self._launcher.pids, settings.cgroups
         )
 
     def refresh(self) -> bool:
@@ -239,6 +233,7 @@ class Attempts:
             if attempt.removal is not None:
                 await attempt.removal
             await self.shipper.remove(attempt.token)
+            self.observed.remove_cgroup(attempt.folder)
             await threads.finish(remove_hidden, hide_folder(attempt.folder))
             if all(other.job_id != job_id for other in self.observed.by_token):
                 folder = self._data_dir.checkpoints(job_id)

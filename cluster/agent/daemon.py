@@ -22,6 +22,7 @@ from trainhall.cluster.agent.coordinator_link.connection import Connection
 from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.devices import Devices, host_use
+from trainhall.cluster.agent.job_settings import JobSettings
 from trainhall.cluster.agent.launch.job_environment import job_environment
 from trainhall.cluster.agent.launch.warm_client import WarmParent
 from trainhall.cluster.agent.options import (
@@ -32,7 +33,7 @@ from trainhall.cluster.agent.options import (
     MissingCredentialError,
     RemovedByCoordinatorError,
 )
-from trainhall.cluster.agent.os_support import linux
+from trainhall.cluster.agent.os_support import cgroups, linux
 from trainhall.cluster.agent.run_as import RunAs, parse_run_as
 from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.agent.shipping import checkpoint_transfer
@@ -101,12 +102,11 @@ class Agent:
         self._devices = Devices(options.slots)
         environment = job_environment(os.environ, options.pass_env)
         environment.setdefault("OMP_NUM_THREADS", str(self._devices.threads))
+        settings = JobSettings(environment, run_as, cgroups.find())
         self._warm = WarmParent(data_dir, environment)
         self._api = BatchedApi(options)
         self._wake = asyncio.Event()
-        self._attempts = Attempts(
-            data_dir, self._api, self._warm, self._wake.set, environment, run_as
-        )
+        self._attempts = Attempts(data_dir, self._api, self._warm, self._wake.set, settings)
         self._connection: Connection | None = None
         self._use: tuple[list[DeviceUse], HostUse] = ([], HostUse())
         self._removed: dict[str, None] = {}

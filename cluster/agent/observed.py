@@ -13,8 +13,10 @@ from typing import Any
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.job_settings import cgroup_name
 from trainhall.cluster.agent.launch.launcher import CannotStartError
 from trainhall.cluster.agent.os_support import accounts, linux, processes
+from trainhall.cluster.agent.os_support.cgroups import Cgroups
 from trainhall.cluster.agent.reconcile import Stage
 from trainhall.cluster.agent.shim import folder_ipc, outcome
 from trainhall.cluster.agent.shim.folder_ipc import Claim
@@ -50,12 +52,14 @@ class ObservedAttempts:
         shipper: Shipper,
         changed: Callable[[], None],
         own_pids: Callable[[], set[int]],
+        cgroups: Cgroups | None = None,
     ) -> None:
         self.by_token: dict[FencingToken, Attempt] = {}
         self._data_dir = data_dir
         self._shipper = shipper
         self._changed = changed
         self._own_pids = own_pids
+        self._cgroups = cgroups
         self._unreadable: list[AttemptFolder] = []
 
     def find(self) -> None:
@@ -268,6 +272,9 @@ class ObservedAttempts:
     async def _left_of(self, folder: AttemptFolder) -> set[int]:
         """Return the live processes of an attempt without a shim, whatever they have shed."""
         found = await asyncio.to_thread(processes.marked, folder.path)
+        if self._cgroups is not None:
+            self._cgroups.kill(cgroup_name(folder))
+            found |= self._cgroups.pids(cgroup_name(folder))
         owner = accounts.owner_of(folder.path)
         shims = {pid for a in self.by_token.values() if (pid := _shim_pid(a)) is not None}
         if owner is None and not linux.adopts_orphans():
@@ -296,6 +303,15 @@ class ObservedAttempts:
                 folder_ipc.send_command(folder, Command.STOP)
             processes.send(left, signal.SIGKILL)
             await asyncio.sleep(SWEEP_SECONDS)
+
+    def remove_cgroup(self, folder: AttemptFolder) -> None:
+        """Remove the control group of an attempt that has ended, with what is left in it."""
+        if self._cgroups is not None:
+            name = cgroup_name(folder)
+            if not self._cgroups.remove(name):
+                self._cgroups.kill(name)
+                processes.send(self._cgroups.pids(name), signal.SIGKILL)
+                self._cgroups.remove(name)
 
     def _write_end(self, attempt: Attempt, ended: Outcome, failure: Failure | None) -> None:
         """Keep the end for the next agent."""

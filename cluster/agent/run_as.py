@@ -20,7 +20,7 @@ from pathlib import Path
 from trainhall.cluster.agent.options import AgentError, OptionError
 from trainhall.cluster.agent.os_support import linux
 from trainhall.cluster.agent.os_support.accounts import Owner
-from trainhall.cluster.agent.shim.confinement import Confinement
+from trainhall.cluster.agent.shim.confinement import JobUser
 
 MAX_ID = 2**31 - 1
 FIRST_ID = 1000
@@ -74,8 +74,8 @@ class RunAs:
             "this host; give a larger range"
         )
 
-    def confinement(self, owner: Owner, folder: Path) -> Confinement:
-        """Return what the shim of a job becomes.
+    def job_user(self, owner: Owner, folder: Path) -> JobUser:
+        """Return whom the shim of a job becomes.
 
         Args:
             folder: the attempt's, which is the home of a user without a name.
@@ -86,7 +86,7 @@ class RunAs:
             groups = os.getgrouplist(name, gid)
         else:
             name, home, groups = str(uid), str(folder), [gid]
-        return Confinement(uid=uid, gid=gid, groups=groups, name=name, home=home, umask=self.umask)
+        return JobUser(uid=uid, gid=gid, groups=groups, name=name, home=home, umask=self.umask)
 
     def prepare_agent(self) -> None:
         """Make this process's own files private, and let it act as a job's user with no more rights

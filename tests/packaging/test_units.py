@@ -70,6 +70,16 @@ def test_unit_sets_only_known_agent_variables() -> None:
     assert named <= {param.envvar for param in agent.params}
 
 
+def test_units_have_users_and_folders_of_their_own() -> None:
+    sections = [service(unit) for unit in UNITS]
+    for key in ("User", "StateDirectory"):
+        assert len({section[key] for section in sections}) == len(sections)
+    for unit, section in zip(UNITS, sections, strict=True):
+        arguments = command(unit)
+        folder = arguments[arguments.index("--data-dir") + 1]
+        assert folder == f"/var/lib/{section['StateDirectory']}"
+
+
 @pytest.mark.acceptance
 def test_unit_restart_keeps_ranks_running(tmp_path: Path, gate: Gate) -> None:
     unit = DEPLOY / "trainhall-agent.service"

@@ -6,14 +6,17 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+
+import psutil
 
 from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.coordinator_link.http_api import CoordinatorApi
 from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.job_settings import JobSettings, cgroup_name
 from trainhall.cluster.agent.launch import planner
 from trainhall.cluster.agent.launch.code_cache import CodeCache, CodeUnavailableError
 from trainhall.cluster.agent.launch.warm_client import (
@@ -24,8 +27,9 @@ from trainhall.cluster.agent.launch.warm_client import (
 )
 from trainhall.cluster.agent.os_support import accounts, linux, processes
 from trainhall.cluster.agent.os_support.accounts import Owner
-from trainhall.cluster.agent.run_as import NoFreeUserError, RunAs
+from trainhall.cluster.agent.run_as import NoFreeUserError
 from trainhall.cluster.agent.shim import folder_ipc, outcome
+from trainhall.cluster.agent.shim.confinement import Confinement
 from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
@@ -78,14 +82,14 @@ class Launcher:
         data_dir: DataDir,
         api: CoordinatorApi,
         warm: WarmParent,
-        environment: Mapping[str, str],
-        run_as: RunAs | None = None,
+        settings: JobSettings,
     ) -> None:
         self._data_dir = data_dir
         self._api = api
         self._warm = warm
-        self._environment = environment
-        self._run_as = run_as
+        self._environment = settings.environment
+        self._run_as = settings.run_as
+        self._cgroups = settings.cgroups
         self._preparing: dict[str, int] = {}
         """User ids of jobs whose folders are not theirs yet."""
         self._code = CodeCache(data_dir.code, api)
@@ -242,14 +246,19 @@ class Launcher:
         attempt.started_at = time.monotonic()
 
     def _confinement(self, attempt: Attempt) -> str:
-        """Return what the shim becomes, as JSON; empty: it runs as this agent."""
-        if self._run_as is None:
-            return ""
-        owner = accounts.owner_of(attempt.folder.path)
-        if owner is None:
-            # Prepared by an agent without the option: it would run as root.
-            raise _cannot_start("the attempt was prepared before --run-as was given")
-        return self._run_as.confinement(owner, attempt.folder.path).model_dump_json()
+        """Return the limits of an attempt, as JSON; empty: it has none."""
+        found = Confinement()
+        if self._cgroups is not None:
+            memory = psutil.virtual_memory().total
+            group = self._cgroups.make(cgroup_name(attempt.folder), memory)
+            found.cgroup = str(group) if group is not None else None
+        if self._run_as is not None:
+            owner = accounts.owner_of(attempt.folder.path)
+            if owner is None:
+                # Prepared by an agent without the option: it would run as root.
+                raise _cannot_start("the attempt was prepared before --run-as was given")
+            found.user = self._run_as.job_user(owner, attempt.folder.path)
+        return found.model_dump_json() if found != Confinement() else ""
 
     def note_launched(self, token: FencingToken) -> None:
         """Keep on disk that a token was launched here."""

@@ -18,6 +18,7 @@ from support.cluster.shims import Run
 from trainhall.cluster.agent import observed
 from trainhall.cluster.agent.attempts import Attempts
 from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.job_settings import JobSettings
 from trainhall.cluster.agent.launch import code_cache
 from trainhall.cluster.agent.os_support import processes
 from trainhall.cluster.agent.shim import folder_ipc
@@ -33,7 +34,9 @@ SHA256 = hashlib.sha256(b"code").hexdigest()
 
 def made(tmp_path: Path) -> Attempts:
     # Neither a coordinator nor a warm parent is asked: nothing gets so far.
-    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None, {})
+    attempts = Attempts(
+        DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None, JobSettings({})
+    )
     unpacked = tmp_path / "code" / SHA256
     unpacked.mkdir(parents=True)
     (unpacked / "train.py").write_text("print(1)")

@@ -14,6 +14,7 @@ from support.cluster.agent_process import launch_of, until
 from trainhall.cluster.agent.attempts import Attempts
 from trainhall.cluster.agent.coordinator_link.http_api import Source
 from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.job_settings import JobSettings
 from trainhall.cluster.agent.shim import folder_ipc, isolation, outcome
 from trainhall.cluster.agent.shim.folder_ipc import Claim
 from trainhall.cluster.agent.shim.hang import stack_dumps
@@ -123,7 +124,9 @@ async def test_agent_polls_all_attempts_despite_replaced_files(
     tmp_path: Path, running: None, attack: Attack
 ) -> None:
     folders = [attempt_of(tmp_path, f"job{n}") for n in range(len(FILES) + 1)]
-    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None, {})
+    attempts = Attempts(
+        DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None, JobSettings({})
+    )
     attempts.observed.find()
     for folder, file in zip(folders[1:], FILES, strict=True):
         attack(file(folder))
@@ -149,7 +152,9 @@ async def test_agent_starts_despite_replaced_files(
     folders = [attempt_of(tmp_path, f"job{n}") for n in range(len(FILES) + 1)]
     for folder, file in zip(folders[1:], FILES, strict=True):
         attack(file(folder))
-    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None, {})
+    attempts = Attempts(
+        DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None, JobSettings({})
+    )
     quickly(attempts.observed.find)
     found = {token.job_id for token in attempts.observed.by_token}
     # Without its launch an attempt cannot be taken up: it is ended.
@@ -161,7 +166,9 @@ async def test_agent_starts_despite_replaced_files(
 async def test_replaced_lock_ends_the_attempt(tmp_path: Path, attack: Attack) -> None:
     folder = attempt_of(tmp_path, "job")
     attack(folder_ipc.lock_path(folder))
-    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None, {})
+    attempts = Attempts(
+        DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None, JobSettings({})
+    )
     attempts.observed.find()
     await until("its end", lambda: attempts.observed.reports()[0].outcome == "failed")
     await attempts.close()

@@ -101,7 +101,7 @@ async def test_job_that_kills_its_shim_leaves_nothing(
 
 @pytest.mark.processes
 @needs_root
-def test_processes_of_a_user_spare_live_shims_and_earlier_ones() -> None:
+def test_processes_of_user_spare_live_shims() -> None:
     uid = int(a_range().split("-")[0])
     sleep: Any = ["/bin/sleep", "600"]
     with psutil.Popen(sleep, user=uid) as first, psutil.Popen(sleep, user=uid) as second:

@@ -13,6 +13,7 @@ from support.cluster.agent_process import launch_of, until
 
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.job_settings import JobSettings
 from trainhall.cluster.agent.launch import launcher, planner
 from trainhall.cluster.agent.reconcile import Stage
 from trainhall.training.link.folder import AttemptFolder
@@ -92,7 +93,9 @@ async def test_prediction_that_fails_lets_the_attempt_start(
         workers=1, device=PlanDevice(kind="cpu", name="a CPU"), own_strategy=True
     )
     attempt = Attempt(launch.token, AttemptFolder(tmp_path / "attempt"), launch, Stage.PLANNING)
-    await launcher.Launcher(DataDir(tmp_path), cast(Any, None), cast(Any, None), {}).plan(attempt)
+    await launcher.Launcher(
+        DataDir(tmp_path), cast(Any, None), cast(Any, None), JobSettings({})
+    ).plan(attempt)
     assert attempt.plan is None
     assert attempt.plan_refusal is not None
     assert why in attempt.plan_refusal
