@@ -8,9 +8,13 @@ A cookie counts for every port of its host, so its name has the id of the coordi
 coordinators of one host don't log each other out.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from urllib.parse import urlsplit
 
+from sqlalchemy.exc import DBAPIError
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute, Match
@@ -28,6 +32,8 @@ OPEN = frozenset({HEALTH, "/readyz", LOG_IN})
 """Paths that need no credential."""
 SERVER_PREFIXES = ("/api/", "/docs", HEALTH, "/readyz", "/metrics", "/openapi.json")
 """Beginnings of the paths that are no pages of the dashboard."""
+RECHECK_SECONDS = 5.0
+"""Interval between checks of the credential of an open stream."""
 _REMEDY = (
     "`trainhall open` on the coordinator's host makes a link that logs a browser in, `trainhall "
     "login` does so for commands, and programs send an API token as `Authorization: Bearer TOKEN`"
@@ -64,19 +70,16 @@ class Authentication:
         headers = Headers(scope=scope)
         state = scope["app"].state
         scope["trainhall.cookie"] = cookie = self._cookie(scope, headers, state.coordinator_id)
-        principal, given = None, False
-        if "authorization" in headers:
-            given = True
-            principal = await _of_header(headers, state.coordinator.accounts)
-        elif secret := _cookie_value(headers, cookie):
-            given = True
-            principal = await state.coordinator.accounts.of_session(secret)
+        find = _lookup(headers, cookie, state.coordinator.accounts)
+        principal = await find() if find is not None else None
+        if principal is not None:
+            scope["trainhall.lookup"] = find
         if principal is None and not self._asks:
             principal = Principal(state.admin_name, True, "none")
         scope["trainhall.principal"] = principal
         if principal is not None or _is_open(path, scope, scope["app"].router.routes):
             return None
-        return _refused(scope, given)
+        return _refused(scope, find is not None)
 
     def _cookie(self, scope: Scope, headers: Headers, coordinator_id: str) -> str:
         """Return the name of the session's cookie. Under TLS a browser takes it over TLS alone."""
@@ -85,12 +88,19 @@ class Authentication:
         return f"__Host-{name}" if scope["scheme"] in ("https", "wss") or by_proxy else name
 
 
-async def _of_header(headers: Headers, accounts: AccountService) -> Principal | None:
-    values = headers.getlist("authorization")
-    scheme, _, token = values[0].partition(" ")
-    if len(values) != 1 or scheme.lower() != "bearer":
-        return None
-    return await accounts.of_token(token.strip())
+Lookup = Callable[[], Awaitable[Principal | None]]
+"""Finds the principal of a credential, as long as that is valid."""
+
+
+def _lookup(headers: Headers, cookie: str, accounts: AccountService) -> Lookup | None:
+    """Return how the credential of a request is looked up; None: it has none."""
+    if values := headers.getlist("authorization"):
+        scheme, _, token = values[0].partition(" ")
+        if len(values) != 1 or scheme.lower() != "bearer":
+            token = ""
+        return partial(accounts.of_token, token.strip())
+    secret = _cookie_value(headers, cookie)
+    return partial(accounts.of_session, secret) if secret else None
 
 
 def _cookie_value(headers: Headers, name: str) -> str:
@@ -142,6 +152,20 @@ async def get_principal(connection: HTTPConnection) -> Principal:
         return principal
     accounts = coordinator_of(connection).accounts
     return await accounts.ensure_admin(principal.user)
+
+
+async def until_revoked(connection: HTTPConnection) -> None:
+    """Wait until the credential of a long connection is no longer valid."""
+    find: Lookup | None = connection.scope.get("trainhall.lookup")
+    if find is None:
+        await asyncio.Event().wait()  # none was needed
+        return
+    while True:
+        await asyncio.sleep(RECHECK_SECONDS)
+        # A database that does not answer ends no connection.
+        with suppress(DBAPIError):
+            if await find() is None:
+                return
 
 
 def session_cookie(connection: HTTPConnection) -> str:

@@ -7,6 +7,7 @@ Each message is a JSON object. Close codes:
     4400  `after` is no sequence
     4408  the viewer was too slow; it may reconnect with `after`
     1008  the viewer sends messages all the time
+    1008  the viewer was logged out, or its token was revoked
     1011  the coordinator failed; it may reconnect
     1012  the coordinator is being restarted; likewise
 """
@@ -22,6 +23,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.limits import caller_of, limits_of
+from trainhall.api.login.authentication import until_revoked
 from trainhall.api.params import MAX_SEQUENCE, checked_id, parse_digits
 from trainhall.api.problems import RefusalError
 from trainhall.cluster.alerts.feed import BrowserFeed
@@ -37,6 +39,7 @@ router = APIRouter()
 UNKNOWN_JOB = 4404
 BAD_REQUEST = 4400
 TOO_SLOW = 4408
+LOGGED_OUT = 1008
 FAILED = 1011
 SEND_SECONDS = 30.0
 """Time after which a viewer that reads nothing is dropped."""
@@ -105,10 +108,15 @@ async def _admitted(websocket: WebSocket) -> AsyncIterator[bool]:
 async def _until_either_ends(websocket: WebSocket, sending: Coroutine[Any, Any, None]) -> None:
     sender = asyncio.create_task(sending, name="viewer")
     reader = asyncio.create_task(_until_gone(websocket), name="viewer's end")
+    revoked = asyncio.create_task(until_revoked(websocket), name="viewer's credential")
+    tasks = (sender, reader, revoked)
     try:
-        await asyncio.wait((sender, reader), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        is_revoked = revoked.done() and not reader.done()
     finally:
-        await end_tasks((sender, reader))
+        await end_tasks(tasks)
+    if is_revoked:
+        await _close(websocket, LOGGED_OUT, "logged out: the credential is no longer valid")
 
 
 async def _until_gone(websocket: WebSocket) -> None:

@@ -24,7 +24,7 @@ import psutil
 from trainhall import __version__
 from trainhall.api.guard import is_loopback
 from trainhall.cli.base.client import Client, problem_of
-from trainhall.cli.base.errors import CliError
+from trainhall.cli.base.errors import CliError, NotAllowedError
 from trainhall.cli.base.output import one_line, size
 from trainhall.cluster.tls import tls_context
 
@@ -73,6 +73,7 @@ def all_checks(
     yield check_torch(torch)
     yield from check_gpus(torch, driver())
     yield from check_coordinator(url, port, needed=needs_coordinator)
+    yield from check_login(url)
     yield from check_nodes(url)
     yield check_data_dir(data_dir)
     yield check_users(os.geteuid(), getpass.getuser())
@@ -213,6 +214,33 @@ def check_coordinator(url: str, port: int, *, needed: bool) -> Iterator[Check]:
     if "date" in reply.headers:
         server_time = email.utils.parsedate_to_datetime(reply.headers["date"]).timestamp()
         yield check_clock(server_time - (began + time.time()) / 2)
+
+
+def check_login(url: str) -> Iterator[Check]:
+    """Check who may use the coordinator; no result without one."""
+    try:
+        with Client(url, attempts=1, timeout=ANSWER_SECONDS) as client:
+            me = client.get("/auth/me")
+            simulated = client.is_simulated()
+    except NotAllowedError as error:
+        yield Check("login", "warn", one_line(error.message), f"run `trainhall login {url}`")
+        return
+    except CliError:
+        return  # reported above, or an older one
+    how, user = me.get("how"), one_line(str(me.get("user")))
+    if how == "none" and not simulated:
+        yield Check(
+            "login",
+            "warn",
+            "none is needed: every user of the coordinator's host and every job may do all",
+            "start the coordinator with TRAINHALL_AUTH=token",
+        )
+    elif how == "token":
+        yield Check(
+            "login",
+            "ok",
+            f"as {user}; jobs that run as the coordinator's user can read its credentials",
+        )
 
 
 def check_nodes(url: str) -> Iterator[Check]:

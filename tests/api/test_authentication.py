@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.routing import BaseRoute, Mount
 from support.cluster.web import bearer, bearer_of, served
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from trainhall.api.host.credentials import admin_token
@@ -293,6 +293,30 @@ def test_streams_need_a_credential(make_closed: Callable[..., FastAPI], tmp_path
         assert refused.value.response.status_code == 401
         with connect(address, additional_headers=bearer(tmp_path / "data")) as stream:
             assert "ready" in str(stream.recv(timeout=10))
+
+
+def test_revoked_token_closes_its_streams(
+    make_closed: Callable[..., FastAPI], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainhall.api.login.authentication.RECHECK_SECONDS", 0.05)
+    with served(make_closed()) as url:
+        admin = bearer(tmp_path / "data")
+        path = f"{url}{API_PREFIX}/auth/tokens"
+        made = httpx.post(path, json={"name": "viewer"}, headers=admin).json()
+        mine = {"Authorization": f"Bearer {made['token']}"}
+        address = url.replace("http", "ws") + f"{API_PREFIX}/alerts/stream"
+        with (
+            connect(address, additional_headers=mine) as stream,
+            connect(address, additional_headers=admin) as other,
+        ):
+            assert "ready" in str(stream.recv(timeout=10))
+            assert httpx.delete(f"{path}/{made['id']}", headers=admin).status_code == 204
+            with pytest.raises(ConnectionClosed):
+                stream.recv(timeout=30)
+            assert stream.close_code == 1008
+            assert "ready" in str(other.recv(timeout=10))
+            with pytest.raises(TimeoutError):
+                other.recv(timeout=0.2)
 
 
 def test_foreign_page_is_refused_with_a_cookie(

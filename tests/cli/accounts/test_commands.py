@@ -18,6 +18,7 @@ from trainhall.api.host import credentials
 from trainhall.api.settings import Settings
 from trainhall.cli.base.errors import CliError, NotAllowedError, NotFoundError, UsageError
 from trainhall.cli.main import app
+from trainhall.cli.nodes.doctor_checks import check_login
 from trainhall.client import Client
 from trainhall.cluster.accounts.secrets import is_token
 
@@ -173,3 +174,15 @@ def test_damaged_file_of_credentials_holds_none(
         assert credentials.stored_token("http://127.0.0.1:8000") is None
     credentials.store_token("http://127.0.0.1:8000", "one")
     assert credentials.stored_token("http://127.0.0.1:8000") == "one"
+
+
+def test_doctor_says_who_may_use_the_coordinator(admin: Cli, tmp_path: Path) -> None:
+    (known,) = check_login(admin.url)
+    assert (known.status, "can read its credentials" in known.detail) == ("ok", True)
+    admin("logout")
+    (unknown,) = check_login(admin.url)
+    assert (unknown.status, unknown.remedy) == ("warn", f"run `trainhall login {admin.url}`")
+    settings = Settings(data_dir=tmp_path, database_url=f"sqlite:///{tmp_path}/open.db")
+    with served(create_app(settings)) as url:
+        (everyone,) = check_login(url)
+    assert (everyone.status, "every job may" in everyone.detail) == ("warn", True)
