@@ -1,4 +1,4 @@
-"""What all jobs of an agent have in common: environment, users, control groups."""
+"""Settings that all jobs of an agent share: environment, users, control groups."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
