@@ -9,13 +9,15 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 ADMIN_TOKEN = "admin.token"
 """Name of the file in the data folder with the first admin's token."""
 _LONGEST = 1024
+_LISTENS = "0A"
+"""State of a listening socket in /proc/net/tcp."""
 
 
 def credentials_file() -> Path:
@@ -25,18 +27,28 @@ def credentials_file() -> Path:
 
 
 def stored_token(url: str) -> str | None:
-    """Return the token that is stored for the coordinator at a URL."""
-    return _read(credentials_file()).get(_key(url))
+    """Return the token that is stored for the coordinator at a URL.
+
+    One that a coordinator stored for its own user is for that user's coordinator alone: had it been
+    killed, another user of the host could listen there.
+    """
+    entry = _read(credentials_file()).get(_key(url))
+    if entry is None or (entry.get("own") and not is_own_listener(url)):
+        return None
+    return entry["token"]
 
 
-def store_token(url: str, token: str) -> None:
+def store_token(url: str, token: str, *, own: bool = False) -> None:
     """Store a token in place of any other for this URL.
+
+    Args:
+        own: it is of a coordinator that this user runs on this host.
 
     Raises:
         OSError: the file cannot be written.
     """
     with _changed() as tokens:
-        tokens[_key(url)] = token
+        tokens[_key(url)] = {"token": token} | ({"own": "yes"} if own else {})
 
 
 def remove_token(url: str, token: str | None = None) -> bool:
@@ -52,7 +64,7 @@ def remove_token(url: str, token: str | None = None) -> bool:
         return False
     with _changed() as tokens:
         found = tokens.get(_key(url))
-        if found is None or token not in (None, found):
+        if found is None or token not in (None, found["token"]):
             return False
         del tokens[_key(url)]
         return True
@@ -87,8 +99,24 @@ def write_private(path: Path, text: str) -> None:
         raise
 
 
+def is_own_listener(url: str) -> bool:
+    """Return whether no other user but root listens at the port of a URL on this host.
+
+    True where the system does not say who listens, as elsewhere than on Linux.
+    """
+    port = urlsplit(url).port
+    users = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError), open(table, encoding="ascii") as lines:
+            for line in lines:
+                fields = line.split()
+                if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
+                    users.add(int(fields[7]))
+    return users <= {os.getuid(), 0}
+
+
 @contextmanager
-def _changed() -> Iterator[dict[str, str]]:
+def _changed() -> Iterator[dict[str, dict[str, str]]]:
     """Change the file under a lock: several coordinators may start at once."""
     path = credentials_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -104,14 +132,18 @@ def _changed() -> Iterator[dict[str, str]]:
         os.close(lock)
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read(path: Path) -> dict[str, dict[str, str]]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     if not isinstance(values, dict):
         return {}
-    return {url: token for url, token in values.items() if isinstance(token, str)}
+    return {
+        url: entry
+        for url, entry in values.items()
+        if isinstance(entry, dict) and isinstance(entry.get("token"), str)
+    }
 
 
 def _key(url: str) -> str:

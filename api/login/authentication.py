@@ -12,8 +12,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Annotated
 from urllib.parse import urlsplit
 
+from fastapi import Depends
 from sqlalchemy.exc import DBAPIError
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
@@ -152,6 +154,9 @@ async def get_principal(connection: HTTPConnection) -> Principal:
         return principal
     accounts = coordinator_of(connection).accounts
     return await accounts.ensure_admin(principal.user)
+
+
+PrincipalDep = Annotated[Principal, Depends(get_principal)]
 
 
 async def until_revoked(connection: HTTPConnection) -> None:

@@ -72,7 +72,7 @@ def stored_for_own_user(url: str | None, token: str) -> Iterator[None]:
     Args:
         url: at which the coordinator listens; None: it is not known, and nothing is stored.
     """
-    if url is None or not _done(lambda: store_token(url, token)):
+    if url is None or not _done(lambda: store_token(url, token, own=True)):
         yield
         return
     try:

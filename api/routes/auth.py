@@ -2,16 +2,15 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from trainhall.api.bodies import read_json
 from trainhall.api.context import CoordinatorDep
-from trainhall.api.login.authentication import get_principal, session_cookie
+from trainhall.api.login.authentication import PrincipalDep, session_cookie
 from trainhall.api.openapi.describe import Operations, body
 from trainhall.api.params import Cursor, Limit
 from trainhall.api.problems import RefusalError, invalid
 from trainhall.api.schemas.accounts import LoginCode, NewLink, NewToken
-from trainhall.cluster.accounts.principal import Principal
 from trainhall.cluster.accounts.service import SESSION_LIFE
 from trainhall.cluster.accounts.views import (
     ApiTokenPage,
@@ -22,7 +21,6 @@ from trainhall.cluster.accounts.views import (
 )
 
 router = Operations(prefix="/auth", tags=["accounts"])
-PrincipalDep = Annotated[Principal, Depends(get_principal)]
 TokenId = Annotated[
     str, Path(max_length=32, description="The token's id.", examples=["5d0c77e1a94b"])
 ]

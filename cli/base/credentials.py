@@ -6,7 +6,7 @@ for one nevertheless gets its first admin's token, if this user runs it.
 
 import os
 
-from trainhall.api.host.credentials import admin_token, stored_token
+from trainhall.api.host.credentials import admin_token, is_own_listener, stored_token
 from trainhall.cluster.accounts.secrets import is_token
 
 
@@ -23,5 +23,5 @@ def token_of_own_coordinator(url: str) -> str | None:
     """
     from trainhall.cli.base.running import data_dir_of  # it looks through all processes
 
-    folder = data_dir_of(url)
+    folder = data_dir_of(url) if is_own_listener(url) else None
     return admin_token(folder) if folder is not None else None

@@ -13,7 +13,9 @@ from support.cluster.web import bearer, bearer_of, served
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from trainhall.api.app import create_app
 from trainhall.api.host.credentials import admin_token
+from trainhall.api.settings import Settings
 from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 
 OWN = "http://127.0.0.1:8000"
@@ -275,6 +277,25 @@ async def test_open_coordinator_takes_requests_for_its_admins(client: httpx.Asyn
     assert (await client.get("/api/v1/auth/me", headers=token)).json()["how"] == "token"
     wrong = {"Authorization": "Bearer th_old"}
     assert (await client.get("/api/v1/training/jobs", headers=wrong)).status_code == 200
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_mock_mode_needs_a_login_if_asked(asks: bool, tmp_path: Path) -> None:
+    settings = Settings(mock=True, mock_auth=asks, auth="token", data_dir=tmp_path / "data")
+    links: list[str] = []
+    app = create_app(settings, on_login_link=links.append)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://any.host") as client:
+            me = await client.get("/api/v1/auth/me")
+            assert me.status_code == (401 if asks else 200)
+            if asks:
+                code = links[0].partition("#code=")[2]
+                assert (await client.post(LINK, json={"code": code})).status_code == 204
+                me = await client.get("/api/v1/auth/me")
+            assert me.json()["admin"] is True
+    assert len(links) == asks
+    assert not (tmp_path / "data").exists()
 
 
 async def test_root_path_opens_no_door(closed: FastAPI) -> None:

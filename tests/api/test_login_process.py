@@ -14,6 +14,7 @@ import pytest
 from support.ports import reserve
 from support.waiting import eventually
 
+from trainhall.api.host import credentials
 from trainhall.api.host.credentials import admin_token
 
 NOBODY = 65534
@@ -56,6 +57,21 @@ def running(folder: Path, *command: str, cwd: Path | None = None) -> Iterator[Pa
         process.wait(timeout=60)
 
 
+@contextlib.contextmanager
+def listening_as(user: int) -> Iterator[str]:
+    """The URL of a program of this user that listens on loopback."""
+    program = "import socket; s = socket.create_server(('127.0.0.1', 0)); "
+    program += "print(s.getsockname()[1], flush=True); input()"
+    with subprocess.Popen(
+        ["/usr/bin/env", "python3", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, user=user, cwd="/",
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.stdin.write("\n")
+
+
 def link_in(output: Path) -> str:
     def find() -> str | None:
         found = re.search(r"(http://\S+)/login#code=\S+", output.read_text())
@@ -65,10 +81,8 @@ def link_in(output: Path) -> str:
 
 
 def stored(folder: Path) -> dict[str, str]:
-    found: dict[str, str] = json.loads(
-        (folder / "config" / "trainhall" / "credentials").read_text()
-    )
-    return found
+    path = folder / "config" / "trainhall" / "credentials"
+    return {url: entry["token"] for url, entry in json.loads(path.read_text()).items()}
 
 
 def answers_to(link: str) -> int:
@@ -105,6 +119,23 @@ def test_other_user_of_the_host_submits_nothing(tmp_path: Path) -> None:
         assert submit(NOBODY, "Bearer th_guessed")[0] == "401"
         token = admin_token(tmp_path / "data")
         assert submit(NOBODY, f"Bearer {token}")[0] == "201"  # it is the token alone that counts
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.getuid() != 0, reason="other users are tried by root alone")
+def test_other_user_at_the_port_gets_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a coordinator that was killed and left its token behind."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with listening_as(NOBODY) as url:
+        credentials.store_token(url, "th_own", own=True)
+        assert credentials.stored_token(url) is None
+        credentials.store_token(url, "th_login")  # of a coordinator that another user runs
+        assert credentials.stored_token(url) == "th_login"
+    with listening_as(os.getuid()) as url:
+        credentials.store_token(url, "th_own", own=True)
+        assert credentials.stored_token(url) == "th_own"
 
 
 @pytest.mark.processes

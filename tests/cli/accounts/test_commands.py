@@ -169,7 +169,7 @@ def test_damaged_file_of_credentials_holds_none(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "trainhall").mkdir()
-    for text in ("", "[]", "{", '{"http://127.0.0.1:8000": 1}'):
+    for text in ("", "[]", "{", '{"http://127.0.0.1:8000": 1}', '{"http://127.0.0.1:8000": {}}'):
         (tmp_path / "trainhall" / "credentials").write_text(text)
         assert credentials.stored_token("http://127.0.0.1:8000") is None
     credentials.store_token("http://127.0.0.1:8000", "one")
