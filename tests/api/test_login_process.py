@@ -17,7 +17,7 @@ from support.waiting import eventually
 from trainhall.api.host import credentials
 from trainhall.api.host.credentials import admin_token
 
-NOBODY = 65534
+OTHER_USER = 65534
 SUBMIT = """
 import json, sys, urllib.request
 url, token = sys.argv[1:]
@@ -115,10 +115,12 @@ def test_other_user_of_the_host_submits_nothing(tmp_path: Path) -> None:
             )  # fmt: skip
             return done.stdout.split()
 
-        assert submit(NOBODY, "") == ["401", "denied", "denied", "denied"]
-        assert submit(NOBODY, "Bearer th_guessed")[0] == "401"
+        assert submit(OTHER_USER, "") == ["401", "denied", "denied", "denied"]
+        assert submit(OTHER_USER, "Bearer th_guessed")[0] == "401"
         token = admin_token(tmp_path / "data")
-        assert submit(NOBODY, f"Bearer {token}")[0] == "201"  # it is the token alone that counts
+        assert (
+            submit(OTHER_USER, f"Bearer {token}")[0] == "201"
+        )  # it is the token alone that counts
 
 
 @pytest.mark.processes
@@ -128,7 +130,7 @@ def test_other_user_at_the_port_gets_no_token(
 ) -> None:
     """As after a coordinator that was killed and left its token behind."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    with listening_as(NOBODY) as url:
+    with listening_as(OTHER_USER) as url:
         credentials.store_token(url, "th_own", own=True)
         assert credentials.stored_token(url) is None
         credentials.store_token(url, "th_login")  # of a coordinator that another user runs
