@@ -100,7 +100,13 @@ class Coordinator:
         self.alert_monitor = AlertMonitor(context, watched)
         self.alerts = AlertService(context, self.alert_dispatcher, self.alert_monitor)
         losses = self.alert_monitor.losses
-        self.ingest = Ingest(db, self.clock.now, self.hub.wake, losses.record)
+        self.ingest = Ingest(
+            db,
+            self.clock.now,
+            self.hub.wake,
+            losses.record,
+            max_log_bytes=context.options.log_bytes_per_job,
+        )
         self.packer = Packer(db, self.clock.now, self.hub.wake)
         notifier.notify_reconciler = self.reconciler.wake
         notifier.notify_node = self.gateway.wake

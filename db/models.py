@@ -153,6 +153,8 @@ class JobProgress(Base):
     """Last value of every job-wide series. NaN and infinities are kept as text."""
     ranges: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Smallest and largest finite value of every job-wide series."""
+    log_bytes: Mapped[int] = mapped_column(BigInt, default=0)
+    """Bytes of its ranks' output that are stored."""
 
 
 class QueuePosition(Base):

@@ -5,12 +5,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection
+import structlog
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 
 from trainhall.db.database import Database
+from trainhall.db.models import JobProgress, Series
 from trainhall.monitoring.batcher import Batcher
-from trainhall.monitoring.codec import Floats, Ints
+from trainhall.monitoring.codec import DIGESTS, Floats, Ints, Table
 from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin
 from trainhall.monitoring.prometheus import LOG_BYTES, POINTS
@@ -23,14 +25,22 @@ from trainhall.monitoring.store import (
     reopen_entry,
     store,
 )
+from trainhall.training.link.frames import encode_frame, encode_tables
+
+log = structlog.get_logger(__name__)
 
 NoteLosses = Callable[[str, int, Ints, Floats], None]
 """Called with a job's id, the attempt, steps and losses."""
 BATCH_BYTES = 16 * 1024 * 1024
 """About the most that one transaction stores."""
+MAX_LOG_BYTES = 1024**3
 LARGE_BYTES = 256 * 1024
 """A larger body is checked in a thread, so that others are not held up."""
 TRIES = 3
+MAX_NAMES = 1000
+"""Names that a job's metrics may have, as the SDK allows each rank."""
+_MAX_JOBS = 1000
+"""Jobs of which the names are kept in memory; each batch of metrics asks."""
 
 
 class Ingest:
@@ -43,6 +53,7 @@ class Ingest:
         now: the time of day.
         wake: called with a job's id after each commit that added to its stream.
         note_losses: called after each commit with losses of a job.
+        max_log_bytes: so much of a job's output is stored.
     """
 
     def __init__(
@@ -51,11 +62,14 @@ class Ingest:
         now: Callable[[], datetime],
         wake: Callable[[str], None],
         note_losses: NoteLosses | None = None,
+        max_log_bytes: int = MAX_LOG_BYTES,
     ) -> None:
         self._database = database
         self._now = now
         self._wake = wake
         self._note_losses = note_losses
+        self._max_log_bytes = max_log_bytes
+        self._names = MetricNames(database)
         self._batcher = Batcher(self._store_batch, max_bytes=BATCH_BYTES)
 
     async def metrics(
@@ -64,7 +78,7 @@ class Ingest:
         """Store the frames of `body` that are new; returns the writer's newest stored sequence.
 
         Frames behind a gap are not stored: the answer is below their sequence, and the sender
-        continues from there.
+        continues from there. Metrics with names beyond what a job may have are left out.
 
         Raises:
             DamagedFrameError: when the body is not a run of whole frames.
@@ -74,6 +88,7 @@ class Ingest:
             item = await asyncio.to_thread(Metrics.parse, attempt, writer, body, origin)
         else:
             item = Metrics.parse(attempt, writer, body, origin)
+        item = await self._names.keep(job_id, item)
         return (await self._batcher.submit((job_id, item), len(body))).acknowledged
 
     async def logs(
@@ -89,7 +104,8 @@ class Ingest:
         """Store the bytes of an output file from `offset` on; returns the next offset to send.
 
         Bytes that are stored already are skipped. Bytes after a gap are not stored: the result
-        is below `offset`, and the sender resumes from there.
+        is below `offset`, and the sender resumes from there. Of a job with more output than is
+        stored it is `LOG_FULL`, and the sender stops.
 
         Raises:
             UnknownAttemptError: when there is no such attempt.
@@ -132,7 +148,8 @@ class Ingest:
         def work(connection: Connection) -> dict[str, list[Stored | UnknownAttemptError]]:
             # In one order, so that two coordinators do not wait for each other.
             return {
-                job_id: store(connection, job_id, items[job_id], now) for job_id in sorted(items)
+                job_id: store(connection, job_id, items[job_id], now, self._max_log_bytes)
+                for job_id in sorted(items)
             }
 
         answers = await self._database.write(work)
@@ -202,3 +219,61 @@ class Ingest:
                     reopen_entry(connection, job_id, attempt, now)
 
             await self._database.write(work)
+
+
+class MetricNames:
+    """Names of each job's metrics: a job has a bounded number of curves."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, set[str]] = {}
+
+    async def keep(self, job_id: str, item: Metrics) -> Metrics:
+        """Return an item without the metrics of names beyond `MAX_NAMES`."""
+        known = self._known.get(job_id)
+        if known is None:
+            # Another batch of the job may have been first.
+            loaded = await self._load(job_id)
+            known = self._known.setdefault(job_id, loaded)
+            if len(self._known) > _MAX_JOBS:
+                del self._known[next(iter(self._known))]
+        if all(table.columns.keys() <= known for tables in item.tables for table in tables):
+            return item
+        beyond: str | None = None
+        for tables in item.tables:
+            for table in tables:
+                for name in table.columns:
+                    if len(known) < MAX_NAMES + len(DIGESTS):
+                        known.add(name)
+                    elif name not in known:
+                        beyond = name
+        if beyond is None:
+            return item
+        log.warning("metric_names_dropped", job=job_id, name=beyond, most=MAX_NAMES)
+        return _only(item, known)
+
+    async def _load(self, job_id: str) -> set[str]:
+        def read(connection: Connection) -> set[str]:
+            stored = connection.scalars(
+                select(Series.name).where(Series.job_id == job_id).distinct()
+            )
+            newest = connection.scalar(
+                select(JobProgress.metrics).where(JobProgress.job_id == job_id)
+            )
+            return {*stored, *(newest or ())}
+
+        return {*DIGESTS, *await self._database.read(read)}
+
+
+def _only(item: Metrics, names: set[str]) -> Metrics:
+    """Return an item with the same frames, and in them these names alone."""
+    body = b"".join(
+        encode_frame(header.sequence, encode_tables([_cut(t, names).as_lists() for t in tables]))
+        for header, tables in zip(item.headers, item.tables, strict=True)
+    )
+    return Metrics.parse(item.attempt, item.writer, body, item.origin)
+
+
+def _cut(table: Table, names: set[str]) -> Table:
+    columns = {name: values for name, values in table.columns.items() if name in names}
+    return Table(table.rank, table.steps, table.times, columns)

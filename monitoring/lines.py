@@ -1,7 +1,16 @@
 """Cutting a rank's output into lines: any bytes at all, in pieces of bounded size."""
 
 import re
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+CHUNK_BYTES = 256 * 1024
+"""About the most bytes of output that one chunk holds."""
+LOG_FULL = 2**62
+"""The offset that is wanted next of output of which no more is stored."""
+_ZLIB_LEVEL = 3
 
 PIECE_BYTES = 16 * 1024
 """A longer line is cut into pieces of this size, so that no reader ever holds ten megabytes."""
@@ -46,6 +55,53 @@ def split_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
             start += size
         yield at + start, line[start:]
         at = end + 1
+
+
+def log_chunks(
+    file: dict[str, Any], seq: int, start: int, text: bytes, now: datetime, *, superseded: bool
+) -> list[dict[str, Any]]:
+    """Return rows for lines from byte `start` of their file; their sequences follow `seq`."""
+    rows = []
+    for part in _parts(text):
+        seq += 1
+        rows.append(
+            {
+                "job_id": file["job_id"],
+                "seq": seq,
+                "attempt": file["attempt"],
+                "rank": file["rank"],
+                "stream": file["stream"],
+                "offset": start,
+                "length": len(part),
+                "time": now,
+                "data": zlib.compress(part, _ZLIB_LEVEL),
+                "superseded": superseded,
+            }
+        )
+        start += len(part)
+    return rows
+
+
+def full_note(text: bytes, limit: int) -> bytes:
+    """Return the last text that is stored of a job's output, and why it is the last."""
+    size = f"{limit / 1024**3:g} GiB" if limit >= 1024**3 else f"{limit / 1024**2:.3g} MiB"
+    note = (
+        f"[trainhall] the output of this job has reached {size}; the rest is not stored. The hosts "
+        "keep it while the attempt runs; print less, or raise TRAINHALL_LOG_BYTES_PER_JOB.\n"
+    )
+    return text + (b"" if text.endswith(b"\n") else b"\n") + note.encode()
+
+
+def _parts(text: bytes) -> Iterable[bytes]:
+    """Split text of whole lines in parts of about `CHUNK_BYTES`, of whole lines again."""
+    at = 0
+    while len(text) - at > CHUNK_BYTES:
+        end = text.rfind(b"\n", at, at + CHUNK_BYTES) + 1
+        end = end or text.find(b"\n", at) + 1 or len(text)
+        yield text[at:end]
+        at = end
+    if at < len(text):
+        yield text[at:]
 
 
 def _piece(data: bytes, at: int) -> int:

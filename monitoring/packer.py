@@ -22,7 +22,8 @@ from trainhall.db.models import (
 )
 from trainhall.monitoring.chunks import CHUNK, LEVELS, STRIDE, Run, joined
 from trainhall.monitoring.codec import decode_frames
-from trainhall.monitoring.store import log_chunks, upsert
+from trainhall.monitoring.lines import log_chunks
+from trainhall.monitoring.store import upsert
 
 SeriesKey = tuple[int, bool, int, str]
 """Attempt, superseded, rank (-1: job-wide), name."""

@@ -5,7 +5,6 @@ Locks are taken in one order, on Postgres, which is everybody's: a job's progres
 two batches of a job wait for each other, and the order of the stream is the order of commits.
 """
 
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,17 +31,14 @@ from trainhall.db.sanitize import number_or_text
 from trainhall.monitoring.codec import DIGESTS, Floats, Ints, Table, decode_payload, frame_headers
 from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin, superseded_from
-from trainhall.monitoring.lines import cut_lines
+from trainhall.monitoring.lines import LOG_FULL, cut_lines, full_note, log_chunks
 from trainhall.training.link.frames import Frame, encode_frame, encode_tables
 
-CHUNK_BYTES = 256 * 1024
-"""About the most bytes of output that one chunk holds."""
 LOSS = "loss"
 MAX_LAST_VALUES = 1000
 """So many series show their last value with the job."""
 Ranges = dict[str, list[float]]
 """Smallest and largest finite value by series."""
-_ZLIB_LEVEL = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,8 @@ class Stored:
     """Result of storing an item."""
 
     acknowledged: int
-    """The writer's newest stored sequence for metrics; the next offset for output."""
+    """The writer's newest stored sequence for metrics; the next offset for output, `LOG_FULL` when
+    no more of it is stored."""
     points: int = 0
     log_bytes: int = 0
     first_step: int | None = None
@@ -107,18 +104,25 @@ class _Job:
     metrics: dict[str, Any]
     ranges: Ranges
     newest_attempt: int
+    log_bytes: int
+    max_log_bytes: int
     changed: bool = False
 
 
 def store(
-    connection: Connection, job_id: str, items: Sequence[Item], now: datetime
+    connection: Connection,
+    job_id: str,
+    items: Sequence[Item],
+    now: datetime,
+    max_log_bytes: int,
 ) -> list[Stored | UnknownAttemptError]:
     """Store the new data of the items of one job, in their order; returns one result per item.
 
     Repeated frames and bytes are skipped. Nothing of an item that leaves a gap is stored, and
-    its result says where to resume."""
+    its result says where to resume. Of all output of the job `max_log_bytes` are stored, and a note
+    behind them."""
     # The lock first: what a revocation that holds it says of the attempts has to be seen.
-    job = _locked_progress(connection, job_id, now)
+    job = _locked_progress(connection, job_id, now, max_log_bytes)
     attempts = {
         row.number: row
         for row in connection.execute(
@@ -200,31 +204,6 @@ def reopen_entry(connection: Connection, job_id: str, attempt: int, now: datetim
     )
 
 
-def log_chunks(
-    file: dict[str, Any], seq: int, start: int, text: bytes, now: datetime, *, superseded: bool
-) -> list[dict[str, Any]]:
-    """Return rows for lines from byte `start` of their file; their sequences follow `seq`."""
-    rows = []
-    for part in _parts(text):
-        seq += 1
-        rows.append(
-            {
-                "job_id": file["job_id"],
-                "seq": seq,
-                "attempt": file["attempt"],
-                "rank": file["rank"],
-                "stream": file["stream"],
-                "offset": start,
-                "length": len(part),
-                "time": now,
-                "data": zlib.compress(part, _ZLIB_LEVEL),
-                "superseded": superseded,
-            }
-        )
-        start += len(part)
-    return rows
-
-
 def upsert(connection: Connection, table: type[Base], keys: Sequence[str]) -> Any:
     """Build an `INSERT`, or `UPDATE` of every other column for existing keys."""
     statement = _insert(connection, table)
@@ -281,6 +260,7 @@ _LOCKED_PROGRESS = (
         JobProgress.step,
         JobProgress.metrics,
         JobProgress.ranges,
+        JobProgress.log_bytes,
         Job.attempt,
     )
     .join(Job, Job.id == JobProgress.job_id)
@@ -289,11 +269,23 @@ _LOCKED_PROGRESS = (
 )
 
 
-def _locked_progress(connection: Connection, job_id: str, now: datetime) -> _Job | None:
+def _locked_progress(
+    connection: Connection, job_id: str, now: datetime, max_log_bytes: int
+) -> _Job | None:
     row = connection.execute(_LOCKED_PROGRESS, {"at_job": job_id}).one_or_none()
     if row is None:
         return None
-    return _Job(job_id, now, row.stream_seq, row.step, row.metrics, row.ranges, row.attempt)
+    return _Job(
+        job_id,
+        now,
+        row.stream_seq,
+        row.step,
+        row.metrics,
+        row.ranges,
+        row.attempt,
+        row.log_bytes,
+        max_log_bytes,
+    )
 
 
 _FILES = select(LogStream.__table__).where(
@@ -501,8 +493,12 @@ def _add_output(
         # A file begins at 0: a host that continues one has joined again since.
         taken = item.offset if item.offset <= length else 0
     fresh = item.data[taken - item.offset :] if item.offset <= taken else b""
+    room = job.max_log_bytes - job.log_bytes
+    if room <= 0:
+        return Stored(LOG_FULL)
     if not fresh:
         return Stored(taken)
+    fresh = fresh[:room]
     begun, added = file["carry"], []
     start = length - len(begun)
     if begun and source != file["newest_source"]:
@@ -510,8 +506,12 @@ def _add_output(
         added = log_chunks(file, job.seq, start, begun, job.now, superseded=attempt.revoked)
         begun, start = b"", length
     whole, carry = cut_lines(begun + fresh)
+    is_full = len(fresh) == room
+    if is_full:
+        whole, carry = full_note(begun + fresh, job.max_log_bytes), b""
+    job.log_bytes += len(fresh)
     file.update(
-        length=length + len(fresh),
+        length=start + len(whole) + len(carry),
         sources={**file["sources"], source: taken + len(fresh)},
         newest_source=source,
         carry=carry,
@@ -522,19 +522,7 @@ def _add_output(
     added += log_chunks(file, job.seq + len(added), start, whole, job.now, superseded=superseded)
     job.seq += len(added)
     rows += added
-    return Stored(taken + len(fresh), log_bytes=len(fresh))
-
-
-def _parts(text: bytes) -> Iterable[bytes]:
-    """Split text of whole lines in parts of about `CHUNK_BYTES`, of whole lines again."""
-    at = 0
-    while len(text) - at > CHUNK_BYTES:
-        end = text.rfind(b"\n", at, at + CHUNK_BYTES) + 1
-        end = end or text.find(b"\n", at) + 1 or len(text)
-        yield text[at:end]
-        at = end
-    if at < len(text):
-        yield text[at:]
+    return Stored(LOG_FULL if is_full else taken + len(fresh), log_bytes=len(fresh))
 
 
 def _write(
@@ -567,6 +555,7 @@ def _write(
             "at_step": job.step,
             "values": job.metrics,
             "ranges_of": job.ranges,
+            "bytes_of_logs": job.log_bytes,
         },
     )
 
@@ -579,6 +568,7 @@ _PROGRESS_UPDATE = (
         step=bindparam("at_step"),
         metrics=bindparam("values"),
         ranges=bindparam("ranges_of"),
+        log_bytes=bindparam("bytes_of_logs"),
     )
 )
 _WRITER_UPDATE = (

@@ -191,7 +191,11 @@ def main() -> None:
     from trainhall.api.settings import Settings
 
     folder, fd = Path(sys.argv[3]), int(sys.argv[4])
-    settings = Settings(data_dir=folder, database_url=f"sqlite:///{folder / 'trainhall.db'}")
+    settings = Settings(
+        data_dir=folder,
+        database_url=f"sqlite:///{folder / 'trainhall.db'}",
+        viewers_per_user=10_000,
+    )
     # As the coordinator itself is served.
     uvicorn.Server(server_config(create_app(settings))).run([socket.socket(fileno=fd)])
 

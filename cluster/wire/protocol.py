@@ -260,6 +260,7 @@ class Acked(Message):
 
 class LogAcked(Message):
     next_offset: int
+    """`monitoring.lines.LOG_FULL`: no more of the job's output is stored."""
 
 
 class Verified(Message):

@@ -120,6 +120,28 @@ async def test_ingest_of_empty_body_returns_position(database: Database) -> None
     assert await ingest.metrics("job", 1, "w", b"") == 1
 
 
+async def test_names_beyond_the_limit_are_left_out(database: Database) -> None:
+    """The SDK refuses them; who writes its own frames could make any number of curves."""
+    await add_job(database)
+    ingest = ingest_of(database)
+    many: Any = {f"m{number}": [0.5] for number in range(990)}
+    assert await ingest.metrics("job", 1, "a", frame(1, table([1], loss=[3.0], **many))) == 1
+    more: Any = {f"n{number}": [0.5] for number in range(50)}
+    body = frame(1, table([2], loss=[2.0], **more)) + frame(2, table([3], rank=1, extra=[1.0]))
+    assert await ingest.metrics("job", 1, "b", body) == 2
+    assert await ingest.metrics("job", 1, "b", frame(3, table([4], extra=[1.0], loss=[1.0]))) == 3
+    names = set((await progress_of(database)).metrics)
+    assert len(names) == 1000
+    assert {"loss", "m0", "m989", "n8"} <= names
+    (loss,) = await read_metrics(database, "job", names=["loss"])
+    assert loss.run.last.tolist() == [3.0, 2.0, 1.0]
+    assert not await read_metrics(database, "job", names=["n9", "extra"])
+    # Another coordinator knows the names that are stored.
+    again = ingest_of(database)
+    assert await again.metrics("job", 1, "c", frame(1, table([5], loss=[0.5], late=[1.0]))) == 1
+    assert not await read_metrics(database, "job", names=["late"])
+
+
 async def test_unknown_attempts_and_damage_are_refused(database: Database) -> None:
     await add_job(database)
     ingest = ingest_of(database)

@@ -22,10 +22,9 @@ from trainhall.monitoring.errors import (
 )
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import Origin
-from trainhall.monitoring.lines import PIECE_BYTES, cut_lines, split_lines
+from trainhall.monitoring.lines import CHUNK_BYTES, LOG_FULL, PIECE_BYTES, cut_lines, split_lines
 from trainhall.monitoring.logs import LineId, LogLine, LogPage, read_logs
 from trainhall.monitoring.packer import Packer
-from trainhall.monitoring.store import CHUNK_BYTES
 
 
 class Clock:
@@ -170,6 +169,33 @@ async def test_logs_refuse_impossible_input(output: Output) -> None:
     for rank, stream, offset in [(0, "trace", 0), (-1, "stdout", 0), (0, "stdout", -1)]:
         with pytest.raises(ValueError, match="stdout or stderr"):
             await output.ingest.logs("job", 1, rank, stream, offset, b"x\n")
+
+
+async def test_output_beyond_the_limit_is_not_stored(output: Output) -> None:
+    """A job that prints without end would fill the disk of everybody."""
+    ingest = Ingest(output.database, output.clock, output.woken.append, max_log_bytes=1000)
+    line = b"x" * 99 + b"\n"
+    assert await ingest.logs("job", 1, 0, "stdout", 0, line * 4) == 400
+    assert await ingest.logs("job", 1, 1, "stderr", 0, line * 4) == 400
+    assert await ingest.logs("job", 1, 0, "stdout", 400, line * 4) == LOG_FULL
+    for rank, offset in ((0, 800), (0, 0), (1, 400), (2, 0)):
+        assert await ingest.logs("job", 1, rank, "stdout", offset, line) == LOG_FULL
+    assert await ingest.logs("job", 2, 0, "stdout", 0, line) == LOG_FULL, "of the job"
+    *stored, note = await output.texts()
+    assert stored == ["x" * 99] * 10
+    assert note.startswith("[trainhall] the output of this job has reached")
+    assert await output.texts(tail=1) == [note]
+    await add_job(output.database, "other")
+    assert await ingest.logs("other", 1, 0, "stdout", 0, line) == 100
+
+
+async def test_limit_of_output_cuts_within_a_line(output: Output) -> None:
+    ingest = Ingest(output.database, output.clock, output.woken.append, max_log_bytes=10)
+    assert await ingest.logs("job", 1, 0, "stdout", 0, b"abcdef") == 6
+    assert await ingest.logs("job", 1, 0, "stdout", 6, b"ghijkl") == LOG_FULL
+    text, note = await output.texts()
+    assert text == "abcdefghij"
+    assert note.startswith("[trainhall]")
 
 
 async def test_filters(output: Output) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from trainhall.cluster.agent.coordinator_link.http_api import RefusedError, Shipping, Source
 from trainhall.cluster.agent.os_support.accounts import Owner, acting_as
+from trainhall.monitoring.lines import LOG_FULL
 from trainhall.training.event_log import EventLogger
 from trainhall.training.link.frames import MAX_FRAME_BYTES, complete_frames
 from trainhall.training.link.regular_file import REPLACED, open_regular, size_of_regular
@@ -133,10 +134,19 @@ class LogShipper(FileShipper):
     ) -> None:
         super().__init__(source, path, api, owner=owner)
         self.name = stream
+        self._is_full = False
+        """True once no more of the job's output is stored."""
+
+    def _size(self) -> int:
+        return self.offset if self._is_full else super()._size()
 
     async def _ship(self) -> bool:
         data = self._read(LOG_BYTES)
         acked = await self.api.send_logs(self.source, self.name, self.offset, data)
+        if acked >= LOG_FULL:
+            logger.warning("log_full", path=self.path)
+            self.offset, self._is_full = self._size(), True
+            return False
         # It may have more than was sent just now, from before a crash of this agent; what it says
         # counts, but never beyond what the file holds.
         self.offset = min(acked, self._size())

@@ -194,6 +194,7 @@ def upgrade() -> None:
         sa.Column("total_steps", BIGINT),
         sa.Column("metrics", sa.JSON, nullable=False),
         sa.Column("ranges", sa.JSON, nullable=False),
+        sa.Column("log_bytes", BIGINT, nullable=False),
     )
     op.create_table(
         "log_chunks",

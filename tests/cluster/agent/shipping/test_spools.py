@@ -17,6 +17,7 @@ from trainhall.cluster.agent.shipping.spools import (
     LogShipper,
     MetricShipper,
 )
+from trainhall.monitoring.lines import LOG_FULL
 from trainhall.training.link import frames as metric_frames
 
 SOURCE = Source("job", 1, 0, "0-12345678", generation=1)
@@ -230,6 +231,24 @@ def event_lines(*kinds: str) -> bytes:
         event = {"sequence": sequence, "time": 0.0, "rank": 0, "kind": kind, "data": data}
         lines.append(json.dumps(event).encode() + b"\n")
     return b"".join(lines)
+
+
+async def test_spool_stops_once_no_more_is_stored(tmp_path: Path) -> None:
+    class Full(Sink):
+        async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
+            await super().send_logs(source, stream, offset, data)
+            return LOG_FULL
+
+    sink, path = Full(), tmp_path / "stdout.log"
+    path.write_bytes(b"one\n")
+    spool = LogShipper(SOURCE, path, sink, "stdout")
+    await ship_all(spool)
+    path.write_bytes(b"one\ntwo\n")
+    assert not spool.has_more()
+    assert spool.backlog == 0
+    await ship_all(spool)
+    assert sink.log == b"one\n"
+    assert spool.position() == [4, 0], "its end counts as shipped"
 
 
 async def test_spool_reports_a_checkpoint_after_its_upload(tmp_path: Path) -> None:
