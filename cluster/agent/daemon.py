@@ -12,6 +12,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from trainhall import __version__
@@ -252,7 +253,10 @@ class Agent:
 
     async def _remove(self, path: str) -> None:
         try:
-            if await asyncio.to_thread(checkpoint_transfer.remove_released, Path(path)):
+            remove = partial(
+                checkpoint_transfer.remove_released, Path(path), guarded=self._data_dir.is_shared
+            )
+            if await asyncio.to_thread(remove):
                 self._removed[path] = None
                 self._wake.set()
         finally:

@@ -7,15 +7,19 @@ refuses it what it would refuse the job.
 
 import contextlib
 import ctypes
+import errno
 import functools
 import os
 import pwd
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from trainhall.cluster.agent.os_support.linux import IS_LINUX
 
+MAX_LINKS = 40
+_PASS = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
 _UNCHANGED = ctypes.c_uint(2**32 - 1)
 
 
@@ -68,6 +72,38 @@ def acting_as(owner: Owner | None) -> Iterator[None]:
             _set("setfsuid", uid)
     finally:
         _set("setfsgid", gid)
+
+
+@contextlib.contextmanager
+def reached(folder: Path) -> Iterator[Path]:
+    """Return another path of a folder, which nobody can lead elsewhere meanwhile.
+
+    Links of root count, those of other users do not: in what root does they could lead it to
+    another user's files.
+
+    Raises:
+        OSError: there is no such folder, or a link of another user is on the way (EPERM).
+    """
+    left, links = list(folder.parts[1:]), 0
+    fd = os.open("/", _PASS)
+    try:
+        while left:
+            step = os.open(left.pop(0), _PASS | os.O_NOFOLLOW, dir_fd=fd)
+            found = os.fstat(step)
+            if not stat.S_ISLNK(found.st_mode):
+                os.close(fd)
+                fd = step
+                continue
+            try:
+                target, links = Path(os.readlink("", dir_fd=step)), links + 1
+            finally:
+                os.close(step)
+            if found.st_uid != 0 or links > MAX_LINKS:
+                raise PermissionError(errno.EPERM, "a link of another user leads there", folder)
+            left = [*target.parts, *left]
+        yield Path(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
 
 
 def hand_over(folder: Path, owner: Owner) -> None:

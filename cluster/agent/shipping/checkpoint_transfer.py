@@ -14,7 +14,7 @@ from trainhall.cluster.agent.coordinator_link.http_api import (
     UnavailableError,
     Uploading,
 )
-from trainhall.cluster.agent.os_support.accounts import Owner, acting_as, hand_over
+from trainhall.cluster.agent.os_support.accounts import Owner, acting_as, hand_over, reached
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.waiting import end_tasks
 from trainhall.training.checkpoint.format.errors import BadCheckpointError, NotRemovedError, Problem
@@ -278,19 +278,30 @@ def _manifest_of(path: Path, job_id: str, name: str) -> Manifest:
     return manifest
 
 
-def remove_released(path: Path) -> bool:
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.exists():
+        remove_checkpoint(path)
+    else:
+        vanish(path)  # finishes a removal that was cut short
+
+
+def remove_released(path: Path, *, guarded: bool = False) -> bool:
     """Remove a checkpoint that is not needed any more; True when it is gone.
 
     Only a folder that is named like a checkpoint and holds a manifest is touched.
+
+    Args:
+        guarded: jobs run as other users: links of theirs do not count.
     """
     if not path.is_absolute():
         logger.error("checkpoint_not_removed", path=path, error="not an absolute path")
         return False
     try:
-        if path.is_symlink() or path.exists():
-            remove_checkpoint(path)
+        if guarded and path.parent.is_dir():
+            with reached(path.parent) as folder:
+                _remove(folder / path.name)
         elif path.parent.parent.is_dir():
-            vanish(path)  # finishes a removal that was cut short
+            _remove(path)
         else:
             # A host without the storage cannot know that the checkpoint is gone.
             logger.warning("checkpoint_not_removed", path=path, error="no such storage")

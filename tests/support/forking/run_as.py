@@ -57,7 +57,8 @@ class RunAsAgent(AgentProcess):
                 [
                     *(sys.executable, "-m", "support.forking.run_as", "agent"),
                     *("--coordinator", url, "--data-dir", data_dir, "--slots", "2"),
-                    *("--run-as", self.run_as, "--pass-env", "TRAINHALL_TEST*"),
+                    *(("--run-as", self.run_as) if self.run_as else ()),
+                    *("--pass-env", "TRAINHALL_TEST*"),
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True,
             )  # fmt: skip

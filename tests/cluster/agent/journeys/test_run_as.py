@@ -132,6 +132,30 @@ async def test_jobs_of_one_user_do_not_reach_their_agent(coordinator: FakeCoordi
         assert found["ids"][0][0] == parse_run_as(a_user()).owner("job", None, ()).uid
 
 
+@pytest.mark.processes
+@needs_root
+async def test_next_agent_adopts_jobs_of_other_users(coordinator: FakeCoordinator) -> None:
+    with run_as_agent(coordinator.url, TOKEN, a_range()) as agent:
+        gate = agent.folder / "gate"
+        jobs = [of(agent, name, WAITS, str(gate)) for name in ("ends", "stays")]
+        coordinator.want((jobs[0], "run"), (jobs[1], "run"))
+        for job in jobs:
+            await until("its output", partial(coordinator.log, job))
+        assert agent.process is not None
+        agent.process.kill()
+        agent.process.wait()
+        # Without the option: what runs as other users still has to reach its folder.
+        agent.run_as = ""
+        agent.start()
+        coordinator.want((jobs[0], "run"), (jobs[1], "stop"))
+        await until("its end", lambda: coordinator.outcome(jobs[1]) == "stopped")
+        gate.touch()
+        await until("its end", lambda: coordinator.outcome(jobs[0]) == "completed")
+        await until("its output", partial(shipped, coordinator, jobs[0]))
+        coordinator.want()
+        await until("the folders to go", lambda: not list(agent.data_dir.glob("attempts/*")))
+
+
 LINKS = """
 import os, pathlib, shutil, sys, time
 folder = pathlib.Path(os.environ["TRAINHALL_ATTEMPT_FOLDER"])

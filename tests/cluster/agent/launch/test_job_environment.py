@@ -1,6 +1,8 @@
 """Jobs get what the allow-list names of their agent's environment, and nothing else."""
 
 import json
+import os
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,8 @@ import pytest
 from support.cluster.agent_process import agent_process, launch_of, script, until
 from support.cluster.fake_coordinator import TOKEN, FakeCoordinator
 
+from trainhall.cluster.agent.daemon import Agent
+from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.launch.job_environment import job_environment
 from trainhall.cluster.agent.options import AgentOptions, OptionError
 
@@ -49,6 +53,21 @@ def test_further_names_pass() -> None:
 def test_name_that_is_no_variable_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(OptionError, match="--pass-env"):
         AgentOptions(coordinator="http://c:1", data_dir=tmp_path, pass_env=("A", name))
+
+
+def test_warm_parent_holds_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every task is forked from it, and can read its environment."""
+    started: list[dict[str, Any]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **options: started.append(options))
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    options = AgentOptions(coordinator="http://127.0.0.1:1", data_dir=tmp_path, slots=1)
+    agent = Agent(options, DataDir(tmp_path), None)
+    (tmp_path / "logs").mkdir()
+    agent._warm._execute().close()
+    (found,) = started
+    assert not found["env"].keys() & SECRETS.keys()
+    assert found["env"]["PATH"] == os.environ["PATH"]
 
 
 @pytest.fixture

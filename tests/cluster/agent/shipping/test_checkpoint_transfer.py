@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -10,6 +11,7 @@ import httpx
 import pytest
 from fastapi import Request, Response
 from support.cluster.fake_coordinator import CREDENTIAL, FakeCoordinator
+from support.forking.run_as import needs_root
 
 from trainhall.cluster.agent.coordinator_link import http_api as api_module
 from trainhall.cluster.agent.coordinator_link.http_api import (
@@ -434,6 +436,22 @@ def test_only_checkpoints_are_removed(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "precious", "step-00000121-a1-g1", "step-00000122-a1-g1",
     ]  # fmt: skip
+
+
+@needs_root
+def test_removal_follows_no_link_of_another_user(tmp_path: Path) -> None:
+    """A job puts a link to another job's folder where its own was."""
+    path = write_checkpoint(tmp_path / "victim", FILES)
+    link = tmp_path / "hostile"
+    link.symlink_to(path.parent)
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    assert not checkpoint_transfer.remove_released(link / NAME, guarded=True)
+    assert path.is_dir()
+    relative = tmp_path / "relative"
+    relative.symlink_to("victim/../victim")
+    assert checkpoint_transfer.remove_released(relative / NAME, guarded=True)
+    assert checkpoint_transfer.remove_released(path, guarded=True), "gone already"
+    assert not list(path.parent.iterdir())
 
 
 def test_host_without_the_storage_does_not_report_a_removal(tmp_path: Path) -> None:
