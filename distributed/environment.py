@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+STORE_PREFIX = "TRAINHALL_STORE_PREFIX"
+
 
 class RankEnvironmentError(RuntimeError):
     """The process was not started as a rank."""
@@ -10,7 +12,7 @@ class RankEnvironmentError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class RankEnvironment:
-    """The names and meaning of `torchrun`'s variables of the same names."""
+    """The names and meaning of `torchrun`'s variables of the same names, and the store's prefix."""
 
     rank: int
     local_rank: int
@@ -18,6 +20,9 @@ class RankEnvironment:
     local_world_size: int
     master_addr: str
     master_port: int
+    store_prefix: str = ""
+    """Before the namespace of all keys in the store; random where Trainhall starts a task's ranks.
+    """
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> "RankEnvironment":
@@ -33,6 +38,7 @@ class RankEnvironment:
             local_world_size=_number(environ, "LOCAL_WORLD_SIZE"),
             master_addr=required(environ, "MASTER_ADDR"),
             master_port=_number(environ, "MASTER_PORT"),
+            store_prefix=environ.get(STORE_PREFIX, ""),
         )
         if not 0 <= found.rank < found.world_size:
             raise RankEnvironmentError(

@@ -90,7 +90,7 @@ def join(
     """
     choose_interface(environment.master_addr)
     store = _reach_store(environment.master_addr, environment.master_port, superseded)
-    ours = dist.PrefixStore(namespace, store)
+    ours = dist.PrefixStore(f"{environment.store_prefix}{namespace}", store)
     call_roll(ours, environment.rank, environment.world_size, ROLL_CALL_TIMEOUT, superseded)
     # Groups are named by a number, which one that could not be joined would have used up.
     dist.distributed_c10d._world.group_count = 0

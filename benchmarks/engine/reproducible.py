@@ -114,7 +114,7 @@ def measure(rounds: int, steps: int) -> list[Round]:
     with tempfile.TemporaryDirectory(prefix="trainhall-bench-") as name:
         root = Path(name)
         folders = [attempt(root / kind) for kind in ("plain", "reproducible")]
-        with rendezvous.listen("127.0.0.1") as listener:
+        with rendezvous.listen("127.0.0.1")[0] as listener:
             store = fork(lambda: rendezvous_store.hold("127.0.0.1", listener.detach()))
             port = listener.getsockname()[1]
         try:

@@ -253,7 +253,7 @@ def measure(case: Case) -> list[Round]:
         folder = AttemptFolder(Path(name))
         (folder.path / "checkpoints").mkdir()
         Control(folder.control, create=True)
-        with rendezvous.listen("127.0.0.1") as listener:
+        with rendezvous.listen("127.0.0.1")[0] as listener:
             store = fork(lambda: rendezvous_store.hold("127.0.0.1", listener.detach()))
             port = listener.getsockname()[1]
         try:

@@ -75,7 +75,7 @@ def test_newer_group_is_joined_after_rank_died(
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     monkeypatch.setattr(process_group, "_SLOW_SECONDS", 3600 if is_known else 0.1)
     server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    server.set("2/here/1", "")
+    server.set("secret/2/here/1", "")
     called = server.num_keys() + 1
     with pytest.raises(GroupSupersededError):
         process_group.join(
@@ -88,6 +88,28 @@ def test_newer_group_is_joined_after_rank_died(
         )
 
 
+def test_call_without_the_prefix_is_no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a stranger who reaches the store, and guesses a job's id."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    server.set("2/here/1", "")
+    called = server.num_keys() + 1
+    seen: list[int] = []
+
+    def superseded() -> bool:
+        seen.append(server.num_keys())
+        return seen.count(called) > 20  # time enough for an address to follow
+
+    with pytest.raises(GroupSupersededError):
+        process_group.join(
+            rank_0_of_2(server.port),
+            device=torch.device("cpu"),
+            namespace="2",
+            superseded=superseded,
+        )
+    assert max(seen) == called, "its address follows its own call"
+
+
 def rank_0_of_2(port: int) -> RankEnvironment:
     return RankEnvironment(
         rank=0,
@@ -96,4 +118,5 @@ def rank_0_of_2(port: int) -> RankEnvironment:
         local_world_size=1,
         master_addr="127.0.0.1",
         master_port=port,
+        store_prefix="secret/",
     )

@@ -9,7 +9,7 @@ from threading import Event, Thread
 import torch
 
 from trainhall.distributed import breakable, broken, process_group
-from trainhall.distributed.environment import RankEnvironment
+from trainhall.distributed.environment import STORE_PREFIX, RankEnvironment
 from trainhall.training.link.control import STUCK_SECONDS, Control
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch, RankSlot
@@ -194,5 +194,6 @@ def _environment(launch: Launch, slot: RankSlot) -> RankEnvironment:
         "GROUP_WORLD_SIZE": str(launch.num_nodes),
         "MASTER_ADDR": rendezvous.address,
         "MASTER_PORT": str(rendezvous.port),
+        STORE_PREFIX: rendezvous.prefix,
     }
     return RankEnvironment.read(os.environ)

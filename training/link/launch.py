@@ -36,10 +36,12 @@ class RankSlot(LinkModel):
 
 
 class Rendezvous(LinkModel):
-    """The address of the attempt's TCPStore. Keys are prefixed by generation."""
+    """The address of the attempt's TCPStore, and where in it the ranks meet."""
 
     address: str
     port: int
+    prefix: str = ""
+    """Of all keys; random, known to this attempt alone. Behind it follows the generation."""
 
 
 class Unrecorded(LinkModel):

@@ -2,11 +2,15 @@
 
 The first host of an attempt opens it. For a built-in task a child process of the shim holds torch's
 store; its socket listens before the ranks start. In a script, rank 0 opens a store of its own.
+
+Torch's store asks nobody who they are. So it listens on one address, that of the job's interface,
+and its keys have a random prefix, which only ranks of the attempt are told.
 """
 
 import importlib
 import ipaddress
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -22,7 +26,8 @@ from trainhall.training.link.launch import Launch, Rendezvous
 STORE_MODULE = "trainhall.training.process.rendezvous_store"
 BACKLOG = 4096
 """Every rank of an attempt connects at about the same time."""
-_ANY = str(ipaddress.IPv4Address(0))
+_ANYWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
+"""Documentation addresses (RFC 5737, RFC 3849): no host has them, and nothing is sent to them."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +35,12 @@ class RendezvousHandle:
     rendezvous: Rendezvous
     store_pid: int | None = None
     """Child that holds the store. None: it ended, or another host or a script's rank 0 holds it."""
+    opened_at: str = ""
+    """The address of this host for which the store was opened."""
 
     def serves(self, launch: Launch) -> bool:
         """Return whether the ranks of a later generation can use this rendezvous, too."""
-        stands = self.store_pid is not None and self.rendezvous.address == _own_address(launch)
+        stands = self.store_pid is not None and self.opened_at == _own_address(launch)
         return not launch.ranks or (launch.node_rank == 0 and stands)
 
     def close(self) -> None:
@@ -54,30 +61,31 @@ def open_rendezvous(
         if launch.rendezvous is None:
             return Failure(message="the launch of a further host has no rendezvous")
         return RendezvousHandle(launch.rendezvous)
-    address = _own_address(launch)
+    address = own = _own_address(launch)
     if launch.spec.script is not None:
         return RendezvousHandle(Rendezvous(address=address, port=free_port(address)))
+    prefix = f"{secrets.token_urlsafe(16)}/"
     try:
-        pid, port = start_store(folder, address, fork=fork)
+        pid, address, port = start_store(folder, address, fork=fork)
     except OSError as error:
         message = f"the rendezvous cannot listen at {address}: {error}"
         return Failure(message=message, cause=Cause.NETWORK)
-    return RendezvousHandle(Rendezvous(address=address, port=port), pid)
+    return RendezvousHandle(Rendezvous(address=address, port=port, prefix=prefix), pid, own)
 
 
-def start_store(folder: AttemptFolder, address: str, *, fork: bool) -> tuple[int, int]:
+def start_store(folder: AttemptFolder, address: str, *, fork: bool) -> tuple[int, str, int]:
     """Listen at an address, so that ranks can start at once, and have a child serve the store.
 
     Args:
         fork: serve in a copy of this process, which has torch imported.
 
     Returns:
-        The child's pid, and the port.
+        The child's pid, and address and port for the ranks of all hosts.
 
     Raises:
         OSError: the address has no meaning here, or no port is free.
     """
-    listener = listen(address)
+    listener, address = listen(address)
     fd, port = listener.fileno(), int(listener.getsockname()[1])
     log = folder_ipc.log_path(folder)
     arguments = [sys.executable, "-m", STORE_MODULE, address, str(fd)]
@@ -92,33 +100,53 @@ def start_store(folder: AttemptFolder, address: str, *, fork: bool) -> tuple[int
 
     with listener:
         pid = rank_process.fork_child("rendezvous", (log, log), env, folder.path, work, keep=(fd,))
-    return pid, port
+    return pid, address, port
 
 
-def listen(address: str) -> socket.socket:
+def listen(address: str) -> tuple[socket.socket, str]:
     """Open a socket for the store on a free port; ranks may connect from now on.
 
+    It listens on one interface: that of the address, or behind address translation the one from
+    which this host reaches the address.
+
     Args:
-        address: how the attempt's ranks reach this host. The socket listens there alone if that is
-            an address of this host; behind address translation it listens on all of them.
+        address: how the attempt's ranks reach this host.
+
+    Returns:
+        The socket, and the address for the ranks: many hosts find their own name at a loopback
+        address, where neither the others reach them nor the socket listens; then it is a number.
 
     Raises:
         OSError: the address has no meaning here, or no port is free.
     """
     found = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, where = found[0]
+    if _is_loopback(str(where[0])) and not _means_loopback(address):
+        address = _own_address_to(_ANYWHERE[family], family)
+        where = (address, 0)
     listener = socket.socket(family, socket.SOCK_STREAM)
-    anywhere = ("::" if family == socket.AF_INET6 else _ANY, 0)
-    # Many hosts find their own name at a loopback address, where the others cannot reach them.
-    resolves_to_loopback = ipaddress.ip_address(str(where[0])).is_loopback and not _means_loopback(
-        address
-    )
     try:
-        listener.bind(anywhere if resolves_to_loopback else where)
-    except OSError:
-        listener.bind(anywhere)
-    listener.listen(BACKLOG)
-    return listener
+        try:
+            listener.bind(where)
+        except OSError:
+            listener.bind((_own_address_to(str(where[0]), family), 0))
+        listener.listen(BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener, address
+
+
+def _own_address_to(address: str, family: int) -> str:
+    """Return this host's address on the interface that leads to another one.
+
+    Raises:
+        OSError: no interface does.
+    """
+    # Connecting a datagram socket sends nothing; it only asks the kernel for the route.
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))
+        return str(probe.getsockname()[0])
 
 
 def free_port(address: str) -> int:
@@ -138,6 +166,10 @@ def _own_address(launch: Launch) -> str:
 
 def _means_loopback(address: str) -> bool:
     try:
-        return ipaddress.ip_address(address).is_loopback
+        return _is_loopback(address)
     except ValueError:
         return address == "localhost"
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address).is_loopback

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 from support.cluster.agent_process import launch_of
 
 from trainhall.cluster.agent.os_support import processes
-from trainhall.cluster.agent.shim import rank_group, rendezvous
+from trainhall.cluster.agent.shim import rank_group, rank_process, rendezvous
 from trainhall.cluster.agent.shim.supervisor import Shim
+from trainhall.distributed.environment import STORE_PREFIX, RankEnvironment
 from trainhall.training.link.control import Control
 from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder, replace_json
@@ -50,10 +52,10 @@ class Supervised:
         data = self.folder.group(generation).read_bytes()
         return Launch.model_validate_json(data).rendezvous
 
-    def _serve(self, folder: AttemptFolder, address: str, *, fork: bool) -> tuple[int, int]:
+    def _serve(self, folder: AttemptFolder, address: str, *, fork: bool) -> tuple[int, str, int]:
         pid = len(self.stores) + 1
         self.stores[pid] = True
-        return pid, 29500 + pid
+        return pid, address, 29500 + pid
 
     def _kill(self, pids: list[int], number: int) -> None:
         self.stores |= dict.fromkeys(pids, False)
@@ -84,7 +86,10 @@ def test_rendezvous_keeps_its_launch_without_free_port(
     host.shim._take_launch()
     assert host.shim.launch.generation == 2
     assert host.stores == {1: False, 2: False, 3: True}
-    assert host.launched(2) == host.started[-1] == Rendezvous(address="127.0.0.2", port=29503)
+    found = host.launched(2)
+    assert found == host.started[-1]
+    assert found is not None
+    assert (found.address, found.port) == ("127.0.0.2", 29503)
 
 
 def test_full_disk_at_the_start_is_a_failure(
@@ -142,5 +147,51 @@ def test_rendezvous_serves_a_host_that_leads_again(host: Supervised) -> None:
     assert host.launched(2) == host.started[-1] == ELSEWHERE
     assert host.stores == {1: True}, "others may not have left it yet"
     host.deliver(host.launch(3))
-    assert host.launched(3) == host.started[-1] == Rendezvous(address="127.0.0.1", port=29502)
+    found = host.launched(3)
+    assert found == host.started[-1]
+    assert found is not None
+    assert (found.address, found.port) == ("127.0.0.1", 29502)
     assert host.stores == {1: False, 2: True}
+
+
+def test_each_store_has_a_prefix_of_its_own(host: Supervised) -> None:
+    host.deliver(host.launch(2, "127.0.0.2"))
+    first, second = (each.prefix for each in host.started)
+    assert len(first) == len(second) == 23, "128 bits and a slash"
+    assert first != second
+    env = rank_process.environment(
+        {}, host.folder, host.launch(2), host.launch(2).ranks[0], host.started[1]
+    )
+    assert RankEnvironment.read(env).store_prefix == second
+    assert not rank_process._identifies_rank(STORE_PREFIX), "it is not shown to other processes"
+
+
+@pytest.mark.parametrize(
+    ("address", "resolves_to", "own", "listens_on", "ranks_use"),
+    [("127.0.0.1", "127.0.0.1", "-", "127.0.0.1", "127.0.0.1"),
+     ("gpu-07", "127.0.0.6", "-", "127.0.0.6", "gpu-07"),
+     # Behind address translation the address is none of this host's.
+     ("192.0.2.7", "192.0.2.7", "127.0.0.5", "127.0.0.5", "192.0.2.7"),
+     # Debian writes the host's own name into /etc/hosts like this.
+     ("gpu-07", "127.0.1.1", "127.0.0.5", "127.0.0.5", "127.0.0.5")],
+)  # fmt: skip
+def test_store_listens_on_one_interface_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    resolves_to: str,
+    own: str,
+    listens_on: str,
+    ranks_use: str,
+) -> None:
+    def found(host: str, port: int, **_: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (resolves_to, port))]
+
+    # Addresses of a network that this test has not: 127.0.0.6 stands for one.
+    is_loopback = {"127.0.0.1", "127.0.1.1"}
+    monkeypatch.setattr(rendezvous, "_is_loopback", is_loopback.__contains__)
+    monkeypatch.setattr(rendezvous, "_own_address_to", lambda _address, _family: own)
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    listener, told = rendezvous.listen(address)
+    with listener:
+        assert listener.getsockname()[0] == listens_on
+    assert told == ranks_use
