@@ -9,6 +9,8 @@ from starlette.requests import Request
 
 from trainhall.api.guard import is_loopback
 from trainhall.api.settings import Settings
+from trainhall.cluster.tls import is_https
+from trainhall.cluster.wire.join_token import JoinToken
 
 # Documentation addresses (RFC 5737, RFC 3849): no host has them, and nothing is sent to them.
 _ANYWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
@@ -19,6 +21,13 @@ def join_command(request: Request, token: str) -> str:
     # Not as an option: every user of the host sees the arguments of its processes.
     url = shlex.quote(agent_url(request))
     return f"TRAINHALL_JOIN_TOKEN={token} trainhall agent --coordinator {url}"
+
+
+def pinned(request: Request, token: str) -> str:
+    """Return a join token that carries what the coordinator is known by, if TLS needs that."""
+    settings: Settings = request.app.state.settings
+    anchor = settings.tls.anchor() if is_https(agent_url(request)) else None
+    return str(JoinToken(token, anchor.fingerprint if anchor is not None else None))
 
 
 def join_note(request: Request) -> str | None:

@@ -124,7 +124,7 @@ def create_app(
         Guard,
         insecure=settings.insecure,
         simulated=settings.mock,
-        allowed_hosts=settings.allowed_hosts,
+        allowed_hosts=settings.own_hosts,
     )
     app.add_middleware(Observe, figures=figures, access_log=settings.access_log)
     return app

@@ -74,24 +74,22 @@ class Guard:
             if scope["path"] == HEALTH and not origins:
                 return None
             if self._insecure:
-                return self._host_refusal(hosts, origins, address, port)
+                return self._host_refusal(hosts, origins, _url(scope, address))
             return _refused(
                 f"this request arrived on {address}, and the coordinator answers on loopback "
                 "only: forward a port (ssh -L) to reach it, or start it with --insecure in a "
                 "network where everyone may run code"
             )
-        return self._host_refusal(hosts, origins, "127.0.0.1", port)
+        return self._host_refusal(hosts, origins, _url(scope, "127.0.0.1"))
 
-    def _host_refusal(
-        self, hosts: list[str], origins: list[str], address: str, port: int | None
-    ) -> RefusalError | None:
+    def _host_refusal(self, hosts: list[str], origins: list[str], url: str) -> RefusalError | None:
         if len(hosts) != 1:
             return _refused("a request needs exactly one Host header")
         name = _host_name(hosts[0])
         if name is None or not self._is_own(name):
             return _refused(
                 f"Host {hosts[0]!r} is not an address of this coordinator: use "
-                f"{_url(address, port)}, or add the name to TRAINHALL_ALLOWED_HOSTS"
+                f"{url}, or add the name to TRAINHALL_ALLOWED_HOSTS"
             )
         if any(not _same_host(origin, hosts[0]) for origin in origins):
             return _refused(f"a page of {origins[0]!r} may not use this coordinator")
@@ -136,9 +134,11 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _url(address: str, port: int | None) -> str:
+def _url(scope: Scope, address: str) -> str:
+    scheme = "https" if scope.get("scheme") in ("https", "wss") else "http"
     host = f"[{address}]" if ":" in address else address
-    return f"http://{host}" + (f":{port}" if port is not None else "")
+    _, port = scope.get("server") or ("", None)
+    return f"{scheme}://{host}" + (f":{port}" if port is not None else "")
 
 
 def _host_name(host: str) -> str | None:

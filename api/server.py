@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import structlog
 import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
@@ -26,13 +27,17 @@ from trainhall.api.host.connection_table import ConnectionLimits, ConnectionTabl
 from trainhall.api.host.descriptors import raise_limit
 from trainhall.api.host.listening import ListenError, inherited, listen, url_of
 from trainhall.api.host.private_files import keep_private
+from trainhall.api.host.tls import CertificateError, ServedCertificate
 from trainhall.api.login.first_admin import print_login_link
 from trainhall.api.logs import configure_logging
 from trainhall.api.settings import Settings
 from trainhall.api.startup import StartupError
 from trainhall.cluster.quotas import Quotas
+from trainhall.cluster.tls import PIN
 from trainhall.training.spec.keys import unknown_key
 from trainhall.training.spec.problems import UNKNOWN_KEY, error_message
+
+log = structlog.get_logger(__name__)
 
 WRONG_INPUT = 2
 """The exit code where a setting is wrong."""
@@ -60,6 +65,9 @@ def serve(
     fd: int | None = None,
     on_listening: Callable[[str], None] | None = None,
     prints_link: bool = True,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    tls_self_signed: bool = False,
 ) -> int:
     """Serve until SIGINT or SIGTERM; the exit code.
 
@@ -68,12 +76,15 @@ def serve(
         fd: a socket that listens already, instead of `host` and `port`.
         on_listening: is handed the URL once requests are served; without it the URL is printed.
         prints_link: print a link that logs a browser in, where one is needed.
+        tls_cert, tls_key, tls_self_signed: as in the settings.
     """
     given: dict[str, Any] = {"host": host, "port": port, "data_dir": data_dir, "insecure": insecure}
     if mock:
         given["mock"] = True
-    if database_url is not None:
-        given["database_url"] = database_url
+    if tls_self_signed:
+        given["tls_self_signed"] = True
+    options = {"database_url": database_url, "tls_cert": tls_cert, "tls_key": tls_key}
+    given |= {name: value for name, value in options.items() if value is not None}
     try:
         settings = Settings(**given)
         listener = inherited(fd) if fd is not None else listen(host, port)
@@ -94,7 +105,10 @@ def serve(
     sys.setswitchinterval(SWITCH_SECONDS)
     raise_limit()
     with listener:
-        return _run(settings, listener, on_listening or _print_url, prints_link)
+        try:
+            return _run(settings, listener, on_listening or _print_url, prints_link)
+        except CertificateError as error:
+            return _report_failure(str(error), WRONG_INPUT)
 
 
 def _run(
@@ -103,7 +117,9 @@ def _run(
     on_listening: Callable[[str], None],
     prints_link: bool,
 ) -> int:
-    url = url_of(listener, settings.host)
+    certificate = ServedCertificate(settings.tls) if settings.tls.is_on else None
+    _log_anchor(settings)
+    url = url_of(listener, settings.host, tls=certificate is not None)
     links: list[str] = []
     app = create_app(settings, url=url, on_login_link=links.append if prints_link else None)
 
@@ -112,7 +128,7 @@ def _run(
         for link in links:
             print_login_link(link)
 
-    server = Server(server_config(app), started)
+    server = Server(server_config(app), started, certificate)
     app.state.is_over = lambda: server.should_exit
     # A failure at the start is reported below, once and as text.
     uvicorn_log = logging.getLogger("uvicorn.error")
@@ -127,6 +143,12 @@ def _run(
     return 1 if app.state.failed else 0
 
 
+def _log_anchor(settings: Settings) -> None:
+    anchor = settings.tls.anchor()
+    if anchor is not None:
+        log.info("tls_pinned", fingerprint=f"{PIN}{anchor.fingerprint}")
+
+
 def server_config(app: FastAPI) -> BoundedConfig:
     """Return the server configuration of the application."""
     settings: Settings = app.state.settings
@@ -136,6 +158,7 @@ def server_config(app: FastAPI) -> BoundedConfig:
         per_address=settings.connections_per_address,
     )
     table = ConnectionTable(limits)
+    proxies = sorted(settings.trusted_proxies)
     return BoundedConfig(
         app,
         table=table,
@@ -147,7 +170,8 @@ def server_config(app: FastAPI) -> BoundedConfig:
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_ping_interval=PING_SECONDS,
         ws_ping_timeout=PING_SECONDS,
-        proxy_headers=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=proxies,
         server_header=False,
         backlog=table.backlog,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -158,16 +182,32 @@ def server_config(app: FastAPI) -> BoundedConfig:
 class Server(uvicorn.Server):
     """Reports when it listens, and ends with an exit code instead of the signal that ended it."""
 
-    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        on_started: Callable[[], None],
+        certificate: ServedCertificate | None = None,
+    ) -> None:
         super().__init__(config)
         self._on_started = on_started
+        self._certificate = certificate
+        self._renewal: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._certificate is not None:
+            self.config.ssl = self._certificate.context
         await super().startup(sockets)
         if self.started:
+            if self._certificate is not None:
+                self._renewal = asyncio.create_task(self._certificate.keep_current())
             collect_rarely()
             logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
             self._on_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)

@@ -5,6 +5,7 @@ The file is the one that TRAINHALL_CONFIG names, else `trainhall.toml` in the cu
 of other commands are theirs.
 """
 
+import ipaddress
 import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -20,6 +21,7 @@ from pydantic_settings import (
 )
 
 from trainhall.api.host.config_file import SettingsError, read_file, user_data_dir
+from trainhall.api.host.tls import Tls
 from trainhall.cluster.api_paths import is_base_url
 from trainhall.cluster.durations import parse_duration
 from trainhall.cluster.options import AlertOptions, ClusterOptions, Prices
@@ -70,8 +72,20 @@ class Settings(BaseSettings):
     mock_auth: bool = False
     """Ask for a credential where the cluster is simulated, too."""
     public_url: str | None = None
-    """URL at which agents on other hosts reach the coordinator, for the command that adds a
-    node."""
+    """URL at which other hosts reach the coordinator, as through a proxy: for the command that adds
+    a node, and as a name that a request's Host may have."""
+    tls_cert: Path | None = None
+    """Certificate to serve TLS with, in PEM, followed by those that vouch for it."""
+    tls_key: Path | None = None
+    """Key of the certificate, in PEM, without a password."""
+    tls_self_signed: bool = False
+    """Serve TLS with a certificate that the coordinator makes and renews, in DATA/tls."""
+    public_ca: Path | None = None
+    """Authority of the certificate that others see, as of a proxy at `public_url`, in PEM, where it
+    is not a public one: join tokens carry its fingerprint."""
+    trusted_proxies: Annotated[frozenset[str], NoDecode] = frozenset()
+    """Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count;
+    comma-separated. Nobody else's do."""
     connections_per_address: Annotated[int, Field(ge=1, le=10**6)] = 1000
     """Connections of one address at once, and never more than half of the open files that the
     system allows. Of a lab behind one address, 50 agents and their users open about 500."""
@@ -120,7 +134,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Log entries of this level and above; `warning` by default where the cluster is simulated."""
 
-    @field_validator("allowed_hosts", mode="before")
+    @field_validator("allowed_hosts", "trusted_proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         if isinstance(value, str):
@@ -137,6 +151,18 @@ class Settings(BaseSettings):
         except ValueError:
             raise ValueError('must be JSON, such as {"users": {"*": 8}}') from None
 
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, value: frozenset[str]) -> frozenset[str]:
+        for each in value:
+            try:
+                ipaddress.ip_network(each)
+            except ValueError:
+                raise ValueError(
+                    f"{each!r} is neither an address nor a network, such as 10.0.0.0/24"
+                ) from None
+        return value
+
     @field_validator("public_url")
     @classmethod
     def _reachable(cls, value: str | None) -> str | None:
@@ -152,17 +178,40 @@ class Settings(BaseSettings):
             raise ValueError("must be the URL of a mail server, such as smtp://mail.lab:587")
         return value
 
-    @field_validator("data_dir")
+    @field_validator("data_dir", "tls_cert", "tls_key", "public_ca")
     @classmethod
-    def _absolute(cls, value: Path) -> Path:
-        return value.expanduser().absolute()
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return value.expanduser().absolute() if value is not None else None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         _ = self.cluster_options  # checks what holds between several of them
         if self.smtp_url is not None and self.mail_from is None:
             raise ValueError("smtp-url needs mail-from, the sender of the mails")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls-cert and tls-key need each other")
+        if self.tls_cert is not None and self.tls_self_signed:
+            raise ValueError("tls-self-signed makes a certificate: give it or tls-cert")
         return self
+
+    @property
+    def tls(self) -> Tls:
+        """The certificate to serve with."""
+        names = {self.host, *self.own_hosts} - {"", "0.0.0.0", "::"}
+        return Tls(
+            folder=self.data_dir / "tls",
+            cert=self.tls_cert,
+            key=self.tls_key,
+            ca=self.public_ca,
+            is_self_signed=self.tls_self_signed,
+            names=frozenset(names),
+        )
+
+    @property
+    def own_hosts(self) -> frozenset[str]:
+        """Names that a request's Host may have."""
+        public = urlsplit(self.public_url or "").hostname
+        return self.allowed_hosts | ({public} if public else set())
 
     @property
     def cluster_options(self) -> ClusterOptions:

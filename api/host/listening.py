@@ -49,7 +49,8 @@ def inherited(fd: int) -> socket.socket:
         raise ListenError(f"file descriptor {fd} is not a socket: {error.strerror}") from None
 
 
-def url_of(listener: socket.socket, host: str) -> str:
+def url_of(listener: socket.socket, host: str, *, tls: bool = False) -> str:
     """Return the URL at which this host reaches a server on this socket."""
     name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}"
+    scheme = "https" if tls else "http"
+    return f"{scheme}://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}"

@@ -26,6 +26,7 @@ from trainhall.cluster.api_paths import AGENT_PREFIX
 from trainhall.cluster.errors import NodeRemovedError, NotAllowedError, NotFoundError
 from trainhall.cluster.gateway.channel import ChannelClosedError, close_reason
 from trainhall.cluster.nodes.holders import Holders
+from trainhall.cluster.tls import CA_PATH
 from trainhall.cluster.wire.batches import BatchItem, BatchReply, decode_batch, encode_replies
 from trainhall.cluster.wire.protocol import Acked, CloseCode, JoinRequest, LogAcked, Verified
 from trainhall.monitoring.ingest import Ingest
@@ -58,6 +59,16 @@ async def join(request: Request) -> Response:
         guesses.fail(caller)
         raise
     return _json(reply.model_dump_json())
+
+
+async def read_authority(request: Request) -> Response:
+    """Return the authority of this coordinator's certificate, which is no secret; who asks for it
+    knows its fingerprint."""
+    anchor = await asyncio.to_thread(request.app.state.settings.tls.anchor)
+    if anchor is None:
+        detail = "there is no authority to pin: a public one vouches for the certificate, if any"
+        raise RefusalError(404, "not-found", detail)
+    return Response(anchor.pem, media_type="application/x-pem-file")
 
 
 async def ship_metrics(request: Request) -> Response:
@@ -244,6 +255,7 @@ _JOB = "/jobs/{job_id}"
 _FILE = _JOB + "/checkpoints/{name}/files/{path:path}"
 ROUTES = [
     Route("/join", join, methods=["POST"]),
+    Route(CA_PATH.removeprefix(AGENT_PREFIX), read_authority, methods=["GET"]),
     WebSocketRoute("/connect", connect),
     WebSocketRoute("/ship", ship),
     Route(_JOB + "/attempts/{attempt:int}/metrics", ship_metrics, methods=["POST"]),

@@ -1,11 +1,13 @@
 """/cluster: nodes, devices and the queue."""
 
+import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from trainhall.api.addresses import join_command, join_note
+from trainhall.api.addresses import join_command, join_note, pinned
 from trainhall.api.bodies import read_json, unless_disconnected
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.openapi.describe import NAME_TAKEN, NODE_GOES, Operations, body
@@ -58,6 +60,8 @@ async def register_node(
     node without heartbeats registers that node again, for a host that lost its credential."""
     wanted = await read_json(request, NewNode)
     node = await coordinator.nodes.register(wanted.name, wanted.labels)
+    token = await asyncio.to_thread(pinned, request, node.join_token)
+    node = replace(node, join_token=token)
     response.headers["Location"] = f"{request.url.path}/{node.id}"
     response.headers["Cache-Control"] = "no-store"
     command = join_command(request, node.join_token)

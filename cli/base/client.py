@@ -18,9 +18,10 @@ from trainhall.cli.base.errors import (
     UsageError,
     WrongStateError,
 )
+from trainhall.cli.base.trust import anchor_of
 from trainhall.cluster.api_paths import API_PREFIX, is_base_url
 from trainhall.cluster.backoff import Backoff
-from trainhall.cluster.tls import tls_context
+from trainhall.cluster.tls import Anchor, describe_refusal, tls_context
 
 # Repeating one of these changes nothing more than sending it once did.
 IDEMPOTENT = frozenset({"GET", "HEAD"})
@@ -57,16 +58,26 @@ class Client:
         timeout: float = 30.0,
         attempts: int = ATTEMPTS,
         token: str | None = None,
+        anchor: Anchor | None = None,
     ) -> None:
+        """Prepare the connections.
+
+        Args:
+            anchor: what its certificate is verified with; None: see `trust.anchor_of`.
+        """
         if not is_base_url(url):
             raise UsageError(f"the URL {url!r} is not an address; use one like http://lab:8000")
         self.url = url.rstrip("/")
         self._attempts = attempts
         self._timeout = timeout
+        self._anchor = anchor or anchor_of(url)
         # A coordinator on loopback or in the lab's network is not behind a web proxy.
         try:
             self._http = httpx.Client(
-                base_url=self.url, timeout=timeout, trust_env=False, verify=tls_context(url)
+                base_url=self.url,
+                timeout=timeout,
+                trust_env=False,
+                verify=tls_context(url, self._anchor),
             )
         except httpx.InvalidURL as error:
             raise self._no_address(error) from None
@@ -143,7 +154,8 @@ class Client:
             except httpx.TransportError as error:
                 # A connection that was never made carried no request, so any may be repeated.
                 unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-                if is_last or not (repeatable or unsent):
+                is_refused = describe_refusal(error, self.url) is not None
+                if is_last or is_refused or not (repeatable or unsent):
                     raise self._unreachable(error) from None
             time.sleep(backoff.next())
         raise AssertionError("the last attempt returns or raises")
@@ -176,6 +188,8 @@ class Client:
     def _unreachable(self, error: httpx.TransportError) -> UnreachableError:
         if isinstance(error, httpx.ReadTimeout):
             return UnreachableError(f"the coordinator at {self.url} did not answer in time")
+        if refusal := describe_refusal(error, self.url, self._anchor):
+            return UnreachableError(refusal)
         why = str(error) or type(error).__name__
         return UnreachableError(
             f"no coordinator answers at {self.url} ({why}). Start one with `trainhall up`, or "

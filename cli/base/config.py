@@ -18,8 +18,12 @@ from trainhall.api.host.config_file import ConfigFile, SettingsError, read_file
 from trainhall.cli.base.errors import UsageError
 
 DEFAULT_URL = "http://127.0.0.1:8000"
+CA_VARIABLE = "TRAINHALL_TLS_CA"
 # Only what is the same from one call to the next belongs in a file.
-SHARED = ("url", "data_dir", "database_url", "host", "port", "insecure", "slots", "output")
+SHARED = (
+    "url", "data_dir", "database_url", "host", "port", "insecure", "slots", "output", "tls_cert",
+    "tls_key", "tls_self_signed", "tls_ca",
+)  # fmt: skip
 # The coordinator itself reads these (`trainhall.api.settings`); they have no flag.
 SERVER_ONLY = (
     "allowed_hosts", "auth", "mock_auth", "public_url", "access_log", "log_level", "suspect_after",
@@ -27,7 +31,7 @@ SERVER_ONLY = (
     "uploads_per_user", "queued_jobs_per_user", "log_bytes_per_job",
     "quotas", "preemption", "priority_ageing", "grow_after", "grow_by_restart_after",
     "alerts_private_targets", "smtp_url", "mail_from", "price_gpu_hour", "price_cpu_hour",
-    "price_kwh", "currency",
+    "price_kwh", "currency", "public_ca", "trusted_proxies",
 )  # fmt: skip
 OF_ONE_COMMAND = ("coordinator", "address", "pass_env", "run_as")
 
@@ -49,6 +53,30 @@ def coordinator_url() -> str:
         return url
     file = _read_file()
     return str(file.values.get("url", DEFAULT_URL)) if file is not None else DEFAULT_URL
+
+
+def tls_ca() -> str | None:
+    """Return what the coordinator's certificate is verified with, where it was said.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    if given := os.environ.get(CA_VARIABLE):
+        return given
+    file = _read_file()
+    found = file.values.get("tls_ca", file.values.get("tls-ca")) if file is not None else None
+    return str(found) if found is not None else None
+
+
+def server_has_tls() -> bool:
+    """Return whether the file's table of the coordinator names a certificate, or asks for one.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    file = _read_file()
+    own = file.values.get("server", {}) if file is not None else {}
+    return isinstance(own, dict) and any(key.replace("-", "_").startswith("tls_") for key in own)
 
 
 def default_map(root: Command) -> dict[str, Any]:

@@ -132,6 +132,32 @@ Mock = Annotated[
         help="Simulate the whole cluster: nothing runs, nothing is kept.",
     ),
 ]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-cert",
+        envvar="TRAINHALL_TLS_CERT",
+        help="Serve TLS with this certificate, in PEM, followed by those that vouch for it.",
+        dir_okay=False,
+    ),
+]
+TlsKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-key",
+        envvar="TRAINHALL_TLS_KEY",
+        help="Key of the certificate, in PEM.",
+        dir_okay=False,
+    ),
+]
+TlsSelfSigned = Annotated[
+    bool,
+    typer.Option(
+        "--tls-self-signed",
+        envvar="TRAINHALL_TLS_SELF_SIGNED",
+        help="Serve TLS with a certificate that the coordinator makes and renews.",
+    ),
+]
 Slots = Annotated[
     int | None,
     typer.Option(

@@ -26,7 +26,8 @@ from trainhall.api.guard import is_loopback
 from trainhall.cli.base.client import Client, problem_of
 from trainhall.cli.base.errors import CliError, NotAllowedError
 from trainhall.cli.base.output import one_line, size
-from trainhall.cluster.tls import tls_context
+from trainhall.cli.base.trust import anchor_of
+from trainhall.cluster.tls import describe_refusal, tls_context
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -189,11 +190,11 @@ def check_coordinator(url: str, port: int, *, needed: bool) -> Iterator[Check]:
     version: str | None = None
     began = time.time()
     try:
-        reply = httpx.get(
-            f"{url}/healthz", timeout=ANSWER_SECONDS, trust_env=False, verify=tls_context(url)
-        )
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        detail = f"no answer at {url} ({str(error) or type(error).__name__})"
+        context = tls_context(url, anchor_of(url))
+        reply = httpx.get(f"{url}/healthz", timeout=ANSWER_SECONDS, trust_env=False, verify=context)
+    except (httpx.HTTPError, httpx.InvalidURL, CliError) as error:
+        why = describe_refusal(error, url) or str(error) or type(error).__name__
+        detail = f"no answer at {url} ({why})"
         remedy = "start one with `trainhall up`, or give its URL with --url"
     else:
         version = _version_in(reply)

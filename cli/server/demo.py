@@ -11,6 +11,7 @@ from trainhall.cli.jobs.follow import states
 from trainhall.cli.jobs.progress import Progress
 from trainhall.cli.spec import specs
 from trainhall.cluster.durations import format_duration
+from trainhall.cluster.tls import Anchor
 from trainhall.training.spec import JobSpec
 
 FAILED = 1
@@ -21,10 +22,18 @@ NODE_SECONDS = 20.0
 class Demo:
     """Submits a job and follows it in a thread of its own, beside the watch over the processes."""
 
-    def __init__(self, url: str, token: str, spec: JobSpec, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        spec: JobSpec,
+        stop: threading.Event,
+        anchor: Anchor | None = None,
+    ) -> None:
         self._spec = spec
         self._token = token
         self._url = url
+        self._anchor = anchor
         self._stop = stop
         self._thread = threading.Thread(target=self._run, name="demo", daemon=True)
         self.exit_code = FAILED
@@ -42,7 +51,7 @@ class Demo:
 
     def _run(self) -> None:
         try:
-            with Client(self._url, token=self._token) as client:
+            with Client(self._url, token=self._token, anchor=self._anchor) as client:
                 self._await_node(client)
                 job = specs.submit(self._spec, client)
                 page = client.page_of(job["id"])

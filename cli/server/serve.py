@@ -1,6 +1,7 @@
 """`trainhall server` and `trainhall agent`: the two programs of a cluster."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,9 @@ from trainhall.cli.base.options import (
     RunAs,
     Slots,
     Supervised,
+    TlsCert,
+    TlsKey,
+    TlsSelfSigned,
 )
 
 
@@ -28,6 +32,9 @@ def server(
     database_url: DatabaseUrl = None,
     insecure: Insecure = False,
     mock: Mock = False,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_self_signed: TlsSelfSigned = False,
     fd: Annotated[int | None, typer.Option("--fd", hidden=True)] = None,
     supervised: Supervised = False,
 ) -> None:
@@ -37,6 +44,7 @@ def server(
     Examples:
       trainhall server
       trainhall server --data-dir /srv/trainhall --port 0
+      trainhall server --host 0.0.0.0 --tls-self-signed
       trainhall server --mock
       DATABASE_URL=postgresql://trainhall@db/trainhall trainhall server
     """
@@ -56,6 +64,9 @@ def server(
             mock=mock,
             # `up` makes a link of its own; this one would stay in a log file.
             prints_link=not supervised,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            tls_self_signed=tls_self_signed,
         )
     )
 
@@ -92,6 +103,18 @@ def agent(
     slots: Slots = None,
     pass_env: PassEnv = None,
     run_as: RunAs = None,
+    tls_ca: Annotated[
+        str | None,
+        typer.Option(
+            "--tls-ca",
+            envvar="TRAINHALL_TLS_CA",
+            metavar="FILE",
+            help="Verify the coordinator with this authority, in PEM, or with `sha256:` and the "
+            "fingerprint that it logs.",
+            show_default="what the join token names, else public authorities",
+        ),
+    ] = None,
+    tls_own: Annotated[Path | None, typer.Option("--tls-own", hidden=True)] = None,
     supervised: Supervised = False,
 ) -> None:
     """Start the agent that runs ranks on this host. Ranks survive its restart.
@@ -115,6 +138,8 @@ def agent(
             slots=slots,
             pass_env=tuple(pass_env or ()),
             run_as=run_as,
+            tls_ca=tls_ca,
+            tls_own=tls_own,
             stop_ranks_on_exit=supervised,
         )
         run_agent(options)

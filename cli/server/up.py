@@ -29,6 +29,9 @@ from trainhall.cli.base.options import (
     PassEnv,
     Port,
     Slots,
+    TlsCert,
+    TlsKey,
+    TlsSelfSigned,
 )
 from trainhall.cli.base.output import label, notice
 from trainhall.cli.server.serve import check_slots, server
@@ -36,7 +39,9 @@ from trainhall.cli.spec import specs
 from trainhall.cluster.lifecycle.states import JobState
 
 if TYPE_CHECKING:
+    from trainhall.api.host.tls import Tls
     from trainhall.cli.base.client import Client
+    from trainhall.cluster.tls import Anchor
     from trainhall.training.spec import JobSpec
 
 READY_SECONDS = 60.0
@@ -58,6 +63,9 @@ def up(
     slots: Slots = None,
     pass_env: PassEnv = None,
     mock: Mock = False,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_self_signed: TlsSelfSigned = False,
     demo: Annotated[
         str | None,
         typer.Option("--demo", metavar="FILE", help="Submit this job and show its progress."),
@@ -83,14 +91,17 @@ def up(
     if mock:
         if demo is not None:
             raise UsageError("--demo runs a job and --mock cannot run any; give one of them")
-        server(host, port, data_dir, database_url, insecure, mock)
+        server(
+            host, port, data_dir, database_url, insecure, mock, tls_cert, tls_key, tls_self_signed
+        )
     check_slots(slots)
     # A wrong spec is reported before anything is started.
     spec = specs.load(demo, None) if demo is not None else None
     folder = (data_dir or user_data_dir()).absolute()
     with _only_one(folder), _listening(host, port) as listener:
+        tls = _tls(folder, host, tls_cert, tls_key, tls_self_signed)
         cluster = LocalCluster(
-            folder, host, listener, database_url, insecure, slots, pass_env or []
+            folder, host, listener, database_url, insecure, slots, pass_env or [], tls
         )
         raise typer.Exit(cluster.run(spec, once))
 
@@ -107,6 +118,7 @@ class LocalCluster:
         insecure: bool,
         slots: int | None,
         pass_env: list[str],
+        tls: "Tls | None",
     ) -> None:
         from trainhall.cli.server.supervise import MARK, Child
 
@@ -114,7 +126,8 @@ class LocalCluster:
         self._host = host
         self._insecure = insecure
         port = listener.getsockname()[1]
-        self.url = url_of(listener, host)
+        self.url = url_of(listener, host, tls=tls is not None)
+        self._tls = tls
         self._mark = secrets.token_hex(8)
         self._stop = threading.Event()
         self._force = threading.Event()
@@ -125,6 +138,10 @@ class LocalCluster:
                   "--data-dir", str(folder)]  # fmt: skip
         if insecure:
             server.append("--insecure")
+        if tls is not None and tls.is_self_signed:
+            server.append("--tls-self-signed")
+        elif tls is not None:
+            server += ["--tls-cert", str(tls.cert), "--tls-key", str(tls.key)]
         # A database URL may hold a password, which others could read among the arguments.
         secret = {"DATABASE_URL": database_url} if database_url else {}
         self.coordinator = Child(
@@ -136,6 +153,9 @@ class LocalCluster:
             agent += ["--slots", str(slots)]
         for name in pass_env:
             agent += ["--pass-env", name]
+        if tls is not None:
+            # Its names need not be those of loopback: it is known by its file.
+            agent += ["--tls-own", str(tls.file)]
         self._agent_arguments = agent
         self._agent_env = env
         self.agent: Child | None = None
@@ -169,6 +189,8 @@ class LocalCluster:
         self._print_login()
         if config.coordinator_url().rstrip("/") != self.url:
             notice(f"To use it from other commands: `export TRAINHALL_URL={self.url}`")
+        if self._tls is not None and (anchor := self._tls.anchor()):
+            notice(f"Its TLS certificate: `export TRAINHALL_TLS_CA=sha256:{anchor.fingerprint}`")
         if text := _who_is_refused(self._host, self._insecure):
             notice(text)
         token = self._prepare_agent()
@@ -183,7 +205,7 @@ class LocalCluster:
         """Print the link that logs a browser in, where one is needed."""
         from trainhall.cli.base.client import Client
 
-        with Client(self.url, token=self._token) as client:
+        with Client(self.url, token=self._token, anchor=self._anchor()) as client:
             if client.get("/auth/me")["how"] == "none":
                 return
             made = client.request("POST", "/auth/codes", json={"seconds": LINK_SECONDS})
@@ -197,10 +219,16 @@ class LocalCluster:
         """Return the token that this host's agent needs; print which jobs it will resume."""
         from trainhall.cli.base.client import Client
 
-        with Client(self.url, token=self._token) as client:
+        with Client(self.url, token=self._token, anchor=self._anchor()) as client:
             if message := describe_unfinished(client):
                 notice(message)
             return join_token(client, self.url, self._folder / "agent")
+
+    def _anchor(self) -> "Anchor | None":
+        """Return what the coordinator is verified with: its very certificate."""
+        from trainhall.cluster.tls import own_anchor
+
+        return own_anchor(self._tls.file) if self._tls is not None else None
 
     def _until(self, check: Callable[[], bool], child: Any) -> bool:
         deadline = time.monotonic() + READY_SECONDS
@@ -219,17 +247,16 @@ class LocalCluster:
 
         from trainhall.cluster.tls import tls_context
 
+        context = tls_context(self.url, self._anchor())
         with contextlib.suppress(httpx.TransportError):
-            reply = httpx.get(
-                self.url + "/readyz", timeout=1, trust_env=False, verify=tls_context(self.url)
-            )
+            reply = httpx.get(self.url + "/readyz", timeout=1, trust_env=False, verify=context)
             return reply.status_code == 200
         return False
 
     def _watch(self, demo: "JobSpec | None", once: bool) -> int:
         from trainhall.cli.server.demo import Demo
 
-        show = Demo(self.url, self._token, demo, self._stop) if demo else None
+        show = Demo(self.url, self._token, demo, self._stop, self._anchor()) if demo else None
         if show is not None:
             show.start()
         children = [self.coordinator, self.agent]
@@ -262,6 +289,35 @@ class LocalCluster:
         killed = sweep(self._mark)
         if killed or not graceful:
             notice("Some processes did not stop in time and were killed.")
+
+
+def _tls(
+    folder: Path, host: str, cert: Path | None, key: Path | None, is_self_signed: bool
+) -> "Tls | None":
+    """Return the certificate to serve with, once it is known to be of use; None: without TLS.
+
+    Raises:
+        UsageError: it is of none.
+    """
+    options = {"tls_cert": cert, "tls_key": key, "tls_self_signed": is_self_signed or None}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if not given and not config.server_has_tls():
+        return None
+    from pydantic import ValidationError
+
+    from trainhall.api.host.tls import CertificateError, ServedCertificate
+    from trainhall.api.settings import Settings
+
+    try:
+        tls = Settings(host=host, data_dir=folder, **given).tls
+        if not tls.is_on:
+            return None
+        ServedCertificate(tls)
+    except ValidationError as error:
+        raise UsageError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+    except CertificateError as error:
+        raise UsageError(str(error)) from None
+    return tls
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -21,6 +21,7 @@ from trainhall.cluster.agent.attempts import Attempts
 from trainhall.cluster.agent.coordinator_link.batched_api import BatchedApi
 from trainhall.cluster.agent.coordinator_link.connection import Connection
 from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
+from trainhall.cluster.agent.coordinator_link.trust import Trust
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.devices import Devices, host_use
 from trainhall.cluster.agent.job_settings import JobSettings
@@ -40,6 +41,7 @@ from trainhall.cluster.agent.shim import folder_ipc
 from trainhall.cluster.agent.shipping import checkpoint_transfer
 from trainhall.cluster.backoff import Backoff
 from trainhall.cluster.waiting import end_tasks, wait_until_set
+from trainhall.cluster.wire.join_token import JoinToken
 from trainhall.cluster.wire.protocol import (
     Desired,
     DeviceUse,
@@ -105,7 +107,8 @@ class Agent:
         environment.setdefault("OMP_NUM_THREADS", str(self._devices.threads))
         settings = JobSettings(environment, run_as, cgroups.find())
         self._warm = WarmParent(data_dir, environment)
-        self._api = BatchedApi(options)
+        self._trust = Trust(options, data_dir.read_pin(options.coordinator))
+        self._api = BatchedApi(options, self._trust)
         self._wake = asyncio.Event()
         self._attempts = Attempts(data_dir, self._api, self._warm, self._wake.set, settings)
         self._connection: Connection | None = None
@@ -159,7 +162,10 @@ class Agent:
 
     async def _stay_connected(self) -> None:
         await self._attempts.observed.end_unreadable()
+        await self._trust.establish()
         known = self._data_dir.read_credential(self._options.coordinator)
+        if self._trust.replaces_kept:
+            known = None
         joined = known is None
         if known is None:
             known = await self._join()
@@ -173,6 +179,7 @@ class Agent:
                 self._attempts.shipper.wake,
                 # Another token than the one that made this credential may help.
                 raise_if_refused=not joined and self._options.token is not None,
+                trust=self._trust,
                 on_ack=self._attempts.report_acked,
             )
             try:
@@ -203,7 +210,7 @@ class Agent:
                 "its --token"
             )
         request = JoinRequest(
-            join_token=options.token,
+            join_token=JoinToken.parse(options.token).secret,
             name=options.name,
             address=self._address,
             agent_version=__version__,
@@ -221,7 +228,7 @@ class Agent:
                     )
                 failed = True
             await asyncio.sleep(backoff.next())
-        self._data_dir.write_credential(options.coordinator, reply)
+        self._data_dir.write_credential(options.coordinator, reply, self._trust.pinned)
         logger.info("joined", coordinator=options.coordinator, node=reply.node_id)
         return reply
 

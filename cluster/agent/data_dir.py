@@ -2,7 +2,7 @@
 
 <data-dir>/
     agent.lock                  locked by the agent that works here
-    agent.json                  the node's credential (mode 0600)
+    agent.json                  the node's credential, and the pinned certificate (mode 0600)
     launched.json               the newest token launched of each job
     doorbell                    named pipe that shims ring when their status changed
     attempts/<job>/<token>/     one folder per attempt (`training.link`), plus the agent's own
@@ -16,12 +16,13 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from trainhall.cluster.agent.options import AgentError, DataDirInUseError
 from trainhall.cluster.agent.os_support import accounts
 from trainhall.cluster.file_lock import FileLock
+from trainhall.cluster.tls import Anchor
 from trainhall.cluster.wire.protocol import JoinReply
 from trainhall.training.event_log import EventLogger
 from trainhall.training.fencing import FencingToken
@@ -122,8 +123,34 @@ class DataDir:
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
-    def write_credential(self, coordinator: str, reply: JoinReply) -> None:
-        self._replace("agent.json", {"coordinator": coordinator, **reply.model_dump()})
+    def read_pin(self, coordinator: str) -> Anchor | None:
+        """Return what the node verified this coordinator with when it joined, if that was pinned.
+
+        Raises:
+            AgentError: it cannot be understood.
+        """
+        try:
+            data = json.loads((self.path / "agent.json").read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        if not isinstance(data, dict) or data.get("coordinator") != coordinator:
+            return None
+        pin = data.get("tls")
+        try:
+            return Anchor(str(pin["pem"]), bool(pin["is_own"])) if pin is not None else None
+        except (KeyError, TypeError):
+            # Nothing else may be trusted in its place.
+            raise AgentError(
+                f"the pinned certificate in {self.path / 'agent.json'} cannot be read; run "
+                "`trainhall nodes add` and start the agent with the new join token"
+            ) from None
+
+    def write_credential(
+        self, coordinator: str, reply: JoinReply, pin: Anchor | None = None
+    ) -> None:
+        """Keep the credential, and what its coordinator was verified with if that was pinned."""
+        tls = {"tls": asdict(pin)} if pin is not None else {}
+        self._replace("agent.json", {"coordinator": coordinator, **reply.model_dump(), **tls})
 
     def forget_credential(self) -> None:
         (self.path / "agent.json").unlink(missing_ok=True)

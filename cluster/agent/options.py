@@ -41,6 +41,10 @@ class ProtocolMismatchError(AgentError):
     """Agent and coordinator speak different versions of the protocol."""
 
 
+class UntrustedCoordinatorError(AgentError):
+    """Its certificate is not the one that was pinned."""
+
+
 class RemovedByCoordinatorError(AgentError):
     """The node was removed from the coordinator."""
 
@@ -52,6 +56,12 @@ class AgentOptions:
     data_dir: Path
     token: str | None = None
     """Needed once, to join."""
+    tls_ca: str | None = None
+    """A file, or `sha256:` and a fingerprint, to verify the coordinator with
+    (`cluster.tls.find_anchor`); None: what the join token pins, else public authorities."""
+    tls_own: Path | None = None
+    """File with the certificate of the coordinator itself, on whose host this agent runs. It is
+    read again when it was renewed."""
     address: str | None = None
     """Address at which other nodes reach this one; None: the local address that leads to the
     coordinator."""

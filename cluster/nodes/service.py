@@ -36,6 +36,7 @@ from trainhall.cluster.nodes.devices import store_devices
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.nodes.names import check_labels, check_name
 from trainhall.cluster.service import Service, ServiceContext, load
+from trainhall.cluster.wire.join_token import PREFIX, JoinToken
 from trainhall.cluster.wire.protocol import PROTOCOL_VERSION, JoinReply, JoinRequest
 from trainhall.db.models import Attempt, Device, Grant, Job, Node, NodeEvent, RemovedNode
 from trainhall.db.sanitize import sanitize_text
@@ -68,7 +69,7 @@ class NodeService(Service):
         labels = labels or {}
         check_labels(labels)
         now = self._clock.now()
-        token = self._ids.secret()
+        token = PREFIX + self._ids.secret()
         expires = now + timedelta(seconds=self._options.join_token_seconds)
         try:
             registration = await self._register(name, labels, token, expires, now)
@@ -144,7 +145,7 @@ class NodeService(Service):
     async def _join(self, request: JoinRequest) -> JoinReply:
         now = self._clock.now()
         credential = self._ids.secret()
-        digest = _digest(request.join_token)
+        digest = _digest(JoinToken.parse(request.join_token).secret)
         async with self._db.transaction() as session:
             node = await session.scalar(
                 select(Node).where(Node.join_token_sha256 == digest).with_for_update()

@@ -41,7 +41,7 @@ class Rendezvous(LinkModel):
     address: str
     port: int
     prefix: str = ""
-    """Of all keys; random, known to this attempt alone. Behind it follows the generation."""
+    """Prefix of all keys: random, known to this attempt alone. The generation follows it."""
 
 
 class Unrecorded(LinkModel):

@@ -18,9 +18,9 @@ from trainhall.cluster.agent.coordinator_link.http_api import (
     RefusedError,
     Source,
     UnavailableError,
-    describe_error,
     failure_of,
 )
+from trainhall.cluster.agent.coordinator_link.trust import Trust
 from trainhall.cluster.agent.options import AgentOptions
 from trainhall.cluster.wire.batches import (
     MAX_BATCH_BYTES,
@@ -42,12 +42,12 @@ ANSWER_SECONDS = 30.0
 class BatchedApi(CoordinatorApi):
     """Metrics and output go together where they are small; all else as it does."""
 
-    def __init__(self, options: AgentOptions) -> None:
-        super().__init__(options)
-        self._sender = BatchSender(self._dial)
+    def __init__(self, options: AgentOptions, trust: Trust | None = None) -> None:
+        super().__init__(options, trust)
+        self._sender = BatchSender(self._dial, self._trust.describe)
 
     async def _dial(self) -> ClientConnection:
-        return await open_websocket(self._options.shipping_url, self.credential)
+        return await open_websocket(self._options.shipping_url, self.credential, self._trust)
 
     async def close(self) -> None:
         await self._sender.close()
@@ -76,10 +76,16 @@ class BatchSender:
     """
     Args:
         dial: opens a connection; what is shared goes over it until it ends.
+        describe: words for an error of it.
     """
 
-    def __init__(self, dial: Callable[[], Awaitable[ClientConnection]]) -> None:
+    def __init__(
+        self,
+        dial: Callable[[], Awaitable[ClientConnection]],
+        describe: Callable[[Exception], str] = str,
+    ) -> None:
         self._dial = dial
+        self._describe = describe
         self._socket: ClientConnection | None = None
         self._batcher = Batcher(
             self._send_batch, max_bytes=MAX_BATCH_BYTES, max_items=MAX_BATCH_ITEMS
@@ -132,7 +138,7 @@ class BatchSender:
         except TimeoutError:
             raise UnavailableError(f"no answer within {ANSWER_SECONDS:g} s") from None
         except (OSError, WebSocketException, ValueError) as error:
-            raise UnavailableError(describe_error(error)) from None
+            raise UnavailableError(self._describe(error)) from None
         finally:
             if replies is None and self._socket is not None:
                 # An answer that comes late would be taken for that of the next message.

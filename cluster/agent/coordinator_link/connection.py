@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from trainhall.cluster.agent.coordinator_link.http_api import describe_error
+from trainhall.cluster.agent.coordinator_link.trust import Trust
 from trainhall.cluster.agent.options import (
     AgentOptions,
     CredentialRefusedError,
@@ -56,10 +56,12 @@ class Socket(Protocol):
 Dial = Callable[[], AbstractAsyncContextManager[Socket]]
 
 
-def open_websocket(url: str, credential: str) -> connect:
+def open_websocket(url: str, credential: str, trust: Trust) -> connect:
     """Open the websocket, awaited or entered; a removed node is refused with `InvalidStatus`."""
+    trust.refresh()
     return connect(
         url,
+        ssl=trust.context if url.startswith("wss:") else None,
         additional_headers={"Authorization": f"Bearer {credential}"},
         # It costs more time than it saves.
         compression=None,
@@ -84,6 +86,7 @@ class Connection:
         connected: Callable[[], None],
         *,
         raise_if_refused: bool = False,
+        trust: Trust | None = None,
         dial: Dial | None = None,
         chance: random.Random | None = None,
         on_ack: Callable[[float], None] = lambda _: None,
@@ -96,6 +99,7 @@ class Connection:
             desired: receives the desired state; never an old or a repeated one.
             connected: called when a connection is open.
             raise_if_refused: raise instead of trying again with the same credential.
+            trust: what the coordinator is verified with; None: what the options say.
             dial: opens a connection; None: a websocket to the coordinator of the options.
             chance: varies the pauses between two tries; None: every agent has its own.
             on_ack: called with the time at which an acknowledged report was sent, by `clock`.
@@ -107,6 +111,7 @@ class Connection:
         self._desired = desired
         self._connected = connected
         self._raise_if_refused = raise_if_refused
+        self._trust = trust or Trust(options)
         self._dial = dial or self._websocket
         self._changed = asyncio.Event()
         self._heartbeat = options.heartbeat_seconds
@@ -151,11 +156,11 @@ class Connection:
                 self._check_close(error)
                 self._warn("connection_closed", error.rcvd.reason if error.rcvd else "")
             except (OSError, TimeoutError, WebSocketException) as error:
-                self._warn("coordinator_unreachable", describe_error(error))
+                self._warn("coordinator_unreachable", self._trust.describe(error))
             await asyncio.sleep(self._backoff.next())
 
     def _websocket(self) -> AbstractAsyncContextManager[Socket]:
-        return open_websocket(self._options.websocket_url, self._credential)
+        return open_websocket(self._options.websocket_url, self._credential, self._trust)
 
     async def _connect_once(self) -> None:
         async with self._dial() as socket:

@@ -12,9 +12,9 @@ from typing import Any, BinaryIO, Protocol
 
 import httpx
 
+from trainhall.cluster.agent.coordinator_link.trust import Trust
 from trainhall.cluster.agent.options import AgentOptions, JoinRefusedError, ProtocolMismatchError
 from trainhall.cluster.agent.os_support.accounts import Owner, acting_as
-from trainhall.cluster.tls import tls_context
 from trainhall.cluster.wire.protocol import Acked, JoinReply, JoinRequest, LogAcked, Verified
 from trainhall.training.link.regular_file import open_regular
 
@@ -100,13 +100,14 @@ class Shipping(Uploading, Protocol):
 
 
 class CoordinatorApi:
-    def __init__(self, options: AgentOptions) -> None:
+    def __init__(self, options: AgentOptions, trust: Trust | None = None) -> None:
         self._options = options
+        self._trust = trust or Trust(options)
         self._url = options.url
         self.credential = ""
         # Proxies of the environment are for the world outside, not for a coordinator next door.
         wire = httpx.AsyncHTTPTransport(
-            verify=tls_context(options.url), trust_env=False, socket_options=_KEEPALIVE
+            verify=self._trust.context, trust_env=False, socket_options=_KEEPALIVE
         )
         self._http = httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, transport=wire)
 
@@ -198,6 +199,7 @@ class CoordinatorApi:
         return await self._fetch(f"/code/{sha256}", to)
 
     async def _fetch(self, path: str, to: Path) -> tuple[int, str]:
+        self._trust.refresh()
         digest, size = hashlib.sha256(), 0
         url = self._url + path
         try:
@@ -213,7 +215,7 @@ class CoordinatorApi:
                     file.flush()
                     await asyncio.to_thread(os.fsync, file.fileno())
         except httpx.TransportError as error:
-            raise UnavailableError(describe_error(error)) from None
+            raise UnavailableError(self._trust.describe(error)) from None
         return size, digest.hexdigest()
 
     async def _send(self, source: Source, what: str, content: bytes, **params: Any) -> bytes:
@@ -222,11 +224,12 @@ class CoordinatorApi:
         return await self._request("POST", path, content=content, params=params)
 
     async def _request(self, method: str, path: str, **options: Any) -> bytes:
+        self._trust.refresh()
         headers = self._headers() | options.pop("headers", {})
         try:
             answer = await self._http.request(method, self._url + path, headers=headers, **options)
         except httpx.TransportError as error:
-            raise UnavailableError(describe_error(error)) from None
+            raise UnavailableError(self._trust.describe(error)) from None
         _check(answer)
         return answer.content
 
@@ -274,8 +277,3 @@ def _problem(answer: httpx.Response) -> tuple[str, int | None]:
         return str(problem["detail"]), expected if isinstance(expected, int) else None
     except (ValueError, KeyError, TypeError, AttributeError):
         return answer.reason_phrase or f"status {answer.status_code}", None
-
-
-def describe_error(error: Exception) -> str:
-    """Return the message of a failed connection, or its kind where it has none."""
-    return str(error) or type(error).__name__

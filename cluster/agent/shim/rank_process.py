@@ -18,7 +18,6 @@ from trainhall.cluster.agent.os_support.processes import MARK
 from trainhall.cluster.agent.shim import script_launch
 from trainhall.cluster.agent.shim.hang import flight_record
 from trainhall.cluster.wire.writers import rank_writer
-from trainhall.distributed.environment import STORE_PREFIX
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
 from trainhall.training.link.spool import EventSpool
@@ -28,6 +27,10 @@ from trainhall.training.spec import parameters
 RANK_MODULE = "trainhall.training.rank"
 
 _SECRETS = ("TRAINHALL_TOKEN", "TRAINHALL_JOIN_TOKEN", "DATABASE_URL")
+
+
+_STORE_PREFIX = "TRAINHALL_STORE_PREFIX"
+"""As `distributed.environment` reads it."""
 
 
 def writer_name(launch: Launch, rank: int, generation: int | None = None) -> str:
@@ -76,7 +79,7 @@ def environment(
     }
     return env | {name: str(number) for name, number in numbers.items()} | {
         "MASTER_ADDR": rendezvous.address,
-        STORE_PREFIX: rendezvous.prefix,
+        _STORE_PREFIX: rendezvous.prefix,
         "ROLE_NAME": "default",
         "TORCHELASTIC_RUN_ID": launch.job_id,
         "TORCHELASTIC_ERROR_FILE": str(folder.rank(slot.rank) / "error.json"),
@@ -166,7 +169,7 @@ def fork_child(
 
 
 def _identifies_rank(name: str) -> bool:
-    if name == STORE_PREFIX:
+    if name == _STORE_PREFIX:
         return False  # a secret of the attempt
     return name.startswith("TRAINHALL_") or name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 

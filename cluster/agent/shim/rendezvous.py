@@ -4,7 +4,7 @@ The first host of an attempt opens it. For a built-in task a child process of th
 store; its socket listens before the ranks start. In a script, rank 0 opens a store of its own.
 
 Torch's store asks nobody who they are. So it listens on one address, that of the job's interface,
-and its keys have a random prefix, which only ranks of the attempt are told.
+and its keys have a random prefix, which only ranks of the attempt get.
 """
 
 import importlib

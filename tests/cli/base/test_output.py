@@ -156,7 +156,10 @@ def test_server_url_comes_from_environment_or_file(
 
 
 def test_config_allows_coordinator_settings_in_table(folder: Path) -> None:
-    flags = {"host", "port", "data_dir", "database_url", "insecure", "mock"}
+    flags = {
+        "host", "port", "data_dir", "database_url", "insecure", "mock", "tls_cert", "tls_key",
+        "tls_self_signed",
+    }  # fmt: skip
     assert set(config.SERVER_ONLY) == Settings.model_fields.keys() - flags
     for name in config.SERVER_ONLY:
         (folder / "trainhall.toml").write_text(f"[server]\nport = 9\n{name} = 1\n")

@@ -4,14 +4,20 @@ import json
 import re
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from support.cluster.up import PATIENCE, Start, starter
+from support.nodes.certificates import Authority
 from support.waiting import eventually
+
+from trainhall.cli.base.client import Client
+from trainhall.cluster.tls import Anchor, own_anchor
 
 pytestmark = pytest.mark.acceptance
 
@@ -185,3 +191,43 @@ def test_a_demo_that_is_no_spec_starts_nothing(start: Start, tmp_path: Path) -> 
     assert up.process.wait(PATIENCE) == 2
     assert "not a valid job spec" in up.printed
     assert not (tmp_path / "data").exists()
+
+
+def test_up_over_tls(start: Start, tmp_path: Path) -> None:
+    """With a certificate of its own, and then with one that does not name loopback."""
+    up = start("--tls-self-signed")
+    url = up.url()
+    assert url.startswith("https://127.0.0.1:")
+    trusted = tmp_path / "data" / "tls" / "ca.pem"
+    with httpx.Client(
+        base_url=f"{url}/api/v1", verify=ssl.create_default_context(cafile=str(trusted))
+    ) as http:
+
+        def nodes() -> list[Any]:
+            return list(http.get("/cluster/nodes").json()["items"])
+
+        eventually("the node", lambda: [n["state"] for n in nodes()] == ["ready"], timeout=PATIENCE)
+        (node,) = nodes()
+        yaml = {"Content-Type": "application/yaml"}
+        job = http.post("/training/jobs", content=QUICK, headers=yaml).json()["id"]
+        eventually(
+            "the job",
+            lambda: http.get(f"/training/jobs/{job}").json()["state"] == "completed",
+            timeout=PATIENCE,
+        )
+    assert f"TRAINHALL_TLS_CA=sha256:{Anchor(trusted.read_text()).fingerprint}" in up.printed
+    up.process.send_signal(signal.SIGINT)
+    assert up.process.wait(PATIENCE) == 0, up.printed
+
+    lab = Authority(tmp_path / "lab")
+    files = lab.issue("lab.example")
+    up = start("--tls-cert", str(files.cert), "--tls-key", str(files.key))
+    with Client(up.url(), anchor=own_anchor(files.cert)) as client:
+        eventually(
+            "the node again",
+            lambda: (
+                [(n["id"], n["state"]) for n in client.items("/cluster/nodes")]
+                == [(node["id"], "ready")]
+            ),
+            timeout=PATIENCE,
+        )

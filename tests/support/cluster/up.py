@@ -59,7 +59,7 @@ class Up:
     def url(self) -> str:
         def find() -> str | None:
             assert self.process.poll() is None, self.printed
-            found = re.search(r"Trainhall is at (http://\S+)", self.printed)
+            found = re.search(r"Trainhall is at (https?://\S+)", self.printed)
             return found.group(1) if found else None
 
         return str(eventually("the URL", find, timeout=PATIENCE))

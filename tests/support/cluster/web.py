@@ -2,6 +2,7 @@
 the credential of its first admin."""
 
 import contextlib
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +37,9 @@ class Served(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def served(app: FastAPI, host: str = "127.0.0.1") -> Iterator[str]:
+def served(
+    app: FastAPI, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
     """The URL of the application while it is served; afterwards it has ended in order."""
     listener = listen(host, 0)
     port = listener.getsockname()[1]
@@ -44,13 +47,15 @@ def served(app: FastAPI, host: str = "127.0.0.1") -> Iterator[str]:
     # uvloop complains of handles that its loop's end leaves to the garbage collector; the tests of
     # the real process use it all the same.
     config.loop = "asyncio"
+    config.load()
+    config.ssl = tls
     server = Served(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
         eventually("the server to listen", lambda: server.started or not thread.is_alive())
         assert server.started, f"it did not start: {app.state.startup_error}"
-        yield f"http://127.0.0.1:{port}"
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
     finally:
         server.should_exit = True
         thread.join(20)

@@ -191,7 +191,7 @@ def test_store_listens_on_one_interface_alone(
     monkeypatch.setattr(rendezvous, "_is_loopback", is_loopback.__contains__)
     monkeypatch.setattr(rendezvous, "_own_address_to", lambda _address, _family: own)
     monkeypatch.setattr(socket, "getaddrinfo", found)
-    listener, told = rendezvous.listen(address)
+    listener, reported = rendezvous.listen(address)
     with listener:
         assert listener.getsockname()[0] == listens_on
-    assert told == ranks_use
+    assert reported == ranks_use
