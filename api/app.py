@@ -123,6 +123,7 @@ def create_app(
     app.add_middleware(
         Guard,
         insecure=settings.insecure,
+        asks_for_login=settings.asks_for_login,
         simulated=settings.mock,
         allowed_hosts=settings.own_hosts,
     )

@@ -10,7 +10,9 @@ served, and of those only ones that no foreign page caused:
 - `Origin`, which browsers add to what a page sends (websockets too), must be the very host that is
   addressed.
 
-With `insecure` requests are served on every address. `Host` may then also be an IP address or this
+Where every request shows a credential, those over TLS are served on every address, too.
+
+With `insecure` all requests are. `Host` may then also be an IP address or this
 host's name, and both headers are checked as ever: else a page of a foreign site, open in a browser
 of that network, could submit jobs.
 
@@ -44,13 +46,15 @@ class Guard:
         app: ASGIApp,
         *,
         insecure: bool = False,
+        asks_for_login: bool = False,
         simulated: bool = False,
         allowed_hosts: Iterable[str] = (),
     ) -> None:
         self.app = app
         self._insecure = insecure
+        self._asks_for_login = asks_for_login
         self._simulated = simulated
-        own = {socket.gethostname().lower()} if insecure else set()
+        own = {socket.gethostname().lower()} if insecure or asks_for_login else set()
         self._allowed = frozenset(allowed_hosts) | own
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,25 +77,33 @@ class Guard:
         if port is not None and not is_loopback(address):
             if scope["path"] == HEALTH and not origins:
                 return None
-            if self._insecure:
-                return self._host_refusal(hosts, origins, _url(scope, address))
+            if self._insecure or (self._asks_for_login and _is_tls(scope)):
+                return self._host_refusal(scope, hosts, origins, address)
             return _refused(
                 f"this request arrived on {address}, and the coordinator answers on loopback "
-                "only: forward a port (ssh -L) to reach it, or start it with --insecure in a "
-                "network where everyone may run code"
+                f"only: forward a port (ssh -L) to reach it, or start it with {self._remedy()}"
             )
-        return self._host_refusal(hosts, origins, _url(scope, "127.0.0.1"))
+        return self._host_refusal(scope, hosts, origins, "127.0.0.1")
 
-    def _host_refusal(self, hosts: list[str], origins: list[str], url: str) -> RefusalError | None:
+    def _remedy(self) -> str:
+        if self._asks_for_login:
+            return "--tls-cert or --tls-self-signed"
+        return "--insecure in a network where everyone may run code"
+
+    def _host_refusal(
+        self, scope: Scope, hosts: list[str], origins: list[str], address: str
+    ) -> RefusalError | None:
         if len(hosts) != 1:
             return _refused("a request needs exactly one Host header")
         name = _host_name(hosts[0])
         if name is None or not self._is_own(name):
             return _refused(
                 f"Host {hosts[0]!r} is not an address of this coordinator: use "
-                f"{url}, or add the name to TRAINHALL_ALLOWED_HOSTS"
+                f"{_url(scope, address)}, or add the name to TRAINHALL_ALLOWED_HOSTS"
             )
-        if any(not _same_host(origin, hosts[0]) for origin in origins):
+        # A page without TLS could be of someone on its way. (A proxy may end a page's TLS.)
+        schemes = ("https",) if _is_tls(scope) else ("http", "https")
+        if any(not _same_host(origin, hosts[0], schemes) for origin in origins):
             return _refused(f"a page of {origins[0]!r} may not use this coordinator")
         return None
 
@@ -99,7 +111,7 @@ class Guard:
         if is_loopback(name) or name in self._allowed:
             return True
         # No site's name can be rebound to where the Host says an address.
-        return self._insecure and _is_address(name)
+        return (self._insecure or self._asks_for_login) and _is_address(name)
 
     def _agent_refusal(self, origins: list[str]) -> RefusalError | None:
         if self._simulated:
@@ -134,8 +146,12 @@ def _is_address(name: str) -> bool:
     return True
 
 
+def _is_tls(scope: Scope) -> bool:
+    return scope.get("scheme") in ("https", "wss")
+
+
 def _url(scope: Scope, address: str) -> str:
-    scheme = "https" if scope.get("scheme") in ("https", "wss") else "http"
+    scheme = "https" if _is_tls(scope) else "http"
     host = f"[{address}]" if ":" in address else address
     _, port = scope.get("server") or ("", None)
     return f"{scheme}://{host}" + (f":{port}" if port is not None else "")
@@ -153,6 +169,6 @@ def _host_name(host: str) -> str | None:
     return parts.hostname
 
 
-def _same_host(origin: str, host: str) -> bool:
+def _same_host(origin: str, host: str, schemes: tuple[str, ...]) -> bool:
     scheme, separator, authority = origin.partition("://")
-    return bool(separator) and scheme in ("http", "https") and authority.lower() == host.lower()
+    return bool(separator) and scheme in schemes and authority.lower() == host.lower()

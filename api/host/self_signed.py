@@ -11,7 +11,6 @@ The folder is its user's alone, and so is each file.
 
 import contextlib
 import ipaddress
-import os
 import socket
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from trainhall.api.host.credentials import write_private
 
 CA_LIFE = timedelta(days=20 * 365)
 LIFE = timedelta(days=90)
@@ -50,7 +51,7 @@ def self_signed(folder: Path, name: str, names: Iterable[str], now: datetime | N
     key, authority = _authority(folder, now)
     path = folder / name
     if not _is_current(path, authority, wanted, now):
-        _replace(path, _issued(key, authority, wanted, now))
+        write_private(path, _issued(key, authority, wanted, now))
     return path
 
 
@@ -90,8 +91,8 @@ def _authority(folder: Path, now: datetime) -> tuple[ec.EllipticCurvePrivateKey,
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
     )
-    _replace(key_path, _pem(key))
-    _replace(path, made.public_bytes(serialization.Encoding.PEM))
+    write_private(key_path, _pem(key))
+    write_private(path, _text(made))
     return key, made
 
 
@@ -112,7 +113,7 @@ def _is_current(path: Path, authority: x509.Certificate, wanted: set[str], now: 
 
 def _issued(
     key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, wanted: set[str], now: datetime
-) -> bytes:
+) -> str:
     own = ec.generate_private_key(ec.SECP256R1())
     name = _name(socket.gethostname())
     made = (
@@ -126,8 +127,7 @@ def _issued(
         )
         .sign(key, hashes.SHA256())
     )
-    pem = serialization.Encoding.PEM
-    return _pem(own) + made.public_bytes(pem) + authority.public_bytes(pem)
+    return _pem(own) + _text(made) + _text(authority)
 
 
 def _builder(
@@ -184,20 +184,13 @@ def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:MAX_NAME])])
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _text(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> str:
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
-    )
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    ).decode()

@@ -191,7 +191,8 @@ class LocalCluster:
             notice(f"To use it from other commands: `export TRAINHALL_URL={self.url}`")
         if self._tls is not None and (anchor := self._tls.anchor()):
             notice(f"Its TLS certificate: `export TRAINHALL_TLS_CA=sha256:{anchor.fingerprint}`")
-        if text := _who_is_refused(self._host, self._insecure):
+        is_open = self._insecure or (self._tls is not None and bool(self._token))
+        if text := _who_is_refused(self._host, insecure=is_open):
             notice(text)
         token = self._prepare_agent()
         env = self._agent_env | ({"TRAINHALL_JOIN_TOKEN": token} if token else {})

@@ -99,8 +99,10 @@ async def is_served(scope: dict[str, Any], **options: Any) -> bool:
     if sent:
         assert sent[0]["status"] == 403
         body = b"".join(message.get("body", b"") for message in sent)
-        own = scope["server"][0] if options.get("insecure") else "127.0.0.1"
-        assert f"use http://{own}:8000,".encode() in body or b"is not an address of" not in body
+        is_open = options.get("insecure") or options.get("asks_for_login")
+        own = scope["server"][0] if is_open else "127.0.0.1"
+        scheme = "https" if scope.get("scheme") in ("https", "wss") else "http"
+        assert f"use {scheme}://{own}:8000,".encode() in body or b"is not an address of" not in body
         assert b"application/problem+json" in dict(sent[0]["headers"]).values()
     return bool(reached)
 
@@ -141,6 +143,30 @@ async def test_insecure_serves_no_foreign_page(
 ) -> None:
     options = {"insecure": True, "allowed_hosts": {"lab.example"}}
     assert await is_served(scope(kind, "10.0.0.7", host, origin, path), **options) is expected
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize(
+    ("scheme", "host", "origin", "expected"),
+    [
+        ("https", "10.0.0.7:8000", None, True),
+        ("https", "lab.example:8000", None, True),
+        ("https", "lab.example:8000", "https://lab.example:8000", True),
+        ("https", "lab.example:8000", "http://lab.example:8000", False),
+        ("https", "lab.example:8000", "https://evil.example", False),
+        ("https", "evil.example:8000", None, False),
+        ("http", "10.0.0.7:8000", None, False),
+        ("http", "lab.example:8000", None, False),
+    ],
+)
+async def test_people_of_other_hosts_need_tls_and_login(
+    kind: str, scheme: str, host: str, origin: str | None, expected: bool
+) -> None:
+    given = scope(kind, "10.0.0.7", host, origin, JOBS)
+    given["scheme"] = scheme.replace("http", "ws") if kind == "websocket" else scheme
+    allowed = {"lab.example"}
+    assert await is_served(given, allowed_hosts=allowed, asks_for_login=True) is expected
+    assert not await is_served(given, allowed_hosts=allowed), "without a login nobody is asked"
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
