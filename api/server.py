@@ -128,7 +128,7 @@ def _run(
         for link in links:
             print_login_link(link)
 
-    server = Server(server_config(app), started, certificate)
+    server = Server(server_config(app), started, certificate, settings.head_seconds)
     app.state.is_over = lambda: server.should_exit
     # A failure at the start is reported below, once and as text.
     uvicorn_log = logging.getLogger("uvicorn.error")
@@ -187,8 +187,10 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         on_started: Callable[[], None],
         certificate: ServedCertificate | None = None,
+        handshake_seconds: float = 10.0,
     ) -> None:
         super().__init__(config)
+        self._handshake_seconds = handshake_seconds
         self._on_started = on_started
         self._certificate = certificate
         self._renewal: asyncio.Task[None] | None = None
@@ -196,7 +198,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self._certificate is not None:
             self.config.ssl = self._certificate.context
-        await super().startup(sockets)
+        with _limited_handshakes(self._handshake_seconds):
+            await super().startup(sockets)
         if self.started:
             if self._certificate is not None:
                 self._renewal = asyncio.create_task(self._certificate.keep_current())
@@ -225,6 +228,24 @@ class Server(uvicorn.Server):
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def _limited_handshakes(seconds: float) -> Iterator[None]:
+    """Let servers end a connection whose TLS handshake takes longer: uvicorn has no option for it,
+    and the event loop would wait for a minute."""
+    loop: Any = asyncio.get_running_loop()
+
+    def create_server(*arguments: Any, ssl: Any = None, **options: Any) -> Any:
+        if ssl is not None:
+            options |= {"ssl": ssl, "ssl_handshake_timeout": seconds}
+        return create(*arguments, **options)
+
+    create, loop.create_server = loop.create_server, create_server
+    try:
+        yield
+    finally:
+        del loop.create_server
 
 
 def collect_rarely() -> None:

@@ -1,8 +1,10 @@
 """The server as a process: port 0, a port that is taken, an orderly end."""
 
 import os
+import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from support.cluster.coordinator_process import coordinator, url_of
+from support.nodes.certificates import Authority
 from websockets.sync.client import connect
 
 
@@ -46,6 +49,52 @@ def test_files_of_the_coordinator_are_its_users_alone(tmp_path: Path) -> None:
         found = {path.name: path.lstat().st_mode & 0o077 for path in (tmp_path / "data").iterdir()}
     assert {"code", "trainhall.db", "trainhall.db-wal", "coordinator.lock"} <= found.keys()
     assert not any(found.values()), found
+
+
+@pytest.mark.processes
+def test_coordinator_over_tls_waits_for_no_handshake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINHALL_TLS_SELF_SIGNED", "true")
+    monkeypatch.setenv("TRAINHALL_HEAD_SECONDS", "0.2")
+    with coordinator(tmp_path) as process:
+        url = url_of(process)
+        assert url.startswith("https://")
+        context = ssl.create_default_context(cafile=str(tmp_path / "data" / "tls" / "ca.pem"))
+        with (
+            socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1]))) as silent,
+            httpx.Client(verify=context) as http,
+        ):
+            assert http.get(f"{url}/readyz").status_code == 200
+            silent.settimeout(20)
+            assert silent.recv(1) == b"", "it is closed without a word"
+            assert http.get(f"{url}/readyz").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=15)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"TLS_CERT": "ca.pem", "TLS_KEY": "ca.pem"}, "the certificate .* cannot be used: "),
+     ({"TLS_CERT": "none.pem", "TLS_KEY": "none.pem"}, "No such file"),
+     ({"PUBLIC_CA": "none.pem"}, "No such file"),
+     ({"TLS_CERT": "ca.pem"}, "tls-cert and tls-key need each other")],
+)  # fmt: skip
+def test_unusable_certificate_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], message: str
+) -> None:
+    Authority(tmp_path)
+    for name, file in settings.items():
+        monkeypatch.setenv(f"TRAINHALL_{name}", str(tmp_path / file))
+    with coordinator(tmp_path) as process:
+        output, errors = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert output == ""
+    assert re.search(message, errors)
+    assert len(errors.splitlines()) == 1, errors
 
 
 @pytest.mark.processes

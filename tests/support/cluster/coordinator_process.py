@@ -86,5 +86,7 @@ def main() -> int:
 def url_of(process: CoordinatorProcess) -> str:
     """Where it is, once it listens."""
     line = process.stdout.readline()
-    assert line.startswith("Trainhall is at http://127.0.0.1:"), line
+    assert line.startswith(("Trainhall is at http://127.0.0.1:", "Trainhall is at https://127.")), (
+        line
+    )
     return line.split()[-1]
