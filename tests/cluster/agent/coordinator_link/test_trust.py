@@ -242,7 +242,12 @@ def test_agent_over_tls_refuses_another_coordinator(tmp_path: Path, lab: Authori
             return str(http.get("/cluster/nodes").json()["items"][0]["state"])
 
         with agent_process(tmp_path / "host", url, token) as agent:
+
+            def connections() -> int:
+                return agent.output().count("connected coordinator")
+
             eventually("the node", lambda: state() == "ready")
+            eventually("the first answer", lambda: connections() == 1)
             kept = json.loads((agent.data_dir / "agent.json").read_text())
             assert kept["tls"] == {"pem": lab.file.read_text(), "is_own": False}
             agent.end(signal.SIGTERM)
@@ -252,8 +257,8 @@ def test_agent_over_tls_refuses_another_coordinator(tmp_path: Path, lab: Authori
             agent.start()
             eventually("a refusal", lambda: "is not from the authority" in agent.output())
             assert lab.fingerprint in agent.output()
-            assert agent.output().count("connected coordinator") == 1
+            assert connections() == 1
             # And now the right one, with a renewed certificate.
             renewed = lab.issue()
             certificate.context.load_cert_chain(renewed.cert, renewed.key)
-            eventually("the node again", lambda: agent.output().count("connected coordinator") == 2)
+            eventually("the node again", lambda: connections() == 2)
