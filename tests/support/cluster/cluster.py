@@ -18,6 +18,8 @@ from support.holds import with_tests
 from support.ports import reserve
 from support.waiting import eventually
 
+from trainhall.api.host.credentials import admin_token
+
 TRAINHALL = [sys.executable, "-m", "trainhall.cli.main"]
 FINAL = {"completed", "failed", "cancelled"}
 
@@ -151,6 +153,8 @@ class Cluster:
     def start_coordinator(self) -> None:
         self.coordinator.start()
         eventually("the coordinator to be ready", self.is_ready, timeout=90)
+        if token := admin_token(self.folder / "coordinator"):
+            self.http.headers["Authorization"] = f"Bearer {token}"
 
     def start_what_ended(self) -> None:
         """Give the next test a whole cluster, whatever the last one left."""
