@@ -96,13 +96,14 @@ Lookup = Callable[[], Awaitable[Principal | None]]
 
 def _lookup(headers: Headers, cookie: str, accounts: AccountService) -> Lookup | None:
     """Return how the credential of a request is looked up; None: it has none."""
-    if values := headers.getlist("authorization"):
-        scheme, _, token = values[0].partition(" ")
-        if len(values) != 1 or scheme.lower() != "bearer":
-            token = ""
-        return partial(accounts.of_token, token.strip())
-    secret = _cookie_value(headers, cookie)
-    return partial(accounts.of_session, secret) if secret else None
+    values = headers.getlist("authorization")
+    tokens = [value[6:].strip() for value in values if value[:7].lower() in ("bearer", "bearer ")]
+    if tokens:
+        return partial(accounts.of_token, tokens[0] if len(values) == 1 else "")
+    if secret := _cookie_value(headers, cookie):
+        # Another header may be for a proxy with a password of its own.
+        return partial(accounts.of_session, secret)
+    return partial(accounts.of_token, "") if values else None
 
 
 def _cookie_value(headers: Headers, name: str) -> str:

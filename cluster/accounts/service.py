@@ -46,6 +46,8 @@ _OF_SESSION = (
     .where(LoginSession.sha256 == bindparam("sha256"))
 )  # fmt: skip
 
+_FIRST_ADMIN = select(User).where(User.is_admin).order_by(User.created_at, User.id).limit(1)
+
 
 @dataclass(frozen=True)
 class _Known:
@@ -117,22 +119,21 @@ class AccountService(Service):
 
     async def ensure_admin(self, name: str) -> Principal:
         """Return an admin: the first one, or one of this name if there is none."""
-        for _ in range(2):
-            try:
-                async with self._db.transaction() as session:
-                    return await self._ensured_admin(session, name)
-            except IntegrityError:
-                continue  # another coordinator starts, too
-        raise AssertionError("an admin that another coordinator made can be read")
-
-    async def _ensured_admin(self, session: AsyncSession, name: str) -> Principal:
-        first = select(User).where(User.is_admin).order_by(User.created_at, User.id).limit(1)
-        user = await session.scalar(first)
+        async with self._db.session() as session:
+            user = await session.scalar(_FIRST_ADMIN)
         if user is None:
-            user = User(id=self._ids.new(), name=name, is_admin=True, created_at=self._clock.now())
-            session.add(user)
-            await session.flush()
+            try:
+                user = await self._new_admin(name)
+            except IntegrityError:  # another coordinator has just made it
+                async with self._db.session() as session:
+                    user = (await session.scalars(_FIRST_ADMIN)).one()
         return Principal(user.name, True, "none", user.id)
+
+    async def _new_admin(self, name: str) -> User:
+        user = User(id=self._ids.new(), name=name, is_admin=True, created_at=self._clock.now())
+        async with self._db.transaction() as session:
+            session.add(user)
+        return user
 
     async def replace_token(self, principal: Principal, name: str) -> str:
         """Return a new token without an end, in place of all of the user's of this name."""

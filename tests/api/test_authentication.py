@@ -236,6 +236,8 @@ async def test_header_counts_before_the_cookie(anyone: httpx.AsyncClient, closed
     await log_in(anyone, closed)
     reply = await anyone.get("/api/v1/auth/me", headers={"Authorization": "Bearer nothing"})
     assert reply.status_code == 401
+    for_proxy = {"Authorization": "Basic bWFyaWE6c2VjcmV0"}
+    assert (await anyone.get("/api/v1/auth/me", headers=for_proxy)).status_code == 200
 
 
 async def test_cookie_of_another_coordinator_is_nobodys(
