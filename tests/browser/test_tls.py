@@ -25,7 +25,9 @@ def test_dashboard_follows_a_job_over_tls(
     monkeypatch.setenv("TRAINHALL_CONFIG", "/dev/null")
     lab = Authority(tmp_path / "lab")
     files = lab.issue()
-    given = Settings(data_dir=tmp_path / "data", tls_cert=files.cert, tls_key=files.key)
+    given = Settings(
+        data_dir=tmp_path / "data", tls_cert=files.cert, tls_key=files.key, auth="none"
+    )
     sockets: list[str] = []
     with (
         served(create_app(given), tls=ServedCertificate(given.tls).context) as url,

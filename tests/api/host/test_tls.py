@@ -37,7 +37,9 @@ def lab(tmp_path: Path) -> Authority:
 @contextmanager
 def coordinator(tmp_path: Path, files: Files, **settings: Any) -> Iterator[str]:
     """A coordinator that serves this certificate."""
-    given = Settings(data_dir=tmp_path / "data", tls_cert=files.cert, tls_key=files.key, **settings)
+    given = Settings(
+        data_dir=tmp_path / "data", tls_cert=files.cert, tls_key=files.key, auth="none", **settings
+    )
     with served(create_app(given), tls=ServedCertificate(given.tls).context) as url:
         yield url
 
@@ -174,7 +176,7 @@ async def test_join_token_of_plain_http_pins_nothing(client: httpx.AsyncClient) 
 async def test_proxy_with_its_own_authority_is_pinned(
     make_app: Callable[..., FastAPI], lab: Authority
 ) -> None:
-    app = make_app(public_url="https://lab.example", public_ca=lab.file)
+    app = make_app(public_url="https://lab.example", public_ca=lab.file, auth="none")
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://lab.example") as client:
@@ -188,7 +190,7 @@ def test_renewed_certificate_is_served_from_now_on(tmp_path: Path, lab: Authorit
     mine = Tls(tmp_path, files.cert, files.key)
     served_certificate = ServedCertificate(mine)
     context = ssl.create_default_context(cafile=str(lab.file))
-    app = create_app(Settings(data_dir=tmp_path / "data"))
+    app = create_app(Settings(data_dir=tmp_path / "data", auth="none"))
 
     def own(url: str) -> str:
         host, port = url.removeprefix("https://").split(":")

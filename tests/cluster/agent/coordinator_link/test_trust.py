@@ -51,7 +51,9 @@ def lab(tmp_path: Path) -> Authority:
 
 @contextmanager
 def coordinator(tmp_path: Path, files: Files) -> Iterator[str]:
-    given = Settings(data_dir=tmp_path / "data", tls_cert=files.cert, tls_key=files.key)
+    given = Settings(
+        data_dir=tmp_path / "data", tls_cert=files.cert, tls_key=files.key, auth="none"
+    )
     with served(create_app(given), tls=ServedCertificate(given.tls).context) as url:
         yield url
 
@@ -229,7 +231,9 @@ def test_pin_is_kept_beside_the_credential(tmp_path: Path) -> None:
 @pytest.mark.processes
 def test_agent_over_tls_refuses_another_coordinator(tmp_path: Path, lab: Authority) -> None:
     files = lab.issue()
-    given = Settings(data_dir=tmp_path / "data", tls_cert=files.cert, tls_key=files.key)
+    given = Settings(
+        data_dir=tmp_path / "data", tls_cert=files.cert, tls_key=files.key, auth="none"
+    )
     certificate = ServedCertificate(given.tls)
     context = ssl.create_default_context(cafile=str(lab.file))
     with (
