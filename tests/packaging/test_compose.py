@@ -14,6 +14,7 @@ import pytest
 import yaml
 from support.cluster.cluster import Cluster
 from support.cluster.up import PATIENCE
+from support.cluster.web import bearer
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
@@ -49,8 +50,14 @@ def agent_env(cluster: Cluster, data: Path) -> dict[str, str]:
     }
 
 
-def test_compose_trains_on_postgres(tmp_path: Path, new_postgres: Callable[[], str]) -> None:
+@pytest.mark.parametrize("auth", ["none", "token"])
+def test_compose_trains_on_postgres(
+    auth: str, tmp_path: Path, new_postgres: Callable[[], str]
+) -> None:
     cluster = Cluster(tmp_path)
+    joining: dict[str, str] = {}
+    assert SERVICES["coordinator"]["environment"]["TRAINHALL_AUTH"] == "${TRAINHALL_AUTH:-none}"
+    cluster.coordinator.env |= {"TRAINHALL_AUTH": auth, "XDG_CONFIG_HOME": str(tmp_path)}
     data = tmp_path / "agent"
     arguments = [*SERVICES["coordinator"]["command"], "--port", str(cluster.port)]
     assert arguments[0] == "server"
@@ -63,7 +70,8 @@ def test_compose_trains_on_postgres(tmp_path: Path, new_postgres: Callable[[], s
         with output.open("wb") as log:
             started = subprocess.Popen(
                 [*SERVICES["agent"]["entrypoint"], agent_script(cluster.url, data)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=agent_env(cluster, data),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=agent_env(cluster, data) | joining,
             )  # fmt: skip
 
         def connected() -> bool:
@@ -79,6 +87,11 @@ def test_compose_trains_on_postgres(tmp_path: Path, new_postgres: Callable[[], s
         _, *probe = SERVICES["coordinator"]["healthcheck"]["test"]
         health = [word.replace("http://127.0.0.1:8000", cluster.url) for word in probe]
         subprocess.run([sys.executable, *health[1:]], check=True)
+        if auth == "token":
+            cluster.http.headers.update(bearer(tmp_path / "data"))
+            token = cluster.post("/cluster/nodes", json={})["join_token"]
+            assert "TRAINHALL_JOIN_TOKEN" in SERVICES["agent"]["environment"]
+            joining["TRAINHALL_JOIN_TOKEN"] = token
         agent = start_agent(1)
         spec = {"name": "q", "task": {"name": "digits"}, "training": {"steps": 5}}
         assert cluster.wait_for(cluster.submit(spec), "completed")["step"] == 5
