@@ -6,7 +6,6 @@ import httpx
 
 from trainhall.cli.base import config
 from trainhall.cli.base.errors import UnreachableError, UsageError
-from trainhall.cli.base.running import data_dir_of
 from trainhall.cluster.tls import (
     Anchor,
     UntrustedError,
@@ -39,6 +38,8 @@ def anchor_of(url: str) -> Anchor | None:
 
 def _of_this_host(url: str) -> Anchor | None:
     """Return the authority of a self-signed certificate of this user's coordinator."""
+    from trainhall.cli.base.running import data_dir_of  # it looks through all processes
+
     folder = data_dir_of(url)
     path = folder / "tls" / "ca.pem" if folder is not None else None
     # Root sees the processes of all users.

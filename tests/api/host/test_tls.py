@@ -21,6 +21,7 @@ from trainhall.api.app import create_app
 from trainhall.api.host import tls
 from trainhall.api.host.tls import CertificateError, ServedCertificate, Tls
 from trainhall.api.settings import Settings
+from trainhall.cli.base import running
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import UnreachableError, UsageError
 from trainhall.cluster.tls import CA_PATH, CA_VARIABLE, own_anchor
@@ -97,6 +98,19 @@ def test_command_refuses_certificate(
         pytest.raises((UnreachableError, UsageError), match=message),
     ):
         jobs(url)
+
+
+def test_command_trusts_its_own_users_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = Settings(data_dir=tmp_path / "data", tls_self_signed=True, auth="none")
+    monkeypatch.setattr(running, "data_dir_of", lambda _url: given.data_dir)
+    with served(create_app(given), tls=ServedCertificate(given.tls).context) as url:
+        assert jobs(url) == []
+        # Another user's process, which root sees, may name a folder of its own.
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        with pytest.raises(UnreachableError, match="no authority that this host trusts"):
+            jobs(url)
 
 
 @pytest.mark.parametrize("is_ca", [False, True])
