@@ -39,7 +39,7 @@ _ROWS: dict[str, tuple[int, dict[str, str]]] = {
         "finished_at": _FINISHED,
     }),
     "job_progress": (1, {
-        "job_id": _JOB, "stream_seq": "6", "stream_trimmed": "0", "step": "100",
+        "job_id": _JOB, "stream_seq": "6", "stream_trimmed": "0", "log_bytes": "0", "step": "100",
         "total_steps": "100", "metrics": ":metrics", "ranges": ":ranges",
     }),
     "attempts": (1, {
