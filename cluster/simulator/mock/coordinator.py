@@ -5,8 +5,8 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -200,15 +200,25 @@ def _slowed(options: ClusterOptions) -> ClusterOptions:
     )
 
 
+@contextmanager
+def _quiet_connections() -> Iterator[None]:
+    """Keep what agents say about their connections out of the coordinator's log."""
+    logger = logging.getLogger(connection.__name__)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 @asynccontextmanager
 async def mock_coordinator(
     options: ClusterOptions | None,
     on_fatal: Callable[[str, BaseException | None], None],
 ) -> AsyncIterator[Coordinator]:
     """Run a coordinator whose cluster is simulated; remove everything afterwards."""
-    # What agents say about their connections is nothing to the coordinator's log.
-    logging.getLogger(connection.__name__).setLevel(logging.ERROR)
-    with temporary_folder() as folder:
+    with _quiet_connections(), temporary_folder() as folder:
         db = Database("sqlite://", temporary_below=folder)
         try:
             await db.migrate()
