@@ -40,7 +40,9 @@ def test_dashboard_follows_a_job_over_tls(
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.on("websocket", lambda opened: sockets.append(opened.url))
-        page.goto(f"/jobs/{job['id']}")
+        stream = re.compile("/metrics/stream/")
+        with page.expect_websocket(lambda opened: bool(stream.search(opened.url))):
+            page.goto(f"/jobs/{job['id']}")
         expect(page.get_by_role("heading", name="over-tls")).to_be_visible(timeout=PATIENCE)
         state = page.get_by_text(re.compile("cancelled", re.IGNORECASE)).first
         expect(state).not_to_be_visible()
