@@ -32,9 +32,9 @@ if os.fork() == 0:
     os._exit(0)
 os.close(write)
 print("survivor", os.read(read, 20).decode(), flush=True)
-time.sleep(0.3)
-if sys.argv[1:] == ["kill"]:
-    os.kill(os.getppid(), signal.SIGKILL)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+os.kill(os.getppid(), signal.SIGKILL)
 time.sleep(600)
 """
 
@@ -79,12 +79,14 @@ async def test_job_that_kills_its_shim_leaves_nothing(
         folders = [running.folder / name for name in ("innocent", "hostile")]
         for folder in folders:
             folder.mkdir(mode=0o755)
-        innocent = launch_of(script(folders[0], KILLS_ITS_SHIM, "stay"), job_id="innocent")
-        hostile = launch_of(script(folders[1], KILLS_ITS_SHIM, "kill"), job_id="hostile")
+        gates = [folder / "gate" for folder in folders]
+        innocent = launch_of(script(folders[0], KILLS_ITS_SHIM, str(gates[0])), job_id="innocent")
+        hostile = launch_of(script(folders[1], KILLS_ITS_SHIM, str(gates[1])), job_id="hostile")
         coordinator.want((innocent, "run"))
         beside = await until("the other job", partial(survivor, coordinator, innocent))
         coordinator.want((innocent, "run"), (hostile, "run"))
         left = await until("its process", partial(survivor, coordinator, hostile))
+        gates[1].touch()
         await until("its end", lambda: coordinator.outcome(hostile) == "failed")
         survives = lives(left)
         end(left)

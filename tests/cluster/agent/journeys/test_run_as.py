@@ -159,12 +159,17 @@ async def test_next_agent_adopts_jobs_of_other_users(coordinator: FakeCoordinato
 LINKS = """
 import os, pathlib, shutil, sys, time
 folder = pathlib.Path(os.environ["TRAINHALL_ATTEMPT_FOLDER"])
+
+def wait(gate):
+    while not os.path.exists(gate):
+        time.sleep(0.02)
+
 print("a line", flush=True)
-time.sleep(0.5)
+wait(sys.argv[2])
 # Where it leads, the agent's own files would be read as this job's output.
 (folder / "ranks").rename(folder / "moved")
 (folder / "ranks").symlink_to(sys.argv[1])
-time.sleep(1.5)
+wait(sys.argv[3])
 """
 
 
@@ -177,12 +182,19 @@ async def test_links_in_its_folder_lead_the_agent_nowhere(coordinator: FakeCoord
         secret.chmod(0o700)
         (secret / "0" / "stdout.log").write_text("a line\nof root's alone\n")
         (secret / "0" / "events.jsonl").write_text("{}\n")
-        hostile = of(agent, "hostile", LINKS, str(secret))
+        gates = [agent.folder / name for name in ("printed", "looked")]
+        hostile = of(agent, "hostile", LINKS, str(secret), *map(str, gates))
         coordinator.want((hostile, "run"))
+        await until("its first line", lambda: coordinator.log(hostile) == b"a line\n")
+        gates[0].touch()
+        await until("the link", lambda: list(agent.data_dir.glob("attempts/*/*/moved")))
+        seen = len(coordinator.reports)
+        await until("the agent to look again", lambda: len(coordinator.reports) > seen + 5)
+        gates[1].touch()
         await until("its end", lambda: coordinator.outcome(hostile) is not None)
         await until("its output", lambda: coordinator.reported(hostile).shipped)
         assert b"root's" not in coordinator.log(hostile)
-        assert coordinator.log(hostile) in (b"", b"a line\n")
+        assert coordinator.log(hostile) == b"a line\n"
 
 
 @pytest.mark.processes
