@@ -102,7 +102,6 @@ def create_app(
     )
     app.state.settings = settings
     app.state.login_name = login_name()
-    app.state.admin_name = app.state.login_name or UNNAMED
     app.state.limits = Limits.of(settings)
     app.state.startup_error = None
     app.state.failed = False
@@ -141,10 +140,11 @@ async def _open_accounts(
     settings: Settings = app.state.settings
     folder = None if settings.mock else settings.data_dir
     app.state.coordinator_id = secrets.token_hex(16) if folder is None else identity(folder)
+    accounts = app.state.coordinator.accounts
+    admin = await accounts.ensure_admin(app.state.login_name or UNNAMED)
+    app.state.admin = admin
     if not settings.asks_for_login:
         return
-    accounts = app.state.coordinator.accounts
-    admin = await accounts.ensure_admin(app.state.admin_name)
     token = await ensure_admin_token(accounts, admin, folder, app.state.coordinator_id)
     stack.enter_context(stored_for_own_user(url, token))
     if on_login_link is not None:

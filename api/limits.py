@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 
 from trainhall.api.problems import RefusalError
 from trainhall.api.settings import Settings
-from trainhall.cluster.accounts.principal import Principal
+from trainhall.cluster.access.principal import Principal
 
 NODE_UPLOADS = 16
 """Files that one node uploads at once: of each checkpoint up to four."""

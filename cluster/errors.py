@@ -7,6 +7,7 @@
     ├── InvalidCursorError      a page cursor that was not handed out here
     ├── InvalidValueError       a value outside what is allowed; names the field
     ├── NotAllowedError         a missing, unknown, used or expired token
+    ├── ForbiddenError          the caller is known, and lacks the right
     ├── NodeRemovedError        the node that held the credential was removed
     ├── RevokedError            the attempt was fenced off; it may change nothing any more
     ├── TooLargeError           an upload beyond its limit
@@ -71,6 +72,10 @@ class InvalidValueError(ClusterError):
 
 class NotAllowedError(ClusterError):
     """The token is unknown, used or expired."""
+
+
+class ForbiddenError(ClusterError):
+    """The caller lacks the right; says which role has it and who can give that."""
 
 
 class NodeRemovedError(ClusterError):

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.limited import Limited
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.options import ClusterOptions
@@ -23,7 +24,7 @@ class ServiceContext:
     notifier: Notifier
 
 
-class Service:
+class Service(Limited):
     def __init__(self, context: ServiceContext) -> None:
         self._db = context.db
         self._clock = context.clock

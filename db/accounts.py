@@ -1,11 +1,16 @@
-"""Tables of users and their credentials. Of a secret only its SHA-256 is stored."""
+"""Tables of users and their credentials, groups, projects, roles, and the audit log.
+
+Of a secret only its SHA-256 is stored, and of a password only its argon2id hash.
+"""
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Boolean, ForeignKey, String
+from sqlalchemy import JSON, Boolean, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainhall.db.models import Base
+from trainhall.db.types import BigInt
 
 SHA256_LENGTH = 64
 
@@ -17,8 +22,75 @@ class User(Base):
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     name: Mapped[str] = mapped_column(String(128), unique=True)
+    kind: Mapped[str] = mapped_column(String(8), default="person", server_default="person")
+    """person or service."""
     is_admin: Mapped[bool] = mapped_column(Boolean)
+    password: Mapped[str | None] = mapped_column(Text)
+    """Its hash by argon2id; None: no login by password."""
+    issuer: Mapped[str | None] = mapped_column(String(255))
+    """OpenID provider that knows them as `subject`; the two are their identity there."""
+    subject: Mapped[str | None] = mapped_column(String(255))
     created_at: Mapped[datetime]
+    removed_at: Mapped[datetime | None]
+    """The name of a removed user is not given to another one: jobs keep it."""
+
+    __table_args__ = (Index("ix_users_subject", "issuer", "subject", unique=True),)
+
+
+class Group(Base):
+    """Users who have roles together."""
+
+    __tablename__ = "groups"
+
+    name: Mapped[str] = mapped_column(String(128), primary_key=True)
+    created_at: Mapped[datetime]
+
+
+class GroupMember(Base):
+    __tablename__ = "group_members"
+
+    group: Mapped[str] = mapped_column(
+        ForeignKey("groups.name", ondelete="CASCADE"), primary_key=True
+    )
+    user_id: Mapped[str] = mapped_column(
+        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    by_provider: Mapped[bool] = mapped_column(Boolean, default=False)
+    """True: as the OpenID provider said at the last login, which may end it."""
+
+
+class Project(Base):
+    """Home of jobs, and of the roles of users on them."""
+
+    __tablename__ = "projects"
+
+    name: Mapped[str] = mapped_column(String(128), primary_key=True)
+    limits: Mapped[dict[str, Any]] = mapped_column(JSON)
+    """`trainhall.cluster.access.limits.ProjectLimits`."""
+    created_at: Mapped[datetime]
+
+
+class Member(Base):
+    """A role of a user, or of a group, in a project."""
+
+    __tablename__ = "project_members"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.name", ondelete="CASCADE"))
+    user_id: Mapped[str | None] = mapped_column(
+        ForeignKey("users.id", ondelete="CASCADE"), index=True
+    )
+    """None: a group's."""
+    group: Mapped[str | None] = mapped_column(
+        ForeignKey("groups.name", ondelete="CASCADE"), index=True
+    )
+    role: Mapped[str] = mapped_column(String(16))
+    """`trainhall.cluster.access.roles.Role`."""
+
+    __table_args__ = (
+        Index("ix_project_members_project_user", "project", "user_id", unique=True),
+        Index("ix_project_members_project_group", "project", "group", unique=True),
+    )
 
 
 class LoginSession(Base):
@@ -50,6 +122,12 @@ class ApiToken(Base):
     used_at: Mapped[datetime | None]
     expires_at: Mapped[datetime | None]
     """None: it does not expire."""
+    project: Mapped[str | None] = mapped_column(String(128))
+    """The only project that it reaches; None: all of the user's."""
+    role: Mapped[str | None] = mapped_column(String(16))
+    """The most that it allows there; None: as the user's role."""
+    scopes: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """All that it may do, such as `metrics`; None: whatever the user may."""
 
 
 class LoginCode(Base):
@@ -60,3 +138,35 @@ class LoginCode(Base):
     sha256: Mapped[str] = mapped_column(String(SHA256_LENGTH), primary_key=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     expires_at: Mapped[datetime]
+
+
+class AuditEntry(Base):
+    """A change, written in its transaction, or a refusal. It has no secret values."""
+
+    __tablename__ = "audit"
+
+    id: Mapped[int] = mapped_column(BigInt, primary_key=True, autoincrement=True)
+    time: Mapped[datetime] = mapped_column(index=True)
+    user: Mapped[str | None] = mapped_column(String(128))
+    """Name of the user. None: not known, or the coordinator itself."""
+    how: Mapped[str] = mapped_column(String(16))
+    """Credential: token, session, none."""
+    credential: Mapped[str | None] = mapped_column(String(128))
+    """Name of the API token, or id of the session."""
+    address: Mapped[str | None] = mapped_column(String(64))
+    """Address that the request came from."""
+    action: Mapped[str] = mapped_column(String(64))
+    """Such as `job.cancel`."""
+    kind: Mapped[str | None] = mapped_column(String(32))
+    """Kind of the object, such as `job`."""
+    object: Mapped[str | None] = mapped_column(String(255))
+    """Its id or name."""
+    project: Mapped[str | None] = mapped_column(String(128))
+    outcome: Mapped[str] = mapped_column(String(16))
+    """done, or why it was refused: unauthenticated, forbidden."""
+    detail: Mapped[str] = mapped_column(Text, default="")
+    """In words."""
+    fields: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Fields that changed, each `[before, after]`."""
+
+    __table_args__ = (Index("ix_audit_project_id", "project", "id"),)

@@ -23,6 +23,8 @@ class Alert(Base):
     name: Mapped[str] = mapped_column(String(128))
     on: Mapped[list[Any]]
     """`trainhall.cluster.lifecycle.alerts.Condition`s."""
+    user: Mapped[str | None] = mapped_column(String(128))
+    """Owner. None: made before there were users; admins see it."""
     scope_kind: Mapped[str] = mapped_column(String(8))
     """cluster, job, project or user."""
     scope_value: Mapped[str | None] = mapped_column(String(128))

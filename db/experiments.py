@@ -23,6 +23,9 @@ class Experiment(Base):
     number: Mapped[int] = mapped_column(BigInt, unique=True)
     """Order of creation."""
     name: Mapped[str] = mapped_column(String(128))
+    user: Mapped[str | None] = mapped_column(String(128))
+    """Owner, also of its jobs."""
+    project: Mapped[str] = mapped_column(String(128), server_default="default", index=True)
     kind: Mapped[str] = mapped_column(String(16))
     spec: Mapped[dict[str, Any]]
     """As it was given, with its defaults."""
@@ -93,6 +96,8 @@ class IdempotencyKey(Base):
 
     __tablename__ = "idempotency_keys"
 
+    user: Mapped[str] = mapped_column(String(128), primary_key=True)
+    """Name of the user whose key it is: others may use the same."""
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
     body_sha256: Mapped[str] = mapped_column(String(64))
     job_id: Mapped[str | None] = mapped_column(ForeignKey(Job.id, ondelete="CASCADE"), index=True)

@@ -59,7 +59,7 @@ class Job(Base):
     user: Mapped[str | None] = mapped_column(String(128))
     """This and the next four are copies of parts of `spec`, which lists are filtered and sorted by:
     SQL reads them without parsing all specs."""
-    project: Mapped[str | None] = mapped_column(String(128))
+    project: Mapped[str] = mapped_column(String(128), server_default="default")
     task: Mapped[str | None] = mapped_column(String(128))
     strategy: Mapped[str | None] = mapped_column(String(32))
     parameters: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -107,6 +107,7 @@ class Job(Base):
 
     __table_args__ = (
         Index("ix_jobs_state", "state", "archived", "number"),
+        Index("ix_jobs_project", "project", "archived", "number"),
         # A run of an experiment that was started twice would be two such rows.
         Index("ix_jobs_experiment_id", "experiment_id", "trial", "repeat", unique=True),
     )
@@ -271,6 +272,8 @@ class Node(Base):
     faults_counted_from: Mapped[datetime | None]
     """When a user last took a drain back: faults before that count no more against it."""
     labels: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    projects: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The only projects whose jobs run here; None: all."""
     address: Mapped[str] = mapped_column(String(255), default="")
     agent_version: Mapped[str | None] = mapped_column(String(64))
     join_token_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)

@@ -18,6 +18,9 @@ class Report(Base):
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     number: Mapped[int] = mapped_column(BigInt, unique=True)
     """Order of creation."""
+    user: Mapped[str | None] = mapped_column(String(128))
+    """Its first author."""
+    project: Mapped[str] = mapped_column(String(128), server_default="default", index=True)
     title: Mapped[str] = mapped_column(String(128))
     text: Mapped[str] = mapped_column(Text)
     version: Mapped[int]
@@ -31,6 +34,8 @@ class SavedView(Base):
 
     __tablename__ = "saved_views"
 
+    user: Mapped[str] = mapped_column(String(128), primary_key=True)
+    """Name of the user whose view it is; empty: everybody's, from before there were users."""
     name: Mapped[str] = mapped_column(String(64), primary_key=True)
     view: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]

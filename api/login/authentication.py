@@ -22,10 +22,9 @@ from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from trainhall.api.context import coordinator_of
 from trainhall.api.guard import HEALTH
 from trainhall.api.problems import RefusalError
-from trainhall.cluster.accounts.principal import Principal
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 
@@ -77,7 +76,7 @@ class Authentication:
         if principal is not None:
             scope["trainhall.lookup"] = find
         if principal is None and not self._asks:
-            principal = Principal(state.admin_name, True, "none")
+            principal = state.admin
         scope["trainhall.principal"] = principal
         if principal is not None or _is_open(path, scope, scope["app"].router.routes):
             return None
@@ -145,16 +144,10 @@ def principal_or_none(connection: HTTPConnection) -> Principal | None:
 
 
 async def get_principal(connection: HTTPConnection) -> Principal:
-    """Return who a request comes from.
-
-    Where no credential is asked for, a request without one is the first admin's.
-    """
+    """Return who a request comes from: the first admin where no credential is asked for."""
     principal = principal_or_none(connection)
     assert principal is not None, "only open paths are reached without a credential"
-    if principal.user_id:
-        return principal
-    accounts = coordinator_of(connection).accounts
-    return await accounts.ensure_admin(principal.user)
+    return principal
 
 
 PrincipalDep = Annotated[Principal, Depends(get_principal)]

@@ -15,7 +15,7 @@ from trainhall.api.host.credentials import (
     write_private,
 )
 from trainhall.api.startup import StartupError
-from trainhall.cluster.accounts.principal import Principal
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.service import AccountService
 
 log = structlog.get_logger(__name__)

@@ -3,7 +3,7 @@
 from fastapi import Request, Response
 
 from trainhall.api.bodies import read_json
-from trainhall.api.context import CoordinatorDep
+from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import Operations, body
 from trainhall.api.params import AlertId, Cursor, Limit
 from trainhall.api.problems import invalid
@@ -34,11 +34,9 @@ _PRIVATE = invalid(
 
 
 @router.operation("GET", "", summary="List alerts", answer="A page of alerts.")
-async def list_alerts(
-    coordinator: CoordinatorDep, limit: Limit = 50, cursor: Cursor = None
-) -> AlertPage:
+async def list_alerts(services: ServicesDep, limit: Limit = 50, cursor: Cursor = None) -> AlertPage:
     """The oldest first."""
-    return await coordinator.alerts.list(limit=limit, cursor=cursor)
+    return await services.alerts.list(limit=limit, cursor=cursor)
 
 
 @router.operation(
@@ -51,21 +49,21 @@ async def list_alerts(
     reads=body(NewAlert, {"webhook": _WEBHOOK, "browser": _BROWSER}, required=True),
 )
 async def create_alert(
-    coordinator: CoordinatorDep, request: Request, response: Response
+    services: ServicesDep, request: Request, response: Response
 ) -> AlertWithSecret:
     """Reports what happens from now on. Of a waiting job, a full disk or a reached quota it reports
     what holds already, too."""
     wanted = await read_json(request, NewAlert)
-    alert = await coordinator.alerts.create(wanted.definition())
+    alert = await services.alerts.create(wanted.definition())
     response.headers["Location"] = f"{request.url.path}/{alert.id}"
     response.headers["Cache-Control"] = "no-store"
     return alert
 
 
 @router.operation("GET", "/{alert_id}", summary="Read an alert", answer="The alert.")
-async def get_alert(coordinator: CoordinatorDep, alert_id: AlertId) -> Alert:
+async def get_alert(services: ServicesDep, alert_id: AlertId) -> Alert:
     """The key of its signatures is not shown again."""
-    return await coordinator.alerts.get(alert_id)
+    return await services.alerts.get(alert_id)
 
 
 @router.operation(
@@ -80,19 +78,19 @@ async def get_alert(coordinator: CoordinatorDep, alert_id: AlertId) -> Alert:
     ),
 )  # fmt: skip
 async def change_alert(
-    coordinator: CoordinatorDep, alert_id: AlertId, request: Request, response: Response
+    services: ServicesDep, alert_id: AlertId, request: Request, response: Response
 ) -> AlertWithSecret:
     """Fields that are left out stay. To enable an alert that was disabled because its target
     failed, set `enabled` to true."""
     wanted = await read_json(request, AlertChange)
     response.headers["Cache-Control"] = "no-store"
-    return await coordinator.alerts.change(alert_id, wanted.changes())
+    return await services.alerts.change(alert_id, wanted.changes())
 
 
 @router.operation("DELETE", "/{alert_id}", summary="Delete an alert", status=204)
-async def delete_alert(coordinator: CoordinatorDep, alert_id: AlertId) -> None:
+async def delete_alert(services: ServicesDep, alert_id: AlertId) -> None:
     """Deletes its deliveries, too: messages that were not delivered are not sent any more."""
-    await coordinator.alerts.delete(alert_id)
+    await services.alerts.delete(alert_id)
 
 
 @router.operation(
@@ -102,9 +100,9 @@ async def delete_alert(coordinator: CoordinatorDep, alert_id: AlertId) -> None:
     answer="The message; read the alert's deliveries to see what became of it.",
     status=202,
 )
-async def test_alert(coordinator: CoordinatorDep, alert_id: AlertId) -> Delivery:
+async def test_alert(services: ServicesDep, alert_id: AlertId) -> Delivery:
     """Sends a message of the type `alert.test` to the alert's target, even if it is disabled."""
-    return await coordinator.alerts.test(alert_id)
+    return await services.alerts.test(alert_id)
 
 
 @router.operation(
@@ -114,7 +112,7 @@ async def test_alert(coordinator: CoordinatorDep, alert_id: AlertId) -> Delivery
     answer="A page of messages.",
 )
 async def list_deliveries(
-    coordinator: CoordinatorDep, alert_id: AlertId, limit: Limit = 50, cursor: Cursor = None
+    services: ServicesDep, alert_id: AlertId, limit: Limit = 50, cursor: Cursor = None
 ) -> DeliveryPage:
     """The newest first. A message is tried for three days; finished ones are kept for 30 days."""
-    return await coordinator.alerts.deliveries(alert_id, limit=limit, cursor=cursor)
+    return await services.alerts.deliveries(alert_id, limit=limit, cursor=cursor)

@@ -7,6 +7,7 @@ from fastapi import Path, Request, Response
 from trainhall.api.bodies import read_json
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.login.authentication import PrincipalDep, session_cookie
+from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import Operations, body
 from trainhall.api.params import Cursor, Limit
 from trainhall.api.problems import RefusalError, invalid
@@ -68,21 +69,19 @@ async def log_in(coordinator: CoordinatorDep, request: Request) -> Response:
     reads=body(NewLink, {"a minute": {"seconds": 60}}, required=False),
 )
 async def create_login_link(
-    coordinator: CoordinatorDep, principal: PrincipalDep, request: Request, response: Response
+    services: ServicesDep, principal: PrincipalDep, request: Request, response: Response
 ) -> LoginLink:
     """Logs in as the same user: open `/login#code=CODE` of the coordinator."""
     wanted = await read_json(request, NewLink)
     response.headers["Cache-Control"] = "no-store"
-    return await coordinator.accounts.new_code(principal, wanted.seconds)
+    return await services.accounts.new_code(principal, wanted.seconds)
 
 
 @router.operation("POST", "/logout", summary="Log out", status=204)
-async def log_out(
-    coordinator: CoordinatorDep, principal: PrincipalDep, request: Request
-) -> Response:
+async def log_out(services: ServicesDep, principal: PrincipalDep, request: Request) -> Response:
     """Ends the session of this browser. An API token stays valid."""
     if principal.how == "session":
-        await coordinator.accounts.end_session(principal, principal.credential_id)
+        await services.accounts.end_session(principal, principal.credential_id)
     response = Response(status_code=204)
     _set_cookie(request, response, None)
     return response
@@ -96,10 +95,10 @@ async def read_me(principal: PrincipalDep) -> Me:
 
 @router.operation("GET", "/tokens", summary="List your API tokens", answer="A page of tokens.")
 async def list_tokens(
-    coordinator: CoordinatorDep, principal: PrincipalDep, limit: Limit = 50, cursor: Cursor = None
+    services: ServicesDep, principal: PrincipalDep, limit: Limit = 50, cursor: Cursor = None
 ) -> ApiTokenPage:
     """The oldest first, without their secrets."""
-    return await coordinator.accounts.tokens(principal, limit=limit, cursor=cursor)
+    return await services.accounts.tokens(principal, limit=limit, cursor=cursor)
 
 
 @router.operation(
@@ -113,42 +112,40 @@ async def list_tokens(
     reads=body(NewToken, {"token": {"name": "ci"}}, required=True),
 )
 async def create_token(
-    coordinator: CoordinatorDep, principal: PrincipalDep, request: Request, response: Response
+    services: ServicesDep, principal: PrincipalDep, request: Request, response: Response
 ) -> NewApiToken:
     """A program that sends it as `Authorization: Bearer TOKEN` may do whatever you may."""
     wanted = await read_json(request, NewToken)
-    if wanted.expires_at is not None and wanted.expires_at <= coordinator.clock.now():
+    if wanted.expires_at is not None and wanted.expires_at <= services.unlimited.clock.now():
         raise invalid("expires_at", wanted.expires_at.isoformat(), "must be in the future")
     response.headers["Cache-Control"] = "no-store"
-    return await coordinator.accounts.create_token(principal, wanted.name, wanted.expires_at)
+    return await services.accounts.create_token(principal, wanted.name, wanted.expires_at)
 
 
 @router.operation(
     "DELETE", "/tokens/{token_id}", _NO_TOKEN, summary="Revoke an API token", status=204
 )
-async def delete_token(
-    coordinator: CoordinatorDep, principal: PrincipalDep, token_id: TokenId
-) -> None:
+async def delete_token(services: ServicesDep, principal: PrincipalDep, token_id: TokenId) -> None:
     """Refuses requests with it from now on."""
-    await coordinator.accounts.revoke_token(principal, token_id)
+    await services.accounts.revoke_token(principal, token_id)
 
 
 @router.operation("GET", "/sessions", summary="List your sessions", answer="A page of sessions.")
 async def list_sessions(
-    coordinator: CoordinatorDep, principal: PrincipalDep, limit: Limit = 50, cursor: Cursor = None
+    services: ServicesDep, principal: PrincipalDep, limit: Limit = 50, cursor: Cursor = None
 ) -> SessionPage:
     """Browsers in which you are logged in, the oldest first."""
-    return await coordinator.accounts.sessions(principal, limit=limit, cursor=cursor)
+    return await services.accounts.sessions(principal, limit=limit, cursor=cursor)
 
 
 @router.operation(
     "DELETE", "/sessions/{session_id}", _NO_SESSION, summary="End a session", status=204
 )
 async def end_session(
-    coordinator: CoordinatorDep, principal: PrincipalDep, session_id: SessionId
+    services: ServicesDep, principal: PrincipalDep, session_id: SessionId
 ) -> None:
     """Logs that browser out."""
-    await coordinator.accounts.end_session(principal, session_id)
+    await services.accounts.end_session(principal, session_id)
 
 
 def _set_cookie(request: Request, response: Response, secret: str | None) -> None:

@@ -9,7 +9,7 @@ from fastapi.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
 from trainhall.api.bodies import read_json
-from trainhall.api.context import CoordinatorDep
+from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import Operations, body, wrong_state
 from trainhall.api.params import CheckpointId, Cursor, JobId, Limit
@@ -64,10 +64,10 @@ _NOT_SEEN = wrong_state(
     "GET", "/jobs/{job_id}", summary="List a job's checkpoints", answer="A page of checkpoints."
 )
 async def list_checkpoints(
-    coordinator: CoordinatorDep, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
+    services: ServicesDep, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
 ) -> CheckpointPage:
     """The newest first."""
-    return await coordinator.checkpoints.list(job_id, limit=limit, cursor=cursor)
+    return await services.checkpoints.list(job_id, limit=limit, cursor=cursor)
 
 
 @router.operation(
@@ -77,19 +77,19 @@ async def list_checkpoints(
     answer="Kept and deleted checkpoints, with the reasons.",
 )
 async def collect_checkpoints(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     job_id: JobId,
     dry_run: Annotated[bool, Query(description="Only return what would be deleted.")] = False,
 ) -> RetentionList:
     """Deletes the checkpoints that the job's `checkpoint` settings do not keep. Every save does it
     by itself; this is for after one was unpinned."""
-    return RetentionList(items=await coordinator.checkpoints.collect(job_id, dry_run=dry_run))
+    return RetentionList(items=await services.checkpoints.collect(job_id, dry_run=dry_run))
 
 
 @router.operation("GET", "/{checkpoint_id}", summary="Read a checkpoint", answer="The checkpoint.")
-async def get_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointId) -> Checkpoint:
+async def get_checkpoint(services: ServicesDep, checkpoint_id: CheckpointId) -> Checkpoint:
     """Includes its step, size and metrics."""
-    return await coordinator.checkpoints.get(checkpoint_id)
+    return await services.checkpoints.get(checkpoint_id)
 
 
 @router.operation(
@@ -100,9 +100,9 @@ async def get_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointI
     answer="Deleted; its files are removed shortly after.",
     status=204,
 )
-async def delete_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointId) -> Response:
+async def delete_checkpoint(services: ServicesDep, checkpoint_id: CheckpointId) -> Response:
     """A pinned checkpoint must be unpinned first."""
-    await coordinator.checkpoints.delete(checkpoint_id)
+    await services.checkpoints.delete(checkpoint_id)
     return Response(status_code=204)
 
 
@@ -113,9 +113,9 @@ async def delete_checkpoint(coordinator: CoordinatorDep, checkpoint_id: Checkpoi
     summary="Pin a checkpoint",
     answer="Pinned.",
 )
-async def pin_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointId) -> Checkpoint:
+async def pin_checkpoint(services: ServicesDep, checkpoint_id: CheckpointId) -> Checkpoint:
     """Retention leaves a pinned checkpoint alone."""
-    return await coordinator.checkpoints.set_pinned(checkpoint_id, True)
+    return await services.checkpoints.set_pinned(checkpoint_id, True)
 
 
 @router.operation(
@@ -125,9 +125,9 @@ async def pin_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointI
     summary="Unpin a checkpoint",
     answer="Unpinned.",
 )
-async def unpin_checkpoint(coordinator: CoordinatorDep, checkpoint_id: CheckpointId) -> Checkpoint:
+async def unpin_checkpoint(services: ServicesDep, checkpoint_id: CheckpointId) -> Checkpoint:
     """Retention may take it from now on."""
-    return await coordinator.checkpoints.set_pinned(checkpoint_id, False)
+    return await services.checkpoints.set_pinned(checkpoint_id, False)
 
 
 @router.operation(
@@ -137,15 +137,13 @@ async def unpin_checkpoint(coordinator: CoordinatorDep, checkpoint_id: Checkpoin
     summary="Verify a checkpoint",
     answer="The problems found; none means that it is intact.",
 )
-async def verify_checkpoint(
-    coordinator: CoordinatorDep, checkpoint_id: CheckpointId
-) -> Verification:
+async def verify_checkpoint(services: ServicesDep, checkpoint_id: CheckpointId) -> Verification:
     """Hashes every file and compares it with the manifest.
 
     A damaged checkpoint is marked corrupt, and no attempt starts from it any more. One that was
     marked and is good again, say from a backup, loses the mark.
     """
-    found = await coordinator.checkpoints.verification.verify(checkpoint_id)
+    found = await services.checkpoints.verification.verify(checkpoint_id)
     problems = [CheckpointProblem.model_validate(problem) for problem in found]
     return Verification(good=not problems, problems=problems)
 
@@ -158,12 +156,12 @@ async def verify_checkpoint(
     answer="Every file with its size and hash.",
 )
 async def list_checkpoint_files(
-    coordinator: CoordinatorDep, checkpoint_id: CheckpointId
+    services: ServicesDep, checkpoint_id: CheckpointId
 ) -> CheckpointFiles:
     """Lists the files in its manifest, and the manifest. The coordinator must see them: in its
     own store, or on storage that it shares with the nodes."""
     return CheckpointFiles.model_validate(
-        {"items": await coordinator.checkpoints.files.list(checkpoint_id)}
+        {"items": await services.checkpoints.files.list(checkpoint_id)}
     )
 
 
@@ -177,14 +175,14 @@ async def list_checkpoint_files(
     response_class=FileResponse,
 )
 async def read_checkpoint_file(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     checkpoint_id: CheckpointId,
     path: Annotated[
         str, Path(description="The path, as in the list of files.", examples=["state.json"])
     ],
 ) -> FileResponse:
     """Sent as it is read from the disk; ranges of bytes are served."""
-    return OpenFileResponse(await coordinator.checkpoints.files.open(checkpoint_id, path))
+    return OpenFileResponse(await services.checkpoints.files.open(checkpoint_id, path))
 
 
 @router.operation(
@@ -200,11 +198,11 @@ async def read_checkpoint_file(
     reads=body(Changes, {"unchanged": {}, "on more workers": examples.CHANGES}, required=False),
 )
 async def restore_checkpoint(
-    coordinator: CoordinatorDep, checkpoint_id: CheckpointId, request: Request
+    services: ServicesDep, checkpoint_id: CheckpointId, request: Request
 ) -> Job:
     """Starts a new attempt of the checkpoint's job from there, as it was or on other resources. The
     job must not be running."""
     wanted = await read_json(request, Changes)
-    return await coordinator.checkpoints.restore(
+    return await services.checkpoints.restore(
         checkpoint_id, resources=wanted.resources, parallelism=wanted.parallelism
     )

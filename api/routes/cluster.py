@@ -9,7 +9,7 @@ from fastapi import Query, Request, Response
 
 from trainhall.api.addresses import join_command, join_note, pinned
 from trainhall.api.bodies import read_json, unless_disconnected
-from trainhall.api.context import CoordinatorDep
+from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import NAME_TAKEN, NODE_GOES, Operations, body
 from trainhall.api.params import Cursor, Limit, NodeId, Time
 from trainhall.api.problems import invalid
@@ -32,11 +32,9 @@ router = Operations(prefix="/cluster", tags=["cluster"])
 
 
 @router.operation("GET", "/nodes", summary="List nodes", answer="A page of nodes.")
-async def list_nodes(
-    coordinator: CoordinatorDep, limit: Limit = 1000, cursor: Cursor = None
-) -> NodePage:
+async def list_nodes(services: ServicesDep, limit: Limit = 1000, cursor: Cursor = None) -> NodePage:
     """By name, each with its devices and what they do."""
-    return await coordinator.nodes.list(limit=limit, cursor=cursor)
+    return await services.nodes.list(limit=limit, cursor=cursor)
 
 
 @router.operation(
@@ -54,12 +52,12 @@ async def list_nodes(
     ),
 )
 async def register_node(
-    coordinator: CoordinatorDep, request: Request, response: Response
+    services: ServicesDep, request: Request, response: Response
 ) -> RegisteredNode:
     """Makes a join token, which works once, and the command to run on the host. The name of a
     node without heartbeats registers that node again, for a host that lost its credential."""
     wanted = await read_json(request, NewNode)
-    node = await coordinator.nodes.register(wanted.name, wanted.labels)
+    node = await services.nodes.register(wanted.name, wanted.labels)
     token = await asyncio.to_thread(pinned, request, node.join_token)
     node = replace(node, join_token=token)
     response.headers["Location"] = f"{request.url.path}/{node.id}"
@@ -69,9 +67,9 @@ async def register_node(
 
 
 @router.operation("GET", "/nodes/{node_id}", summary="Read a node", answer="The node.")
-async def get_node(coordinator: CoordinatorDep, node_id: NodeId) -> Node:
+async def get_node(services: ServicesDep, node_id: NodeId) -> Node:
     """Includes its state, its devices and their use."""
-    return await coordinator.nodes.get(node_id)
+    return await services.nodes.get(node_id)
 
 
 @router.operation(
@@ -81,7 +79,7 @@ async def get_node(coordinator: CoordinatorDep, node_id: NodeId) -> Node:
     answer="The history.",
 )
 async def read_node_history(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     node_id: NodeId,
     since: Annotated[Time | None, Query(description="Default: one hour before `until`.")] = None,
     until: Annotated[Time | None, Query(description="Default: now.")] = None,
@@ -90,13 +88,13 @@ async def read_node_history(
     ] = 240,
 ) -> NodeHistory:
     """One point for each half minute of the last two days, or fewer that stand for more time."""
-    await coordinator.nodes.check(node_id)
-    end = until or coordinator.clock.now()
+    await services.nodes.check(node_id)
+    end = until or services.unlimited.clock.now()
     try:
         begin = since or end - timedelta(hours=1)
     except OverflowError:
         raise invalid("until", str(until), "is too early; give a later time") from None
-    items = await devices.read_history(coordinator.db, node_id, begin, end, max_points)
+    items = await devices.read_history(services.unlimited.db, node_id, begin, end, max_points)
     return NodeHistory(items=items)
 
 
@@ -106,9 +104,9 @@ async def read_node_history(
     summary="List a node's events",
     answer="The node's latest events.",
 )
-async def list_node_events(coordinator: CoordinatorDep, node_id: NodeId) -> NodeEvents:
+async def list_node_events(services: ServicesDep, node_id: NodeId) -> NodeEvents:
     """Lists its states, each with a reason and a time, and the requests of users."""
-    return NodeEvents(items=await coordinator.nodes.events(node_id))
+    return NodeEvents(items=await services.nodes.events(node_id))
 
 
 @router.operation(
@@ -119,10 +117,10 @@ async def list_node_events(coordinator: CoordinatorDep, node_id: NodeId) -> Node
     answer="The node.",
     reads=body(NodeChange, {"labels": {"labels": {"rack": "c", "gpu": None}}}, required=True),
 )
-async def change_node(coordinator: CoordinatorDep, node_id: NodeId, request: Request) -> Node:
+async def change_node(services: ServicesDep, node_id: NodeId, request: Request) -> Node:
     """Labels that are not named stay as they are."""
     change = await read_json(request, NodeChange)
-    return await coordinator.nodes.label(node_id, change.labels)
+    return await services.nodes.label(node_id, change.labels)
 
 
 @router.operation(
@@ -133,12 +131,12 @@ async def change_node(coordinator: CoordinatorDep, node_id: NodeId, request: Req
     answer="It gets no new work; it is `drained` once nothing runs on it.",
     reads=body(Drain, {"reason": {"reason": "new disk on Friday"}, "none": {}}, required=False),
 )
-async def drain_node(coordinator: CoordinatorDep, node_id: NodeId, request: Request) -> Node:
+async def drain_node(services: ServicesDep, node_id: NodeId, request: Request) -> Node:
     """Moves its jobs to other nodes, from a saved checkpoint. The node stays drained, over
     restarts and losses, until a user ends the drain. Draining it again only updates the reason,
     if one is given."""
     wanted = await read_json(request, Drain)
-    return await coordinator.nodes.drain(node_id, wanted.reason)
+    return await services.nodes.drain(node_id, wanted.reason)
 
 
 @router.operation(
@@ -148,9 +146,9 @@ async def drain_node(coordinator: CoordinatorDep, node_id: NodeId, request: Requ
     summary="Undrain a node",
     answer="The node.",
 )
-async def undrain_node(coordinator: CoordinatorDep, node_id: NodeId) -> Node:
+async def undrain_node(services: ServicesDep, node_id: NodeId) -> Node:
     """Ends a drain by a user, or a quarantine. Has no effect on other nodes."""
-    return await coordinator.nodes.undrain(node_id)
+    return await services.nodes.undrain(node_id)
 
 
 @router.operation(
@@ -162,27 +160,27 @@ async def undrain_node(coordinator: CoordinatorDep, node_id: NodeId) -> Node:
     also={204: {"description": "Removed."}},
     response_model=Node,
 )
-async def remove_node(coordinator: CoordinatorDep, node_id: NodeId) -> Node | Response:
+async def remove_node(services: ServicesDep, node_id: NodeId) -> Node | Response:
     """Moves its jobs to other nodes first, from a saved checkpoint.
 
     A node that is lost or never joined is removed at once.
     """
-    view = await coordinator.nodes.remove(node_id)
+    view = await services.nodes.remove(node_id)
     return Response(status_code=204) if view is None else view
 
 
 @router.operation("GET", "/gpu-status", summary="List devices", answer="A page of devices.")
 async def list_devices(
-    coordinator: CoordinatorDep, limit: Limit = 1000, cursor: Cursor = None
+    services: ServicesDep, limit: Limit = 1000, cursor: Cursor = None
 ) -> DevicePage:
     """The GPUs and CPU slots of all nodes, and which job holds each."""
-    items, next_cursor = page_of("devices", await coordinator.nodes.devices(), limit, cursor)
+    items, next_cursor = page_of("devices", await services.nodes.devices(), limit, cursor)
     return DevicePage(items=items, next_cursor=next_cursor)
 
 
 @router.operation("GET", "/queue", summary="Read the queue", answer="A page of the queue.")
 async def read_queue(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     limit: Limit = 1000,
     cursor: Cursor = None,
     job_id: Annotated[
@@ -197,18 +195,18 @@ async def read_queue(
     ] = None,
 ) -> QueuePage:
     """Waiting jobs, the next one first: what each waits for, and when it is expected to start."""
-    return await coordinator.queue.list(
+    return await services.queue.list(
         limit=limit, cursor=cursor, job_id=job_id, history=history, history_since=history_since
     )
 
 
 @router.operation("GET", "/quotas", summary="Read the quotas", answer="A page of quotas.")
 async def read_quotas(
-    coordinator: CoordinatorDep, limit: Limit = 1000, cursor: Cursor = None
+    services: ServicesDep, limit: Limit = 1000, cursor: Cursor = None
 ) -> QuotaPage:
     """Lists the device limit and the present use of each project and user that holds devices,
     waits for some or has a quota of its own."""
-    quotas = await coordinator.quotas.list()
+    quotas = await services.quotas.list()
     items, next_cursor = page_of("quotas", quotas.items, limit, cursor)
     return QuotaPage(items=items, next_cursor=next_cursor, others=quotas.others)
 
@@ -229,9 +227,9 @@ async def read_quotas(
         required=False,
     ),
 )
-async def ask_what_if(coordinator: CoordinatorDep, request: Request) -> WhatIf:
+async def ask_what_if(services: ServicesDep, request: Request) -> WhatIf:
     """The scheduler itself replays the jobs of the last days, on the cluster as it is and with the
     changes. Takes seconds with thousands of jobs, and ends if the client closes the connection."""
     question = await read_json(request, Question)
-    comparison = coordinator.what_if.compare(question.change(), question.days)
+    comparison = services.what_if.compare(question.change(), question.days)
     return await unless_disconnected(request, comparison)

@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import Depends, Path, Request, Response
 
 from trainhall.api.bodies import media_type, unsupported, uploaded
-from trainhall.api.context import CoordinatorDep
 from trainhall.api.limits import TURN_SECONDS, caller_of, limits_of
+from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import Operations
 from trainhall.api.problems import RefusalError, invalid, shown
@@ -80,7 +80,7 @@ Sha256 = Annotated[str, Depends(_sha256)]
     },
     response_model=Code,
 )
-async def put_code(request: Request, coordinator: CoordinatorDep, sha256: Sha256) -> Response:
+async def put_code(request: Request, services: ServicesDep, sha256: Sha256) -> Response:
     """A job names it under `code`; what no job names is removed after an hour.
 
     The archive is checked before it is kept: paths that lead out of the folder, special
@@ -89,7 +89,7 @@ async def put_code(request: Request, coordinator: CoordinatorDep, sha256: Sha256
     if media_type(request) not in ("", MEDIA_TYPE):
         raise unsupported(request, MEDIA_TYPE)
     async with limits_of(request).uploads.turn(caller_of(request), TURN_SECONDS):
-        view, created = await coordinator.code.put(sha256, uploaded(request, MAX_ARCHIVE_BYTES))
+        view, created = await services.code.put(sha256, uploaded(request, MAX_ARCHIVE_BYTES))
     content = view.model_dump_json()
     return Response(content, 201 if created else 200, media_type="application/json")
 
@@ -97,6 +97,6 @@ async def put_code(request: Request, coordinator: CoordinatorDep, sha256: Sha256
 @router.operation(
     "GET", "/{sha256}", _NO_CODE, summary="Check whether code is stored", answer="It is stored."
 )
-async def get_code(coordinator: CoordinatorDep, sha256: Sha256) -> Code:
+async def get_code(services: ServicesDep, sha256: Sha256) -> Code:
     """Describes the upload with this SHA-256."""
-    return await coordinator.code.get(sha256)
+    return await services.code.get(sha256)

@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 
 from trainhall.api.bodies import parsed, read_document
-from trainhall.api.context import CoordinatorDep
 from trainhall.api.creation import created, local_user, request_key
+from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
     NEITHER_JSON_NOR_YAML,
@@ -70,7 +70,7 @@ _EXAMPLES = {
 )
 async def create_experiment(
     request: Request,
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     dry_run: Annotated[
         bool, Query(description="Only validate the experiment and return its configurations.")
     ] = False,
@@ -86,24 +86,24 @@ async def create_experiment(
     if spec.job.get("user") is None and (user := local_user(request)) is not None:
         spec.job["user"] = user
     if dry_run:
-        plan = await coordinator.experiments.plan(spec)
+        plan = await services.experiments.plan(spec)
         return Response(plan.model_dump_json(), 200, media_type="application/json")
-    view, is_new = await coordinator.experiments.create(spec, request_key(idempotency_key, raw))
+    view, is_new = await services.experiments.create(spec, request_key(idempotency_key, raw))
     return created(request, view, is_new)
 
 
 @router.operation("GET", "", summary="List experiments", answer="A page of experiments.")
 async def list_experiments(
-    coordinator: CoordinatorDep, limit: Limit = 50, cursor: Cursor = None
+    services: ServicesDep, limit: Limit = 50, cursor: Cursor = None
 ) -> ExperimentPage:
     """The newest first."""
-    return await coordinator.experiments.list(limit=limit, cursor=cursor)
+    return await services.experiments.list(limit=limit, cursor=cursor)
 
 
 @router.operation("GET", "/{experiment_id}", summary="Read an experiment", answer="The experiment.")
-async def get_experiment(coordinator: CoordinatorDep, experiment_id: ExperimentId) -> Experiment:
+async def get_experiment(services: ServicesDep, experiment_id: ExperimentId) -> Experiment:
     """Includes the number of runs in each state, and the best trial so far."""
-    return await coordinator.experiments.get(experiment_id)
+    return await services.experiments.get(experiment_id)
 
 
 @router.operation(
@@ -113,13 +113,13 @@ async def get_experiment(coordinator: CoordinatorDep, experiment_id: ExperimentI
     answer="A page of runs.",
 )
 async def list_trials(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     experiment_id: ExperimentId,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> TrialPage:
     """Each run of each configuration, in the order of their numbers."""
-    return await coordinator.experiments.trials(experiment_id, limit=limit, cursor=cursor)
+    return await services.experiments.trials(experiment_id, limit=limit, cursor=cursor)
 
 
 @router.operation(
@@ -130,9 +130,9 @@ async def list_trials(
     answer="Its jobs are being paused, or are paused already.",
     status=202,
 )
-async def pause_experiment(coordinator: CoordinatorDep, experiment_id: ExperimentId) -> Experiment:
+async def pause_experiment(services: ServicesDep, experiment_id: ExperimentId) -> Experiment:
     """Pauses its jobs, and starts no further trial."""
-    return await coordinator.experiments.pause(experiment_id)
+    return await services.experiments.pause(experiment_id)
 
 
 @router.operation(
@@ -146,10 +146,10 @@ async def pause_experiment(coordinator: CoordinatorDep, experiment_id: Experimen
     answer="Its jobs are queued again.",
     status=202,
 )
-async def resume_experiment(coordinator: CoordinatorDep, experiment_id: ExperimentId) -> Experiment:
+async def resume_experiment(services: ServicesDep, experiment_id: ExperimentId) -> Experiment:
     """Resumes the jobs that were paused with it, and starts further trials. A job that was paused
     by itself stays paused."""
-    return await coordinator.experiments.resume(experiment_id)
+    return await services.experiments.resume(experiment_id)
 
 
 @router.operation(
@@ -160,9 +160,9 @@ async def resume_experiment(coordinator: CoordinatorDep, experiment_id: Experime
     answer="Its jobs are being cancelled, or are cancelled already.",
     status=202,
 )
-async def cancel_experiment(coordinator: CoordinatorDep, experiment_id: ExperimentId) -> Experiment:
+async def cancel_experiment(services: ServicesDep, experiment_id: ExperimentId) -> Experiment:
     """Cancels its jobs, and starts no further trial. What has completed stays."""
-    return await coordinator.experiments.cancel(experiment_id)
+    return await services.experiments.cancel(experiment_id)
 
 
 @router.operation(
@@ -171,12 +171,12 @@ async def cancel_experiment(coordinator: CoordinatorDep, experiment_id: Experime
     summary="Analyze an experiment",
     answer="The analysis; nothing is stored.",
 )
-async def analyze_experiment(coordinator: CoordinatorDep, experiment_id: ExperimentId) -> Analysis:
+async def analyze_experiment(services: ServicesDep, experiment_id: ExperimentId) -> Analysis:
     """Compares its trials, rates the fields that vary and sums up what the figures show.
 
     An experiment that still runs is analyzed as far as its runs have ended. Takes seconds with
     many trials."""
-    return await coordinator.analyses.analyze(experiment_id)
+    return await services.analyses.analyze(experiment_id)
 
 
 @router.operation(
@@ -198,7 +198,7 @@ async def analyze_experiment(coordinator: CoordinatorDep, experiment_id: Experim
     response_class=Response,
 )
 async def read_report(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     experiment_id: ExperimentId,
     form: Annotated[
         ReportFormat,
@@ -210,7 +210,7 @@ async def read_report(
     ] = ReportFormat.HTML,
 ) -> Response:
     """Made when it is read, as far as its runs have ended."""
-    content = await coordinator.analyses.report(experiment_id, form)
+    content = await services.analyses.report(experiment_id, form)
     headers = {
         "Content-Disposition": f'inline; filename="experiment-{experiment_id}.{form}"',
         "Content-Security-Policy": CONTENT_SECURITY_POLICY,

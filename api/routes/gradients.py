@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Path, Query, Response
 
-from trainhall.api.context import CoordinatorDep
+from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import Operations, wrong_state
 from trainhall.api.params import MAX_SEQUENCE, JobId
@@ -34,12 +34,12 @@ _NO_STEP = RefusalError(
     answer="The job's next step is recorded.",
     status=202,
 )
-async def capture_gradients(coordinator: CoordinatorDep, job_id: JobId) -> GradientRequests:
+async def capture_gradients(services: ServicesDep, job_id: JobId) -> GradientRequests:
     """Norms and histograms, parameter by parameter, of the next step of a task.
 
     While a request waits for its answer, asking again changes nothing.
     """
-    return await coordinator.gradients.ask(job_id)
+    return await services.gradients.ask(job_id)
 
 
 @router.operation(
@@ -51,7 +51,7 @@ async def capture_gradients(coordinator: CoordinatorDep, job_id: JobId) -> Gradi
     response_model=GradientHistory,
 )
 async def read_gradients(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     job_id: JobId,
     max_steps: Annotated[
         int,
@@ -62,7 +62,7 @@ async def read_gradients(
 
     On overlapping steps the newest valid attempt wins.
     """
-    asked, records = await coordinator.gradients.history(job_id, max_steps)
+    asked, records = await services.gradients.history(job_id, max_steps)
     # Of a large model these are hundreds of thousands of numbers: others are served meanwhile.
     body = await asyncio.to_thread(_encoded, asked, records)
     return Response(body, media_type="application/json")
@@ -90,14 +90,14 @@ def _encoded(asked: GradientRequests, records: Sequence[Captured]) -> str:
     answer="Parameter by parameter.",
 )
 async def read_gradients_of_step(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     job_id: JobId,
     step: Annotated[
         int, Path(ge=1, le=MAX_SEQUENCE, description="A recorded step.", examples=[120])
     ],
 ) -> Gradients:
     """The norms of one recorded step, and its histograms if it was recorded on request."""
-    record, histograms = await coordinator.gradients.one(job_id, step)
+    record, histograms = await services.gradients.one(job_id, step)
     each = histograms if histograms is not None else repeat(None, len(record.names))
     columns = zip(record.names, record.norms, record.largest, each, strict=True)
     entries = [

@@ -8,8 +8,8 @@ from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator
 
 from trainhall.api.bodies import parsed, read_document, read_json
-from trainhall.api.context import CoordinatorDep
 from trainhall.api.creation import created, local_user, request_key
+from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
     BAD_LIMIT,
@@ -83,7 +83,7 @@ _SUBMIT_BODY = document_body(
 )
 async def submit_job(
     request: Request,
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     dry_run: Annotated[
         bool, Query(description="Only validate the spec and return when the job would start.")
     ] = False,
@@ -99,18 +99,18 @@ async def submit_job(
     if spec.user is None and (user := local_user(request)) is not None:
         spec = spec.model_copy(update={"user": user})
     if dry_run:
-        forecast = await coordinator.queue.forecast(spec)
+        forecast = await services.queue.forecast(spec)
         plan = DryRun(
             name=spec.name,
             world_size=spec.resources.workers,
             priority=spec.priority,
             spec=spec.model_dump(mode="json"),
-            code_missing=await coordinator.jobs.code_missing(spec),
+            code_missing=await services.jobs.code_missing(spec),
             shortage=forecast.shortage,
             outlook=forecast.outlook,
         )
         return Response(plan.model_dump_json(), 200, media_type="application/json")
-    view, is_new = await coordinator.jobs.submit(spec, request_key(idempotency_key, raw))
+    view, is_new = await services.jobs.submit(spec, request_key(idempotency_key, raw))
     return created(request, view, is_new)
 
 
@@ -159,7 +159,7 @@ Me = Annotated[
 @router.operation("GET", "", summary="List jobs", answer="A page of jobs.")
 async def list_jobs(
     request: Request,
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     limit: Limit = 50,
     cursor: Cursor = None,
     state: States = None,
@@ -177,7 +177,7 @@ async def list_jobs(
     ] = None,
 ) -> JobPage:
     """The newest first, or by `sort`. A cursor continues the same order only."""
-    return await coordinator.jobs.list(
+    return await services.jobs.list(
         limit=limit,
         cursor=cursor,
         states=state or (),
@@ -191,7 +191,7 @@ async def list_jobs(
 @router.operation("GET", "/groups", summary="Count jobs by a field", answer="A page of groups.")
 async def list_job_groups(
     request: Request,
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     by: Annotated[GroupKey, Query(description="The field.", examples=["user"])],
     limit: Limit = 1000,
     cursor: Cursor = None,
@@ -203,7 +203,7 @@ async def list_job_groups(
     """The largest group first; a job counts for each of its tags. The `query` of a group, added to
     the one given here, lists its jobs."""
     caller = me or local_user(request)
-    found = await coordinator.jobs.groups(
+    found = await services.jobs.groups(
         by, states=state or (), search=search, query=query, caller=caller
     )
     items, following = page_of("groups", found, limit, cursor)
@@ -211,9 +211,9 @@ async def list_job_groups(
 
 
 @router.operation("GET", "/{job_id}", summary="Read a job", answer="The job.")
-async def get_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
+async def get_job(services: ServicesDep, job_id: JobId) -> Job:
     """Includes its state with the reason, its progress, its last metrics and its spec."""
-    return await coordinator.jobs.get(job_id)
+    return await services.jobs.get(job_id)
 
 
 @router.operation(
@@ -236,11 +236,11 @@ async def get_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
         required=True,
     ),
 )
-async def change_job(coordinator: CoordinatorDep, job_id: JobId, request: Request) -> Job:
+async def change_job(services: ServicesDep, job_id: JobId, request: Request) -> Job:
     """Tags and notes change in every state; the spec keeps those that the job was submitted with.
     Archiving hides a job that has ended from lists, and keeps everything."""
     wanted = await read_json(request, JobEdit)
-    return await coordinator.jobs.annotate(job_id, Annotation(**wanted.model_dump()))
+    return await services.jobs.annotate(job_id, Annotation(**wanted.model_dump()))
 
 
 @router.operation(
@@ -251,9 +251,9 @@ async def change_job(coordinator: CoordinatorDep, job_id: JobId, request: Reques
     answer="It is being cancelled, or is cancelled already.",
     status=202,
 )
-async def cancel_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
+async def cancel_job(services: ServicesDep, job_id: JobId) -> Job:
     """Ends its ranks at once, without saving. Cancelling a cancelled job again has no effect."""
-    return await coordinator.jobs.cancel(job_id)
+    return await services.jobs.cancel(job_id)
 
 
 @router.operation(
@@ -266,11 +266,11 @@ async def cancel_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
     summary="Delete a job for good",
     status=204,
 )
-async def delete_job(coordinator: CoordinatorDep, job_id: JobId) -> None:
+async def delete_job(services: ServicesDep, job_id: JobId) -> None:
     """Deletes a job that has ended with its events, metrics, logs and checkpoints, which cannot be
     undone. Files on shared storage are removed as soon as a node that sees it is connected. A run
     of an experiment that has not ended is refused."""
-    await coordinator.jobs.delete(job_id)
+    await services.jobs.delete(job_id)
 
 
 @router.operation(
@@ -281,10 +281,10 @@ async def delete_job(coordinator: CoordinatorDep, job_id: JobId) -> None:
     answer="It is being paused, or is paused already.",
     status=202,
 )
-async def pause_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
+async def pause_job(services: ServicesDep, job_id: JobId) -> Job:
     """Has its ranks agree on a step, save a checkpoint and leave; takes a waiting job out of the
     queue."""
-    return await coordinator.jobs.pause(job_id)
+    return await services.jobs.pause(job_id)
 
 
 @router.operation(
@@ -299,11 +299,11 @@ async def pause_job(coordinator: CoordinatorDep, job_id: JobId) -> Job:
     status=202,
     reads=body(Changes, {"unchanged": {}, "in another way": examples.CHANGES}, required=False),
 )
-async def resume_job(coordinator: CoordinatorDep, job_id: JobId, request: Request) -> Job:
+async def resume_job(services: ServicesDep, job_id: JobId, request: Request) -> Job:
     """Continues from its newest good checkpoint, once devices are free: as it was, or with another
     strategy or on other resources, which it keeps."""
     wanted = await read_json(request, Changes)
-    return await coordinator.jobs.resume(
+    return await services.jobs.resume(
         job_id, resources=wanted.resources, parallelism=wanted.parallelism
     )
 
@@ -325,25 +325,25 @@ async def resume_job(coordinator: CoordinatorDep, job_id: JobId, request: Reques
         required=True,
     ),
 )
-async def resize_job(coordinator: CoordinatorDep, job_id: JobId, request: Request) -> Job:
+async def resize_job(services: ServicesDep, job_id: JobId, request: Request) -> Job:
     """Changes its number of workers. A running job changes once devices are free: under
     `ddp` in place, any other saves and resumes from there. It keeps its size until then."""
     wanted = await read_json(request, Resize)
-    return await coordinator.jobs.resize(job_id, wanted.model_dump(exclude_none=True))
+    return await services.jobs.resize(job_id, wanted.model_dump(exclude_none=True))
 
 
 @router.operation(
     "GET", "/{job_id}/events", summary="List a job's events", answer="A page of events."
 )
 async def list_events(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     job_id: JobId,
     after: Annotated[Sequence, Query(description="Only events with a `seq` above this.")] = 0,
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> EventPage:
     """The oldest first. A cursor wins over `after`."""
-    return await coordinator.jobs.events(job_id, after=after, limit=limit, cursor=cursor)
+    return await services.jobs.events(job_id, after=after, limit=limit, cursor=cursor)
 
 
 @router.operation(
@@ -352,11 +352,11 @@ async def list_events(
     summary="Read a job's positions in the queue over time",
     answer="The positions.",
 )
-async def read_queue_history(coordinator: CoordinatorDep, job_id: JobId) -> QueueHistory:
+async def read_queue_history(services: ServicesDep, job_id: JobId) -> QueueHistory:
     """Sampled every 10 seconds: each change among the first ten, and changes by a tenth further
     back. Of more than 100 positions the older half is joined in pairs. They are deleted with the
     job."""
-    return await coordinator.queue_history.of_job(job_id)
+    return await services.queue_history.of_job(job_id)
 
 
 _Rank = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only this rank.")]
@@ -372,7 +372,7 @@ _Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Only thi
     answer="A page of lines.",
 )
 async def read_logs(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     job_id: JobId,
     rank: _Rank = None,
     stream: _Stream = None,
@@ -416,7 +416,7 @@ async def read_logs(
     The last page has a cursor too: hand it back later for what was written since. A page of a
     search may hold few lines, or none, while `more` says that there is more to search.
     """
-    await coordinator.jobs.check(job_id)
+    await services.jobs.check(job_id)
     begins = {"before": before, "at": at, "tail": tail}
     given = [name for name, value in begins.items() if value is not None]
     if len(given) > 1 or (given and search is not None):
@@ -424,7 +424,7 @@ async def read_logs(
         raise invalid(given[0], begins[given[0]], f"cannot be given together with {other}")
     line = None if at is None else _line_id(at)
     return await logs.read_logs(
-        coordinator.db, job_id, rank=rank, stream=stream, attempt=attempt, after=after,
+        services.unlimited.db, job_id, rank=rank, stream=stream, attempt=attempt, after=after,
         before=before, at=line, tail=tail, search=search, limit=limit,
     )  # fmt: skip
 
@@ -442,7 +442,7 @@ async def read_logs(
     response_class=Response,
 )
 async def download_logs(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     job_id: JobId,
     rank: _Rank = None,
     stream: _Stream = None,
@@ -450,8 +450,8 @@ async def download_logs(
 ) -> StreamingResponse:
     """The lines stored when the download begins, as text. Without `rank`, they begin with their
     rank, as in `[3] `, if several ranks of the job have written."""
-    await coordinator.jobs.check(job_id)
-    text = logs.log_text(coordinator.db, job_id, rank=rank, stream=stream, attempt=attempt)
+    await services.jobs.check(job_id)
+    text = logs.log_text(services.unlimited.db, job_id, rank=rank, stream=stream, attempt=attempt)
     headers = {
         "Content-Disposition": f'attachment; filename="{job_id}.log"',
         "X-Content-Type-Options": "nosniff",
@@ -475,10 +475,10 @@ def _line_id(text: str) -> logs.LineId:
     "GET", "/{job_id}/attempts", summary="List a job's attempts", answer="A page of attempts."
 )
 async def list_attempts(
-    coordinator: CoordinatorDep, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
+    services: ServicesDep, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
 ) -> AttemptPage:
     """The oldest first: where each ran, how it ended and why."""
-    attempts = await coordinator.jobs.attempts(job_id)
+    attempts = await services.jobs.attempts(job_id)
     items, next_cursor = page_of("attempts", attempts, limit, cursor)
     return AttemptPage(items=items, next_cursor=next_cursor)
 
@@ -490,8 +490,8 @@ async def list_attempts(
     answer="The Python environment.",
 )
 async def read_packages(
-    coordinator: CoordinatorDep, job_id: JobId, attempt: _Attempt = None
+    services: ServicesDep, job_id: JobId, attempt: _Attempt = None
 ) -> JobPackages:
     """Python, operating system, CUDA and installed packages of rank 0, as it found them at its
     start: of one attempt, or of the newest that reported them."""
-    return await coordinator.jobs.packages(job_id, attempt)
+    return await services.jobs.packages(job_id, attempt)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from trainhall.api.context import CoordinatorDep
+from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import Operations
 from trainhall.api.params import Cursor, Limit, Time
 from trainhall.api.problems import invalid
@@ -41,7 +41,7 @@ class LedgerFormat(StrEnum):
     response_model=Ledger,
 )
 async def read_ledger(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     request: Request,
     by: Annotated[Account, Query(description="A line for each job, user or project.")] = (
         Account.USER
@@ -68,6 +68,6 @@ async def read_ledger(
             "Content-Disposition": f'attachment; filename="ledger-by-{by}.csv"',
             "Cache-Control": "no-store",
         }
-        text = await coordinator.ledger.csv(query)
+        text = await services.ledger.csv(query)
         return Response(text, headers=headers, media_type=f"{_CSV}; charset=utf-8")
-    return await coordinator.ledger.read(query, limit, cursor)
+    return await services.ledger.read(query, limit, cursor)

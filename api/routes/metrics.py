@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from trainhall.api.context import CoordinatorDep
+from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import Operations
 from trainhall.api.params import JobId, Sequence
 from trainhall.api.problems import invalid
@@ -28,7 +28,7 @@ MAX_POINTS = 1_000_000
     response_model=Metrics,
 )
 async def read_metrics(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     job_id: JobId,
     names: Annotated[
         list[str] | None,
@@ -50,9 +50,14 @@ async def read_metrics(
     So no spike is lost. On overlapping steps the newest valid attempt wins.
     """
     wanted = _split(names)
-    await coordinator.jobs.check(job_id)
+    await services.jobs.check(job_id)
     series = await metrics.read_metrics(
-        coordinator.db, job_id, wanted, from_step=from_step, to_step=to_step, max_points=max_points
+        services.unlimited.db,
+        job_id,
+        wanted,
+        from_step=from_step,
+        to_step=to_step,
+        max_points=max_points,
     )
     return Response(await encode_series(series), media_type="application/json")
 
@@ -72,6 +77,6 @@ def _split(names: list[str] | None) -> list[str] | None:
 @router.operation(
     "GET", "/cluster/summary", summary="Read the summary of the cluster", answer="The summary."
 )
-async def read_summary(coordinator: CoordinatorDep) -> Summary:
+async def read_summary(services: ServicesDep) -> Summary:
     """Nodes, devices, jobs by state, and how busy all of it is."""
-    return await coordinator.nodes.summary()
+    return await services.nodes.summary()

@@ -3,7 +3,7 @@
 from fastapi import Request, Response
 
 from trainhall.api.bodies import read_json
-from trainhall.api.context import CoordinatorDep
+from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import REPORT_CHANGED, REPORT_TOO_LARGE, Operations, body
 from trainhall.api.params import Cursor, Limit, ReportId
 from trainhall.api.schemas.reports import NewReport, ReportChange
@@ -22,10 +22,10 @@ _EXAMPLE = {
 
 @router.operation("GET", "", summary="List reports", answer="A page of reports.")
 async def list_reports(
-    coordinator: CoordinatorDep, limit: Limit = 50, cursor: Cursor = None
+    services: ServicesDep, limit: Limit = 50, cursor: Cursor = None
 ) -> ReportPage:
     """The newest first, without their texts; all users share them."""
-    return await coordinator.reports.list(limit=limit, cursor=cursor)
+    return await services.reports.list(limit=limit, cursor=cursor)
 
 
 @router.operation(
@@ -37,20 +37,18 @@ async def list_reports(
     status=201,
     reads=body(NewReport, {"report": _EXAMPLE}, required=True),
 )
-async def create_report(
-    coordinator: CoordinatorDep, request: Request, response: Response
-) -> Report:
+async def create_report(services: ServicesDep, request: Request, response: Response) -> Report:
     """Its page on the dashboard is `/reports/{id}`."""
     wanted = await read_json(request, NewReport, MAX_REPORT_BYTES)
-    report = await coordinator.reports.create(wanted.title, wanted.text)
+    report = await services.reports.create(wanted.title, wanted.text)
     response.headers["Location"] = f"{request.url.path}/{report.id}"
     return report
 
 
 @router.operation("GET", "/{report_id}", summary="Read a report", answer="The report.")
-async def get_report(coordinator: CoordinatorDep, report_id: ReportId) -> Report:
+async def get_report(services: ServicesDep, report_id: ReportId) -> Report:
     """As it was written: the dashboard draws its charts."""
-    return await coordinator.reports.get(report_id)
+    return await services.reports.get(report_id)
 
 
 @router.operation(
@@ -62,15 +60,13 @@ async def get_report(coordinator: CoordinatorDep, report_id: ReportId) -> Report
     answer="The report, with its new version.",
     reads=body(ReportChange, {"text": {"version": 1, "text": "Nothing yet."}}, required=True),
 )
-async def change_report(
-    coordinator: CoordinatorDep, report_id: ReportId, request: Request
-) -> Report:
+async def change_report(services: ServicesDep, report_id: ReportId, request: Request) -> Report:
     """Fields that are left out stay. A report that was changed since the given version is not."""
     wanted = await read_json(request, ReportChange, MAX_REPORT_BYTES)
-    return await coordinator.reports.change(report_id, wanted.version, wanted.title, wanted.text)
+    return await services.reports.change(report_id, wanted.version, wanted.title, wanted.text)
 
 
 @router.operation("DELETE", "/{report_id}", summary="Delete a report", status=204)
-async def delete_report(coordinator: CoordinatorDep, report_id: ReportId) -> None:
+async def delete_report(services: ServicesDep, report_id: ReportId) -> None:
     """Deletes it for all users."""
-    await coordinator.reports.delete(report_id)
+    await services.reports.delete(report_id)

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Path, Request
 
 from trainhall.api.bodies import read_json
-from trainhall.api.context import CoordinatorDep
+from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import NO_VIEW, VIEW_EXISTS, Operations, body
 from trainhall.api.params import Cursor, Limit
 from trainhall.api.problems import invalid
@@ -23,10 +23,10 @@ _EXAMPLE = {
 
 @router.operation("GET", "", summary="List saved views", answer="A page of views.")
 async def list_views(
-    coordinator: CoordinatorDep, limit: Limit = 1000, cursor: Cursor = None
+    services: ServicesDep, limit: Limit = 1000, cursor: Cursor = None
 ) -> SavedViewPage:
     """Views of the list of jobs, by name; all users share them."""
-    items, following = page_of("views", await coordinator.views.list(), limit, cursor)
+    items, following = page_of("views", await services.views.list(), limit, cursor)
     return SavedViewPage(items=items, next_cursor=following)
 
 
@@ -40,18 +40,18 @@ async def list_views(
     status=201,
     reads=body(NewView, {"view": _EXAMPLE}, required=True),
 )
-async def save_view(coordinator: CoordinatorDep, request: Request) -> SavedListView:
+async def save_view(services: ServicesDep, request: Request) -> SavedListView:
     """Saves how the list of jobs is shown; what is left out is as by default."""
     wanted = await read_json(request, NewView)
-    return await coordinator.views.save(wanted.name, wanted.view())
+    return await services.views.save(wanted.name, wanted.view())
 
 
 @router.operation("DELETE", "/{name}", NO_VIEW, summary="Delete a view", status=204)
 async def delete_view(
-    coordinator: CoordinatorDep,
+    services: ServicesDep,
     name: Annotated[
         str, Path(max_length=64, description="The view's name.", examples=["failed this week"])
     ],
 ) -> None:
     """Deletes it for all users."""
-    await coordinator.views.delete(name)
+    await services.views.delete(name)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import bindparam, delete, null, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.principal import How, Principal
 from trainhall.cluster.accounts import views
-from trainhall.cluster.accounts.principal import How, Principal
+from trainhall.cluster.accounts.reach import Reach, read_roles
 from trainhall.cluster.accounts.secrets import is_token, sha256, token_of
 from trainhall.cluster.errors import ConflictError, NotAllowedError, NotFoundError
 from trainhall.cluster.service import Service, ServiceContext
@@ -33,17 +34,20 @@ USE_SECONDS = 60.0
 """The last use of a credential is stored at most so often."""
 
 _OF_TOKEN = (
-    select(ApiToken.id, ApiToken.used_at, ApiToken.expires_at, User.id, User.name, User.is_admin)
+    select(
+        ApiToken.id, ApiToken.used_at, ApiToken.expires_at, User.id, User.name, User.is_admin,
+        ApiToken.project, ApiToken.role, ApiToken.scopes,
+    )
     .join(User, User.id == ApiToken.user_id)
-    .where(ApiToken.sha256 == bindparam("sha256"))
-)
+    .where(ApiToken.sha256 == bindparam("sha256"), User.removed_at.is_(None))
+)  # fmt: skip
 _OF_SESSION = (
     select(
         LoginSession.id, LoginSession.used_at, LoginSession.expires_at,
-        User.id, User.name, User.is_admin,
+        User.id, User.name, User.is_admin, null(), null(), null(),
     )
     .join(User, User.id == LoginSession.user_id)
-    .where(LoginSession.sha256 == bindparam("sha256"))
+    .where(LoginSession.sha256 == bindparam("sha256"), User.removed_at.is_(None))
 )  # fmt: skip
 
 _FIRST_ADMIN = select(User).where(User.is_admin).order_by(User.created_at, User.id).limit(1)
@@ -87,13 +91,17 @@ class AccountService(Service):
             return known.principal
         self._known.pop(digest, None)
         query = _OF_TOKEN if how == "token" else _OF_SESSION
+        now = self._clock.now()
         async with self._db.session() as session:
             row = (await session.execute(query, {"sha256": digest})).first()
-        now = self._clock.now()
-        if row is None or (row[2] is not None and row[2] <= now):
-            return None
-        credential_id, used_at, expires_at, user_id, name, is_admin = row
-        principal = Principal(name, is_admin, how, user_id, credential_id)
+            if row is None or (row[2] is not None and row[2] <= now):
+                return None
+            credential_id, used_at, expires_at, user_id, name, is_admin, *narrowed = row
+            reach = Reach(*narrowed)
+            roles = await read_roles(session, user_id, is_admin, reach)
+        principal = Principal(
+            name, is_admin and reach.is_whole, how, user_id, credential_id, roles, reach.scopes
+        )
         trusted = CACHE_SECONDS
         if expires_at is not None:
             trusted = min(trusted, (expires_at - now).total_seconds())

@@ -1,6 +1,6 @@
 """Views of accounts, as the REST API returns them."""
 
-from trainhall.cluster.accounts.principal import How
+from trainhall.cluster.access.principal import How
 from trainhall.db.views import Page, Time, View
 
 

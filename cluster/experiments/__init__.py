@@ -1,1 +1,1 @@
-"""Experiments, whose trials are ordinary jobs; imports `jobs` and `lifecycle`."""
+"""Experiments, whose trials are ordinary jobs; imports `access`, `jobs` and `lifecycle`."""

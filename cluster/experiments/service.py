@@ -6,6 +6,7 @@ from sqlalchemy import func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.ownership import owned_spec
 from trainhall.cluster.experiments import views
 from trainhall.cluster.experiments.benchmark.capacity import check_capacity
 from trainhall.cluster.experiments.commands import STATE_AFTER, check_allowed
@@ -74,6 +75,8 @@ class ExperimentService(Service):
 
         Raises:
             ConflictError: the key was used with another body.
+            ForbiddenError: the caller may not submit to the project of its job.
+            InvalidValueError: there is no such project.
             SpecError: one of its jobs would not be valid, or names code that was not uploaded; a
                 benchmark or scaling study has more workers than the cluster has devices.
         """
@@ -83,7 +86,7 @@ class ExperimentService(Service):
         except SpecError as error:
             raise of_job(error) from None
         view, created = await self._creation.once(
-            request, lambda session: self._add(session, spec, planned), _view
+            self._caller, request, lambda session: self._add(session, spec, planned), _view
         )
         if created:
             self._notifier.notify_reconciler()
@@ -98,6 +101,9 @@ class ExperimentService(Service):
     async def _add(
         self, session: AsyncSession, spec: ExperimentSpec, planned: list[Configuration]
     ) -> str:
+        job = await owned_spec(session, self._caller, job_of(spec, {}, 1, 1), self._clock)
+        owner = {"user": job.user, "project": job.project}
+        spec = spec.model_copy(update={"job": {**spec.job, **owner}})
         newest = await session.scalar(select(func.max(Experiment.number)))
         goal = spec.objective.goal
         assert goal is not None
@@ -105,6 +111,7 @@ class ExperimentService(Service):
             id=self._ids.new(),
             number=(newest or 0) + 1,
             name=spec.name,
+            **owner,
             kind=spec.kind,
             spec=spec.document(),
             code=spec.job.get("code"),

@@ -1,1 +1,1 @@
-"""Jobs as users command and read them; imports `ledger`, `lifecycle` and `wire`."""
+"""Jobs as users command and read them; imports `access`, `ledger`, `lifecycle` and `wire`."""

@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy import select
 
+from trainhall.cluster.access.limited import Limited
 from trainhall.cluster.errors import (
     DamagedError,
     InvalidValueError,
@@ -53,12 +54,17 @@ _OF_EXPERIMENTS = select(Experiment.code).where(
 _HOW = "the `trainhall` command uploads a folder, or PUT its tar to /api/v1/training/code/SHA256"
 
 
-class CodeStore:
+class _Arriving:
+    """Archives that are on their way: what has come of them, whatever will."""
+
+    bytes = 0
+
+
+class CodeStore(Limited):
     def __init__(self, db: Database, data_dir: Path, ids: Ids, unused_limit: int) -> None:
         self._db = db
         self._unused_limit = unused_limit
-        self._arrived = 0
-        """Bytes of archives that are on their way: what has come, whatever will."""
+        self._arriving = _Arriving()
         self._inspections = asyncio.Semaphore(_INSPECTIONS)
         self._folder = data_dir / "code"
         self._ids = ids
@@ -86,7 +92,7 @@ class CodeStore:
             nonlocal arrived
             async for chunk in chunks:
                 arrived += len(chunk)
-                self._arrived += len(chunk)
+                self._arriving.bytes += len(chunk)
                 self._check_space(unused)
                 yield chunk
 
@@ -106,7 +112,7 @@ class CodeStore:
             await asyncio.to_thread(part.replace, target)
             await asyncio.to_thread(fsync_folder, self._folder)
         finally:
-            self._arrived -= arrived
+            self._arriving.bytes -= arrived
             await asyncio.to_thread(part.unlink, missing_ok=True)
         return await self.get(sha256), True
 
@@ -233,7 +239,7 @@ class CodeStore:
         Raises:
             StorageFullError: there is not.
         """
-        if unused + self._arrived > self._unused_limit:
+        if unused + self._arriving.bytes > self._unused_limit:
             raise StorageFullError(describe_full_store(self._unused_limit))
 
     async def _used(self, names: Collection[str]) -> set[str | None]:

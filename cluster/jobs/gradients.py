@@ -15,6 +15,7 @@ import orjson
 from sqlalchemy import bindparam, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.limited import Limited
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
 from trainhall.cluster.jobs.commands import Command, refusal
 from trainhall.cluster.lifecycle.jobs import lock_job
@@ -65,7 +66,7 @@ class Captured:
     largest: list[float | str]
 
 
-class GradientService:
+class GradientService(Limited):
     def __init__(self, db: Database, notifier: Notifier) -> None:
         self._db = db
         self._notifier = notifier

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.ownership import owned_spec
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError, TooManyError
 from trainhall.cluster.jobs import packages, views
 from trainhall.cluster.jobs.annotations import Annotation, annotate_job
@@ -57,16 +58,19 @@ class JobService(Service):
 
         Raises:
             ConflictError: the key was used with another body.
+            ForbiddenError: the caller may not submit to its project.
+            InvalidValueError: there is no such project.
             SpecError: it names code that was not uploaded.
             TooManyError: as many of the user's jobs wait as may.
         """
         await self._code.check(spec)
 
         async def add(session: AsyncSession) -> str:
-            await self._check_queue(session, spec.user)
-            return (await add_job(session, self._ids.new(), spec, now=self._clock.now())).id
+            owned = await owned_spec(session, self._caller, spec, self._clock)
+            await self._check_queue(session, owned.user)
+            return (await add_job(session, self._ids.new(), owned, now=self._clock.now())).id
 
-        view, created = await self._creation.once(request, add, self._view)
+        view, created = await self._creation.once(self._caller, request, add, self._view)
         if created:
             self._notifier.notify_job(view.id)
         return view, created

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from trainhall.cluster.access.roles import DEFAULT_PROJECT
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.parse import refuse_idle, validate_spec
 from trainhall.training.spec.resources import changed as changed_resources
@@ -41,7 +42,7 @@ def spec_columns(spec: JobSpec) -> dict[str, Any]:
     """Return the spec as a job's row has it, and the copies of its parts."""
     return {
         "user": spec.user,
-        "project": spec.project,
+        "project": spec.project or DEFAULT_PROJECT,
         "task": spec.task.name if spec.task is not None else None,
         "strategy": spec.parallelism.strategy if spec.task is not None else None,
         "parameters": dict(spec.parameters) or None,

@@ -1,3 +1,3 @@
-"""The states of jobs, attempts and nodes, and who may change them; imports `db` and the torch-free
-parts of `training`.
+"""The states of jobs, attempts and nodes, and who may change them; imports `access`, `db` and the
+torch-free parts of `training`.
 """

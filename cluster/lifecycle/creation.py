@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.errors import ConflictError, InvalidValueError
 from trainhall.cluster.lifecycle.reasons import experiment_label, job_label
 from trainhall.cluster.service import ServiceContext, load
@@ -36,6 +37,7 @@ class Creation:
 
     async def once(
         self,
+        caller: Principal,
         request: RequestKey | None,
         add: Callable[[AsyncSession], Awaitable[str]],
         view: Callable[[AsyncSession, str], Awaitable[View]],
@@ -43,6 +45,7 @@ class Creation:
         """Return a view of what the request creates, or created earlier, and whether it is new.
 
         Args:
+            caller: whose key it is; another user's is another one.
             request: None: each call creates another one.
             add: adds the rows, and returns the id; called again if another caller took its number.
 
@@ -58,19 +61,21 @@ class Creation:
             for attempt in range(_TRIES):
                 try:
                     async with self._db.transaction() as session:
-                        if request is not None and (known := await self._created(session, request)):
+                        if request is not None and (
+                            known := await self._created(session, caller.user, request)
+                        ):
                             return await view(session, known), False
                         new = await add(session)
                         if request is not None:
-                            await self._keep(session, request, new)
+                            await self._keep(session, caller.user, request, new)
                         return await view(session, new), True
                 except IntegrityError:
                     if attempt == _TRIES - 1:
                         raise
         raise AssertionError("the last try returns or raises")
 
-    async def _keep(self, session: AsyncSession, request: RequestKey, new: str) -> None:
-        key = IdempotencyKey(**request._asdict(), created_at=self._clock.now())
+    async def _keep(self, session: AsyncSession, user: str, request: RequestKey, new: str) -> None:
+        key = IdempotencyKey(user=user, **request._asdict(), created_at=self._clock.now())
         if self._model is Job:
             key.job_id = new
         else:
@@ -78,9 +83,11 @@ class Creation:
         session.add(key)
         await session.flush()
 
-    async def _created(self, session: AsyncSession, request: RequestKey) -> str | None:
+    async def _created(self, session: AsyncSession, user: str, request: RequestKey) -> str | None:
         """Return the id of what the key has created."""
-        known = await session.get(IdempotencyKey, request.key)
+        if request is None:
+            return None
+        known = await session.get(IdempotencyKey, (user, request.key))
         if known is None:
             return None
         earlier = known.job_id if self._model is Job else known.experiment_id

@@ -41,6 +41,14 @@ class Forecast:
     """Why the cluster as it is could not hold the job, were it the only one."""
 
 
+class _Recent:
+    """Durations of jobs that have ended, as they were loaded last."""
+
+    durations: Durations | None = None
+    at = 0.0
+    """When, in seconds of the monotonic clock."""
+
+
 class QueueService(Service):
     def __init__(
         self,
@@ -51,9 +59,7 @@ class QueueService(Service):
         super().__init__(context)
         self._heartbeats = heartbeats
         self._history = history
-        self._durations: Durations | None = None
-        self._durations_at = 0.0
-        """Time at which they were loaded, in seconds of the monotonic clock."""
+        self._recent = _Recent()
 
     async def list(
         self,
@@ -113,9 +119,10 @@ class QueueService(Service):
     async def _durations_now(self) -> Durations:
         """Return the durations of completed jobs, as of a while ago: the page asks every 3 s."""
         now = self._clock.monotonic()
-        if self._durations is None or now - self._durations_at > _DURATIONS_SECONDS:
-            self._durations, self._durations_at = await self._db.read(load_durations), now
-        return self._durations
+        if self._recent.durations is None or now - self._recent.at > _DURATIONS_SECONDS:
+            self._recent.durations = await self._db.read(load_durations)
+            self._recent.at = now
+        return self._recent.durations
 
     async def _settled_facts(self) -> ClusterFacts:
         """Return the facts once all nodes have reported to this coordinator, or soon would have:

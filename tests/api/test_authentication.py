@@ -159,7 +159,7 @@ async def test_token_admits_everywhere(anyone: httpx.AsyncClient, closed: FastAP
     for path in ("/api/v1/training/jobs", "/metrics", "/docs", "/openapi.json"):
         assert (await anyone.get(path, headers=bearer_of(closed))).status_code == 200
     me = await anyone.get("/api/v1/auth/me", headers=bearer_of(closed))
-    assert me.json() == {"user": closed.state.admin_name, "admin": True, "how": "token"}
+    assert me.json() == {"user": closed.state.admin.user, "admin": True, "how": "token"}
 
 
 async def test_admin_token_is_private_and_kept(
@@ -200,7 +200,7 @@ async def test_link_logs_a_browser_in(anyone: httpx.AsyncClient, closed: FastAPI
     assert {"httponly", "path=/", "samesite=strict"} <= parts
     assert not {"secure"} & parts
     me = await anyone.get("/api/v1/auth/me")
-    assert me.json() == {"user": closed.state.admin_name, "admin": True, "how": "session"}
+    assert me.json() == {"user": closed.state.admin.user, "admin": True, "how": "session"}
     (session,) = (await anyone.get("/api/v1/auth/sessions")).json()["items"]
     assert session["current"] is True
     assert (await anyone.post("/api/v1/auth/logout")).status_code == 204

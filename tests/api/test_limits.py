@@ -154,13 +154,13 @@ async def test_slow_uploads_reserve_only_what_came(make_app: Callable[..., FastA
     with served(app) as url:
         attackers = [await slow_upload(url) for _ in range(128)]
         store = app.state.coordinator.code
-        await until("all to have begun", lambda: store._arrived == 128)
+        await until("all to have begun", lambda: store._arriving.bytes == 128)
         async with httpx.AsyncClient(timeout=30) as client:
             reply = await client.put(f"{url}{API}/training/code/{sha256}", content=data)
         assert reply.status_code == 201, reply.text
         for writer in attackers:
             writer.close()
-        await until("all to have ended", lambda: store._arrived == 0)
+        await until("all to have ended", lambda: store._arriving.bytes == 0)
 
 
 async def test_uploads_of_a_caller_wait_and_then_fail() -> None:

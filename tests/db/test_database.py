@@ -91,7 +91,7 @@ async def test_upgrade_keeps_the_jobs_of_the_first_tables(empty_database_url: st
         job = (await session.scalars(select(Job))).one()
         assert (job.id, job.experiment_id) == ("a", None)
         copies = (job.user, job.project, job.task, job.strategy, job.parameters)
-        assert copies == ("maria", None, "digits", "ddp", {"lr": 0.1})
+        assert copies == ("maria", "default", "digits", "ddp", {"lr": 0.1})
         assert (await session.scalars(select(JobProgress.job_id))).all() == ["a"]
     await database.close()
 

@@ -49,9 +49,13 @@ class SavedViewPage(Page[SavedListView]):
 
 
 class SavedViewService(Service):
+    """A user's own views, and those from before there were users."""
+
     async def list(self) -> Sequence[SavedListView]:
+        own = SavedView.user.in_(("", self._caller.user))
+        order = (func.lower(SavedView.name), SavedView.user)
         async with self._db.session() as session:
-            rows = await session.scalars(select(SavedView).order_by(func.lower(SavedView.name)))
+            rows = await session.scalars(select(SavedView).where(own).order_by(*order))
             return [_view(row) for row in rows]
 
     async def save(self, name: str, view: ListView) -> SavedListView:
@@ -62,7 +66,12 @@ class SavedViewService(Service):
             InvalidValueError: no list has such a state, query or sort key, or too many are saved.
         """
         now = self._clock.now()
-        row = SavedView(name=name, view=view.model_dump(mode="json"), created_at=now)
+        row = SavedView(
+            user=self._caller.user,
+            name=name,
+            view=view.model_dump(mode="json"),
+            created_at=now,
+        )
         try:
             async with self._db.transaction() as session:
                 order = await order_of(session, view.sort, now)
@@ -74,7 +83,8 @@ class SavedViewService(Service):
                     caller="me",  # whoever opens it
                 )
                 await pages.page_statement(session, asked, order, now)
-                saved = await session.scalar(select(func.count()).select_from(SavedView)) or 0
+                own = select(func.count()).where(SavedView.user == row.user)
+                saved = await session.scalar(own) or 0
                 if saved >= MAX_VIEWS:
                     message = f"{MAX_VIEWS} views are saved already; delete one first"
                     raise InvalidValueError("name", name, message)
@@ -86,9 +96,12 @@ class SavedViewService(Service):
             raise ConflictError(message) from None
 
     async def delete(self, name: str) -> None:
+        users = [self._caller.user, *([""] if self._caller.is_admin else [])]
         async with self._db.transaction() as session:
             done = await session.execute(
-                delete(SavedView).where(SavedView.name == name).returning(SavedView.name)
+                delete(SavedView)
+                .where(SavedView.name == name, SavedView.user.in_(users))
+                .returning(SavedView.name)
             )
             if done.first() is None:
                 raise NotFoundError("view", name)

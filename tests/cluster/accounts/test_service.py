@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import delete, select
 from support.nodes.clock import SimulatedClock
 
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts import service
-from trainhall.cluster.accounts.principal import Principal
 from trainhall.cluster.accounts.secrets import is_token, token_of
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.errors import ConflictError, NotAllowedError, NotFoundError

@@ -38,13 +38,13 @@ async def ended_job(cluster: SimulatedCluster, **checkpoint: Any) -> str:
 
 
 async def rows(cluster: SimulatedCluster) -> dict[str, int]:
-    """Rows of each table that has some, without those of nodes and of the ledger, which stay."""
+    """Rows of each table that has some, without those of nodes, projects and ledger."""
     async with cluster.db.session() as session:
         counts = {
             name: await session.scalar(select(func.count()).select_from(each)) or 0
             for name, each in Base.metadata.tables.items()
         }
-    stay = ("nodes", "devices", "node_events", "device_readings", "ledger")
+    stay = ("nodes", "devices", "node_events", "device_readings", "ledger", "projects")
     return {name: n for name, n in counts.items() if n and name not in stay}
 
 

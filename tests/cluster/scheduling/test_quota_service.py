@@ -47,7 +47,9 @@ async def test_quotas_follow_starts_and_ends(cluster: SimulatedCluster) -> None:
         table = await quotas.list()
         return [(item.name, item.used, item.waiting) for item in table.items]
 
-    assert await usage() == [("vision", 0, 1), ("ada", 2, 0), ("bob", 0, 1)]
+    assert await usage() == [
+        ("default", 2, 0), ("vision", 0, 1), ("ada", 2, 0), ("bob", 0, 1),
+    ]  # fmt: skip
     await cluster.finish(first)
     await cluster.work(2)
     assert await usage() == [("vision", 1, 0), ("bob", 1, 0)]

@@ -31,7 +31,7 @@ async def grouped(jobs: ListedJobs) -> ListedJobs:
 async def test_groups_are_counted_and_listed(grouped: ListedJobs) -> None:
     expected: dict[GroupKey, list[tuple[str | None, int, str]]] = {
         GroupKey.USER: [("Maria", 2, "b a"), (None, 1, "c")],
-        GroupKey.PROJECT: [(None, 2, "c a"), ("vision", 1, "b")],
+        GroupKey.PROJECT: [("default", 2, "c a"), ("vision", 1, "b")],
         GroupKey.STATE: [("completed", 2, "c b"), ("failed", 1, "a")],
         GroupKey.EXPERIMENT: [(None, 2, "b a"), ("7c0d", 1, "c")],
         GroupKey.TAG: [("best", 2, "b a"), ('the "1"', 1, "a"), (None, 1, "c")],
@@ -64,7 +64,7 @@ async def test_groups_are_of_the_jobs_that_match(grouped: ListedJobs) -> None:
 
 async def test_jobs_without_a_value_are_found(grouped: ListedJobs) -> None:
     for query, names in {
-        "no:user": "c", "-no:user": "b a", "no:tag,loss": "c a", "no:loss no:project": "a",
+        "no:user": "c", "-no:user": "b a", "no:tag,loss": "c a", "no:loss project:default": "a",
         "no:started_at": "c b a", "no:duration": "c b a", "no=experiment": "b a",
     }.items():  # fmt: skip
         assert await grouped.names(query) == names, query

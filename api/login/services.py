@@ -1,0 +1,110 @@
+"""The coordinator's services as routes get them: limited to the caller of the request."""
+
+from functools import cached_property
+from typing import Annotated
+
+from fastapi import Depends
+
+from trainhall.api.context import CoordinatorDep
+from trainhall.api.login.authentication import PrincipalDep
+from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.accounts.service import AccountService
+from trainhall.cluster.alerts.service import AlertService
+from trainhall.cluster.checkpoints.service import CheckpointService
+from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.experiments.analyses import AnalysisService
+from trainhall.cluster.experiments.service import ExperimentService
+from trainhall.cluster.jobs.code_store import CodeStore
+from trainhall.cluster.jobs.gradients import GradientService
+from trainhall.cluster.jobs.listing.saved_views import SavedViewService
+from trainhall.cluster.jobs.service import JobService
+from trainhall.cluster.ledger.service import LedgerService
+from trainhall.cluster.nodes.service import NodeService
+from trainhall.cluster.queue.history import QueueHistoryService
+from trainhall.cluster.reports.service import ReportService
+from trainhall.cluster.scheduling.queue import QueueService
+from trainhall.cluster.scheduling.quota_service import QuotaService
+from trainhall.cluster.what_if.service import WhatIfService
+
+
+class LimitedServices:
+    """Services of the coordinator for one caller, by the kind of thing.
+
+    Each service is limited when it is first used: most requests need one.
+    """
+
+    def __init__(self, coordinator: Coordinator, caller: Principal) -> None:
+        self.caller = caller
+        self.unlimited = coordinator
+        """For what belongs to no project."""
+
+    @cached_property
+    def accounts(self) -> AccountService:
+        return self.unlimited.accounts.limited_to(self.caller)
+
+    @cached_property
+    def alerts(self) -> AlertService:
+        return self.unlimited.alerts.limited_to(self.caller)
+
+    @cached_property
+    def analyses(self) -> AnalysisService:
+        return self.unlimited.analyses.limited_to(self.caller)
+
+    @cached_property
+    def checkpoints(self) -> CheckpointService:
+        return self.unlimited.checkpoints.limited_to(self.caller)
+
+    @cached_property
+    def code(self) -> CodeStore:
+        return self.unlimited.code.limited_to(self.caller)
+
+    @cached_property
+    def experiments(self) -> ExperimentService:
+        return self.unlimited.experiments.limited_to(self.caller)
+
+    @cached_property
+    def gradients(self) -> GradientService:
+        return self.unlimited.gradients.limited_to(self.caller)
+
+    @cached_property
+    def jobs(self) -> JobService:
+        return self.unlimited.jobs.limited_to(self.caller)
+
+    @cached_property
+    def ledger(self) -> LedgerService:
+        return self.unlimited.ledger.limited_to(self.caller)
+
+    @cached_property
+    def nodes(self) -> NodeService:
+        return self.unlimited.nodes.limited_to(self.caller)
+
+    @cached_property
+    def queue(self) -> QueueService:
+        return self.unlimited.queue.limited_to(self.caller)
+
+    @cached_property
+    def queue_history(self) -> QueueHistoryService:
+        return self.unlimited.queue_history.limited_to(self.caller)
+
+    @cached_property
+    def quotas(self) -> QuotaService:
+        return self.unlimited.quotas.limited_to(self.caller)
+
+    @cached_property
+    def reports(self) -> ReportService:
+        return self.unlimited.reports.limited_to(self.caller)
+
+    @cached_property
+    def views(self) -> SavedViewService:
+        return self.unlimited.views.limited_to(self.caller)
+
+    @cached_property
+    def what_if(self) -> WhatIfService:
+        return self.unlimited.what_if.limited_to(self.caller)
+
+
+async def get_services(coordinator: CoordinatorDep, principal: PrincipalDep) -> LimitedServices:
+    return LimitedServices(coordinator, principal)
+
+
+ServicesDep = Annotated[LimitedServices, Depends(get_services)]

@@ -1,0 +1,1 @@
+"""Roles in projects, and the rights of a caller; imports `db` and the job spec."""

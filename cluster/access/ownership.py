@@ -1,0 +1,68 @@
+"""The owner and the project of what a caller submits."""
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.access.principal import Principal, who_gives_roles
+from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
+from trainhall.cluster.errors import ForbiddenError, InvalidValueError
+from trainhall.cluster.ports import Clock
+from trainhall.db.accounts import Project
+from trainhall.training.spec import JobSpec
+
+
+async def owned_spec(
+    session: AsyncSession, caller: Principal, spec: JobSpec, clock: Clock
+) -> JobSpec:
+    """Return a spec as the coordinator keeps it: its user is the caller, its project one in which
+    they may submit.
+
+    The user that an admin gives counts; that of anybody else is replaced.
+
+    Raises:
+        ForbiddenError: the caller's role in the project is too low.
+        InvalidValueError: there is no such project that they see, or none is given and there are
+            several.
+    """
+    user = spec.user if caller.is_admin and spec.user is not None else caller.user or spec.user
+    project = spec.project or _default_project(caller)
+    await check_project(session, caller, project, clock)
+    if not caller.may(Action.SUBMIT, project):
+        raise ForbiddenError(
+            f"to submit to project {project} takes the role member; you have "
+            f"{caller.roles[project]}; {who_gives_roles(project)}"
+        )
+    return spec.model_copy(update={"user": user, "project": project})
+
+
+def _default_project(caller: Principal) -> str:
+    if caller.is_admin:
+        return DEFAULT_PROJECT
+    allowed = sorted(name for name in caller.roles if caller.may(Action.SUBMIT, name))
+    if len(allowed) == 1:
+        return allowed[0]
+    choice = f"you may submit to {', '.join(allowed)}" if allowed else "you may submit to none yet"
+    raise InvalidValueError("project", None, f"name the project; {choice}")
+
+
+async def check_project(
+    session: AsyncSession, caller: Principal, project: str, clock: Clock
+) -> None:
+    """Check that there is a project that the caller sees.
+
+    Without accounts, a project is made when it is first named.
+
+    Raises:
+        InvalidValueError: there is none.
+    """
+    if not caller.is_admin and project in caller.roles:
+        return
+    if caller.is_admin and await session.get(Project, project) is not None:
+        return
+    if caller.is_admin and caller.how == "none":
+        session.add(Project(name=project, limits={}, created_at=clock.now()))
+        await session.flush()
+        return
+    known = sorted(await session.scalars(select(Project.name)) if caller.is_admin else caller.roles)
+    shown = ", ".join(known[:20]) or "none"
+    raise InvalidValueError("project", project, f"there is no project {project!r}; known: {shown}")

@@ -1,0 +1,82 @@
+"""The caller of a request, as routes and services get it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, Protocol
+
+from trainhall.cluster.access.roles import Action, Role, allows, needed_role
+from trainhall.cluster.errors import ForbiddenError, NotFoundError
+
+How = Literal["none", "token", "session"]
+
+
+class Owned(Protocol):
+    """A row that belongs to a project, and there to a user."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def project(self) -> str: ...
+
+    @property
+    def user(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Principal:
+    """User and credential that a request comes from, and what they may do."""
+
+    user: str
+    """Name of the user."""
+    is_admin: bool
+    """True: every action in every project. An admin's token that was narrowed is none's."""
+    how: How
+    """The credential; `none` where the coordinator asks for none."""
+    user_id: str = ""
+    """Empty without a credential."""
+    credential_id: str = ""
+    """Id of the API token or of the session."""
+    roles: Mapping[str, Role] = field(default_factory=lambda: MappingProxyType({}))
+    """By project, as far as the credential reaches."""
+    scopes: frozenset[str] = frozenset()
+    """All that its token may do, such as `metrics`; empty: whatever the roles allow."""
+
+    def may(self, action: Action, project: str, owner: str | None = None) -> bool:
+        """Return whether an action is allowed in a project, on what belongs to `owner`."""
+        own = owner is not None and owner == self.user
+        return self.is_admin or allows(self.roles.get(project), action, own=own)
+
+    def check(self, action: Action, row: Owned, kind: str) -> None:
+        """Check that an action is allowed on a row.
+
+        Args:
+            kind: what the row is, for the message: job, checkpoint, experiment, report.
+
+        Raises:
+            NotFoundError: they may not even read it.
+            ForbiddenError: they may read it, but not do this.
+        """
+        if not self.may(Action.READ, row.project):
+            raise NotFoundError(kind, row.id)
+        if not self.may(action, row.project, row.user):
+            raise ForbiddenError(self._refusal(action, row, kind))
+
+    def _refusal(self, action: Action, row: Owned, kind: str) -> str:
+        of_others = self.may(action, row.project, self.user)
+        least = needed_role(action, own=row.user == self.user)
+        what = f"{kind}s of others" if of_others else f"{kind} {row.id}"
+        return (
+            f"to {action.value} {what} in project {row.project} takes the role {least}; you have "
+            f"{self.roles[row.project]}; {who_gives_roles(row.project)}"
+        )
+
+
+def who_gives_roles(project: str) -> str:
+    """Return who can give a role, as refusals end."""
+    return f"a maintainer of {project} or an admin can give it"
+
+
+SYSTEM = Principal(user="", is_admin=True, how="none")
+"""The coordinator itself."""
