@@ -6,13 +6,13 @@ from fastapi import Path, Request, Response
 
 from trainhall.api.bodies import read_json
 from trainhall.api.context import CoordinatorDep
-from trainhall.api.login.authentication import PrincipalDep, session_cookie
+from trainhall.api.login.authentication import PrincipalDep
+from trainhall.api.login.cookies import set_session_cookie
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import Operations, body
 from trainhall.api.params import Cursor, Limit
 from trainhall.api.problems import RefusalError, invalid
 from trainhall.api.schemas.accounts import LoginCode, NewLink, NewToken
-from trainhall.cluster.accounts.service import SESSION_LIFE
 from trainhall.cluster.accounts.views import (
     ApiTokenPage,
     LoginLink,
@@ -56,7 +56,7 @@ async def log_in(coordinator: CoordinatorDep, request: Request) -> Response:
     client = request.headers.get("user-agent", "")
     secret = await coordinator.accounts.log_in(wanted.code, client)
     response = Response(status_code=204, headers={"Cache-Control": "no-store"})
-    _set_cookie(request, response, secret)
+    set_session_cookie(request, response, secret)
     return response
 
 
@@ -83,7 +83,7 @@ async def log_out(services: ServicesDep, principal: PrincipalDep, request: Reque
     if principal.how == "session":
         await services.accounts.end_session(principal, principal.credential_id)
     response = Response(status_code=204)
-    _set_cookie(request, response, None)
+    set_session_cookie(request, response, None)
     return response
 
 
@@ -146,17 +146,3 @@ async def end_session(
 ) -> None:
     """Logs that browser out."""
     await services.accounts.end_session(principal, session_id)
-
-
-def _set_cookie(request: Request, response: Response, secret: str | None) -> None:
-    """Hand the browser its session; None: take it back."""
-    name = session_cookie(request)
-    response.set_cookie(
-        name,
-        secret or "",
-        max_age=int(SESSION_LIFE.total_seconds()) if secret else 0,
-        path="/",
-        secure=name.startswith("__Host-"),
-        httponly=True,
-        samesite="strict",
-    )

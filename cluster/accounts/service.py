@@ -14,14 +14,13 @@ from trainhall.cluster.access.principal import How, Principal
 from trainhall.cluster.accounts import views
 from trainhall.cluster.accounts.reach import Reach, read_roles
 from trainhall.cluster.accounts.secrets import is_token, sha256, token_of
+from trainhall.cluster.accounts.sessions import add_session
 from trainhall.cluster.errors import ConflictError, NotAllowedError, NotFoundError
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.accounts import ApiToken, LoginCode, LoginSession, User
-from trainhall.db.sanitize import sanitize_text
 
 log = structlog.get_logger(__name__)
 
-SESSION_LIFE = timedelta(days=30)
 TOKEN_LIFE = timedelta(days=90)
 """Life of an API token for which no other was asked."""
 CODE_SECONDS = 60.0
@@ -179,27 +178,13 @@ class AccountService(Service):
         Raises:
             NotAllowedError: the code is unknown, was used, or has expired.
         """
-        now = self._clock.now()
-        secret = self._ids.secret()
         async with self._db.transaction() as session:
             taken = delete(LoginCode).where(LoginCode.sha256 == sha256(code))
             row = (
                 await session.execute(taken.returning(LoginCode.user_id, LoginCode.expires_at))
             ).first()
-            if row is not None and row[1] > now:
-                await session.execute(delete(LoginSession).where(LoginSession.expires_at <= now))
-                session.add(
-                    LoginSession(
-                        id=self._ids.new(),
-                        sha256=sha256(secret),
-                        user_id=row[0],
-                        client=sanitize_text(client, 256),
-                        created_at=now,
-                        used_at=now,
-                        expires_at=now + SESSION_LIFE,
-                    )
-                )
-                return secret
+            if row is not None and row[1] > self._clock.now():
+                return await add_session(session, row[0], client, clock=self._clock, ids=self._ids)
         raise NotAllowedError(
             "the login link was used before, or has expired; make another with `trainhall open`"
         )

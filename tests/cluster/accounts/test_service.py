@@ -8,7 +8,7 @@ from sqlalchemy import delete, select
 from support.nodes.clock import SimulatedClock
 
 from trainhall.cluster.access.principal import Principal
-from trainhall.cluster.accounts import service
+from trainhall.cluster.accounts import service, sessions
 from trainhall.cluster.accounts.secrets import is_token, token_of
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.errors import ConflictError, NotAllowedError, NotFoundError
@@ -192,7 +192,7 @@ async def test_code_and_session_expire(
     secret = await accounts.log_in((await accounts.new_code(maria)).code, "")
     async with database.session() as session:
         assert len((await session.scalars(select(LoginCode.sha256))).all()) == 1
-    clock.advance(service.SESSION_LIFE.total_seconds() - 1)
+    clock.advance(sessions.SESSION_LIFE.total_seconds() - 1)
     assert await accounts.of_session(secret) is not None
     clock.advance(1)
     assert await accounts.of_session(secret) is None
