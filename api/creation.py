@@ -4,7 +4,6 @@ import hashlib
 
 from fastapi import Request, Response
 
-from trainhall.api.guard import is_loopback
 from trainhall.cluster.experiments.views import Experiment
 from trainhall.cluster.jobs.views import Job
 from trainhall.cluster.lifecycle.creation import RequestKey
@@ -12,16 +11,6 @@ from trainhall.cluster.lifecycle.creation import RequestKey
 
 def request_key(key: str | None, body: bytes) -> RequestKey | None:
     return RequestKey(key, hashlib.sha256(body).hexdigest()) if key is not None else None
-
-
-def local_user(request: Request) -> str | None:
-    """Return the user that a request comes from: over loopback the one that runs the coordinator.
-
-    What it creates without naming an owner is theirs, and `user:me` in a query means them.
-    """
-    address, _ = request.scope.get("server") or ("", None)
-    name: str | None = request.app.state.login_name
-    return name if is_loopback(address) else None
 
 
 def created(request: Request, view: Job | Experiment, is_new: bool) -> Response:

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 
 from trainhall.api.bodies import parsed, read_document
-from trainhall.api.creation import created, local_user, request_key
+from trainhall.api.creation import created, request_key
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
@@ -79,12 +79,11 @@ async def create_experiment(
     """The body is an experiment, in JSON or YAML. Every job that it would submit is checked first.
 
     Its trials are ordinary jobs: they wait in the queue, count against quotas and can be paused.
-    Without `job.user`, they belong to the user that runs the coordinator if the request arrives
-    over loopback."""
+    They belong to the caller, or to the `job.user` that an admin names."""
     raw, kind = await read_document(request)
     spec = await parsed(parse_experiment, raw, kind)
-    if spec.job.get("user") is None and (user := local_user(request)) is not None:
-        spec.job["user"] = user
+    if spec.job.get("user") is None:
+        spec.job["user"] = services.caller.user
     if dry_run:
         plan = await services.experiments.plan(spec)
         return Response(plan.model_dump_json(), 200, media_type="application/json")

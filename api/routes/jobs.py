@@ -5,10 +5,9 @@ from typing import Annotated, Literal
 
 from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import AfterValidator
 
 from trainhall.api.bodies import parsed, read_document, read_json
-from trainhall.api.creation import created, local_user, request_key
+from trainhall.api.creation import created, request_key
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
@@ -89,15 +88,15 @@ async def submit_job(
     ] = False,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """The body is a bare job spec, in JSON or YAML. Without `user`, the job belongs to the user
-    that runs the coordinator if the request arrives over loopback.
+    """The body is a bare job spec, in JSON or YAML. The job belongs to the caller, or to the `user`
+    that an admin names.
 
     A submission that was answered is kept, whatever happens to the coordinator afterwards.
     """
     raw, kind = await read_document(request)
     spec = await parsed(parse_spec, raw, kind)
-    if spec.user is None and (user := local_user(request)) is not None:
-        spec = spec.model_copy(update={"user": user})
+    if spec.user is None:
+        spec = spec.model_copy(update={"user": services.caller.user})
     if dry_run:
         forecast = await services.queue.forecast(spec)
         plan = DryRun(
@@ -137,35 +136,14 @@ ListQuery = Annotated[
 ]
 
 
-def _printable(value: str | None) -> str | None:
-    if value is not None and not value.isprintable():
-        raise ValueError("must not contain control characters")
-    return value
-
-
-Me = Annotated[
-    str | None,
-    Query(
-        min_length=1,
-        max_length=128,
-        description="The user that `user:me` in the query means. Default: the user that runs the "
-        "coordinator, if the request arrives over loopback; through a tunnel, say who you are.",
-        examples=["maria"],
-    ),
-    AfterValidator(_printable),
-]
-
-
 @router.operation("GET", "", summary="List jobs", answer="A page of jobs.")
 async def list_jobs(
-    request: Request,
     services: ServicesDep,
     limit: Limit = 50,
     cursor: Cursor = None,
     state: States = None,
     search: Search = None,
     query: ListQuery = None,
-    me: Me = None,
     sort: Annotated[
         str | None,
         Query(
@@ -184,13 +162,12 @@ async def list_jobs(
         search=search,
         query=query,
         sort=sort,
-        caller=me or local_user(request),
+        caller=services.caller.user,
     )
 
 
 @router.operation("GET", "/groups", summary="Count jobs by a field", answer="A page of groups.")
 async def list_job_groups(
-    request: Request,
     services: ServicesDep,
     by: Annotated[GroupKey, Query(description="The field.", examples=["user"])],
     limit: Limit = 1000,
@@ -198,13 +175,11 @@ async def list_job_groups(
     state: States = None,
     search: Search = None,
     query: ListQuery = None,
-    me: Me = None,
 ) -> JobGroupPage:
     """The largest group first; a job counts for each of its tags. The `query` of a group, added to
     the one given here, lists its jobs."""
-    caller = me or local_user(request)
     found = await services.jobs.groups(
-        by, states=state or (), search=search, query=query, caller=caller
+        by, states=state or (), search=search, query=query, caller=services.caller.user
     )
     items, following = page_of("groups", found, limit, cursor)
     return JobGroupPage(items=items, next_cursor=following)

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any, Self
 
 import httpx
 
+from trainhall.api.host.login_name import login_name
 from trainhall.cli.base.credentials import token_for, token_of_own_coordinator
 from trainhall.cli.base.errors import (
     CliError,
@@ -34,6 +36,8 @@ LONGEST_RETRY = 10.0
 LEAST_SECONDS = 1.0
 """For an answer, however close the deadline of a request is."""
 PAGE = 200
+PROJECT_VARIABLE = "TRAINHALL_PROJECT"
+"""Environment variable with the project of what names none."""
 ARCHIVED_TOO = "archived:yes,no"
 """Query of all jobs."""
 
@@ -251,12 +255,25 @@ class Client:
         if dry_run:
             asked = {"dry_run": "true"}
             return self.request(
-                "POST", "/training/jobs", json=spec, params=asked, deadline=deadline
+                "POST", "/training/jobs", json=self._owned(spec), params=asked, deadline=deadline
             )
-        return self._create("/training/jobs", spec)
+        return self._create("/training/jobs", self._owned(spec))
+
+    def _owned(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Return a job spec with the project of `TRAINHALL_PROJECT`, if it names none itself.
+
+        Where no credential says who submits it, the user of this process is its owner.
+        """
+        own = {
+            "project": os.environ.get(PROJECT_VARIABLE) or None,
+            "user": None if self._has_token else login_name(),
+        }
+        given = {key: value for key, value in own.items() if value is not None}
+        return {**spec, **{key: spec.get(key) or value for key, value in given.items()}}
 
     def create_experiment(self, experiment: dict[str, Any], *, dry_run: bool = False) -> Any:
         """Create an experiment once, however often the connection breaks."""
+        experiment = {**experiment, "job": self._owned(experiment["job"])}
         if dry_run:
             asked = {"dry_run": "true"}
             return self.request("POST", "/experiments", json=experiment, params=asked)

@@ -1,5 +1,6 @@
 """Options and arguments that several commands share."""
 
+import json
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -79,6 +80,15 @@ Overrides = Annotated[
         help="Replace a value of the spec, as in training.steps=20. May be repeated.",
     ),
 ]
+Project = Annotated[
+    str | None,
+    typer.Option(
+        "--project",
+        metavar="NAME",
+        help="Project that it belongs to.",
+        show_default="the spec's, else TRAINHALL_PROJECT, else your only one",
+    ),
+]
 Timeout = Annotated[
     float | None,
     typer.Option(
@@ -88,6 +98,17 @@ Timeout = Annotated[
         help="Longest wait, as in 90s or 10m.",
     ),
 ]
+
+
+def with_project(overrides: list[str] | None, project: str | None, at: str = "") -> list[str]:
+    """Return overrides with the project that was given by an option.
+
+    Args:
+        at: beginning of the fields of the job spec.
+    """
+    own = [] if project is None else [f"{at}project={json.dumps(project)}"]
+    return [*(overrides or ()), *own]
+
 
 Host = Annotated[str, typer.Option("--host", envvar="TRAINHALL_HOST", help="Address to listen on.")]
 Port = Annotated[

@@ -16,11 +16,13 @@ from trainhall.cli.base.options import (
     DEFAULT_URL,
     Format,
     Output,
+    Project,
     Report,
     ReportFormat,
     Timeout,
     Url,
     id_argument,
+    with_project,
 )
 from trainhall.cli.experiments.summary import (
     best_text,
@@ -80,6 +82,7 @@ def create(
         bool,
         typer.Option("--dry-run", help="Check every run and list the trials; create nothing."),
     ] = False,
+    project: Project = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,7 +111,8 @@ def create(
     """
     from trainhall.cli.experiments import document
 
-    checked = document.check(_given(file, from_job, space, overrides, url))
+    replaced = with_project(overrides, project, at="job.")
+    checked = document.check(_given(file, from_job, space, replaced, url))
     with connect(url) as client:
         if dry_run:
             hint = document.check_on_cluster(checked, client)

@@ -4,13 +4,10 @@ from collections.abc import Sequence
 
 from trainhall.cli.base import output as out
 from trainhall.cli.base.errors import UsageError
+from trainhall.cli.base.owners import owner_columns
 from trainhall.cli.jobs import page
 from trainhall.cluster.jobs.listing.keys import AGGREGATES, FIELDS, METRICS, NO, PARAMETERS, nearest
 from trainhall.cluster.jobs.listing.query import parse_query
-
-
-def _of_spec(key: str) -> out.Column:
-    return out.Column(key.upper(), lambda job: str(job["spec"].get(key) or out.BLANK))
 
 
 def _age(key: str, title: str) -> out.Column:
@@ -31,8 +28,8 @@ NAMED = {
     "started_at": _age("started_at", "STARTED"),
     "finished_at": _age("finished_at", "FINISHED"),
     "gpu_hours": out.Column("GPU-HOURS", lambda job: out.number(job["gpu_hours"]), right=True),
-    "user": _of_spec("user"),
-    "project": _of_spec("project"),
+    "user": out.Column("OWNER", lambda job: str(job["user"] or out.BLANK)),
+    "project": out.Column("PROJECT", lambda job: str(job["project"])),
     "task": out.Column("TASK", lambda job: (job["spec"].get("task") or {}).get("name", "script")),
     "strategy": out.Column("STRATEGY", page.strategy),
     "priority": out.Column("PRIORITY", lambda job: str(job["priority"]), right=True),
@@ -47,6 +44,7 @@ def default(values: Sequence[out.Column], jobs: list[out.Json], *, wide: bool) -
     names += ["duration"] if wide else []
     names += ["created_at", "reason"]
     first = [NAMED[name] for name in ("id", "name", "state", "step")]
+    first[2:2] = owner_columns(jobs, wide=wide)
     return [*first, *values, *(NAMED[name] for name in names)]
 
 

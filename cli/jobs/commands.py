@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trainhall.api.host.login_name import login_name
 from trainhall.cli.base import complete
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
@@ -18,10 +17,13 @@ from trainhall.cli.base.options import (
     JobIds,
     Output,
     Overrides,
+    Project,
     SpecFile,
     Timeout,
     Url,
+    with_project,
 )
+from trainhall.cli.base.owners import Mine, OfProject, OfUser, owner_terms
 from trainhall.cli.jobs import columns as of_jobs
 from trainhall.cli.jobs import page
 from trainhall.cli.jobs.queue_history import earlier_position, place_of
@@ -42,6 +44,7 @@ def submit(
         bool,
         typer.Option("--dry-run", help="Check the spec and the code without submitting anything."),
     ] = False,
+    project: Project = None,
     overrides: Overrides = None,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
@@ -53,6 +56,7 @@ def submit(
       trainhall submit examples/digits.yaml
       trainhall submit examples/digits.yaml -f --set training.steps=100
       trainhall submit examples/digits.yaml --dry-run
+      trainhall submit examples/digits.yaml --project vision
       cat job.yaml | trainhall submit - -o json
 
     Uploads the folder under `code` first, unless the coordinator already has it.
@@ -60,7 +64,7 @@ def submit(
     \b
     Exit codes with -f: 0 completed, 100 failed, 101 still unfinished, 103 cancelled.
     """
-    spec = specs.load(file, overrides)
+    spec = specs.load(file, with_project(overrides, project))
     with connect(url) as client:
         if dry_run:
             plan, words = specs.check(spec, client)
@@ -121,6 +125,9 @@ def list_jobs(
             autocompletion=complete.sort_keys,
         ),
     ] = None,
+    mine: Mine = False,
+    user: OfUser = None,
+    project: OfProject = None,
     view: Annotated[
         str | None,
         typer.Option(
@@ -171,6 +178,7 @@ def list_jobs(
     Examples:
       trainhall ls
       trainhall ls --state running --state queued
+      trainhall ls --mine --project vision
       trainhall ls --search sweep
       trainhall ls -q tag:baseline
       trainhall ls --query 'state:failed lr>0.01 -user:maria'
@@ -186,17 +194,18 @@ def list_jobs(
             state,
             {
                 "--search": search, "--query": query, "--sort": sort, "--view": view,
-                "--columns": columns,
+                "--columns": columns, "--mine": mine or None, "--user": user, "--project": project,
             },
         )  # fmt: skip
         _list_queue(limit, wide, output, url)
         return
+    owned = owner_terms(user, mine, project)
     with connect(url) as client:
         saved = _view(client, view) if view is not None else {}
         query, sort = query or saved.get("query"), sort or saved.get("sort")
         asked = {
             "state": state or saved.get("state"), "search": search or saved.get("search") or None,
-            "query": query, "me": login_name() if query else None, "sort": sort,
+            "query": " ".join([query or "", *owned]).strip() or None, "sort": sort,
         }  # fmt: skip
         pages = list(client.pages("/training/jobs", limit=limit, **asked))
         jobs = [job for page in pages for job in page["items"]]
@@ -212,7 +221,7 @@ def list_jobs(
     out.print_items(jobs, shown, output, empty=hint or "No jobs.", wide=wide)
 
 
-def _refuse_beside_queue(state: list[str] | None, options: dict[str, str | None]) -> None:
+def _refuse_beside_queue(state: list[str] | None, options: dict[str, Any]) -> None:
     if state:
         raise UsageError("--queue and --state exclude each other: the queue has waiting jobs only")
     for option, value in options.items():

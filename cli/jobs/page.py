@@ -102,6 +102,8 @@ def job_page(
     entries = [
         ("id", job["id"]),
         ("name", job["name"]),
+        ("owner", job["user"] or out.BLANK),
+        ("project", job["project"]),
         ("state", job["state"]),
         ("reason", reason(job)),
         ("step", step(job)),

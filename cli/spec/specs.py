@@ -8,7 +8,6 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trainhall.api.host.login_name import login_name
 from trainhall.cli.base.errors import CliError, UsageError
 from trainhall.cli.base.output import notice, size
 
@@ -285,8 +284,6 @@ def document_of(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
         UsageError: the folder cannot be sent, or lacks the script or the task.
     """
     document: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
-    if spec.user is None and (user := login_name()) is not None:
-        document["user"] = user
     script = spec.script
     if spec.code is None or spec.code_is_uploaded:
         if spec.code is None:

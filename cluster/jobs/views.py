@@ -75,6 +75,9 @@ class Job(View):
 
     id: str
     name: str
+    user: str | None
+    """Its owner; null if it was submitted before there were users."""
+    project: str
     state: JobState
     reason: str
     """Reason for the state, as a sentence."""

@@ -19,7 +19,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from trainhall.api.host.login_name import login_name
 from trainhall.cli.base.client import Client as RestClient
 from trainhall.cli.base.config import DEFAULT_URL
 from trainhall.cli.base.errors import (
@@ -132,11 +131,10 @@ class Client:
             state: one, or several of which any will do.
             search: part of the name, or beginning of the id.
             query: terms that all must match, such as `state:failed lr>0.01` (docs/rest-api.md);
-                `user:me` means the user that runs this process.
+                `user:me` means you.
             sort: key to sort by, such as `name` or `-metrics.eval_accuracy`.
         """
-        me = login_name() if query else None
-        asked = {"state": state, "search": search, "query": query, "me": me, "sort": sort}
+        asked = {"state": state, "search": search, "query": query, "sort": sort}
         return self._rest.items("/training/jobs", limit=limit, **asked)
 
     def views(self) -> Iterator[Json]:

@@ -1,14 +1,11 @@
 """POST of jobs and experiments: the Idempotency-Key, and the owner."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import Request
 
-from trainhall.api.creation import local_user
 from trainhall.api.host.login_name import login_name
 
 JOB: dict[str, Any] = {"name": "digits", "task": {"name": "digits"}}
@@ -50,7 +47,7 @@ async def test_idempotency_key_creates_once(
 
 
 @both
-async def test_owner_is_by_default_who_runs_the_coordinator(
+async def test_owner_is_by_default_the_caller(
     client: httpx.AsyncClient, path: str, document: dict[str, Any]
 ) -> None:
     checked = (await client.post(path, json=document, params={"dry_run": True})).json()["spec"]
@@ -63,28 +60,6 @@ async def test_owner_is_by_default_who_runs_the_coordinator(
     assert (await client.post(path, json=document)).is_success
     mine = await client.get("/api/v1/training/jobs/groups?by=user&query=user:me")
     assert {group["value"] for group in mine.json()["items"]} <= {login_name()}
-
-
-async def test_caller_may_say_who_they_are(client: httpx.AsyncClient) -> None:
-    await client.post("/api/v1/training/jobs", json={**JOB, "user": "ada"})
-    for path in ("/api/v1/training/jobs?", "/api/v1/training/jobs/groups?by=user&"):
-        found = [
-            (await client.get(f"{path}query=user:me&me={me}")).json()["items"]
-            for me in ("ada", "jo")
-        ]
-        assert list(map(len, found)) == [1, 0], path
-
-
-async def test_name_of_a_caller_has_no_control_characters(client: httpx.AsyncClient) -> None:
-    for path in ("/api/v1/training/jobs?", "/api/v1/training/jobs/groups?by=user&"):
-        reply = await client.get(f"{path}query=user:me&me=a%00")
-        assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, "me"), path
-
-
-@pytest.mark.parametrize(("address", "user"), [("::1", "ada"), ("10.0.0.5", None)])
-def test_local_user_is_known_over_loopback_alone(address: str, user: str | None) -> None:
-    app = SimpleNamespace(state=SimpleNamespace(login_name="ada"))
-    assert local_user(Request({"type": "http", "server": (address, 8000), "app": app})) == user
 
 
 @pytest.mark.parametrize(("name", "known"), [("ada", True), ("a" * 129, False), ("a\nb", False)])

@@ -80,10 +80,10 @@ class JobSpec(SpecModel):
     preemption: bool = True
     """Let jobs of higher priority pause this one or take some of its workers."""
     project: Name | None = None
-    """For quotas."""
+    """Project that the job belongs to. Default: the submitter's only one, for an admin
+    `default`; commands fill in `TRAINHALL_PROJECT`."""
     user: Name | None = None
-    """Owner, for quotas. Default: the login name of who runs `trainhall submit`; for the dashboard
-    and others that submit over loopback, of who runs the coordinator."""
+    """Owner. Default: who submits the job; only an admin may name another."""
     tags: Tags = Field(default_factory=list)
     """At most 32 words to find jobs by; `trainhall tag` changes them later."""
     notes: Notes = ""

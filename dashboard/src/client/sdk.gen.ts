@@ -66,8 +66,8 @@ export const listJobs = <ThrowOnError extends boolean = true>(options?: Options<
 /**
  * Submit a job
  *
- * The body is a bare job spec, in JSON or YAML. Without `user`, the job belongs to the user
- * that runs the coordinator if the request arrives over loopback.
+ * The body is a bare job spec, in JSON or YAML. The job belongs to the caller, or to the `user`
+ * that an admin names.
  *
  * A submission that was answered is kept, whatever happens to the coordinator afterwards.
  */
@@ -655,8 +655,7 @@ export const listExperiments = <ThrowOnError extends boolean = true>(options?: O
  * The body is an experiment, in JSON or YAML. Every job that it would submit is checked first.
  *
  * Its trials are ordinary jobs: they wait in the queue, count against quotas and can be paused.
- * Without `job.user`, they belong to the user that runs the coordinator if the request arrives
- * over loopback.
+ * They belong to the caller, or to the `job.user` that an admin names.
  */
 export const createExperiment = <ThrowOnError extends boolean = true>(options: Options<CreateExperimentData, ThrowOnError>) => (options.client ?? client).post<CreateExperimentResponses, CreateExperimentErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

@@ -2403,6 +2403,16 @@ export type Job = {
      * Name
      */
     name: string;
+    /**
+     * User
+     *
+     * Its owner; null if it was submitted before there were users.
+     */
+    user: string | null;
+    /**
+     * Project
+     */
+    project: string;
     state: JobState;
     /**
      * Reason
@@ -2785,14 +2795,14 @@ export type JobSpec = {
     /**
      * Project
      *
-     * For quotas.
+     * Project that the job belongs to. Default: the submitter's only one, for an admin
+     * `default`; commands fill in `TRAINHALL_PROJECT`.
      */
     project?: string | null;
     /**
      * User
      *
-     * Owner, for quotas. Default: the login name of who runs `trainhall submit`; for the dashboard
-     * and others that submit over loopback, of who runs the coordinator.
+     * Owner. Default: who submits the job; only an admin may name another.
      */
     user?: string | null;
     /**
@@ -5962,12 +5972,6 @@ export type ListJobsData = {
          */
         query?: string | null;
         /**
-         * Me
-         *
-         * The user that `user:me` in the query means. Default: the user that runs the coordinator, if the request arrives over loopback; through a tunnel, say who you are.
-         */
-        me?: string | null;
-        /**
          * Sort
          *
          * Sort by name, state, user, project, task, strategy, created_at, started_at, finished_at, duration, gpu_hours, step, priority, world_size, parameters.NAME or metrics.NAME (latest value); `-` before it: in descending order. Jobs without a value are last.
@@ -6128,12 +6132,6 @@ export type ListJobGroupsData = {
          * Only jobs that match all terms of this query, such as `state:failed parameters.lr>0.01 -user:maria` (docs/rest-api.md).
          */
         query?: string | null;
-        /**
-         * Me
-         *
-         * The user that `user:me` in the query means. Default: the user that runs the coordinator, if the request arrives over loopback; through a tunnel, say who you are.
-         */
-        me?: string | null;
     };
     url: '/api/v1/training/jobs/groups';
 };

@@ -41,6 +41,8 @@ export function job(change: Record<string, unknown> = {}): Record<string, unknow
   return {
     id: "3f2a9c51d07b",
     name: "digits",
+    user: "maria",
+    project: "default",
     state: "running",
     reason: "2 ranks on here",
     attempt: 1,

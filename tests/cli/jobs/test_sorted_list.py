@@ -59,7 +59,7 @@ def test_list_is_sorted_and_filtered(
         shown = capsys.readouterr()
         user = login_name() or "—"
         assert [line.split() for line in shown.out.splitlines()] == [
-            ["NAME", "lr", "lr", "loss.min", "USER", "GPU-HOURS", "WORKERS"],
+            ["NAME", "lr", "lr", "loss.min", "OWNER", "GPU-HOURS", "WORKERS"],
             ["fast", "0.1", "0.1", "—", user, "0", "2"],
             ["plain", "—", "—", "—", user, "0", "2"],
             ["slow", "0.001", "0.001", "—", user, "0", "2"],

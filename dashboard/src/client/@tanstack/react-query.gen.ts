@@ -168,8 +168,8 @@ export const listJobsInfiniteOptions = (options?: Options<ListJobsData>) => infi
 /**
  * Submit a job
  *
- * The body is a bare job spec, in JSON or YAML. Without `user`, the job belongs to the user
- * that runs the coordinator if the request arrives over loopback.
+ * The body is a bare job spec, in JSON or YAML. The job belongs to the caller, or to the `user`
+ * that an admin names.
  *
  * A submission that was answered is kept, whatever happens to the coordinator afterwards.
  */
@@ -1256,8 +1256,7 @@ export const listExperimentsInfiniteOptions = (options?: Options<ListExperiments
  * The body is an experiment, in JSON or YAML. Every job that it would submit is checked first.
  *
  * Its trials are ordinary jobs: they wait in the queue, count against quotas and can be paused.
- * Without `job.user`, they belong to the user that runs the coordinator if the request arrives
- * over loopback.
+ * They belong to the caller, or to the `job.user` that an admin names.
  */
 export const createExperimentMutation = (options?: Partial<Options<CreateExperimentData>>): UseMutationOptions<CreateExperimentResponse, CreateExperimentError, Options<CreateExperimentData>> => {
     const mutationOptions: UseMutationOptions<CreateExperimentResponse, CreateExperimentError, Options<CreateExperimentData>> = {

@@ -44,8 +44,8 @@ const OWN: Record<ColumnId, Pick<Column<Job>, "right" | "cell"> & { px: number }
   finished_at: { px: 110, right: true, cell: (job) => <When value={job.finished_at} /> },
   duration: { px: 150, right: true, cell: (job) => <Elapsed job={job} /> },
   gpu_hours: { px: 100, right: true, cell: (job) => metric(job.gpu_hours) },
-  user: { px: 120, cell: (job) => ofSpec(job, "user") },
-  project: { px: 120, cell: (job) => ofSpec(job, "project") },
+  user: { px: 120, cell: (job) => job.user ?? NOTHING },
+  project: { px: 120, cell: (job) => job.project },
   tags: { px: 160, cell: (job) => <Tags tags={job.tags} /> },
   task: { px: 130, cell: (job) => (job.spec.task as { name?: string } | null)?.name ?? "script" },
   strategy: { px: 120, cell: strategyOf },
@@ -86,10 +86,6 @@ function valueCell(id: ColumnId): (job: Job) => React.ReactNode {
     if (aggregate === null) return metric(valueAt(job.metrics, name));
     return metric(valueAt(job.metric_ranges, name)?.[aggregate === "min" ? 0 : 1]);
   };
-}
-
-function ofSpec(job: Job, key: string): string {
-  return (job.spec[key] as string | null | undefined) ?? NOTHING;
 }
 
 function strategyOf(job: Job): string {
