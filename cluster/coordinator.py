@@ -72,7 +72,7 @@ class Coordinator:
         self.holders = Holders(db)
         self.accounts = AccountService(context)
         self.store = CheckpointStore(data_dir, self.ids, self.options.max_upload_file_bytes)
-        self.code = CodeStore(db, data_dir, self.ids, self.options.unused_code_bytes)
+        self.code = CodeStore(db, data_dir, self.clock, self.ids, self.options.unused_code_bytes)
         self.jobs = JobService(context, self.code)
         self.deleted_jobs = DeletedJobs(db, self.store.remove_job)
         self.experiments = ExperimentService(context, self.code)

@@ -93,6 +93,20 @@ class Member(Base):
     )
 
 
+class ProjectCode(Base):
+    """Uploaded code that a project has. Who knows the hash alone has nothing: another project that
+    wants it has to upload it, too."""
+
+    __tablename__ = "project_code"
+
+    sha256: Mapped[str] = mapped_column(String(SHA256_LENGTH), primary_key=True)
+    project: Mapped[str] = mapped_column(
+        ForeignKey("projects.name", ondelete="CASCADE"), primary_key=True, index=True
+    )
+    used_at: Mapped[datetime]
+    """When it was uploaded there last, or a job or experiment was submitted with it."""
+
+
 class LoginSession(Base):
     """A browser that is logged in."""
 

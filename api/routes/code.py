@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Path, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 
 from trainhall.api.bodies import media_type, unsupported, uploaded
 from trainhall.api.limits import TURN_SECONDS, caller_of, limits_of
@@ -70,17 +70,30 @@ Sha256 = Annotated[str, Depends(_sha256)]
     _STORE_FULL,
     _TOO_MANY,
     summary="Upload code",
-    answer="It was already stored.",
+    answer="The project had it already.",
     openapi_extra=_BODY,
     also={
         201: {
-            "description": "Stored.",
+            "description": "Stored for the project.",
             "model": Code,
         }
     },
     response_model=Code,
 )
-async def put_code(request: Request, services: ServicesDep, sha256: Sha256) -> Response:
+async def put_code(
+    request: Request,
+    services: ServicesDep,
+    sha256: Sha256,
+    project: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=128,
+            description="Project that it is for. Default: as for a job without one.",
+            examples=["vision"],
+        ),
+    ] = None,
+) -> Response:
     """A job names it under `code`; what no job names is removed after an hour.
 
     The archive is checked before it is kept: paths that lead out of the folder, special
@@ -89,7 +102,9 @@ async def put_code(request: Request, services: ServicesDep, sha256: Sha256) -> R
     if media_type(request) not in ("", MEDIA_TYPE):
         raise unsupported(request, MEDIA_TYPE)
     async with limits_of(request).uploads.turn(caller_of(request), TURN_SECONDS):
-        view, created = await services.code.put(sha256, uploaded(request, MAX_ARCHIVE_BYTES))
+        view, created = await services.code.put(
+            sha256, uploaded(request, MAX_ARCHIVE_BYTES), project
+        )
     content = view.model_dump_json()
     return Response(content, 201 if created else 200, media_type="application/json")
 
@@ -98,5 +113,5 @@ async def put_code(request: Request, services: ServicesDep, sha256: Sha256) -> R
     "GET", "/{sha256}", _NO_CODE, summary="Check whether code is stored", answer="It is stored."
 )
 async def get_code(services: ServicesDep, sha256: Sha256) -> Code:
-    """Describes the upload with this SHA-256."""
+    """Describes the upload with this SHA-256, if one of the caller's projects has it."""
     return await services.code.get(sha256)

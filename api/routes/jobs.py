@@ -162,7 +162,7 @@ async def list_jobs(
         search=search,
         query=query,
         sort=sort,
-        caller=services.caller.user,
+        me=services.caller.user,
     )
 
 
@@ -179,7 +179,7 @@ async def list_job_groups(
     """The largest group first; a job counts for each of its tags. The `query` of a group, added to
     the one given here, lists its jobs."""
     found = await services.jobs.groups(
-        by, states=state or (), search=search, query=query, caller=services.caller.user
+        by, states=state or (), search=search, query=query, me=services.caller.user
     )
     items, following = page_of("groups", found, limit, cursor)
     return JobGroupPage(items=items, next_cursor=following)

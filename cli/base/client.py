@@ -310,15 +310,19 @@ class Client:
         """Replay the recorded queue on another cluster, however long that takes."""
         return self.request("POST", "/cluster/what-if", json=question, timeout=self._patient)
 
-    def upload_code(self, sha256: str, archive: bytes) -> bool:
-        """Upload code to the coordinator; return False if it was there already."""
+    def upload_code(self, sha256: str, archive: bytes, project: str | None = None) -> bool:
+        """Upload code for a project; return False if one of the user's projects had it already."""
         path = f"/training/code/{sha256}"
         try:
             self.get(path)
             return False
         except NotFoundError:
             pass
-        options = {"content": archive, "headers": {"Content-Type": "application/octet-stream"}}
+        options = {
+            "content": archive,
+            "headers": {"Content-Type": "application/octet-stream"},
+            "params": {"project": project} if project is not None else {},
+        }
         response = self._send("PUT", API_PREFIX + path, True, options)
         if not response.is_success:
             raise problem_of(response)

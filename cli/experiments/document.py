@@ -239,7 +239,7 @@ def create(checked: Checked, client: "Client") -> Any:
     Raises:
         UsageError: the coordinator found a fault.
     """
-    specs.upload(checked.code, client)
+    specs.upload(checked.code, client, checked.spec.job.get("project"))
     return client.create_experiment(checked.spec.document())
 
 

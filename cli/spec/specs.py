@@ -208,12 +208,12 @@ def submit_with_forecast(spec: "JobSpec", client: "Client") -> tuple[Any, str | 
 
 
 def _sent(document: dict[str, Any], code: "Packed | None", client: "Client") -> Any:
-    upload(code, client)
+    upload(code, client, document.get("project"))
     return client.submit(document)
 
 
-def upload(code: "Packed | None", client: "Client") -> None:
-    if code is not None and client.upload_code(code.sha256, code.archive):
+def upload(code: "Packed | None", client: "Client", project: str | None) -> None:
+    if code is not None and client.upload_code(code.sha256, code.archive, project):
         notice(f"Uploaded {code.folder} ({_size(code)}).")
 
 

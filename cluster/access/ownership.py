@@ -25,14 +25,29 @@ async def owned_spec(
             several.
     """
     user = spec.user if caller.is_admin and spec.user is not None else caller.user or spec.user
-    project = spec.project or _default_project(caller)
+    project = await submission_project(session, caller, spec.project, clock)
+    return spec.model_copy(update={"user": user, "project": project})
+
+
+async def submission_project(
+    session: AsyncSession, caller: Principal, given: str | None, clock: Clock
+) -> str:
+    """Return the project of what a caller submits.
+
+    Args:
+        given: None: they did not name one.
+
+    Raises:
+        as `owned_spec`
+    """
+    project = given or _default_project(caller)
     await check_project(session, caller, project, clock)
     if not caller.may(Action.SUBMIT, project):
         raise ForbiddenError(
             f"to submit to project {project} takes the role member; you have "
             f"{caller.roles[project]}; {who_gives_roles(project)}"
         )
-    return spec.model_copy(update={"user": user, "project": project})
+    return project
 
 
 def _default_project(caller: Principal) -> str:

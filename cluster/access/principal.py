@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from trainhall.cluster.access.roles import Action, Role, allows, needed_role
 from trainhall.cluster.errors import ForbiddenError, NotFoundError
@@ -22,6 +22,15 @@ class Owned(Protocol):
 
     @property
     def user(self) -> str | None: ...
+
+
+class Owner(NamedTuple):
+    """Owner of a thing."""
+
+    id: str
+    """Id of the thing."""
+    project: str
+    user: str | None
 
 
 @dataclass(frozen=True)
@@ -60,10 +69,14 @@ class Principal:
         """
         if not self.may(Action.READ, row.project):
             raise NotFoundError(kind, row.id)
-        if not self.may(action, row.project, row.user):
-            raise ForbiddenError(self._refusal(action, row, kind))
+        why = self.refusal(action, row, kind)
+        if why is not None:
+            raise ForbiddenError(why)
 
-    def _refusal(self, action: Action, row: Owned, kind: str) -> str:
+    def refusal(self, action: Action, row: Owned, kind: str) -> str | None:
+        """Return why an action is not allowed on a row that they see; None: it is allowed."""
+        if self.may(action, row.project, row.user):
+            return None
         of_others = self.may(action, row.project, self.user)
         least = needed_role(action, own=row.user == self.user)
         what = f"{kind}s of others" if of_others else f"{kind} {row.id}"

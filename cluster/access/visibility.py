@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.access.principal import Owner, Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import NotFoundError
 from trainhall.db.models import Job
@@ -28,8 +28,9 @@ def of_visible_jobs(caller: Principal, job_id: Column) -> list[ColumnElement[boo
 
 async def check_job(
     session: AsyncSession, caller: Principal, job_id: str, action: Action = Action.READ
-) -> None:
-    """Check that there is a job on which the caller may do this, without loading its spec.
+) -> Owner:
+    """Check that there is a job on which the caller may do this, without loading its spec; return
+    whose it is.
 
     Raises:
         NotFoundError: there is none that they see.
@@ -39,4 +40,6 @@ async def check_job(
     row = found.one_or_none()
     if row is None:
         raise NotFoundError("job", job_id)
-    caller.check(action, row, "job")
+    owner = Owner(*row)
+    caller.check(action, owner, "job")
+    return owner

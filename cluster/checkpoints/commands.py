@@ -32,8 +32,14 @@ def check_allowed(row: Checkpoint, command: CheckpointCommand) -> None:
         raise WrongStateError(f"checkpoint {row.id} {why}", row.state)
 
 
-def refused_commands(row: Checkpoint) -> dict[CheckpointCommand, str]:
-    """Return the commands that would have no effect, each with the reason as a sentence."""
+def refused_commands(row: Checkpoint, denied: str | None = None) -> dict[CheckpointCommand, str]:
+    """Return the commands that would have no effect, each with the reason as a sentence.
+
+    Args:
+        denied: why the reader may give none, as a clause.
+    """
+    if denied is not None:
+        return dict.fromkeys(CheckpointCommand, f"{denied[0].upper()}{denied[1:]}.")
     repeated = {
         CheckpointCommand.PIN: "is already pinned" if row.pinned else None,
         CheckpointCommand.UNPIN: "is not pinned" if not row.pinned else None,

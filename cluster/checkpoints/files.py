@@ -6,17 +6,18 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from trainhall.cluster.access.limited import Limited
+from trainhall.cluster.access.roles import Action
 from trainhall.cluster.checkpoints.lineage import STORE
+from trainhall.cluster.checkpoints.rows import load_checkpoint
 from trainhall.cluster.checkpoints.store import CheckpointStore
 from trainhall.cluster.errors import NotFoundError, WrongStateError
-from trainhall.cluster.service import load
 from trainhall.db.database import Database
-from trainhall.db.models import Checkpoint
 from trainhall.training.checkpoint.format.errors import BadCheckpointError
 from trainhall.training.checkpoint.format.manifest import FileRecord, open_within, read_files
 
 
-class CheckpointFiles:
+class CheckpointFiles(Limited):
     def __init__(self, db: Database, store: CheckpointStore) -> None:
         self._db = db
         self._store = store
@@ -25,6 +26,7 @@ class CheckpointFiles:
         """List every file of a checkpoint, the manifest last.
 
         Raises:
+            NotFoundError: there is no such checkpoint that the caller sees.
             WrongStateError: it was deleted, is damaged, or the coordinator cannot see its files.
         """
         return await self._list(checkpoint_id, await self.folder(checkpoint_id))
@@ -36,10 +38,11 @@ class CheckpointFiles:
         that was checked, not what its path leads to a moment later.
 
         Raises:
+            ForbiddenError: the caller may not read its bytes.
             NotFoundError: it is none of them, or not there any more.
             WrongStateError: as `list`.
         """
-        folder = await self.folder(checkpoint_id)
+        folder = await self.folder(checkpoint_id, Action.READ_FILES)
         if path in {file.path for file in await self._list(checkpoint_id, folder)}:
             with contextlib.suppress(OSError):
                 return await asyncio.to_thread(open_within, folder, path)
@@ -52,10 +55,11 @@ class CheckpointFiles:
             detail = f"checkpoint {checkpoint_id} is damaged: {error}"
             raise WrongStateError(detail, "corrupt") from None
 
-    async def folder(self, checkpoint_id: str) -> Path:
-        """Return the folder of a checkpoint's files, which the coordinator sees."""
+    async def folder(self, checkpoint_id: str, action: Action = Action.READ) -> Path:
+        """Return the folder of a checkpoint's files, which the coordinator sees, for an action of
+        the caller."""
         async with self._db.session() as session:
-            row = await load(session, Checkpoint, checkpoint_id)
+            row, _ = await load_checkpoint(session, self._caller, checkpoint_id, action)
         if row.state in ("deleting", "deleted"):
             raise WrongStateError(f"checkpoint {checkpoint_id} is {row.state}", row.state)
         if row.location.startswith(STORE):

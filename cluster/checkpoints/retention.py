@@ -93,6 +93,7 @@ def _candidate(row: Checkpoint) -> Candidate:
     return Candidate(name, row.metrics, row.pinned)
 
 
-def retention_view(row: Checkpoint, verdict: Verdict) -> views.Retention:
-    view = checkpoint_view(row)
+def retention_view(row: Checkpoint, verdict: Verdict, denied: str | None = None) -> views.Retention:
+    """Build the view; `denied` as of `checkpoint_view`."""
+    view = checkpoint_view(row, denied)
     return views.Retention(checkpoint=view, keep=verdict.keep, reason=verdict.reason)

@@ -1,18 +1,26 @@
 """Checkpoints as records: commit, retention, verification, restore."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.principal import Owner, Principal
+from trainhall.cluster.access.roles import Action
+from trainhall.cluster.access.visibility import check_job
 from trainhall.cluster.checkpoints import retention, views
 from trainhall.cluster.checkpoints.commands import CheckpointCommand, check_allowed
 from trainhall.cluster.checkpoints.files import CheckpointFiles
 from trainhall.cluster.checkpoints.lineage import STORE, restart_candidates
 from trainhall.cluster.checkpoints.retention import retention_view
-from trainhall.cluster.checkpoints.rows import age, load_locked, record_change
+from trainhall.cluster.checkpoints.rows import (
+    age,
+    load_checkpoint,
+    load_locked,
+    record_change,
+)
 from trainhall.cluster.checkpoints.store import CheckpointStore
 from trainhall.cluster.checkpoints.uploads import CheckpointUploads
 from trainhall.cluster.checkpoints.verification import CheckpointVerification
@@ -47,13 +55,19 @@ class CheckpointService(Service):
         self.files = CheckpointFiles(context.db, store)
         self.verification = CheckpointVerification(context, self.files)
 
+    def limited_to(self, caller: Principal) -> Self:
+        limited = super().limited_to(caller)
+        limited.files = self.files.limited_to(caller)
+        limited.verification = self.verification.limited_to(caller)
+        return limited
+
     async def list(
         self, job_id: str, *, limit: int = 50, cursor: str | None = None
     ) -> views.CheckpointPage:
         """List a job's checkpoints, the newest first, without deleted ones."""
         pagination.check_limit(limit)
         async with self._db.session() as session:
-            await load(session, Job, job_id)
+            owner = await check_job(session, self._caller, job_id)
             rows = await session.scalars(
                 select(Checkpoint).where(Checkpoint.job_id == job_id, Checkpoint.state != "deleted")
             )
@@ -61,7 +75,8 @@ class CheckpointService(Service):
         if cursor is not None:
             behind = tuple(pagination.decode("checkpoints", cursor, int, int, int))
             ordered = [row for row in ordered if age(row) < behind]
-        items = [checkpoint_view(row) for row in ordered[:limit]]
+        denied = self._denied(owner)
+        items = [checkpoint_view(row, denied) for row in ordered[:limit]]
         more = len(ordered) > limit
         last = ordered[limit - 1] if more else None
         following = pagination.encode("checkpoints", *age(last)) if last else None
@@ -69,13 +84,18 @@ class CheckpointService(Service):
 
     async def get(self, checkpoint_id: str) -> views.Checkpoint:
         async with self._db.session() as session:
-            return checkpoint_view(await load(session, Checkpoint, checkpoint_id))
+            found = await load_checkpoint(session, self._caller, checkpoint_id, Action.READ)
+        row, owner = found
+        return checkpoint_view(row, self._denied(owner))
+
+    def _denied(self, owner: Owner) -> str | None:
+        return self._caller.refusal(Action.COMMAND, owner, "checkpoint")
 
     async def set_pinned(self, checkpoint_id: str, pinned: bool) -> views.Checkpoint:
         """Keep it whatever the retention says; or leave it to the retention again, beginning with
         the job's next checkpoint."""
         async with self._db.transaction() as session:
-            row = await load_locked(session, checkpoint_id)
+            row = await load_locked(session, checkpoint_id, self._caller)
             check_allowed(row, CheckpointCommand.PIN if pinned else CheckpointCommand.UNPIN)
             row.pinned = pinned
             await session.flush()
@@ -88,7 +108,7 @@ class CheckpointService(Service):
             WrongStateError: it is pinned, or about to be restored.
         """
         async with self._db.transaction() as session:
-            row = await load_locked(session, checkpoint_id)
+            row = await load_locked(session, checkpoint_id, self._caller)
             check_allowed(row, CheckpointCommand.DELETE)
             job = await load(session, Job, row.job_id)
             if await _starts_from(session, job, row):
@@ -126,7 +146,7 @@ class CheckpointService(Service):
         """
         now = self._clock.now()
         async with self._db.transaction() as session:
-            row = await load_locked(session, checkpoint_id)
+            row = await load_locked(session, checkpoint_id, self._caller)
             progress = await session.get(JobProgress, row.job_id)
             job = await load(session, Job, row.job_id)
             assert progress is not None
@@ -157,7 +177,7 @@ class CheckpointService(Service):
                 raise ConflictError(f"{label} changed at the same time; try again")
             await session.refresh(job)
             await session.refresh(progress)
-            (view,) = await job_views(session, [(job, progress)], now)
+            (view,) = await job_views(session, self._caller, [(job, progress)], now)
         self._notifier.notify_job(view.id)
         return view
 
@@ -217,10 +237,13 @@ class CheckpointService(Service):
         async with self._db.transaction() as session:
             await lock_job(session, job_id)
             job = await load(session, Job, job_id)
+            action = Action.READ if dry_run else Action.COMMAND
+            self._caller.check(action, job, "job")
             decisions = await retention.decide(session, job)
             if not dry_run:
                 await retention.delete_unretained(session, decisions, self._clock.now())
-            decided = [retention_view(*each) for each in decisions]
+            denied = self._denied(Owner(job.id, job.project, job.user))
+            decided = [retention_view(*each, denied) for each in decisions]
         if not dry_run:
             self._notifier.notify_viewers(job_id)
             self._notifier.notify_all_nodes()

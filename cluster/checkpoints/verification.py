@@ -10,9 +10,10 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.roles import Action
 from trainhall.cluster.checkpoints.files import CheckpointFiles, is_seen
 from trainhall.cluster.checkpoints.lineage import STORE
-from trainhall.cluster.checkpoints.rows import load_locked, record_change
+from trainhall.cluster.checkpoints.rows import load_checkpoint, load_locked, record_change
 from trainhall.cluster.errors import NotFoundError, WrongStateError
 from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.cluster.service import Service, ServiceContext
@@ -41,8 +42,13 @@ class CheckpointVerification(Service):
         result.
 
         Raises:
+            ForbiddenError: the caller may not change it.
+            NotFoundError: there is no such checkpoint that they see.
             WrongStateError: it is deleted, or lies where the coordinator cannot see it.
         """
+        if not self._caller.is_admin:
+            async with self._db.session() as session:
+                await load_checkpoint(session, self._caller, checkpoint_id, Action.COMMAND)
         running = self._running.get(checkpoint_id)
         if running is None:
             running = asyncio.create_task(self._verify(checkpoint_id), name="verify")

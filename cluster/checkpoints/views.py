@@ -46,7 +46,12 @@ class Retention(View):
     """Reason why it is kept or deleted."""
 
 
-def checkpoint_view(row: models.Checkpoint) -> Checkpoint:
+def checkpoint_view(row: models.Checkpoint, denied: str | None = None) -> Checkpoint:
+    """Build the view.
+
+    Args:
+        denied: why its reader may give it no commands, as a clause.
+    """
     stored = row.location.startswith(STORE)
     location = f"checkpoints/{row.job_id}/{row.name}" if stored else row.location
-    return Checkpoint.of(row, location=location, refused_commands=refused_commands(row))
+    return Checkpoint.of(row, location=location, refused_commands=refused_commands(row, denied))

@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
 from trainhall.cluster.access.ownership import owned_spec
+from trainhall.cluster.access.roles import DEFAULT_PROJECT
 from trainhall.cluster.experiments import views
 from trainhall.cluster.experiments.benchmark.capacity import check_capacity
 from trainhall.cluster.experiments.commands import STATE_AFTER, check_allowed
@@ -49,11 +50,12 @@ class ExperimentService(Service):
         """
         planned = await self._plan(spec)
         try:
-            code_missing = not await self._code.has(job_of(spec, {}, 1, 1))
+            code = self._code.limited_to(self._caller)
+            code_missing = not await code.has(job_of(spec, {}, 1, 1))
         except SpecError as error:
             raise of_job(error) from None
         async with self._db.session() as session:
-            hint = await metric_hint(session, spec.objective.metric)
+            hint = await metric_hint(session, self._caller, spec.objective.metric)
         return views.ExperimentPlan(
             name=spec.name,
             runs=num_runs(spec, planned),
@@ -82,7 +84,7 @@ class ExperimentService(Service):
         """
         planned = await self._plan(spec)
         try:
-            await self._code.check(job_of(spec, {}, 1, 1))
+            await self._code.limited_to(self._caller).check(job_of(spec, {}, 1, 1))
         except SpecError as error:
             raise of_job(error) from None
         view, created = await self._creation.once(
@@ -103,6 +105,7 @@ class ExperimentService(Service):
     ) -> str:
         job = await owned_spec(session, self._caller, job_of(spec, {}, 1, 1), self._clock)
         owner = {"user": job.user, "project": job.project}
+        await self._code.keep(session, job.code, job.project or DEFAULT_PROJECT)
         spec = spec.model_copy(update={"job": {**spec.job, **owner}})
         newest = await session.scalar(select(func.max(Experiment.number)))
         goal = spec.objective.goal

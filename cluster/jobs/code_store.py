@@ -11,13 +11,18 @@ import ipaddress
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 
 import structlog
-from sqlalchemy import select
+from sqlalchemy import Connection, delete, select
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.access.limited import Limited
+from trainhall.cluster.access.ownership import submission_project
+from trainhall.cluster.access.principal import Owner
+from trainhall.cluster.access.roles import Action
+from trainhall.cluster.access.visibility import visible
 from trainhall.cluster.errors import (
     DamagedError,
     InvalidValueError,
@@ -27,7 +32,7 @@ from trainhall.cluster.errors import (
     explain_full_disk,
 )
 from trainhall.cluster.jobs.views import Code
-from trainhall.cluster.ports import Ids
+from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.wire.code_archive import (
     MAX_ARCHIVE_BYTES,
     ArchiveError,
@@ -35,9 +40,11 @@ from trainhall.cluster.wire.code_archive import (
     inspect,
 )
 from trainhall.cluster.wire.code_names import holds_entry, holds_folder, near_name
+from trainhall.db.accounts import ProjectCode
 from trainhall.db.database import Database
 from trainhall.db.experiments import Experiment
 from trainhall.db.models import Job, Node
+from trainhall.monitoring.store import upsert
 from trainhall.training.checkpoint.format.draft import fsync_folder
 from trainhall.training.spec import JobSpec, SpecError, SpecProblem
 from trainhall.training.spec.job import SHA256
@@ -61,25 +68,38 @@ class _Arriving:
 
 
 class CodeStore(Limited):
-    def __init__(self, db: Database, data_dir: Path, ids: Ids, unused_limit: int) -> None:
+    def __init__(
+        self, db: Database, data_dir: Path, clock: Clock, ids: Ids, unused_limit: int
+    ) -> None:
         self._db = db
+        self._clock = clock
         self._unused_limit = unused_limit
         self._arriving = _Arriving()
         self._inspections = asyncio.Semaphore(_INSPECTIONS)
         self._folder = data_dir / "code"
         self._ids = ids
 
-    async def put(self, sha256: str, chunks: AsyncIterator[bytes]) -> tuple[Code, bool]:
-        """Receive an archive; returns it and whether it is new. Repeating it is harmless.
+    async def put(
+        self, sha256: str, chunks: AsyncIterator[bytes], project: str | None = None
+    ) -> tuple[Code, bool]:
+        """Receive an archive for a project; returns it and whether it is new there. Repeating it is
+        harmless.
+
+        Args:
+            project: None: the one that a submission would get.
 
         Raises:
-            InvalidValueError: it is no archive that may be unpacked.
+            ForbiddenError: the caller may not submit to the project.
+            InvalidValueError: it is no archive that may be unpacked, or there is no such project.
             TooLargeError: it is beyond the limit.
             StorageFullError: too much is kept that no job names, or the disk is full.
             DamagedError: what came is not what `sha256` says.
         """
         target = self._path(sha256)
-        if await self._touch(target):
+        async with self._db.transaction() as session:
+            project = await submission_project(session, self._caller, project, self._clock)
+            is_known = await session.get(ProjectCode, (sha256, project)) is not None
+        if is_known and await self._touch(target):
             # Read all the same: a sender does not read replies until it has sent all.
             async for _ in chunks:
                 pass
@@ -111,6 +131,8 @@ class CodeStore(Limited):
             self._check_space(await self._unused())
             await asyncio.to_thread(part.replace, target)
             await asyncio.to_thread(fsync_folder, self._folder)
+            async with self._db.transaction() as session:
+                await self.keep(session, sha256, project)
         finally:
             self._arriving.bytes -= arrived
             await asyncio.to_thread(part.unlink, missing_ok=True)
@@ -120,13 +142,50 @@ class CodeStore(Limited):
         """Return the archive that is stored under this hash.
 
         Raises:
-            NotFoundError: there is none.
+            ForbiddenError: a project of the caller's has it, and they may not read its files.
+            NotFoundError: none of their projects has it.
         """
+        await self._check_projects(sha256)
         try:
             found = await asyncio.to_thread(self._path(sha256).stat)
         except FileNotFoundError:
             raise NotFoundError("code", sha256) from None
         return Code(sha256=sha256, size=found.st_size)
+
+    async def keep(self, session: AsyncSession, sha256: str | None, project: str) -> None:
+        """Record that a project has this code; None: it needs none."""
+        if sha256 is None:
+            return
+        row = {"sha256": sha256, "project": project, "used_at": self._clock.now()}
+
+        def insert(connection: Connection) -> None:
+            connection.execute(upsert(connection, ProjectCode, ("sha256", "project")), [row])
+
+        await (await session.connection()).run_sync(insert)
+
+    async def _check_projects(self, sha256: str) -> None:
+        if self._caller.is_admin:
+            return
+        projects = await self._projects(sha256)
+        if not projects:
+            raise NotFoundError("code", sha256)
+        for project in projects:
+            if self._caller.may(Action.READ_FILES, project):
+                return
+        self._caller.check(Action.READ_FILES, Owner(sha256, projects[0], None), "code")
+
+    async def _projects(self, sha256: str) -> Sequence[str]:
+        """Return those of the caller's projects that have this code."""
+        found = select(ProjectCode.project).where(
+            ProjectCode.sha256 == sha256, *visible(self._caller, ProjectCode.project)
+        )
+        async with self._db.session() as session:
+            return (await session.scalars(found.order_by(ProjectCode.project))).all()
+
+    async def _is_known(self, sha256: str) -> bool:
+        """Return whether the caller may submit jobs with this code."""
+        projects = await self._projects(sha256)
+        return any(self._caller.may(Action.READ_FILES, project) for project in projects)
 
     def file(self, sha256: str) -> Path:
         """Return the path of the archive.
@@ -140,7 +199,8 @@ class CodeStore(Limited):
         return path
 
     async def has(self, spec: JobSpec) -> bool:
-        """Return whether a spec's code, if any, is stored; protects it from removal for a while.
+        """Return whether a project of the caller's has a spec's code, if any; protects it from
+        removal for a while.
 
         Raises:
             SpecError: it names a folder, which no coordinator can read; or a script that does not
@@ -152,7 +212,7 @@ class CodeStore(Limited):
             return True
         if not spec.code_is_uploaded:
             raise _problem(spec.code, f"must be the SHA-256 of uploaded code; {_HOW}")
-        if not await self._touch(self._path(spec.code)):
+        if not (await self._is_known(spec.code) and await self._touch(self._path(spec.code))):
             return False
         await self._check_entry(spec)
         return True
@@ -173,7 +233,11 @@ class CodeStore(Limited):
             return []
         used = await self._used(stale)
         unused = [name for name in stale if name not in used]
-        return await asyncio.to_thread(self._remove, unused, older_than_seconds)
+        removed = await asyncio.to_thread(self._remove, unused, older_than_seconds)
+        if removed:
+            async with self._db.transaction() as session:
+                await session.execute(delete(ProjectCode).where(ProjectCode.sha256.in_(removed)))
+        return removed
 
     async def _check_entry(self, spec: JobSpec) -> None:
         """Check that stored code has the files of a script; absolute paths are the nodes' own.

@@ -8,6 +8,8 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.principal import SYSTEM, Principal
+from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
 from trainhall.cluster.jobs.resizing import withdraw_unapplied
 from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns
@@ -30,6 +32,14 @@ class Command(StrEnum):
     UNARCHIVE = "unarchive"
     DELETE = "delete"
 
+
+RIGHTS: Mapping[Command, Action] = {
+    **dict.fromkeys(Command, Action.COMMAND),
+    # It takes nothing away.
+    Command.ARCHIVE: Action.ANNOTATE,
+    Command.UNARCHIVE: Action.ANNOTATE,
+}
+"""The right that each command takes."""
 
 DONE = {
     Command.PAUSE: "paused", Command.RESUME: "resumed", Command.CANCEL: "cancelled",
@@ -93,6 +103,7 @@ async def give_command(
     command: Command,
     *,
     now: datetime,
+    caller: Principal = SYSTEM,
     asked: Mapping[str, dict[str, Any]] = _NOTHING,
     reason: Reason | None = None,
 ) -> Commanded:
@@ -103,7 +114,8 @@ async def give_command(
         reason: the reason for it, if it is not a user's own command to this job.
 
     Raises:
-        NotFoundError: there is no such job.
+        ForbiddenError: the caller may not give it.
+        NotFoundError: there is no such job that they see.
         WrongStateError: its state does not allow the command.
         ConflictError: the job changed between reading and writing; look again.
     """
@@ -111,6 +123,7 @@ async def give_command(
     job = await session.get(Job, job_id, populate_existing=True)
     if progress is None or job is None:
         raise NotFoundError("job", job_id)
+    caller.check(RIGHTS[command], job, "job")
     state = JobState(job.state)
     check_allowed(job, command)
     end = TRANSITIONS[command][state]
@@ -213,8 +226,11 @@ def check_allowed(job: Job, command: Command) -> None:
         raise WrongStateError(message, job.state)
 
 
-def refused_commands(job: Job, others: Mapping[Command, str] | None = None) -> dict[Command, str]:
-    """Return the commands that would have no effect, each with the reason as a sentence.
+def refused_commands(
+    job: Job, caller: Principal, others: Mapping[Command, str] | None = None
+) -> dict[Command, str]:
+    """Return the commands that would have no effect, or that the caller may not give, each with the
+    reason as a sentence.
 
     A repeated command, such as pausing a paused job, is accepted but has no effect either.
 
@@ -224,7 +240,7 @@ def refused_commands(job: Job, others: Mapping[Command, str] | None = None) -> d
     state = JobState(job.state)
     refused = {}
     for command in Command:
-        why = refusal(job, command)
+        why = caller.refusal(RIGHTS[command], job, "job") or refusal(job, command)
         if why is None and TRANSITIONS.get(command, {}).get(state, state) is None:
             why = f"it is already {state.value}"
         if why is None and command is _ARCHIVING[bool(job.archived)]:

@@ -11,9 +11,10 @@ import structlog
 from sqlalchemy import Connection, Table, delete, exists, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.errors import NotFoundError, WrongStateError
 from trainhall.cluster.jobs import packages
-from trainhall.cluster.jobs.commands import Command, check_allowed
+from trainhall.cluster.jobs.commands import RIGHTS, Command, check_allowed
 from trainhall.cluster.ledger.keeper import close_entries
 from trainhall.cluster.lifecycle.jobs import lock_job, reason_columns
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, experiment_label, job_label
@@ -44,17 +45,19 @@ BATCH_ROWS = 200
 _LARGE: tuple[type[Base], ...] = (MetricFrame, MetricChunk, Series, LogChunk, GradientRecord)
 
 
-async def delete_job(session: AsyncSession, job_id: str, now: datetime) -> None:
+async def delete_job(session: AsyncSession, caller: Principal, job_id: str, now: datetime) -> None:
     """Delete the record of a job that has ended.
 
     Raises:
-        NotFoundError: there is no such job.
+        ForbiddenError: the caller may not delete it.
+        NotFoundError: there is no such job that they see.
         WrongStateError: it has not ended, or something still needs it.
     """
     await lock_job(session, job_id)
     job = await session.get(Job, job_id)
     if job is None:
         raise NotFoundError("job", job_id)
+    caller.check(RIGHTS[Command.DELETE], job, "job")
     check_allowed(job, Command.DELETE)
     why = (await needed_by(session, [job])).get(job_id)
     if why is not None:

@@ -16,8 +16,10 @@ from sqlalchemy import bindparam, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.access.limited import Limited
+from trainhall.cluster.access.roles import Action
+from trainhall.cluster.access.visibility import check_job
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
-from trainhall.cluster.jobs.commands import Command, refusal
+from trainhall.cluster.jobs.commands import RIGHTS, Command, refusal
 from trainhall.cluster.lifecycle.jobs import lock_job
 from trainhall.cluster.lifecycle.reasons import job_label
 from trainhall.cluster.lifecycle.states import JobState
@@ -83,6 +85,7 @@ class GradientService(Limited):
         async with self._db.transaction() as session:
             await lock_job(session, job_id)
             job = await load(session, Job, job_id)
+            self._caller.check(RIGHTS[Command.CAPTURE_GRADIENTS], job, "job")
             why = refusal(job, Command.CAPTURE_GRADIENTS)
             if why is not None:
                 label = job_label(job_id, job.name)
@@ -106,7 +109,7 @@ class GradientService(Limited):
     async def history(self, job_id: str, most: int) -> tuple[GradientRequests, list[Captured]]:
         """Return at most so many records, evenly chosen, the newest among them; oldest first."""
         async with self._db.session() as session:
-            await load(session, Job, job_id)
+            await check_job(session, self._caller, job_id)
             request = await session.get(GradientRequest, job_id)
             valid = await _valid(session, job_id)
             chosen = set(_spread(valid, most))
@@ -132,6 +135,7 @@ class GradientService(Limited):
         """
         async with self._db.session() as session:
             job = await load(session, Job, job_id)
+            self._caller.check(Action.READ, job, "job")
             row = await session.scalar(
                 select(GradientRecord)
                 .where(GradientRecord.job_id == job_id, GradientRecord.step == step)

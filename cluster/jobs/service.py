@@ -9,11 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
 from trainhall.cluster.access.ownership import owned_spec
+from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
+from trainhall.cluster.access.visibility import check_job
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError, TooManyError
 from trainhall.cluster.jobs import packages, views
 from trainhall.cluster.jobs.annotations import Annotation, annotate_job
 from trainhall.cluster.jobs.code_store import CodeStore
-from trainhall.cluster.jobs.commands import Command, check_allowed, give_command
+from trainhall.cluster.jobs.commands import RIGHTS, Command, check_allowed, give_command
 from trainhall.cluster.jobs.deletion import delete_job
 from trainhall.cluster.jobs.listing import pages
 from trainhall.cluster.jobs.listing.groups import read_groups
@@ -27,7 +29,7 @@ from trainhall.cluster.lifecycle.creation import Creation, RequestKey
 from trainhall.cluster.lifecycle.jobs import lock_job, record_reason
 from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import ACTIVE_STATES, JobState
-from trainhall.cluster.service import Service, ServiceContext, load
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, Event, Job, JobProgress
 from trainhall.training.spec import JobSpec
@@ -49,7 +51,7 @@ class JobService(Service):
         Raises:
             SpecError: it names a folder.
         """
-        return not await self._code.has(spec)
+        return not await self._code.limited_to(self._caller).has(spec)
 
     async def submit(
         self, spec: JobSpec, request: RequestKey | None = None
@@ -63,11 +65,12 @@ class JobService(Service):
             SpecError: it names code that was not uploaded.
             TooManyError: as many of the user's jobs wait as may.
         """
-        await self._code.check(spec)
+        await self._code.limited_to(self._caller).check(spec)
 
         async def add(session: AsyncSession) -> str:
             owned = await owned_spec(session, self._caller, spec, self._clock)
             await self._check_queue(session, owned.user)
+            await self._code.keep(session, owned.code, owned.project or DEFAULT_PROJECT)
             return (await add_job(session, self._ids.new(), owned, now=self._clock.now())).id
 
         view, created = await self._creation.once(self._caller, request, add, self._view)
@@ -95,14 +98,14 @@ class JobService(Service):
                 _RETRY_SECONDS,
             )
 
-    async def check(self, job_id: str) -> None:
-        """Check that there is such a job.
+    async def check(self, job_id: str) -> str:
+        """Check that there is such a job that the caller sees; return its project.
 
         Raises:
             NotFoundError: there is none.
         """
         async with self._db.session() as session:
-            await load(session, Job, job_id)
+            return (await check_job(session, self._caller, job_id)).project
 
     async def get(self, job_id: str) -> views.Job:
         async with self._db.session() as session:
@@ -117,7 +120,7 @@ class JobService(Service):
         search: str | None = None,
         query: str | None = None,
         sort: str | None = None,
-        caller: str | None = None,
+        me: str | None = None,
     ) -> views.JobPage:
         """List jobs, the newest first.
 
@@ -126,7 +129,7 @@ class JobService(Service):
             search: keeps only jobs whose name has it in it, in any case, or whose id begins so.
             query: keeps only jobs that match it (`listing.query`).
             sort: sort key (`listing.keys`), after `-` in descending order.
-            caller: the user that `user:me` stands for in the query.
+            me: the user that `user:me` stands for in the query.
 
         Raises:
             InvalidValueError: of a state, search, query or sort key that is not valid.
@@ -139,15 +142,16 @@ class JobService(Service):
             search=search,
             query=query,
             sort=sort,
-            caller=caller,
+            me=me,
+            caller=self._caller,
         )
         now = self._clock.now()
         async with self._db.session() as session:
             rows, following = await pages.read_page(session, asked, now)
-            items = await views.job_views(session, rows, now)
+            items = await views.job_views(session, self._caller, rows, now)
             hint = None
             if query is not None and cursor is None and not rows:
-                hint = await hint_of(session, query, caller)
+                hint = await hint_of(session, self._caller, query, me)
         return views.JobPage(items=items, next_cursor=following, hint=hint)
 
     async def groups(
@@ -157,17 +161,19 @@ class JobService(Service):
         states: Sequence[str] = (),
         search: str | None = None,
         query: str | None = None,
-        caller: str | None = None,
+        me: str | None = None,
     ) -> Sequence[views.JobGroup]:
         """Count the jobs of a list by a field; a job counts for each of its tags.
 
         Args:
-            states, search, query, caller: as in `list`.
+            states, search, query, me: as in `list`.
 
         Raises:
             InvalidValueError: of a state, search or query that is not valid.
         """
-        asked = pages.PageRequest(limit=0, states=states, search=search, query=query, caller=caller)
+        asked = pages.PageRequest(
+            limit=0, states=states, search=search, query=query, me=me, caller=self._caller
+        )
         async with self._db.session() as session:
             found = await read_groups(session, asked, by, self._clock.now())
         return [views.JobGroup.of(group, query=group.term(by)) for group in found]
@@ -182,7 +188,7 @@ class JobService(Service):
         if not 0 <= after < 2**63:
             raise InvalidValueError("after", after, "must be a sequence of this list, 0 or above")
         async with self._db.session() as session:
-            await load(session, Job, job_id)
+            await check_job(session, self._caller, job_id)
             rows = (
                 await session.scalars(
                     select(Event)
@@ -198,7 +204,7 @@ class JobService(Service):
     async def attempts(self, job_id: str) -> Sequence[views.Attempt]:
         """List attempts, oldest first."""
         async with self._db.session() as session:
-            await load(session, Job, job_id)
+            await check_job(session, self._caller, job_id)
             found = await session.scalars(
                 select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)
             )
@@ -208,7 +214,7 @@ class JobService(Service):
     async def packages(self, job_id: str, attempt: int | None = None) -> packages.JobPackages:
         """Return the Python environment of an attempt, or of the newest that reported one."""
         async with self._db.session() as session:
-            await load(session, Job, job_id)
+            await check_job(session, self._caller, job_id)
             return await packages.read(session, job_id, attempt)
 
     async def pause(self, job_id: str) -> views.Job:
@@ -256,6 +262,7 @@ class JobService(Service):
         async with self._db.transaction() as session:
             await lock_job(session, job_id)
             job, _ = await _load(session, job_id)
+            self._caller.check(RIGHTS[Command.RESIZE], job, "job")
             if not resources:
                 whole = "give workers, or min_workers and max_workers for an elastic job"
                 raise InvalidValueError("workers", None, whole)
@@ -289,6 +296,7 @@ class JobService(Service):
         async with self._db.transaction() as session:
             await lock_job(session, job_id)
             job, _ = await _load(session, job_id)
+            self._caller.check(Action.ANNOTATE, job, "job")
             await annotate_job(session, job, annotation, self._clock.now())
             view = await self._view(session, job_id)
         self._notifier.notify_viewers(job_id)
@@ -300,9 +308,11 @@ class JobService(Service):
         Raises:
             WrongStateError: it has not ended, or something still needs it.
         """
+        async with self._db.session() as session:
+            await check_job(session, self._caller, job_id, RIGHTS[Command.DELETE])
         await divide_entries(self._db, job_id, self._clock.now())
         async with self._db.transaction() as session:
-            await delete_job(session, job_id, self._clock.now())
+            await delete_job(session, self._caller, job_id, self._clock.now())
         self._notifier.notify_viewers(job_id)
         self._notifier.notify_all_nodes()
 
@@ -335,12 +345,15 @@ class JobService(Service):
         """
         now = self._clock.now()
         async with self._db.transaction() as session:
-            done = await give_command(session, job_id, command, now=now, asked=asked)
+            done = await give_command(
+                session, job_id, command, now=now, caller=self._caller, asked=asked
+            )
             return await self._view(session, job_id), done.hosts
 
     async def _view(self, session: AsyncSession, job_id: str) -> views.Job:
         row = await _load(session, job_id)
-        (view,) = await views.job_views(session, [row], self._clock.now())
+        self._caller.check(Action.READ, row[0], "job")
+        (view,) = await views.job_views(session, self._caller, [row], self._clock.now())
         return view
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.jobs import plans
 from trainhall.cluster.jobs.commands import Command, refused_commands
 from trainhall.cluster.jobs.deletion import needed_by
@@ -114,7 +115,7 @@ class Job(View):
     """The `metric` of the spec, else a validation metric (`eval_…`, `val…`) that the job reports,
     else a loss; null for a job that reports none of them."""
     allowed_commands: list[Command]
-    """Commands that have an effect in the job's state."""
+    """Commands that the caller may give and that have an effect in the job's state."""
     refused_commands: dict[Command, str]
     """Every other command, with the reason as a sentence."""
     straggler: Straggler | None
@@ -225,8 +226,12 @@ class Code(View):
 
 
 async def job_views(
-    session: AsyncSession, rows: Sequence[tuple[models.Job, models.JobProgress]], now: datetime
+    session: AsyncSession,
+    caller: Principal,
+    rows: Sequence[tuple[models.Job, models.JobProgress]],
+    now: datetime,
 ) -> list[Job]:
+    """Build the views of jobs that the caller sees."""
     jobs = [job for job, _ in rows]
     ran = await run_times(session, [job.id for job in jobs], now)
     slow = await stragglers(session, rows)
@@ -235,7 +240,7 @@ async def job_views(
     views = []
     for job, progress in rows:
         others = {Command.DELETE: needed.get(job.id), Command.RESTORE: unsaved.get(job.id)}
-        refused = refused_commands(job, {each: why for each, why in others.items() if why})
+        refused = refused_commands(job, caller, {each: why for each, why in others.items() if why})
         plan = plans.plan_of(job)
         view = Job.of(
             job,

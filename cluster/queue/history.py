@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
+from trainhall.cluster.access.visibility import check_job
 from trainhall.cluster.lifecycle.states import WAITING_STATES
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.queue.order import queue_order
 from trainhall.cluster.queue.views import QueueHistory, QueuePosition
-from trainhall.cluster.service import Service, ServiceContext, load
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db import models as db
 
 MOST_ROWS = 100
@@ -103,7 +104,7 @@ class QueueHistoryService(Service):
             NotFoundError: there is no such job.
         """
         async with self._db.session() as session:
-            await load(session, db.Job, job_id)
+            await check_job(session, self._caller, job_id)
             rows = await session.scalars(
                 select(db.QueuePosition)
                 .where(db.QueuePosition.job_id == job_id)

@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.durations import parse_duration
 from trainhall.cluster.jobs.listing.fields import (
     TIMES,
@@ -59,14 +60,17 @@ def matching(text: str) -> ColumnElement[bool]:
 
 
 async def conditions_of(
-    session: AsyncSession, terms: Iterable[Term], now: datetime
+    session: AsyncSession, caller: Principal, terms: Iterable[Term], now: datetime
 ) -> list[ColumnElement[bool]]:
     """Return a condition for each term.
+
+    Args:
+        caller: only parameters and metrics of jobs that they see are fields.
 
     Raises:
         QueryError: of a field that does not exist, or a value that it cannot have.
     """
-    return [await _condition(session, term, now) for term in terms]
+    return [await _condition(session, caller, term, now) for term in terms]
 
 
 def states_of(terms: Iterable[Term]) -> frozenset[str] | None:
@@ -79,21 +83,24 @@ def states_of(terms: Iterable[Term]) -> frozenset[str] | None:
     return found
 
 
-async def _condition(session: AsyncSession, term: Term, now: datetime) -> ColumnElement[bool]:
+async def _condition(
+    session: AsyncSession, caller: Principal, term: Term, now: datetime
+) -> ColumnElement[bool]:
     if term.field is None:
         condition = or_(*(matching(value.text) for value in term.values))
     elif term.field.text == NO and term.operator in _EQUAL:
-        condition = or_(*[_missing(await _field(session, value), now) for value in term.values])
+        fields = [await _field(session, caller, value) for value in term.values]
+        condition = or_(*(_missing(field, now) for field in fields))
     else:
-        field = await _field(session, term.field)
+        field = await _field(session, caller, term.field)
         condition = or_(*(_comparison(field, term, value, now) for value in term.values))
     # Jobs without a value match the negation.
     return not_(func.coalesce(condition, false())) if term.negated else condition
 
 
-async def _field(session: AsyncSession, name: Text) -> Field:
+async def _field(session: AsyncSession, caller: Principal, name: Text) -> Field:
     try:
-        return await find_fields(session, name.text)
+        return await find_fields(session, caller, name.text)
     except FieldError as error:
         raise QueryError(name.position, f"{name.text!r} {error}") from None
 

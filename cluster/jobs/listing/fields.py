@@ -21,6 +21,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.access.visibility import of_visible_jobs, visible
 from trainhall.cluster.jobs.listing.keys import (
     AGGREGATES,
     FIELDS,
@@ -103,44 +105,48 @@ def parse_field(name: str) -> Field | None:
     return None
 
 
-async def find_fields(session: AsyncSession, name: str) -> Field:
-    """Return the field of a full name, or the parameter or metric of a short name.
+async def find_fields(session: AsyncSession, caller: Principal, name: str) -> Field:
+    """Return the field of a full name, or the parameter or metric of a short name that a job has
+    which the caller sees.
 
     Raises:
         FieldError: there is none.
     """
     field = parse_field(name)
     if field is not None:
-        return await with_aggregate(session, field)
+        return await with_aggregate(session, caller, field)
     if _PARAMETER.fullmatch(name):
-        found = select(Job.number).where(HasKey(Job.parameters, name)).limit(1)
-        if await session.scalar(found) is not None:
+        has = (HasKey(Job.parameters, name), *visible(caller, Job.project))
+        if await session.scalar(select(Job.number).where(*has).limit(1)) is not None:
             return Field(name, parameter=name)
     if len(name) <= _MAX_METRIC and '"' not in name:
-        metric = await with_aggregate(session, Field(name, metric=name))
-        if metric.aggregate is not None or await _is_metric(session, name):
+        metric = await with_aggregate(session, caller, Field(name, metric=name))
+        if metric.aggregate is not None or await _is_metric(session, caller, name):
             return metric
-    known = [*FIELDS, *(await names_of_newest(session)).names]
+    known = [*FIELDS, *(await names_of_newest(session, caller)).names]
     short = [each.partition(".")[2] for each in known if "." in each]
     fields = f"; fields are {', '.join(FIELDS)}, parameters.NAME, metrics.NAME"
     near = nearest(name, [*known, *short])
     raise FieldError(f"is no field, parameter or metric{near or fields}")
 
 
-async def with_aggregate(session: AsyncSession, field: Field) -> Field:
+async def with_aggregate(session: AsyncSession, caller: Principal, field: Field) -> Field:
     """Return the field of a metric's minimum or maximum, if its name means one: a metric may itself
     be called `top.max`."""
     metric, _, aggregate = (field.metric or "").rpartition(".")
-    if not metric or aggregate not in AGGREGATES or await _is_metric(session, field.metric or ""):
+    if not metric or aggregate not in AGGREGATES:
         return field
-    if not await _is_metric(session, metric):
+    if await _is_metric(session, caller, field.metric or ""):
+        return field
+    if not await _is_metric(session, caller, metric):
         return field
     return Field(field.name, metric=metric, aggregate=aggregate)
 
 
-async def suggestion(session: AsyncSession, name: str, known: list[str]) -> str:
-    """Return the nearest of known names and of those of the newest jobs, to append to an error."""
-    names = (await names_of_newest(session)).names
+async def suggestion(session: AsyncSession, caller: Principal, name: str, known: list[str]) -> str:
+    """Return the nearest of known names and of those of the newest jobs that the caller sees, to
+    append to an error."""
+    names = (await names_of_newest(session, caller)).names
     by_end = {each.partition(".")[2]: each for each in names}
     if name in by_end:
         return f"; did you mean {by_end[name]}?"
@@ -204,9 +210,9 @@ def _gpu_hours(now: datetime) -> ColumnElement[Any]:
     return select(func.sum(used)).where(Attempt.job_id == Job.id).correlate(Job).scalar_subquery()
 
 
-async def _is_metric(session: AsyncSession, name: str) -> bool:
-    found = select(JobProgress.job_id).where(HasKey(JobProgress.metrics, name)).limit(1)
-    return await session.scalar(found) is not None
+async def _is_metric(session: AsyncSession, caller: Principal, name: str) -> bool:
+    has = (HasKey(JobProgress.metrics, name), *of_visible_jobs(caller, JobProgress.job_id))
+    return await session.scalar(select(JobProgress.job_id).where(*has).limit(1)) is not None
 
 
 @dataclass(frozen=True)
@@ -222,9 +228,9 @@ class Names:
     """True if there are no other jobs."""
 
 
-async def names_of_newest(session: AsyncSession) -> Names:
-    """Return the names that the newest jobs have, however many jobs there are."""
-    rows = (await session.execute(newest_statement())).all()
+async def names_of_newest(session: AsyncSession, caller: Principal) -> Names:
+    """Return the names that the newest jobs have which the caller sees, however many there are."""
+    rows = (await session.execute(newest_statement(caller))).all()
     names: dict[str, None] = {}
     users = set()
     for parameters, metrics, user in rows:
@@ -234,11 +240,13 @@ async def names_of_newest(session: AsyncSession) -> Names:
     return Names(list(names), frozenset(users), len(rows), len(rows) < _NEWEST)
 
 
-def newest_statement() -> Select[Any, Any, Any]:
-    """Return the statement that reads parameters, metrics and owners of the newest jobs."""
+def newest_statement(caller: Principal) -> Select[Any, Any, Any]:
+    """Return the statement that reads parameters, metrics and owners of the newest jobs that the
+    caller sees."""
     return (
         select(Job.parameters, JobProgress.metrics, Job.user)
         .join(JobProgress, JobProgress.job_id == Job.id)
+        .where(*visible(caller, Job.project))
         .order_by(Job.number.desc())
         .limit(_NEWEST)
     )

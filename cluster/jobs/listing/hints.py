@@ -2,16 +2,19 @@
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.jobs.listing.fields import Names, names_of_newest, parse_field
 from trainhall.cluster.jobs.listing.keys import AGGREGATES, METRICS, PARAMETERS, nearest
 from trainhall.cluster.jobs.listing.query import parse_query
 
 
-async def hint_of(session: AsyncSession, query: str, caller: str | None) -> str | None:
+async def hint_of(
+    session: AsyncSession, caller: Principal, query: str, me: str | None
+) -> str | None:
     """Return which parameter or metric in a valid query no recent job has, with a similar one, or
-    that none is the caller's; None: all of them are known.
+    that none belongs to `me`; None: all of them are known.
 
-    It reads the newest jobs alone, however many there are.
+    It reads the newest jobs that the caller sees alone, however many there are.
     """
     terms = [term for term in parse_query(query) if term.field and not term.negated]
     fields = [term.field.text for term in terms if term.field]
@@ -22,20 +25,20 @@ async def hint_of(session: AsyncSession, query: str, caller: str | None) -> str 
     )
     if not named and not is_mine:
         return None
-    found = await names_of_newest(session)
+    found = await names_of_newest(session, caller)
     unknown = next((hint for field in named if (hint := _hint(field, found))), None)
-    if unknown is None and is_mine and caller is not None and caller.lower() not in found.users:
+    if unknown is None and is_mine and me is not None and me.lower() not in found.users:
         return (
-            f"{_none(found)} belongs to {caller}, whom user:me means here; name another user, as "
+            f"{_none(found)} belongs to {me}, whom user:me means here; name another user, as "
             "in user:maria."
         )
     return unknown
 
 
-async def metric_hint(session: AsyncSession, metric: str) -> str | None:
+async def metric_hint(session: AsyncSession, caller: Principal, metric: str) -> str | None:
     """Return that no recent job has a metric, with a similar one; None: one has it, or there is no
     similar one, as of a new task."""
-    found = await names_of_newest(session)
+    found = await names_of_newest(session, caller)
     known = [each.removeprefix(METRICS) for each in found.names if each.startswith(METRICS)]
     near = nearest(metric, known)
     return f"{_none(found)} has a metric {metric}{near}" if metric not in known and near else None

@@ -10,6 +10,8 @@ from sqlalchemy import ColumnClause, ColumnElement, Select, Table, false, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.visitors import iterate
 
+from trainhall.cluster.access.principal import SYSTEM, Principal
+from trainhall.cluster.access.visibility import visible
 from trainhall.cluster.errors import InvalidValueError
 from trainhall.cluster.jobs.listing.conditions import conditions_of, matching, states_of
 from trainhall.cluster.jobs.listing.query import QueryError, parse_query, with_caller
@@ -29,8 +31,10 @@ class PageRequest:
     search: str | None = None
     query: str | None = None
     sort: str | None = None
-    caller: str | None = None
+    me: str | None = None
     """Name that `user:me` stands for in the query; None: it is not known."""
+    caller: Principal = SYSTEM
+    """Who asks: the rest is left out."""
 
 
 async def read_page(
@@ -42,7 +46,7 @@ async def read_page(
         InvalidValueError: of a part that is not valid.
         InvalidCursorError: the cursor was not handed out by this order.
     """
-    order = await order_of(session, asked.sort, now)
+    order = await order_of(session, asked.caller, asked.sort, now)
     statement = await page_statement(session, asked, order, now)
     found = (await session.execute(statement)).all()
     page = found[: asked.limit]
@@ -105,6 +109,7 @@ async def read_filters(
             message = "must not contain control characters"
             raise InvalidValueError("search", asked.search, message)
         wanted.append(matching(text))
+    wanted += visible(asked.caller, Job.project)
     if named is not None:
         states = states & named if states is not None else named
     return wanted, states
@@ -116,8 +121,8 @@ async def _read_query(
     """Return the conditions of a query, and the states that it names; None: any."""
     query = asked.query or ""
     try:
-        terms = with_caller(parse_query(query), asked.caller)
-        conditions = await conditions_of(session, terms, now)
+        terms = with_caller(parse_query(query), asked.me)
+        conditions = await conditions_of(session, asked.caller, terms, now)
         if not any(term.field and term.field.text == "archived" for term in terms):
             conditions.append(Job.archived.is_(False))
         return conditions, states_of(terms)

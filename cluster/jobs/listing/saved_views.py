@@ -74,13 +74,14 @@ class SavedViewService(Service):
         )
         try:
             async with self._db.transaction() as session:
-                order = await order_of(session, view.sort, now)
+                order = await order_of(session, self._caller, view.sort, now)
                 asked = pages.PageRequest(
                     limit=1,
                     states=view.state,
                     search=view.search or None,
                     query=view.query,
-                    caller="me",  # whoever opens it
+                    me="me",  # whoever opens it
+                    caller=self._caller,
                 )
                 await pages.page_statement(session, asked, order, now)
                 own = select(func.count()).where(SavedView.user == row.user)

@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.errors import InvalidCursorError, InvalidValueError
 from trainhall.cluster.jobs.listing.fields import (
     INTEGERS,
@@ -150,7 +151,9 @@ class Order:
 NEWEST_FIRST = Order("")
 
 
-async def order_of(session: AsyncSession, sort: str | None, now: datetime) -> Order:
+async def order_of(
+    session: AsyncSession, caller: Principal, sort: str | None, now: datetime
+) -> Order:
     """Return the order of a sort key.
 
     Raises:
@@ -163,17 +166,19 @@ async def order_of(session: AsyncSession, sort: str | None, now: datetime) -> Or
     if name == "created_at":
         # Jobs are numbered in the order of their submission, which is an index.
         return Order("" if descending else sort, newest_first=descending)
-    return Order(sort, await _keys(session, name, sort, now), descending)
+    return Order(sort, await _keys(session, caller, name, sort, now), descending)
 
 
-async def _keys(session: AsyncSession, name: str, sort: str, now: datetime) -> tuple[Key, ...]:
+async def _keys(
+    session: AsyncSession, caller: Principal, name: str, sort: str, now: datetime
+) -> tuple[Key, ...]:
     if name in SORT_KEYS:
         return (_own_key(name, now),)
     try:
         field = parse_field(name) if name.startswith((PARAMETERS, METRICS)) else None
         if field is not None and name.isprintable():
-            return _json_keys(await with_aggregate(session, field), now)
-        near = await suggestion(session, name, list(SORT_KEYS))
+            return _json_keys(await with_aggregate(session, caller, field), now)
+        near = await suggestion(session, caller, name, list(SORT_KEYS))
         message = f"must be one of {', '.join(SORT_KEYS)}, parameters.NAME, metrics.NAME{near}"
     except FieldError as error:
         message = f"{name} {error}"

@@ -301,7 +301,7 @@ export const readGradientsOfStep = <ThrowOnError extends boolean = true>(options
 /**
  * Check whether code is stored
  *
- * Describes the upload with this SHA-256.
+ * Describes the upload with this SHA-256, if one of the caller's projects has it.
  */
 export const getCode = <ThrowOnError extends boolean = true>(options: Options<GetCodeData, ThrowOnError>) => (options.client ?? client).get<GetCodeResponses, GetCodeErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

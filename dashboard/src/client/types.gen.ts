@@ -2526,7 +2526,7 @@ export type Job = {
     /**
      * Allowed Commands
      *
-     * Commands that have an effect in the job's state.
+     * Commands that the caller may give and that have an effect in the job's state.
      */
     allowed_commands: Array<Command>;
     /**
@@ -7245,7 +7245,14 @@ export type PutCodeData = {
          */
         sha256: string;
     };
-    query?: never;
+    query?: {
+        /**
+         * Project
+         *
+         * Project that it is for. Default: as for a job without one.
+         */
+        project?: string | null;
+    };
     url: '/api/v1/training/code/{sha256}';
 };
 
@@ -7296,11 +7303,11 @@ export type PutCodeError = PutCodeErrors[keyof PutCodeErrors];
 
 export type PutCodeResponses = {
     /**
-     * It was already stored.
+     * The project had it already.
      */
     200: Code;
     /**
-     * Stored.
+     * Stored for the project.
      */
     201: Code;
 };

@@ -64,8 +64,16 @@ def upgrade() -> None:
     )
     op.create_index("ix_audit_time", "audit", ["time"])
     op.create_index("ix_audit_project_id", "audit", ["project", "id"])
+    op.create_table(
+        "project_code",
+        sa.Column("sha256", sa.String(64), primary_key=True),
+        sa.Column("project", NAME, _to("projects.name"), primary_key=True),
+        sa.Column("used_at", TIME, nullable=False),
+    )
+    op.create_index("ix_project_code_project", "project_code", ["project"])
     _give_owners()
     _add_projects()
+    _give_code()
 
 
 def _to(column: str) -> sa.ForeignKey:
@@ -167,6 +175,18 @@ def _add_projects() -> None:
     now = connection.scalar(sa.text("SELECT coalesce(max(created_at), 0) FROM jobs"))
     rows = [{"name": name, "limits": {}, "created_at": now} for name in sorted(names)]
     connection.execute(sa.insert(projects), rows)
+
+
+def _give_code() -> None:
+    """Give uploaded code to the projects whose jobs and experiments name it."""
+    for table in ("experiments", "jobs"):
+        op.execute(
+            "INSERT INTO project_code (sha256, project, used_at) "
+            f"SELECT code, project, max(created_at) FROM {table} WHERE code IS NOT NULL "
+            "AND NOT EXISTS (SELECT 1 FROM project_code AS known "
+            f"WHERE known.sha256 = {table}.code AND known.project = {table}.project) "
+            "GROUP BY code, project"
+        )
 
 
 def downgrade() -> None:

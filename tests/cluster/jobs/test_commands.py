@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from trainhall.cluster.access.principal import SYSTEM
 from trainhall.cluster.jobs.commands import Command, refusal, refused_commands
 from trainhall.cluster.lifecycle.states import JobState
 from trainhall.db.models import Job
@@ -13,7 +14,7 @@ SCRIPT = {"script": {"path": "/train.py"}}
 
 
 def allowed(state: str, spec: dict[str, Any] = TASK) -> set[str]:
-    refused = refused_commands(Job(state=state, spec=spec))
+    refused = refused_commands(Job(state=state, spec=spec), SYSTEM)
     return {command.value for command in Command if command not in refused}
 
 
@@ -38,12 +39,12 @@ def test_script_records_no_gradients(state: JobState) -> None:
 
 
 def test_refused_command_has_a_reason() -> None:
-    refused = refused_commands(Job(state="completed", spec=TASK))
+    refused = refused_commands(Job(state="completed", spec=TASK), SYSTEM)
     assert refused[Command.PAUSE] == "It is completed, which is final."
     assert refused[Command.RESIZE] == (
         "It is completed; restore one of its checkpoints with other resources instead."
     )
-    running = refused_commands(Job(state="running", spec=TASK))
+    running = refused_commands(Job(state="running", spec=TASK), SYSTEM)
     assert running[Command.RESTORE] == "It is running; pause or cancel it before a restore."
     assert running[Command.RESUME] == "It is running; only a paused job can be resumed."
 
@@ -51,4 +52,4 @@ def test_refused_command_has_a_reason() -> None:
 def test_repeated_command_is_accepted_but_not_offered() -> None:
     paused = Job(state="paused", spec=TASK)
     assert refusal(paused, Command.PAUSE) is None
-    assert refused_commands(paused)[Command.PAUSE] == "It is already paused."
+    assert refused_commands(paused, SYSTEM)[Command.PAUSE] == "It is already paused."

@@ -605,7 +605,7 @@ export const getCodeQueryKey = (options: Options<GetCodeData>) => createQueryKey
 /**
  * Check whether code is stored
  *
- * Describes the upload with this SHA-256.
+ * Describes the upload with this SHA-256, if one of the caller's projects has it.
  */
 export const getCodeOptions = (options: Options<GetCodeData>) => queryOptions<GetCodeResponse, GetCodeError, GetCodeResponse, ReturnType<typeof getCodeQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await getCode({

@@ -45,7 +45,7 @@ async def test_me_is_the_caller_alone(jobs: ListedJobs) -> None:
         "-user:me": "me b",
         "me": "me",
     }.items():
-        assert await jobs.names(query, caller="maria") == expected, query
+        assert await jobs.names(query, me="maria") == expected, query
     with pytest.raises(InvalidValueError, match="at character 8: the caller") as refused:
         await jobs.names("a user:me")
     assert refused.value.value == "a user:me"

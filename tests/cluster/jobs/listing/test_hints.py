@@ -8,6 +8,7 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from support.storage.listed_jobs import ListedJobs
 
+from trainhall.cluster.access.principal import SYSTEM
 from trainhall.cluster.jobs.listing import fields
 from trainhall.cluster.jobs.listing.fields import newest_statement
 from trainhall.cluster.jobs.listing.hints import metric_hint
@@ -54,12 +55,12 @@ async def test_unknown_metric_has_a_hint_if_similar(
 ) -> None:
     await jobs.add("a", metrics={"loss": 1.0, "eval_accuracy": 0.5})
     async with jobs.database.session() as session:
-        assert await metric_hint(session, metric) == expected
+        assert await metric_hint(session, SYSTEM, metric) == expected
 
 
 async def test_empty_list_names_who_me_is(jobs: ListedJobs) -> None:
-    async def hint_for(caller: str, query: str = "user:me") -> str | None:
-        return (await jobs.service.list(query=query, caller=caller)).hint
+    async def hint_for(me: str, query: str = "user:me") -> str | None:
+        return (await jobs.service.list(query=query, me=me)).hint
 
     await jobs.add("a", user="Maria")
     expected = (
@@ -86,7 +87,7 @@ async def test_hint_reads_the_newest_jobs(
     async with jobs.database.session() as session:
         is_sqlite = jobs.database.dialect == "sqlite"
         dialect = DIALECTS[jobs.database.dialect]()
-        written = newest_statement().compile(
+        written = newest_statement(SYSTEM).compile(
             dialect=dialect, compile_kwargs={"literal_binds": True}
         )
         if not is_sqlite:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Dialect, text
@@ -9,6 +10,7 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from support.storage.listed_jobs import START, ListedJobs
 
+from trainhall.cluster.access.principal import SYSTEM
 from trainhall.cluster.errors import InvalidCursorError, InvalidValueError
 from trainhall.cluster.jobs.listing.pages import PageRequest, page_statement
 from trainhall.cluster.jobs.listing.sorting import order_of
@@ -136,7 +138,7 @@ _FORGET_STATISTICS = (
     ],
 )
 async def test_order_of_submission_uses_an_index(
-    database: Database, asked: dict[str, str], index: str
+    database: Database, asked: dict[str, Any], index: str
 ) -> None:
     async with database.transaction() as session:
         if database.dialect == "postgresql":
@@ -148,7 +150,7 @@ async def test_order_of_submission_uses_an_index(
             await session.execute(text("SET LOCAL enable_bitmapscan = off"))
             await session.execute(text("SET LOCAL enable_sort = off"))
         request = PageRequest(limit=10, **asked)
-        order = await order_of(session, request.sort, START)
+        order = await order_of(session, SYSTEM, request.sort, START)
         page = await page_statement(session, request, order, START)
         prefix = "EXPLAIN QUERY PLAN " if database.dialect == "sqlite" else "EXPLAIN "
         dialect = DIALECTS[database.dialect]()
