@@ -23,6 +23,7 @@ from starlette.routing import BaseRoute, Route, compile_path
 from trainhall import __version__
 from trainhall.api.guard import Guard
 from trainhall.api.host.login_name import login_name
+from trainhall.api.host.oidc_settings import OidcSettings
 from trainhall.api.limits import Limits
 from trainhall.api.login.authentication import Authentication
 from trainhall.api.login.first_admin import (
@@ -35,10 +36,12 @@ from trainhall.api.observe import Observe, RequestFigures
 from trainhall.api.openapi_document import PUBLIC_ROUTERS, TITLE, describe, public_routes
 from trainhall.api.problems import RefusalError, refusal_of
 from trainhall.api.routes import agent, stream
+from trainhall.api.routes.login import oidc
 from trainhall.api.routes.site import docs, probes
 from trainhall.api.routes.site.dashboard import Dashboard
 from trainhall.api.settings import Settings
 from trainhall.api.startup import identity, migrate, only_one, open_database, sole_use
+from trainhall.cluster.accounts.provider import ProviderAccounts
 from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 from trainhall.cluster.background_tasks import end_process
 from trainhall.cluster.coordinator import Coordinator
@@ -103,6 +106,7 @@ def create_app(
     app.state.settings = settings
     app.state.login_name = login_name()
     app.state.limits = Limits.of(settings)
+    app.state.provider = app.state.provider_accounts = None
     app.state.startup_error = None
     app.state.failed = False
     app.state.is_over = lambda: False
@@ -112,6 +116,7 @@ def create_app(
     app.router.routes.append(agent.mounted())
     app.router.routes.extend(public_routes())
     app.include_router(stream.router, prefix=API_PREFIX)
+    app.include_router(oidc.router)
     app.include_router(docs.router)
     app.router.default = Dashboard()
     for kind in (
@@ -143,12 +148,26 @@ async def _open_accounts(
     accounts = app.state.coordinator.accounts
     admin = await accounts.ensure_admin(app.state.login_name or UNNAMED)
     app.state.admin = admin
+    if settings.oidc is not None and not settings.mock:
+        await _open_provider(app, settings.oidc)
     if not settings.asks_for_login:
         return
     token = await ensure_admin_token(accounts, admin, folder, app.state.coordinator_id)
     stack.enter_context(stored_for_own_user(url, token))
     if on_login_link is not None:
         on_login_link(await login_link(accounts, admin, url or ""))
+
+
+async def _open_provider(app: FastAPI, settings: OidcSettings) -> None:
+    # A coordinator without a provider does without the modules of OpenID.
+    from trainhall.api.login.oidc import OpenIdProvider
+
+    coordinator = app.state.coordinator
+    app.state.provider = OpenIdProvider(settings)
+    app.state.provider_accounts = ProviderAccounts(
+        coordinator.db, coordinator.clock, coordinator.ids, settings.rules
+    )
+    await app.state.provider_accounts.withdraw()
 
 
 @asynccontextmanager

@@ -23,6 +23,9 @@ TURN_SECONDS = 10.0
 FAILED_JOINS = 20
 """Join tokens that an address may guess within `JOIN_SECONDS`."""
 JOIN_SECONDS = 60.0
+FAILED_LOGINS = 20
+"""Logins by an OpenID provider that may fail, by address, within `LOGIN_SECONDS`."""
+LOGIN_SECONDS = 60.0
 _MAX_KNOWN = 10_000
 """Callers of which failures are remembered; beyond it the oldest are forgotten."""
 
@@ -125,6 +128,8 @@ class Limits:
     uploads: Turns
     node_uploads: Turns = field(default_factory=lambda: Turns("files on their way", NODE_UPLOADS))
     joins: Guesses = field(default_factory=lambda: Guesses(FAILED_JOINS, JOIN_SECONDS))
+
+    provider_logins: Guesses = field(default_factory=lambda: Guesses(FAILED_LOGINS, LOGIN_SECONDS))
 
     @classmethod
     def of(cls, settings: Settings) -> "Limits":

@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from trainhall.api.host.config_file import SettingsError, read_file, user_data_dir
+from trainhall.api.host.oidc_settings import OidcSettings
 from trainhall.api.host.tls import Tls
 from trainhall.cluster.api_paths import is_base_url
 from trainhall.cluster.durations import parse_duration
@@ -42,6 +43,8 @@ class Settings(BaseSettings):
         populate_by_name=True,
         use_attribute_docstrings=True,
         frozen=True,
+        env_nested_delimiter="_",
+        env_nested_max_split=1,
     )
 
     host: str = "127.0.0.1"
@@ -71,6 +74,8 @@ class Settings(BaseSettings):
     everything."""
     mock_auth: bool = False
     """Ask for a credential where the cluster is simulated, too."""
+    oidc: OidcSettings | None = None
+    """Log users in by an OpenID provider (docs/accounts.md)."""
     public_url: str | None = None
     """URL at which other hosts reach the coordinator, as through a proxy: for the command that adds
     a node, and as a name that a request's Host may have."""

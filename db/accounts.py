@@ -6,7 +6,7 @@ Of a secret only its SHA-256 is stored, and of a password only its argon2id hash
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Boolean, ForeignKey, Index, String, Text
+from sqlalchemy import JSON, Boolean, ForeignKey, Index, String, Text, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainhall.db.models import Base
@@ -25,6 +25,8 @@ class User(Base):
     kind: Mapped[str] = mapped_column(String(8), default="person", server_default="person")
     """person or service."""
     is_admin: Mapped[bool] = mapped_column(Boolean)
+    admin_by_provider: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
+    """True: `is_admin` is as the OpenID provider said at the last login, which may end it."""
     password: Mapped[str | None] = mapped_column(Text)
     """Its hash by argon2id; None: no login by password."""
     issuer: Mapped[str | None] = mapped_column(String(255))

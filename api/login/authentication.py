@@ -28,8 +28,9 @@ from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 
-LOG_IN = f"{API_PREFIX}/auth/link"
-OPEN = frozenset({HEALTH, "/readyz", LOG_IN})
+LOG_IN, METHODS = f"{API_PREFIX}/auth/link", f"{API_PREFIX}/auth/methods"
+OIDC_LOGIN, OIDC_CALLBACK = f"{API_PREFIX}/auth/oidc/login", f"{API_PREFIX}/auth/oidc/callback"
+OPEN = frozenset({HEALTH, "/readyz", LOG_IN, METHODS, OIDC_LOGIN, OIDC_CALLBACK})
 """Paths that need no credential."""
 SERVER_PREFIXES = ("/api/", "/docs", HEALTH, "/readyz", "/metrics", "/openapi.json")
 """Beginnings of the paths that are no pages of the dashboard."""

@@ -20,7 +20,10 @@ from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 
 OWN = "http://127.0.0.1:8000"
 LINK = f"{API_PREFIX}/auth/link"
-OPEN = {("GET", "/healthz"), ("GET", "/readyz"), ("POST", LINK)}
+OPEN = {
+    ("GET", "/healthz"), ("GET", "/readyz"), ("POST", LINK),
+    ("GET", f"{API_PREFIX}/auth/oidc/login"), ("GET", f"{API_PREFIX}/auth/oidc/callback"),
+}  # fmt: skip
 """Routes that need no credential; every other needs one of a user, or is an agent's."""
 STREAMS = {f"{API_PREFIX}/metrics/stream/{{job_id}}", f"{API_PREFIX}/alerts/stream"}
 

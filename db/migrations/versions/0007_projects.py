@@ -83,8 +83,12 @@ def _to(column: str) -> sa.ForeignKey:
 def _extend_users() -> None:
     # A table that is copied, as SQLite has to for a constraint, would take its dependents along.
     person = sa.Column("kind", sa.String(8), nullable=False, server_default="person")
+    by_provider = sa.Column(
+        "admin_by_provider", sa.Boolean, nullable=False, server_default=sa.false()
+    )
     for column in (
         person,
+        by_provider,
         sa.Column("password", sa.Text),
         sa.Column("issuer", sa.String(255)),
         sa.Column("subject", sa.String(255)),

@@ -1,0 +1,185 @@
+"""Users who an OpenID provider knows: their first login, and their rights by rules."""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.accounts.rules import Rule
+from trainhall.cluster.accounts.sessions import add_session
+from trainhall.cluster.errors import ForbiddenError
+from trainhall.cluster.ports import Clock, Ids
+from trainhall.db.accounts import Group, GroupMember, Member, Project, User
+from trainhall.db.database import Database
+from trainhall.db.sanitize import sanitize_text
+
+log = structlog.get_logger(__name__)
+
+MAX_NAME = 96
+MAX_SUBJECT = 255
+UNNAMED = "user"
+"""Name of those whom the provider gives none that can be used."""
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A person, as the provider described them in an ID token that was verified."""
+
+    issuer: str
+    subject: str
+    name: str
+    """Wished for; it need not be unique, nor the person's for good."""
+    groups: frozenset[str]
+
+
+class ProviderAccounts:
+    """Accounts of the people whom one provider logs in.
+
+    Issuer and subject are their identity; names and mail addresses may pass to somebody else.
+    """
+
+    def __init__(self, db: Database, clock: Clock, ids: Ids, rules: Sequence[Rule]) -> None:
+        self._db = db
+        self._clock = clock
+        self._ids = ids
+        self._rules = rules
+
+    async def withdraw(self) -> None:
+        """End rights that no rule gives any longer."""
+        groups = sorted({rule.local_group for rule in self._rules if rule.local_group is not None})
+        async with self._db.transaction() as session:
+            await session.execute(
+                delete(GroupMember).where(GroupMember.by_provider, GroupMember.group.not_in(groups))
+            )
+            if not any(rule.admin for rule in self._rules):
+                for user in await session.scalars(select(User).where(User.admin_by_provider)):
+                    await _withdraw_admin(session, user)
+
+    async def log_in(self, identity: Identity, client: str) -> str:
+        """Log a browser in, as a user that is made at the first login; return its secret.
+
+        Args:
+            client: the browser's description of itself.
+
+        Raises:
+            ForbiddenError: the user was removed, or has an identity that cannot be kept.
+        """
+        if not 0 < len(identity.subject) <= MAX_SUBJECT:
+            raise ForbiddenError("the provider's subject of this user is empty or too long")
+        attempt = 1
+        while True:
+            try:
+                async with self._db.transaction() as session:
+                    user = await self._user(session, identity)
+                    await self._apply(session, user, identity.groups)
+                    return await add_session(
+                        session, user.id, client, clock=self._clock, ids=self._ids
+                    )
+            except IntegrityError:  # the same name or the same person at once
+                if attempt == _ATTEMPTS:
+                    raise
+                attempt += 1
+
+    async def _user(self, session: AsyncSession, identity: Identity) -> User:
+        user = await session.scalar(
+            select(User).where(User.issuer == identity.issuer, User.subject == identity.subject)
+        )
+        if user is not None and user.removed_at is not None:
+            raise ForbiddenError(
+                f"the user {user.name} was removed; an admin can restore the account"
+            )
+        if user is None:
+            names = await session.scalars(select(User.name))
+            user = User(
+                id=self._ids.new(),
+                name=free_name(identity.name, names),
+                is_admin=False,
+                issuer=identity.issuer,
+                subject=identity.subject,
+                created_at=self._clock.now(),
+            )
+            session.add(user)
+            await session.flush()
+            log.info("user_created_by_provider", user=user.name, issuer=identity.issuer)
+        return user
+
+    async def _apply(self, session: AsyncSession, user: User, groups: frozenset[str]) -> None:
+        """Give the rights of a user's groups, and end those of groups that they left."""
+        rules = [rule for rule in self._rules if rule.group in groups]
+        if any(rule.admin for rule in rules):
+            if not user.is_admin:
+                user.is_admin = user.admin_by_provider = True
+        elif user.admin_by_provider:
+            await _withdraw_admin(session, user)
+        wanted: set[str] = set()
+        for rule in rules:
+            if rule.local_group is not None and await self._group(session, rule):
+                wanted.add(rule.local_group)
+        known = {
+            row.group: row
+            for row in await session.scalars(
+                select(GroupMember).where(GroupMember.user_id == user.id)
+            )
+        }
+        for group, row in known.items():
+            if row.by_provider and group not in wanted:
+                await session.delete(row)
+        for group in wanted - known.keys():
+            session.add(GroupMember(group=group, user_id=user.id, by_provider=True))
+        await session.flush()
+
+    async def _group(self, session: AsyncSession, rule: Rule) -> bool:
+        """Make the group of a rule, with its role; return False if it cannot be."""
+        name = rule.local_group
+        assert name is not None
+        if rule.project is not None and await session.get(Project, rule.project) is None:
+            log.warning("rule_without_project", group=rule.group, project=rule.project)
+            return False
+        if await session.get(Group, name) is None:
+            session.add(Group(name=name, created_at=self._clock.now()))
+            await session.flush()
+        if rule.project is None:
+            return True
+        member = await session.scalar(
+            select(Member).where(Member.project == rule.project, Member.group == name)
+        )
+        if member is None:
+            role = str(rule.role)
+            made = Member(id=self._ids.new(), project=rule.project, group=name, role=role)
+            session.add(made)
+            await session.flush()
+        return True
+
+
+async def _withdraw_admin(session: AsyncSession, user: User) -> None:
+    """End what the provider gave, unless nobody else could give it back."""
+    others = select(func.count()).where(
+        User.is_admin, User.removed_at.is_(None), User.kind == "person", User.id != user.id
+    )
+    if not await session.scalar(others):
+        log.warning("last_admin_kept", user=user.name)
+        return
+    await session.execute(
+        update(User).where(User.id == user.id).values(is_admin=False, admin_by_provider=False)
+    )
+
+
+def free_name(wished: str, taken: Iterable[str]) -> str:
+    """Return a name that nobody has or had: as wished, else followed by -2, -3 and so on.
+
+    Upper and lower case are the same name.
+    """
+    text = unicodedata.normalize("NFC", sanitize_text(wished))
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    base = " ".join(printable.split())[:MAX_NAME].strip() or UNNAMED
+    known = {name.casefold() for name in taken}
+    number, name = 1, base
+    while name.casefold() in known:
+        number += 1
+        name = f"{base}-{number}"
+    return name
