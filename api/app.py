@@ -32,6 +32,7 @@ from trainhall.api.login.first_admin import (
     login_link,
     stored_for_own_user,
 )
+from trainhall.api.login.refusals import note_refusal
 from trainhall.api.observe import Observe, RequestFigures
 from trainhall.api.openapi_document import PUBLIC_ROUTERS, TITLE, describe, public_routes
 from trainhall.api.problems import RefusalError, refusal_of
@@ -203,6 +204,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
         return _nothing_here(request, error.status_code).response()
     refusal = refusal_of(error)
     assert refusal is not None, f"no handler was added for {type(error)}"
+    note_refusal(request, refusal, error)
     return refusal.response()
 
 

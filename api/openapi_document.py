@@ -19,6 +19,7 @@ from trainhall.api.openapi.examples import add_examples
 from trainhall.api.params import known_query
 from trainhall.api.routes import (
     alerts,
+    audit,
     auth,
     checkpoints,
     cluster,
@@ -47,7 +48,7 @@ TITLE = "Trainhall"
 PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
     experiments.router, alerts.router, views.router, ledger.router,
-    reports.router, auth.router,
+    reports.router, auth.router, audit.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.

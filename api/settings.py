@@ -134,6 +134,8 @@ class Settings(BaseSettings):
     """Money for a kilowatt-hour of GPUs whose power is measured."""
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "EUR"
     """ISO 4217 code of the currency of these prices."""
+    audit_days: Annotated[float, Field(gt=0, le=36500)] = 365.0
+    """Days for which the rows of the audit log are kept."""
     access_log: bool = False
     """Log every request; without it only those that failed."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -226,6 +228,7 @@ class Settings(BaseSettings):
             lost_after_seconds=self.lost_after,
             queued_jobs_per_user=self.queued_jobs_per_user,
             log_bytes_per_job=self.log_bytes_per_job,
+            audit_days=self.audit_days,
             quotas=self.quotas,
             preemption=self.preemption,
             priority_ageing_seconds=self.priority_ageing,

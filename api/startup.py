@@ -16,8 +16,7 @@ from trainhall.api.settings import Settings
 from trainhall.cluster.background_tasks import BackgroundTasks
 from trainhall.cluster.file_lock import FileLock
 from trainhall.db.database import Database, DatabaseUrlError
-from trainhall.db.lease import Lease
-from trainhall.db.models import CoordinatorLease
+from trainhall.db.lease import CoordinatorLease, Lease
 
 log = structlog.get_logger(__name__)
 

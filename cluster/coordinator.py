@@ -7,6 +7,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from trainhall.cluster.accounts.audit import AuditService
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.alerts.dispatcher import Dispatcher
 from trainhall.cluster.alerts.feed import BrowserFeed
@@ -71,8 +72,9 @@ class Coordinator:
         self.heartbeats = HeartbeatMonitor(self.clock)
         self.holders = Holders(db)
         self.accounts = AccountService(context)
+        self.audit = AuditService(context)
         self.store = CheckpointStore(data_dir, self.ids, self.options.max_upload_file_bytes)
-        self.code = CodeStore(db, data_dir, self.clock, self.ids, self.options.unused_code_bytes)
+        self.code = CodeStore(context, data_dir)
         self.jobs = JobService(context, self.code)
         self.deleted_jobs = DeletedJobs(db, self.store.remove_job)
         self.experiments = ExperimentService(context, self.code)
@@ -86,7 +88,7 @@ class Coordinator:
         self.what_if = WhatIfService(context, self.heartbeats)
         self.ledger = LedgerService(context)
         self.ledger_keeper = LedgerKeeper(context)
-        self.gradients = GradientService(db, notifier)
+        self.gradients = GradientService(context)
         self.checkpoints = CheckpointService(context, self.store)
         self.rank_events = RankEvents(context, self.checkpoints)
         undeliverable = UndeliverableAttempts()
@@ -124,6 +126,7 @@ class Coordinator:
         self._tasks.start("packer", self._keep_packing())
         self._tasks.start("queue history", self._keep_queue_history())
         self._tasks.start("housekeeping", self._keep_house())
+        self._tasks.start("audit", self.audit.run())
         self._tasks.start("alerts", self.alert_monitor.run())
         self._tasks.start("alert deliveries", self.alert_dispatcher.run())
 
@@ -131,6 +134,7 @@ class Coordinator:
         """End the connections, then the background work. What runs on the nodes runs on."""
         await self.gateway.stop()
         await self.accounts.stop()
+        await self.audit.stop()
         await self.checkpoints.verification.stop()
         await self._tasks.stop()
         await self.reconciler.stop()
@@ -171,5 +175,6 @@ class Coordinator:
         await self.ledger_keeper.keep()
         await self.packer.trim_ended()
         await self.alerts.housekeep()
+        await self.audit.housekeep()
         await self.db.reclaim()
         self.gateway.wake_all()

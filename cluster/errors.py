@@ -35,9 +35,11 @@ class ClusterError(Exception):
 class NotFoundError(ClusterError):
     """No such thing exists."""
 
-    def __init__(self, kind: str, identity: str) -> None:
+    def __init__(self, kind: str, identity: str, *, hidden_in: str | None = None) -> None:
         self.kind = kind
         self.identity = identity
+        self.hidden_in = hidden_in
+        """Project of one that the caller may not see."""
         super().__init__(f"there is no {kind} {identity!r}")
 
 
@@ -76,6 +78,11 @@ class NotAllowedError(ClusterError):
 
 class ForbiddenError(ClusterError):
     """The caller lacks the right; says which role has it and who can give that."""
+
+    def __init__(self, message: str | None = None, *, project: str | None = None) -> None:
+        self.project = project
+        """In which the right is lacking."""
+        super().__init__(message)
 
 
 class NodeRemovedError(ClusterError):

@@ -87,6 +87,8 @@ class ClusterOptions:
     """Jobs of one user that may wait in the queue; of those without a user together."""
     log_bytes_per_job: int = 1024**3
     """So much of what a job's ranks print is stored."""
+    audit_days: float = 365.0
+    """Rows of the audit log are kept for so many days."""
     housekeeping_seconds: float = 30.0
     """Interval between removals of deleted files."""
     queue_history_seconds: float = 10.0

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access import audit
 from trainhall.cluster.access.limited import Limited
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.notifier import Notifier
@@ -31,6 +32,23 @@ class Service(Limited):
         self._ids = context.ids
         self._options = context.options
         self._notifier = context.notifier
+
+    def _audit(
+        self,
+        session: AsyncSession,
+        action: str,
+        name: str,
+        *,
+        project: str | None = None,
+        changes: audit.Changes | None = None,
+        detail: str = "",
+    ) -> None:
+        """Add to the audit log what the caller changes in this transaction (`access.audit`)."""
+        now = self._clock.now()
+        audit.record(
+            session, self._caller, action, now,
+            name=name, project=project, changes=changes, detail=detail,
+        )  # fmt: skip
 
 
 async def load(session: AsyncSession, model: type[T], key: str, *, locked: bool = False) -> T:

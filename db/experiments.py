@@ -34,6 +34,8 @@ class Experiment(Base):
     state: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(Text)
     reason_code: Mapped[str] = mapped_column(String(48))
+    asked_by: Mapped[str | None] = mapped_column(String(128))
+    """User who last commanded it; None: not known."""
     metric: Mapped[str] = mapped_column(Text)
     goal: Mapped[str] = mapped_column(String(8))
     """min or max."""

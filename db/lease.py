@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable
 
 import structlog
-from sqlalchemy import CursorResult, delete, update
+from sqlalchemy import CursorResult, String, Text, delete, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.orm import Mapped, mapped_column
 
 from trainhall.db.database import Database, is_read_only
-from trainhall.db.models import CoordinatorLease
+from trainhall.db.models import Base
+from trainhall.db.types import BigInt
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +31,21 @@ POLL_SECONDS = 0.1
 RELEASE_SECONDS = 1.0
 
 _ONE = 1
+
+
+class CoordinatorLease(Base):
+    """The coordinator that uses the database: one row."""
+
+    __tablename__ = "coordinator_lease"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    holder: Mapped[str] = mapped_column(String(64))
+    """Identity of its data folder."""
+    token: Mapped[str] = mapped_column(String(64))
+    """Identity of its process."""
+    renewals: Mapped[int] = mapped_column(BigInt)
+    location: Mapped[str] = mapped_column(Text)
+    """For people: host and process."""
 
 
 class LeaseLostError(Exception):

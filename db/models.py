@@ -74,6 +74,8 @@ class Job(Base):
     reason: Mapped[str] = mapped_column(Text)
     reason_code: Mapped[str] = mapped_column(String(48), default="")
     """`trainhall.cluster.lifecycle.reasons.ReasonCode`."""
+    asked_by: Mapped[str | None] = mapped_column(String(128))
+    """User who last asked for a change of its state or size; None: nobody that is known."""
     attempt: Mapped[int] = mapped_column(default=0)
     """The newest attempt's number; 0 before the first."""
     generation: Mapped[int] = mapped_column(default=0)
@@ -283,6 +285,8 @@ class Node(Base):
     host_use: Mapped[dict[str, Any]] = mapped_column(default=dict)
     removing: Mapped[bool] = mapped_column(Boolean, default=False)
     """Removed as soon as nothing runs on it."""
+    removed_by: Mapped[str | None] = mapped_column(String(128))
+    """User who removes it; None: not known."""
     created_at: Mapped[datetime]
     last_seen_at: Mapped[datetime | None]
 
@@ -583,18 +587,3 @@ class LogChunk(Base):
         UniqueConstraint("job_id", "attempt", "rank", "stream", "offset"),
         Index("ix_log_chunks_rank", "job_id", "rank", "seq"),
     )
-
-
-class CoordinatorLease(Base):
-    """The coordinator that uses the database (`trainhall.db.lease`): one row."""
-
-    __tablename__ = "coordinator_lease"
-
-    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    holder: Mapped[str] = mapped_column(String(64))
-    """Identity of its data folder."""
-    token: Mapped[str] = mapped_column(String(64))
-    """Identity of its process."""
-    renewals: Mapped[int] = mapped_column(BigInt)
-    location: Mapped[str] = mapped_column(Text)
-    """For people: host and process."""

@@ -11,6 +11,7 @@ coordinators of one host don't log each other out.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -23,6 +24,8 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainhall.api.guard import HEALTH
+from trainhall.api.limits import address_of
+from trainhall.api.login.refusals import note_refusal
 from trainhall.api.problems import RefusalError
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.service import AccountService
@@ -78,10 +81,15 @@ class Authentication:
             scope["trainhall.lookup"] = find
         if principal is None and not self._asks:
             principal = state.admin
+        if principal is not None:
+            principal = replace(principal, address=address_of(HTTPConnection(scope)))
         scope["trainhall.principal"] = principal
         if principal is not None or _is_open(path, scope, scope["app"].router.routes):
             return None
-        return _refused(scope, find is not None)
+        refusal = _refused(scope, find is not None)
+        if find is not None:
+            note_refusal(HTTPConnection(scope), refusal, refusal)
+        return refusal
 
     def _cookie(self, scope: Scope, headers: Headers, coordinator_id: str) -> str:
         """Return the name of the session's cookie. Under TLS a browser takes it over TLS alone."""

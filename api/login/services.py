@@ -8,6 +8,7 @@ from fastapi import Depends
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.login.authentication import PrincipalDep
 from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.accounts.audit import AuditService
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.alerts.service import AlertService
 from trainhall.cluster.checkpoints.service import CheckpointService
@@ -49,6 +50,10 @@ class LimitedServices:
     @cached_property
     def analyses(self) -> AnalysisService:
         return self.unlimited.analyses.limited_to(self.caller)
+
+    @cached_property
+    def audit(self) -> AuditService:
+        return self.unlimited.audit.limited_to(self.caller)
 
     @cached_property
     def checkpoints(self) -> CheckpointService:

@@ -6,6 +6,7 @@ from fastapi import Path, Request, Response
 
 from trainhall.api.bodies import read_json
 from trainhall.api.context import CoordinatorDep
+from trainhall.api.limits import address_of
 from trainhall.api.login.authentication import PrincipalDep
 from trainhall.api.login.cookies import set_session_cookie
 from trainhall.api.login.services import ServicesDep
@@ -54,7 +55,7 @@ async def log_in(coordinator: CoordinatorDep, request: Request) -> Response:
     """Trades the code of a login link, once, for the cookie of a session of 30 days."""
     wanted = await read_json(request, LoginCode)
     client = request.headers.get("user-agent", "")
-    secret = await coordinator.accounts.log_in(wanted.code, client)
+    secret = await coordinator.accounts.log_in(wanted.code, client, address_of(request))
     response = Response(status_code=204, headers={"Cache-Control": "no-store"})
     set_session_cookie(request, response, secret)
     return response

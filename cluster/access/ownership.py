@@ -45,7 +45,8 @@ async def submission_project(
     if not caller.may(Action.SUBMIT, project):
         raise ForbiddenError(
             f"to submit to project {project} takes the role member; you have "
-            f"{caller.roles[project]}; {who_gives_roles(project)}"
+            f"{caller.roles[project]}; {who_gives_roles(project)}",
+            project=project,
         )
     return project
 

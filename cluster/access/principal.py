@@ -47,10 +47,20 @@ class Principal:
     """Empty without a credential."""
     credential_id: str = ""
     """Id of the API token or of the session."""
+    credential: str = ""
+    """Name of it in the audit log: that of the API token, or the id of the session."""
+    address: str = ""
+    """Address that the request comes from."""
     roles: Mapping[str, Role] = field(default_factory=lambda: MappingProxyType({}))
     """By project, as far as the credential reaches."""
     scopes: frozenset[str] = frozenset()
     """All that its token may do, such as `metrics`; empty: whatever the roles allow."""
+
+    @property
+    def named(self) -> str | None:
+        """The user as events name them; None for the coordinator itself, and where everybody is
+        the first admin."""
+        return self.user if self.user and self.how != "none" else None
 
     def may(self, action: Action, project: str, owner: str | None = None) -> bool:
         """Return whether an action is allowed in a project, on what belongs to `owner`."""
@@ -68,10 +78,10 @@ class Principal:
             ForbiddenError: they may read it, but not do this.
         """
         if not self.may(Action.READ, row.project):
-            raise NotFoundError(kind, row.id)
+            raise NotFoundError(kind, row.id, hidden_in=row.project)
         why = self.refusal(action, row, kind)
         if why is not None:
-            raise ForbiddenError(why)
+            raise ForbiddenError(why, project=row.project)
 
     def refusal(self, action: Action, row: Owned, kind: str) -> str | None:
         """Return why an action is not allowed on a row that they see; None: it is allowed."""

@@ -18,6 +18,7 @@ from trainhall.cluster.accounts.sessions import add_session
 from trainhall.cluster.errors import ConflictError, NotAllowedError, NotFoundError
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.db.accounts import ApiToken, LoginCode, LoginSession, User
+from trainhall.db.views import rfc3339
 
 log = structlog.get_logger(__name__)
 
@@ -34,15 +35,15 @@ USE_SECONDS = 60.0
 
 _OF_TOKEN = (
     select(
-        ApiToken.id, ApiToken.used_at, ApiToken.expires_at, User.id, User.name, User.is_admin,
-        ApiToken.project, ApiToken.role, ApiToken.scopes,
+        ApiToken.id, ApiToken.name, ApiToken.used_at, ApiToken.expires_at,
+        User.id, User.name, User.is_admin, ApiToken.project, ApiToken.role, ApiToken.scopes,
     )
     .join(User, User.id == ApiToken.user_id)
     .where(ApiToken.sha256 == bindparam("sha256"), User.removed_at.is_(None))
 )  # fmt: skip
 _OF_SESSION = (
     select(
-        LoginSession.id, LoginSession.used_at, LoginSession.expires_at,
+        LoginSession.id, LoginSession.id, LoginSession.used_at, LoginSession.expires_at,
         User.id, User.name, User.is_admin, null(), null(), null(),
     )
     .join(User, User.id == LoginSession.user_id)
@@ -93,14 +94,15 @@ class AccountService(Service):
         now = self._clock.now()
         async with self._db.session() as session:
             row = (await session.execute(query, {"sha256": digest})).first()
-            if row is None or (row[2] is not None and row[2] <= now):
+            if row is None or (row[3] is not None and row[3] <= now):
                 return None
-            credential_id, used_at, expires_at, user_id, name, is_admin, *narrowed = row
+            credential_id, called, used_at, expires_at, user_id, name, is_admin, *narrowed = row
             reach = Reach(*narrowed)
             roles = await read_roles(session, user_id, is_admin, reach)
         principal = Principal(
-            name, is_admin and reach.is_whole, how, user_id, credential_id, roles, reach.scopes
-        )
+            name, is_admin and reach.is_whole, how, user_id, credential_id, called,
+            roles=roles, scopes=reach.scopes,
+        )  # fmt: skip
         trusted = CACHE_SECONDS
         if expires_at is not None:
             trusted = min(trusted, (expires_at - now).total_seconds())
@@ -167,13 +169,15 @@ class AccountService(Service):
             session.add(
                 LoginCode(sha256=sha256(code), user_id=principal.user_id, expires_at=expires)
             )
+            self._audit(session, "link.create", principal.user)
         return views.LoginLink(code=code, expires_at=expires)
 
-    async def log_in(self, code: str, client: str) -> str:
+    async def log_in(self, code: str, client: str, address: str = "") -> str:
         """Trade the code of a link for a session; return its secret.
 
         Args:
             client: the browser's description of itself.
+            address: where it is.
 
         Raises:
             NotAllowedError: the code is unknown, was used, or has expired.
@@ -184,7 +188,10 @@ class AccountService(Service):
                 await session.execute(taken.returning(LoginCode.user_id, LoginCode.expires_at))
             ).first()
             if row is not None and row[1] > self._clock.now():
-                return await add_session(session, row[0], client, clock=self._clock, ids=self._ids)
+                return await add_session(
+                    session, row[0], client, clock=self._clock, ids=self._ids,
+                    address=address, detail="by a link",
+                )  # fmt: skip
         raise NotAllowedError(
             "the login link was used before, or has expired; make another with `trainhall open`"
         )
@@ -219,6 +226,8 @@ class AccountService(Service):
                 raise ConflictError(f"you have {MAX_TOKENS} tokens already; remove some first")
             end = expires_at or self._clock.now() + TOKEN_LIFE
             row, token = self._add_token(session, principal, name, end)
+            changes = {"name": (None, name), "expires_at": (None, rfc3339(end))}
+            self._audit(session, "token.create", row.id, changes=changes)
             await session.flush()
             return views.NewApiToken.of(row, token=token)
 
@@ -293,5 +302,8 @@ class AccountService(Service):
                 .returning(table.id)
             )
             found = done.first() is not None
+            if found:
+                action = "token.delete" if table is ApiToken else "session.end"
+                self._audit(session, action, row_id)
         self._known.clear()
         return found

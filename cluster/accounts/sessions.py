@@ -5,9 +5,11 @@ from datetime import timedelta
 from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access import audit
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.secrets import sha256
 from trainhall.cluster.ports import Clock, Ids
-from trainhall.db.accounts import LoginSession
+from trainhall.db.accounts import LoginSession, User
 from trainhall.db.sanitize import sanitize_text
 
 SESSION_LIFE = timedelta(days=30)
@@ -15,20 +17,29 @@ MAX_CLIENT = 256
 
 
 async def add_session(
-    session: AsyncSession, user_id: str, client: str, *, clock: Clock, ids: Ids
+    session: AsyncSession,
+    user_id: str,
+    client: str,
+    *,
+    clock: Clock,
+    ids: Ids,
+    address: str = "",
+    detail: str = "",
 ) -> str:
     """Log a browser in; return the secret for its cookie.
 
     Args:
         client: the browser's description of itself.
+        address: where it is.
+        detail: how they logged in, for the audit log.
     """
     now = clock.now()
-    secret = ids.secret()
+    new, secret = ids.new(), ids.secret()
     # Those that have ended leave with the next one.
     await session.execute(delete(LoginSession).where(LoginSession.expires_at <= now))
     session.add(
         LoginSession(
-            id=ids.new(),
+            id=new,
             sha256=sha256(secret),
             user_id=user_id,
             client=sanitize_text(client, MAX_CLIENT),
@@ -37,4 +48,7 @@ async def add_session(
             expires_at=now + SESSION_LIFE,
         )
     )
+    user = await session.get_one(User, user_id)
+    caller = Principal(user.name, user.is_admin, "session", user_id, new, new, address)
+    audit.record(session, caller, "session.create", now, name=new, detail=detail)
     return secret

@@ -15,6 +15,7 @@ from trainhall.cluster.alerts.monitor import AlertMonitor
 from trainhall.cluster.alerts.targets import Target, TargetKind, check_target, new_secret
 from trainhall.cluster.errors import ConflictError, InvalidValueError
 from trainhall.cluster.lifecycle.alerts import TEST, Condition, new_delivery
+from trainhall.cluster.lifecycle.reasons import A_USER
 from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.db.alerts import Alert, AlertDelivery, AlertFiring
 from trainhall.db.models import Job
@@ -78,6 +79,7 @@ class AlertService(Service):
             if wanted.target.kind is TargetKind.WEBHOOK:
                 alert.secret = new_secret(self._ids)
             session.add(alert)
+            self._audit(session, "alert.create", alert.id, detail=alert.name)
             await session.flush()
             view = views.alert_with_secret(alert, alert.secret)
         self._wake()
@@ -110,7 +112,8 @@ class AlertService(Service):
         """
         async with self._db.transaction() as session:
             alert = await load(session, Alert, alert_id, locked=True)
-            wanted = replace(_definition(alert), **changes)
+            before = _definition(alert)
+            wanted = replace(before, **changes)
             if "target" in changes:
                 check_target(wanted.target, self._settings)
             await _check_scope(session, wanted)
@@ -122,7 +125,10 @@ class AlertService(Service):
             if wanted.enabled:
                 alert.reason, alert.failing_since = "", None
             elif not alert.reason:
-                alert.reason = "disabled by a user"
+                alert.reason = f"disabled by {self._caller.named or A_USER}"
+            old, new = _columns(before), _columns(wanted)
+            changed = {name: (old[name], new[name]) for name in old}
+            self._audit(session, "alert.change", alert_id, changes=changed, detail=alert.name)
             await self._forget_withdrawn(session, alert)
             await session.flush()
             view = views.alert_with_secret(alert, secret)
@@ -141,7 +147,9 @@ class AlertService(Service):
     async def delete(self, alert_id: str) -> None:
         """Delete an alert with its deliveries; what was not sent is not sent any more."""
         async with self._db.transaction() as session:
-            await session.delete(await load(session, Alert, alert_id, locked=True))
+            alert = await load(session, Alert, alert_id, locked=True)
+            self._audit(session, "alert.delete", alert_id, detail=alert.name)
+            await session.delete(alert)
 
     async def test(self, alert_id: str) -> views.Delivery:
         """Send a message that says that it is a test, also of a disabled alert."""
@@ -150,6 +158,7 @@ class AlertService(Service):
             text = f"this is a test of the alert “{alert.name}”"
             delivery = new_delivery(alert_id, TEST, text, [], self._clock.now())
             session.add(delivery)
+            self._audit(session, "alert.test", alert_id, detail=alert.name)
             await session.flush()
             view = views.delivery_view(delivery)
         self._dispatcher.wake()

@@ -35,7 +35,13 @@ from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns
 from trainhall.cluster.jobs.views import Job as JobView
 from trainhall.cluster.jobs.views import job_views
 from trainhall.cluster.lifecycle.jobs import lock_job, move_job, record_reason
-from trainhall.cluster.lifecycle.reasons import EventCode, Reason, ReasonCode, job_label
+from trainhall.cluster.lifecycle.reasons import (
+    A_USER,
+    EventCode,
+    Reason,
+    ReasonCode,
+    job_label,
+)
 from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
 from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress
@@ -97,6 +103,10 @@ class CheckpointService(Service):
         async with self._db.transaction() as session:
             row = await load_locked(session, checkpoint_id, self._caller)
             check_allowed(row, CheckpointCommand.PIN if pinned else CheckpointCommand.UNPIN)
+            if row.pinned != pinned:
+                action = "checkpoint.pin" if pinned else "checkpoint.unpin"
+                job = await load(session, Job, row.job_id)
+                self._audit(session, action, row.id, project=job.project, detail=_of(row))
             row.pinned = pinned
             await session.flush()
             return checkpoint_view(row)
@@ -118,9 +128,13 @@ class CheckpointService(Service):
                 )
             if row.state in ("committed", "corrupt"):
                 row.state = "deleting"
-                why = f"the checkpoint of step {row.step} was deleted by a user"
+                who = self._caller.named or A_USER
+                why = f"the checkpoint of step {row.step} was deleted by {who}"
                 await record_change(
                     session, row, why, EventCode.CHECKPOINT_DELETED, self._clock.now()
+                )
+                self._audit(
+                    session, "checkpoint.delete", row.id, project=job.project, detail=_of(row)
                 )
             view = checkpoint_view(row)
         self._notifier.notify_viewers(view.job_id)
@@ -161,9 +175,11 @@ class CheckpointService(Service):
                 "restarts_step": row.step,
                 "pauses_after": row.step,
                 "archived": False,
+                "asked_by": self._caller.named,
             }
             progress.step = row.step
-            reason = Reason.of(ReasonCode.RESTORED, step=row.step)
+            reason = Reason.of(ReasonCode.RESTORED, step=row.step, user=self._caller.named)
+            self._audit(session, "checkpoint.restore", row.id, project=job.project, detail=_of(row))
             if state in WAITING_STATES:
                 await session.execute(
                     update(Job).where(Job.id == job.id, Job.state == state.value).values(**changes)
@@ -242,6 +258,7 @@ class CheckpointService(Service):
             decisions = await retention.decide(session, job)
             if not dry_run:
                 await retention.delete_unretained(session, decisions, self._clock.now())
+                self._audit(session, "checkpoint.collect", job_id, project=job.project)
             denied = self._denied(Owner(job.id, job.project, job.user))
             decided = [retention_view(*each, denied) for each in decisions]
         if not dry_run:
@@ -249,6 +266,10 @@ class CheckpointService(Service):
             self._notifier.notify_all_nodes()
             await self.uploads.housekeep()
         return decided
+
+
+def _of(row: Checkpoint) -> str:
+    return f"step {row.step} of job {row.job_id}"
 
 
 async def _starts_from(session: AsyncSession, job: Job, row: Checkpoint) -> bool:

@@ -18,7 +18,7 @@ from trainhall.cluster.errors import NotFoundError, WrongStateError
 from trainhall.cluster.lifecycle.reasons import EventCode
 from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.waiting import end_tasks
-from trainhall.db.models import Checkpoint
+from trainhall.db.models import Checkpoint, Job
 from trainhall.training.checkpoint.format.errors import Problem
 from trainhall.training.checkpoint.format.manifest import verify_folder
 
@@ -54,7 +54,18 @@ class CheckpointVerification(Service):
             running = asyncio.create_task(self._verify(checkpoint_id), name="verify")
             self._running[checkpoint_id] = running
             running.add_done_callback(lambda _: self._running.pop(checkpoint_id))
-        return await asyncio.shield(running)
+        problems = await asyncio.shield(running)
+        await self._note(checkpoint_id, problems)
+        return problems
+
+    async def _note(self, checkpoint_id: str, problems: Sequence[Problem]) -> None:
+        if not self._caller.user:
+            return
+        query = select(Job.project).join(Checkpoint, Checkpoint.job_id == Job.id)
+        async with self._db.transaction() as session:
+            project = await session.scalar(query.where(Checkpoint.id == checkpoint_id))
+            detail = f"{len(problems)} problems" if problems else "it is whole"
+            self._audit(session, "checkpoint.verify", checkpoint_id, project=project, detail=detail)
 
     async def _verify(self, checkpoint_id: str) -> Sequence[Problem]:
         folder = await self._files.folder(checkpoint_id)

@@ -346,7 +346,7 @@ def _reason(experiment: Experiment, trial: Trial, command: Command) -> Reason:
         return Reason.stored(trial.reason_code, trial.reason)
     if trial.command == PROMOTE:
         return Reason.of(ReasonCode.PROMOTED, rung=len(trial.results), experiment=label)
-    return Reason.of(_REASONS[command], experiment=label)
+    return Reason.of(_REASONS[command], experiment=label, user=experiment.asked_by)
 
 
 async def _describe_best(session: AsyncSession, experiment: Experiment) -> str:

@@ -118,6 +118,7 @@ class ExperimentService(Service):
             kind=spec.kind,
             spec=spec.document(),
             code=spec.job.get("code"),
+            asked_by=self._caller.named,
             metric=spec.objective.metric,
             goal=goal.value,
             objective_at=spec.objective.at,
@@ -132,6 +133,7 @@ class ExperimentService(Service):
             _trial(experiment.id, by_number[number], repeat, position)
             for position, (number, repeat) in enumerate(start_order(spec, planned), 1)
         )
+        self._audit(session, "experiment.create", experiment.id, project=experiment.project)
         await session.flush()
         return experiment.id
 
@@ -201,8 +203,13 @@ class ExperimentService(Service):
             state, end = ExperimentState(experiment.state), STATE_AFTER[command]
             if state is not end:
                 check_allowed(experiment, command)
+                experiment.asked_by = self._caller.named
                 reason = await _reason(session, experiment, command)
                 move_experiment(experiment, end, reason)
+                self._audit(
+                    session, f"experiment.{command}", experiment_id, project=experiment.project,
+                    changes={"state": (state, end)},
+                )  # fmt: skip
                 await _command_trials(session, experiment, command)
                 await session.flush()
             elif command is Command.RESUME:
@@ -230,9 +237,9 @@ def _trial(experiment_id: str, planned: Configuration, repeat: int, position: in
 async def _reason(session: AsyncSession, experiment: Experiment, command: Command) -> Reason:
     match command:
         case Command.PAUSE:
-            return Reason.of(ReasonCode.PAUSED)
+            return Reason.of(ReasonCode.PAUSED, user=experiment.asked_by)
         case Command.CANCEL:
-            return Reason.of(ReasonCode.CANCELLED)
+            return Reason.of(ReasonCode.CANCELLED, user=experiment.asked_by)
     return await running_reason(session, experiment)
 
 
@@ -251,7 +258,9 @@ async def _command_trials(session: AsyncSession, experiment: Experiment, command
         )
     else:
         label = experiment_label(experiment.id, experiment.name)
-        reason = Reason.of(ReasonCode.EXPERIMENT_CANCELLED, experiment=label)
+        reason = Reason.of(
+            ReasonCode.EXPERIMENT_CANCELLED, experiment=label, user=experiment.asked_by
+        )
         unfinished = Trial.state.in_(UNFINISHED_TRIALS)
         await session.execute(
             update(Trial).where(of_experiment, unfinished).values(command="cancel")

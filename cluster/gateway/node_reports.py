@@ -16,7 +16,7 @@ from trainhall.cluster.lifecycle.nodes import (
     state_when_reachable,
     void_join_token,
 )
-from trainhall.cluster.lifecycle.reasons import REMOVED_BY_USER, Reason, ReasonCode
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, removed_by
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, NodeState
 from trainhall.cluster.nodes.devices import store_device_use, store_devices
 from trainhall.cluster.ports import Clock
@@ -113,7 +113,7 @@ async def _move_node(session: AsyncSession, node: Node, report: Report, clock: C
     if end is start:
         return False
     if drains:
-        reason = reason_to_drain(end, node.drain_reason or REMOVED_BY_USER)
+        reason = reason_to_drain(end, node.drain_reason or removed_by(node.removed_by))
     elif end is NodeState.SUSPECT:
         reason = Reason.of(ReasonCode.AGENT_OFFLINE)
     else:

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import InvalidValueError
 from trainhall.cluster.jobs.commands import Command, check_allowed
-from trainhall.cluster.lifecycle.reasons import EventCode
+from trainhall.cluster.lifecycle.reasons import A_USER, EventCode
 from trainhall.db.events import record_event
 from trainhall.db.models import Job
 from trainhall.training.spec.base import MAX_TAGS, unique
@@ -25,20 +25,30 @@ class Annotation:
     archived: bool | None = None
 
 
-async def annotate_job(session: AsyncSession, job: Job, change: Annotation, now: datetime) -> None:
+async def annotate_job(
+    session: AsyncSession, job: Job, change: Annotation, now: datetime, *, user: str | None = None
+) -> None:
     """Change a locked job, and record what changed as events.
+
+    Args:
+        user: who changes it, if that is known.
 
     Raises:
         InvalidValueError: there is nothing to change, or too many tags.
         WrongStateError: it is to be archived before it has ended.
     """
     _check(change)
-    changed = [*_change_tags(job, change), *_change_notes(job, change), *_archive(job, change)]
+    by = user or A_USER
+    changed = [
+        *_change_tags(job, change, by),
+        *_change_notes(job, change, by),
+        *_archive(job, change, by),
+    ]
     await session.flush()
     for code, text in changed:
         await record_event(
             session, job.id, time=now, kind="note", code=code, reason=text,
-            attempt=job.attempt or None,
+            attempt=job.attempt or None, data={"user": user} if user else None,
         )  # fmt: skip
 
 
@@ -51,12 +61,12 @@ def _check(change: Annotation) -> None:
         raise InvalidValueError("tags", list(change.tags), message)
 
 
-def _change_tags(job: Job, change: Annotation) -> Iterator[tuple[EventCode, str]]:
+def _change_tags(job: Job, change: Annotation, by: str) -> Iterator[tuple[EventCode, str]]:
     before = job.tags or []
     after = _tags_after(before, change)
     if after != before:
         job.tags = after or None
-        yield EventCode.TAGS_CHANGED, _describe(before, after)
+        yield EventCode.TAGS_CHANGED, _describe(before, after, by)
 
 
 def _tags_after(tags: Sequence[str], change: Annotation) -> list[str]:
@@ -71,22 +81,21 @@ def _tags_after(tags: Sequence[str], change: Annotation) -> list[str]:
     return after
 
 
-def _change_notes(job: Job, change: Annotation) -> Iterator[tuple[EventCode, str]]:
+def _change_notes(job: Job, change: Annotation, by: str) -> Iterator[tuple[EventCode, str]]:
     if change.notes is not None and change.notes != (job.notes or ""):
         job.notes = change.notes or None
-        text = "notes changed by a user" if change.notes else "notes removed by a user"
-        yield EventCode.NOTES_CHANGED, text
+        yield EventCode.NOTES_CHANGED, f"notes {'changed' if change.notes else 'removed'} by {by}"
 
 
-def _archive(job: Job, change: Annotation) -> Iterator[tuple[EventCode, str]]:
+def _archive(job: Job, change: Annotation, by: str) -> Iterator[tuple[EventCode, str]]:
     if change.archived is not None and change.archived != job.archived:
         check_allowed(job, Command.ARCHIVE if change.archived else Command.UNARCHIVE)
         job.archived = change.archived
         code = EventCode.ARCHIVED if change.archived else EventCode.UNARCHIVED
-        yield code, f"{code} by a user"
+        yield code, f"{code} by {by}"
 
 
-def _describe(before: Sequence[str], after: Sequence[str]) -> str:
+def _describe(before: Sequence[str], after: Sequence[str], by: str) -> str:
     added = [tag for tag in after if tag not in before]
     removed = [tag for tag in before if tag not in after]
     parts = [
@@ -94,4 +103,4 @@ def _describe(before: Sequence[str], after: Sequence[str]) -> str:
         for verb, tags in (("added", added), ("removed", removed))
         if tags
     ]
-    return f"a user {' and '.join(parts)}" if parts else "a user reordered the tags"
+    return f"{by} {' and '.join(parts) or 'reordered the tags'}"

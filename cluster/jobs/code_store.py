@@ -18,7 +18,6 @@ import structlog
 from sqlalchemy import Connection, delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.access.limited import Limited
 from trainhall.cluster.access.ownership import submission_project
 from trainhall.cluster.access.principal import Owner
 from trainhall.cluster.access.roles import Action
@@ -32,7 +31,7 @@ from trainhall.cluster.errors import (
     explain_full_disk,
 )
 from trainhall.cluster.jobs.views import Code
-from trainhall.cluster.ports import Clock, Ids
+from trainhall.cluster.service import Service, ServiceContext
 from trainhall.cluster.wire.code_archive import (
     MAX_ARCHIVE_BYTES,
     ArchiveError,
@@ -41,7 +40,6 @@ from trainhall.cluster.wire.code_archive import (
 )
 from trainhall.cluster.wire.code_names import holds_entry, holds_folder, near_name
 from trainhall.db.accounts import ProjectCode
-from trainhall.db.database import Database
 from trainhall.db.experiments import Experiment
 from trainhall.db.models import Job, Node
 from trainhall.monitoring.store import upsert
@@ -67,17 +65,13 @@ class _Arriving:
     bytes = 0
 
 
-class CodeStore(Limited):
-    def __init__(
-        self, db: Database, data_dir: Path, clock: Clock, ids: Ids, unused_limit: int
-    ) -> None:
-        self._db = db
-        self._clock = clock
-        self._unused_limit = unused_limit
+class CodeStore(Service):
+    def __init__(self, context: ServiceContext, data_dir: Path) -> None:
+        super().__init__(context)
+        self._unused_limit = context.options.unused_code_bytes
         self._arriving = _Arriving()
         self._inspections = asyncio.Semaphore(_INSPECTIONS)
         self._folder = data_dir / "code"
-        self._ids = ids
 
     async def put(
         self, sha256: str, chunks: AsyncIterator[bytes], project: str | None = None
@@ -133,6 +127,7 @@ class CodeStore(Limited):
             await asyncio.to_thread(fsync_folder, self._folder)
             async with self._db.transaction() as session:
                 await self.keep(session, sha256, project)
+                self._audit(session, "code.upload", sha256, project=project)
         finally:
             self._arriving.bytes -= arrived
             await asyncio.to_thread(part.unlink, missing_ok=True)

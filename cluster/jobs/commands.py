@@ -77,11 +77,11 @@ _ARCHIVING = {True: Command.ARCHIVE, False: Command.UNARCHIVE}
 """The command that has no effect, by whether the job is archived."""
 _NOTHING: Mapping[str, dict[str, Any]] = {}
 _REASONS = {
-    JobState.PAUSED: Reason.of(ReasonCode.PAUSED_BEFORE_START),
-    JobState.PAUSING: Reason.of(ReasonCode.PAUSE_REQUESTED),
-    JobState.CANCELLED: Reason.of(ReasonCode.CANCELLED),
-    JobState.CANCELLING: Reason.of(ReasonCode.CANCEL_REQUESTED),
-    JobState.QUEUED: Reason.of(ReasonCode.RESUMED, changes=""),
+    JobState.PAUSED: ReasonCode.PAUSED_BEFORE_START,
+    JobState.PAUSING: ReasonCode.PAUSE_REQUESTED,
+    JobState.CANCELLED: ReasonCode.CANCELLED,
+    JobState.CANCELLING: ReasonCode.CANCEL_REQUESTED,
+    JobState.QUEUED: ReasonCode.RESUMED,
 }
 _GOALS: Mapping[JobState, Goal] = {JobState.PAUSING: "pause", JobState.CANCELLING: "stop"}
 """Goals of the attempt that runs meanwhile."""
@@ -93,6 +93,9 @@ class Commanded:
 
     has_effect: bool
     """False where it only repeats what was commanded before."""
+    before: JobState
+    job: Job
+    """As it is now."""
     hosts: Allocation
     """Hosts of the job's newest attempt."""
 
@@ -128,16 +131,16 @@ async def give_command(
     check_allowed(job, command)
     end = TRANSITIONS[command][state]
     if end is None:
-        return Commanded(False, Allocation())
-    reason = reason or _user_reason(job, end, asked)
+        return Commanded(False, state, job, Allocation())
+    reason = reason or _user_reason(job, end, asked, caller.named)
     attempt = await session.get(Attempt, (job_id, job.attempt))
     if end in _GOALS:
         await _stop(session, attempt, _GOALS[end], reason, now)
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {"asked_by": reason.params.get("user")}
     if end is JobState.CANCELLED and attempt is not None:
-        changes = await withdraw_unapplied(session, job, attempt, now)
+        changes |= await withdraw_unapplied(session, job, attempt, now)
     if command is Command.RESUME:
-        changes = {
+        changes |= {
             "restarts": 0,
             "restarts_step": progress.step,
             "pauses_after": max(job.pauses_after, progress.step),
@@ -152,15 +155,18 @@ async def give_command(
         raise ConflictError
     await session.refresh(job)
     await session.refresh(progress)
-    return Commanded(True, attempt.allocation if attempt is not None else Allocation())
+    hosts = attempt.allocation if attempt is not None else Allocation()
+    return Commanded(True, state, job, hosts)
 
 
-def _user_reason(job: Job, end: JobState, asked: Mapping[str, dict[str, Any]]) -> Reason:
-    if asked:
-        return Reason.of(ReasonCode.RESUMED, changes=f" with {_describe_changes(asked)}")
+def _user_reason(
+    job: Job, end: JobState, asked: Mapping[str, dict[str, Any]], user: str | None
+) -> Reason:
+    code = _REASONS[end]
     if end is JobState.PAUSED and job.attempt > 0:
-        return Reason.of(ReasonCode.PAUSED_WHILE_WAITING)
-    return _REASONS[end]
+        code = ReasonCode.PAUSED_WHILE_WAITING
+    changes = f" with {_describe_changes(asked)}" if asked else ""
+    return Reason.of(code, user=user, changes=changes)
 
 
 async def _stop(

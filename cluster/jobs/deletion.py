@@ -45,8 +45,8 @@ BATCH_ROWS = 200
 _LARGE: tuple[type[Base], ...] = (MetricFrame, MetricChunk, Series, LogChunk, GradientRecord)
 
 
-async def delete_job(session: AsyncSession, caller: Principal, job_id: str, now: datetime) -> None:
-    """Delete the record of a job that has ended.
+async def delete_job(session: AsyncSession, caller: Principal, job_id: str, now: datetime) -> str:
+    """Delete the record of a job that has ended; return its project.
 
     Raises:
         ForbiddenError: the caller may not delete it.
@@ -63,7 +63,9 @@ async def delete_job(session: AsyncSession, caller: Principal, job_id: str, now:
     if why is not None:
         label = job_label(job.id, job.name)
         raise WrongStateError(f"{label} cannot be deleted: {why}", job.state)
+    project = job.project
     await delete_record(session, job_id, now)
+    return project
 
 
 async def needed_by(session: AsyncSession, jobs: Sequence[Job]) -> dict[str, str]:

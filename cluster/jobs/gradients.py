@@ -15,7 +15,6 @@ import orjson
 from sqlalchemy import bindparam, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster.access.limited import Limited
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.access.visibility import check_job
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
@@ -23,9 +22,7 @@ from trainhall.cluster.jobs.commands import RIGHTS, Command, refusal
 from trainhall.cluster.lifecycle.jobs import lock_job
 from trainhall.cluster.lifecycle.reasons import job_label
 from trainhall.cluster.lifecycle.states import JobState
-from trainhall.cluster.notifier import Notifier
-from trainhall.cluster.service import load
-from trainhall.db.database import Database
+from trainhall.cluster.service import Service, load
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, GradientRecord, GradientRequest, Job
 from trainhall.db.views import View
@@ -68,11 +65,7 @@ class Captured:
     largest: list[float | str]
 
 
-class GradientService(Limited):
-    def __init__(self, db: Database, notifier: Notifier) -> None:
-        self._db = db
-        self._notifier = notifier
-
+class GradientService(Service):
     async def ask(self, job_id: str) -> GradientRequests:
         """Ask a job for the gradients of its next step, with histograms.
 
@@ -99,6 +92,7 @@ class GradientService(Limited):
                 session.add(request)
             if request.asked == request.answered:
                 request.asked += 1
+                self._audit(session, "job.capture_gradients", job_id, project=job.project)
             await session.flush()
             asked = GradientRequests.of(request)
             attempt = await session.get(Attempt, (job_id, job.attempt))

@@ -14,7 +14,7 @@ from trainhall.db.models import Attempt, Job
 
 
 async def resize_active(
-    session: AsyncSession, job: Job, sizes: Sequence[int], change: str
+    session: AsyncSession, job: Job, sizes: Sequence[int], change: str, *, user: str | None
 ) -> Reason:
     """Keep the spec that the attempt runs with; return the reason of the request.
 
@@ -23,7 +23,7 @@ async def resize_active(
     attempt = await session.get(Attempt, (job.id, job.attempt), with_for_update=True)
     assert attempt is not None
     attempt.spec = attempt.spec or job.spec
-    reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
+    reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change, user=user)
     if job.state == JobState.PAUSING:
         return reason
     size = job.world_size
@@ -33,7 +33,8 @@ async def resize_active(
     if job.reason_code == ReasonCode.RESIZE_REQUESTED:
         # An earlier resize that it still waited for is withdrawn.
         set_reason(job, Reason.stored(attempt.reason_code, attempt.reason))
-    return Reason.of(ReasonCode.RESIZE_REQUESTED, change=f"{change}; it continues with {size}")
+    change = f"{change}; it continues with {size}"
+    return Reason.of(ReasonCode.RESIZE_REQUESTED, change=change, user=user)
 
 
 async def withdraw_unapplied(

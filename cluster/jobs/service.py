@@ -71,7 +71,10 @@ class JobService(Service):
             owned = await owned_spec(session, self._caller, spec, self._clock)
             await self._check_queue(session, owned.user)
             await self._code.keep(session, owned.code, owned.project or DEFAULT_PROJECT)
-            return (await add_job(session, self._ids.new(), owned, now=self._clock.now())).id
+            new, now, user = self._ids.new(), self._clock.now(), self._caller.named
+            job = await add_job(session, new, owned, now=now, user=user)
+            self._audit(session, "job.submit", job.id, project=job.project)
+            return job.id
 
         view, created = await self._creation.once(self._caller, request, add, self._view)
         if created:
@@ -275,11 +278,17 @@ class JobService(Service):
             change = f"{describe_workers(document)} instead of {describe_workers(job.spec)}"
             sizes = list(spec.possible_workers)
             if state in ACTIVE_STATES:
-                reason = await resize_active(session, job, sizes, change)
+                reason = await resize_active(session, job, sizes, change, user=self._caller.named)
             else:
                 job.world_size = spec.resources.workers
-                reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
-            job.spec, job.sizes = document, sizes
+                reason = Reason.of(
+                    ReasonCode.RESIZE_REQUESTED, change=change, user=self._caller.named
+                )
+            asked = {
+                name: (job.spec["resources"].get(name), new) for name, new in resources.items()
+            }
+            self._audit(session, "job.resize", job_id, project=job.project, changes=asked)
+            job.spec, job.sizes, job.asked_by = document, sizes, self._caller.named
             await session.flush()
             await record_reason(session, job_id, "note", reason, now, attempt=job.attempt or None)
             view = await self._view(session, job_id)
@@ -297,7 +306,13 @@ class JobService(Service):
             await lock_job(session, job_id)
             job, _ = await _load(session, job_id)
             self._caller.check(Action.ANNOTATE, job, "job")
-            await annotate_job(session, job, annotation, self._clock.now())
+            written = (job.tags, job.notes, job.archived)
+            await annotate_job(session, job, annotation, self._clock.now(), user=self._caller.named)
+            now_written = (job.tags, job.notes, job.archived)
+            if written != now_written:
+                names = ("tags", "notes", "archived")
+                changes = dict(zip(names, zip(written, now_written, strict=True), strict=True))
+                self._audit(session, "job.change", job_id, project=job.project, changes=changes)
             view = await self._view(session, job_id)
         self._notifier.notify_viewers(job_id)
         return view
@@ -312,7 +327,8 @@ class JobService(Service):
             await check_job(session, self._caller, job_id, RIGHTS[Command.DELETE])
         await divide_entries(self._db, job_id, self._clock.now())
         async with self._db.transaction() as session:
-            await delete_job(session, self._caller, job_id, self._clock.now())
+            project = await delete_job(session, self._caller, job_id, self._clock.now())
+            self._audit(session, "job.delete", job_id, project=project)
         self._notifier.notify_viewers(job_id)
         self._notifier.notify_all_nodes()
 
@@ -348,6 +364,16 @@ class JobService(Service):
             done = await give_command(
                 session, job_id, command, now=now, caller=self._caller, asked=asked
             )
+            if done.has_effect:
+                given = {
+                    f"{part}.{key}": (None, value)
+                    for part, values in asked.items()
+                    for key, value in values.items()
+                }
+                self._audit(
+                    session, f"job.{command}", job_id, project=done.job.project,
+                    changes={"state": (done.before, JobState(done.job.state)), **given},
+                )  # fmt: skip
             return await self._view(session, job_id), done.hosts
 
     async def _view(self, session: AsyncSession, job_id: str) -> views.Job:

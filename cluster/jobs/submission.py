@@ -29,12 +29,14 @@ async def add_job(
     *,
     now: datetime,
     reason: Reason | None = None,
+    user: str | None = None,
     run: RunOf | None = None,
 ) -> Job:
     """Queue a new job.
 
     Args:
         reason: None: a user submitted it.
+        user: who, if that is known; None, too, for the coordinator.
 
     Raises:
         sqlalchemy.exc.IntegrityError: another caller took its number, or started the same run; try
@@ -50,7 +52,8 @@ async def add_job(
         tags=spec.tags or None,
         notes=spec.notes or None,
         priority=spec.priority,
-        **reason_columns(reason or Reason.of(ReasonCode.SUBMITTED)),
+        **reason_columns(reason or Reason.of(ReasonCode.SUBMITTED, user=user)),
+        asked_by=user,
         attempt=0,
         generation=0,
         restarts=0,

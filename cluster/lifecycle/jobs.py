@@ -99,10 +99,14 @@ async def record_reason(
     attempt: int | None = None,
     data: dict[str, Any] | None = None,
 ) -> None:
-    """Record an event of a job with the code of a reason, and its text unless another is given."""
+    """Record an event of a job with the code of a reason, and its text unless another is given.
+
+    Its data has the user who asked for it, if there is one.
+    """
+    user = reason.params.get("user")
     await record_event(
         session, job_id, time=now, kind=kind, code=reason.code, reason=text or reason.text,
-        attempt=attempt, data=data,
+        attempt=attempt, data={**({"user": user} if user else {}), **(data or {})},
     )  # fmt: skip
 
 
@@ -123,7 +127,7 @@ async def create_job(session: AsyncSession, job: Job, *, now: datetime) -> None:
     await session.flush()
     session.add(JobProgress(job_id=job.id, metrics={}))
     await session.flush()
-    reason = Reason.stored(job.reason_code, job.reason)
+    reason = Reason.stored(job.reason_code, job.reason, user=job.asked_by)
     await record_reason(session, job.id, "state", reason, now, data={"state": job.state})
 
 

@@ -86,10 +86,16 @@ def reason_to_drain(state: NodeState, why: str) -> Reason:
     return Reason.of(code, why=why)
 
 
-async def create_node(session: AsyncSession, node: Node, *, now: datetime) -> None:
-    """Edge a. Store a node that was registered, with its first event."""
+async def create_node(
+    session: AsyncSession, node: Node, *, now: datetime, user: str | None = None
+) -> None:
+    """Edge a. Store a node that was registered, with its first event.
+
+    Args:
+        user: who registered it, if that is known; so below.
+    """
     node.state, node.state_at, node.created_at = NodeState.PENDING.value, now, now
-    reason = Reason.of(ReasonCode.REGISTERED)
+    reason = Reason.of(ReasonCode.REGISTERED, user=user)
     set_reason(node, reason)
     session.add(node)
     await session.flush()
@@ -157,7 +163,7 @@ async def drain_node(session: AsyncSession, node: Node, *, reason: str, now: dat
 
 
 async def undrain_node(
-    session: AsyncSession, node: Node, *, reachable: bool, now: datetime
+    session: AsyncSession, node: Node, *, reachable: bool, now: datetime, user: str | None = None
 ) -> None:
     """Edge j, of a locked node: it may get work again. Harmless where it is not drained.
 
@@ -169,7 +175,7 @@ async def undrain_node(
     state = NodeState(node.state)
     node.drain_reason, node.faults_counted_from = None, now
     await session.flush()
-    reason = Reason.of(ReasonCode.UNDRAINED)
+    reason = Reason.of(ReasonCode.UNDRAINED, user=user)
     if state not in DRAINS:
         await record_node_event(session, node.id, state, reason, now)
         return

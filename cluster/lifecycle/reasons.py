@@ -14,9 +14,16 @@ from typing import Any, Self
 
 from trainhall.training.link.failure import Failure
 
+A_USER = "a user"
+"""Name of whoever did something, where there are no accounts."""
+
 
 class ReasonCode(StrEnum):
-    """Code, and the sentence for people, with places for its parameters."""
+    """Code, and the sentence for people, with places for its parameters.
+
+    `{user}` is whoever asked for it, or “a user” if that is not known; `{by}` is “ by maria”, or
+    nothing.
+    """
 
     template: str
 
@@ -27,26 +34,26 @@ class ReasonCode(StrEnum):
         return self
 
     # of jobs, by users
-    SUBMITTED = ("submitted", "submitted")
-    PAUSE_REQUESTED = ("pause_requested", "pause requested by a user")
-    PAUSED = ("paused", "paused by a user")
+    SUBMITTED = ("submitted", "submitted{by}")
+    PAUSE_REQUESTED = ("pause_requested", "pause requested by {user}")
+    PAUSED = ("paused", "paused by {user}")
     PAUSED_BY_SIGNAL = (
         "paused_by_signal",
-        "paused by a user: SIGTERM ended its script, which starts again once resumed",
+        "paused by {user}: SIGTERM ended its script, which starts again once resumed",
     )
     PAUSED_AT_STEP = ("pause_at", "paused at step {step:,}, as training.pause_at says")
-    PAUSED_BEFORE_START = ("paused_before_start", "paused by a user before it started")
-    PAUSED_WHILE_WAITING = ("paused_while_waiting", "paused by a user while it waited in the queue")
-    RESUMED = ("resumed", "resumed by a user{changes}")
-    RESIZE_REQUESTED = ("resize_requested", "resize requested by a user: {change}")
-    RESTORED = ("restored", "restored by a user from the checkpoint of step {step:,}")
-    CANCEL_REQUESTED = ("cancel_requested", "cancellation requested by a user")
-    CANCELLED = ("cancelled", "cancelled by a user")
+    PAUSED_BEFORE_START = ("paused_before_start", "paused by {user} before it started")
+    PAUSED_WHILE_WAITING = ("paused_while_waiting", "paused by {user} while it waited in the queue")
+    RESUMED = ("resumed", "resumed by {user}{changes}")
+    RESIZE_REQUESTED = ("resize_requested", "resize requested by {user}: {change}")
+    RESTORED = ("restored", "restored by {user} from the checkpoint of step {step:,}")
+    CANCEL_REQUESTED = ("cancel_requested", "cancellation requested by {user}")
+    CANCELLED = ("cancelled", "cancelled by {user}")
     # of the jobs of experiments
     TRIAL_STARTED = ("trial_started", "submitted as {run} of {experiment}")
-    EXPERIMENT_PAUSED = ("experiment_paused", "paused by a user with {experiment}")
-    EXPERIMENT_RESUMED = ("experiment_resumed", "resumed by a user with {experiment}")
-    EXPERIMENT_CANCELLED = ("experiment_cancelled", "cancelled by a user with {experiment}")
+    EXPERIMENT_PAUSED = ("experiment_paused", "paused by {user} with {experiment}")
+    EXPERIMENT_RESUMED = ("experiment_resumed", "resumed by {user} with {experiment}")
+    EXPERIMENT_CANCELLED = ("experiment_cancelled", "cancelled by {user} with {experiment}")
     PAUSED_AT_RUNG = ("paused_at_rung", "paused at step {step:,}, a rung of its experiment")
     WAITS_AT_RUNG = (
         "waits_at_rung",
@@ -94,7 +101,7 @@ class ReasonCode(StrEnum):
     STRATEGY_NOT_PREDICTED = ("strategy_not_predicted", "not predicted: {why}")
     RUNNING = ("running", "{ranks} on {nodes}")
     REGROUPED = ("regrouped", "{losses}; {change}{cost}")
-    RESIZED = ("resized", "resized by a user; {change}{how}")
+    RESIZED = ("resized", "resized by {user}; {change}{how}")
     GREW = ("grew", "{count} devices became free; {change}{how}")
     PREEMPTED = ("preempted", "preempted by {job}, which has priority {priority}{change}{how}")
     # of attempts that stop or ended
@@ -139,7 +146,7 @@ class ReasonCode(StrEnum):
     DEVICE_LEFT = ("device_left", "attempt {attempt} has left this device")
     ATTEMPT_OVER = ("attempt_over", "attempt {attempt} ended on this node")
     # of nodes
-    REGISTERED = ("registered", "registered, not yet joined")
+    REGISTERED = ("registered", "registered{by}, not yet joined")
     JOINED = ("joined", "joined; no report yet")
     REPORTS = ("reports", "agent connected")
     AGENT_OFFLINE = (
@@ -154,8 +161,8 @@ class ReasonCode(StrEnum):
     DRAIN_REQUESTED = ("drain_requested", "drain requested: {why}")
     DRAINING = ("draining", "{why}: its jobs save and move")
     DRAINED = ("drained", "{why}; nothing runs on it")
-    UNDRAINED = ("undrained", "undrained by a user")
-    LABELS_CHANGED = ("labels_changed", "labels: {labels}")
+    UNDRAINED = ("undrained", "undrained by {user}")
+    LABELS_CHANGED = ("labels_changed", "labels{by}: {labels}")
     REMOVED = ("removed", "{why}")
 
 
@@ -198,16 +205,21 @@ class Reason:
         return cls(code, params)
 
     @classmethod
-    def stored(cls, code: str, text: str) -> Self:
+    def stored(cls, code: str, text: str, *, user: str | None = None) -> Self:
         """Return a reason that is repeated as it was stored with another row."""
         known = code in set(ReasonCode)
-        return cls(ReasonCode(code) if known else ReasonCode.FAILED, {"stored": text})
+        params = {"stored": text, "user": user}
+        return cls(ReasonCode(code) if known else ReasonCode.FAILED, params)
 
     @cached_property
     def text(self) -> str:
         """The sentence for people."""
         stored: str | None = self.params.get("stored")
-        return self.code.template.format_map(self.params) if stored is None else stored
+        if stored is not None:
+            return stored
+        user: str | None = self.params.get("user")
+        named = {"user": user or A_USER, "by": f" by {user}" if user else ""}
+        return self.code.template.format_map({**self.params, **named})
 
     def is_stored(self, code: str, text: str) -> bool:
         """Return whether a row with this code and text has the reason already."""
@@ -220,12 +232,18 @@ class Reason:
 SIGNALLED = "its script gets SIGTERM and starts again"
 """Reason for an attempt that does not save (`AttemptFacts.saves`) and is to resume in another
 way."""
-REMOVED_BY_USER = "removed by a user"
+
+
+def removed_by(user: str | None) -> str:
+    """Return why a node that is being removed drains."""
+    return f"removed by {user or A_USER}"
 
 
 def event_data(reason: Reason) -> dict[str, Any]:
-    """Return the part of an event's data that says which job something was done for."""
-    return {name: reason.params[name] for name in ("for_job",) if name in reason.params}
+    """Return the part of an event's data that says which job something was done for, and which
+    user asked for it."""
+    kept = ("for_job", "user")
+    return {name: reason.params[name] for name in kept if reason.params.get(name) is not None}
 
 
 def running(count: int, nodes: Iterable[str]) -> Reason:

@@ -28,7 +28,7 @@ from trainhall.cluster.lifecycle.nodes import (
     undrain_node,
     void_join_token,
 )
-from trainhall.cluster.lifecycle.reasons import REMOVED_BY_USER, Reason, ReasonCode
+from trainhall.cluster.lifecycle.reasons import A_USER, Reason, ReasonCode, removed_by
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, JobState, NodeState
 from trainhall.cluster.nodes import views
 from trainhall.cluster.nodes.commands import refused_commands
@@ -100,7 +100,7 @@ class NodeService(Service):
                     host_use={},
                     removing=False,
                 )
-                await create_node(session, node, now=now)
+                await create_node(session, node, now=now, user=self._caller.named)
             elif node.removing:
                 raise ConflictError(
                     f"a node named {name!r} is being removed: choose another name, or wait"
@@ -115,6 +115,7 @@ class NodeService(Service):
             node.join_token_sha256 = _digest(token)
             node.join_expires_at = expires
             await session.flush()
+            self._audit(session, "node.register", node.id, detail=f"node {node.name}")
             return views.Registration(node.id, node.name, token, expires, replaced)
 
     async def join(self, request: JoinRequest) -> JoinReply:
@@ -273,16 +274,16 @@ class NodeService(Service):
         now = self._clock.now()
         async with self._db.transaction() as session:
             node = await load(session, Node, node_id, locked=True)
+            self._audit(session, "node.remove", node_id, detail=f"node {node.name}")
             active = node.state not in UNREACHABLE_STATES and await holds_devices(session, node_id)
             if not active and not await _jobs_using(session, node_id):
                 await delete_node(session, node, now=now)
                 view = None
             else:
                 state = NodeState(node.state)
-                reason = Reason.of(
-                    ReasonCode.REMOVED, why=f"{REMOVED_BY_USER}: its jobs move first"
-                )
-                node.removing = True
+                why = f"{removed_by(self._caller.named)}: its jobs move first"
+                reason = Reason.of(ReasonCode.REMOVED, why=why)
+                node.removing, node.removed_by = True, self._caller.named
                 set_reason(node, reason)
                 await session.flush()
                 if state in (NodeState.READY, NodeState.SUSPECT):
@@ -301,11 +302,29 @@ class NodeService(Service):
         async with self._db.transaction() as session:
             node = await load(session, Node, node_id, locked=True)
             if not node.removing:  # which drains it too
-                why = reason or node.drain_reason or "drained by a user"
+                before = node.drain_reason
+                why = self._why_drained(reason, before)
                 await drain_node(session, node, reason=why, now=self._clock.now())
+                if why != before:
+                    changes = {"reason": (before, why)}
+                    self._audit(
+                        session, "node.drain", node_id, changes=changes, detail=f"node {node.name}"
+                    )
             view = await _view(session, node)
         self._notifier.notify_reconciler()
         return view
+
+    def _why_drained(self, reason: str | None, before: str | None) -> str:
+        """Return why a node is drained, in words that name the caller.
+
+        Args:
+            reason: what they say themselves.
+            before: why it is drained already.
+        """
+        user = self._caller.named
+        if reason is None:
+            return before or f"drained by {user or A_USER}"
+        return f"drained by {user}: {reason}" if user else reason
 
     async def undrain(self, node_id: str) -> views.Node:
         """Give a drained node work again.
@@ -322,7 +341,14 @@ class NodeService(Service):
                     f"node {node.name} is being removed, which cannot be undone: add it again "
                     "with `trainhall nodes add` once it is removed"
                 )
-            await undrain_node(session, node, reachable=reachable, now=self._clock.now())
+            if node.drain_reason is not None:
+                changes = {"reason": (node.drain_reason, None)}
+                self._audit(
+                    session, "node.undrain", node_id, changes=changes, detail=f"node {node.name}"
+                )
+            await undrain_node(
+                session, node, reachable=reachable, now=self._clock.now(), user=self._caller.named
+            )
             view = await _view(session, node)
         self._notifier.notify_reconciler()
         return view
@@ -335,10 +361,17 @@ class NodeService(Service):
             kept = {key: value for key, value in labels.items() if value is not None}
             check_labels(kept)
             if kept != node.labels:
+                names = kept.keys() | node.labels.keys()
+                values = {name: (node.labels.get(name), kept.get(name)) for name in names}
+                self._audit(
+                    session, "node.change", node_id, changes=values, detail=f"node {node.name}"
+                )
                 node.labels = kept
                 labels_text = ", ".join(f"{k}={v}" for k, v in sorted(kept.items())) or "none"
                 state, now = NodeState(node.state), self._clock.now()
-                reason = Reason.of(ReasonCode.LABELS_CHANGED, labels=labels_text)
+                reason = Reason.of(
+                    ReasonCode.LABELS_CHANGED, labels=labels_text, user=self._caller.named
+                )
                 await record_node_event(session, node_id, state, reason, now)
             view = await _view(session, node)
         self._notifier.notify_reconciler()

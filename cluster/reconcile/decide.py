@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from trainhall.cluster.lifecycle.nodes import UNREACHABLE_STATES, reason_to_drain
-from trainhall.cluster.lifecycle.reasons import REMOVED_BY_USER, Reason, ReasonCode
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, removed_by
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, NodeState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.reconcile.decisions import (
@@ -154,5 +154,5 @@ def _removals(facts: ClusterFacts) -> Iterator[RemoveNode]:
             continue
         # What a lost node still holds is not worth waiting for: it is fenced off already.
         if node.id not in busy or node.state in UNREACHABLE_STATES:
-            why = f"{REMOVED_BY_USER}; nothing runs on it"
+            why = f"{removed_by(node.removed_by)}; nothing runs on it"
             yield RemoveNode(node.id, Reason.of(ReasonCode.REMOVED, why=why))

@@ -248,7 +248,8 @@ def resize(attempt: AttemptFacts, job: JobFacts, spare: SpareCapacity) -> Decisi
     found = _fit(attempt, job, placed(attempt), spare)
     if found is None:
         return None
-    return _change(attempt, found, ReasonCode.RESIZED, change=_size_change_text(attempt, found))
+    change = _size_change_text(attempt, found)
+    return _change(attempt, found, ReasonCode.RESIZED, change=change, user=job.asked_by)
 
 
 def _can_resize(attempt: AttemptFacts, job: JobFacts) -> bool:
@@ -284,7 +285,8 @@ def why_not_resized(
         until = f"it keeps {size} until devices are free"
     else:
         until = f"it keeps {size} until its ranks have finished a step"
-    return Reason.of(ReasonCode.RESIZE_REQUESTED, change=f"{change}; {until}")
+    change = f"{change}; {until}"
+    return Reason.of(ReasonCode.RESIZE_REQUESTED, change=change, user=job.asked_by)
 
 
 def grow(

@@ -189,8 +189,8 @@ def _asked(s: Situation, code: ReasonCode, *, with_experiment: ReasonCode) -> Re
     """Return who asked for an end: a user of its experiment, which the job's reason names, or one
     of this job alone."""
     if s.job.reason_code == with_experiment:
-        return Reason.stored(s.job.reason_code, s.job.reason)
-    return Reason.of(code)
+        return Reason.stored(s.job.reason_code, s.job.reason, user=s.job.asked_by)
+    return Reason.of(code, user=s.job.asked_by)
 
 
 def _fail(s: Situation, job_end: JobState, code: ReasonCode, **params: Any) -> EndAttempt:

@@ -60,6 +60,7 @@ class ReportService(Service):
                 created_at=now, updated_at=now,
             )  # fmt: skip
             session.add(report)
+            self._audit(session, "report.create", report.id, project=report.project, detail=title)
             await session.flush()
             return views.Report.of(report)
 
@@ -82,6 +83,10 @@ class ReportService(Service):
                     f"(you edited version {version}, the newest is {report.version}); read it "
                     "again and repeat your changes there"
                 )
+            changes = {"title": (report.title, title or report.title)}
+            self._audit(
+                session, "report.change", report_id, project=report.project, changes=changes
+            )
             report.title = report.title if title is None else title
             report.text = report.text if text is None else text
             report.version += 1
@@ -91,4 +96,8 @@ class ReportService(Service):
 
     async def delete(self, report_id: str) -> None:
         async with self._db.transaction() as session:
-            await session.delete(await load(session, Report, report_id, locked=True))
+            report = await load(session, Report, report_id, locked=True)
+            self._audit(
+                session, "report.delete", report_id, project=report.project, detail=report.title
+            )
+            await session.delete(report)

@@ -52,6 +52,7 @@ _NODES = select(
     Node.removing,
     Node.labels,
     Node.drain_reason,
+    Node.removed_by,
 ).order_by(Node.name)
 # A spec may be large: only what is needed of it leaves the database.
 _JOBS = (
@@ -63,6 +64,7 @@ _JOBS = (
         Job.state,
         Job.reason,
         Job.reason_code,
+        Job.asked_by,
         Job.attempt,
         Job.world_size.label("workers"),
         Job.sizes,

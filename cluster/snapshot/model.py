@@ -32,6 +32,7 @@ class NodeFacts:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels that a job's selector is compared with."""
     drain_reason: str | None = None
+    removed_by: str | None = None
     """Why it is to be drained; None: it is not."""
 
     @property
@@ -78,6 +79,8 @@ class JobFacts:
     name: str | None = None
     reason_code: str = ""
     """`ReasonCode` of `reason`."""
+    asked_by: str | None = None
+    """User who last asked for a change of its state or size, if that is known."""
     project: str | None = None
     user: str | None = None
     preemption: bool = True

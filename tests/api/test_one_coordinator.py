@@ -26,8 +26,7 @@ from trainhall.api.startup import StartupError
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.db import lease
 from trainhall.db.database import Database
-from trainhall.db.lease import Lease
-from trainhall.db.models import CoordinatorLease
+from trainhall.db.lease import CoordinatorLease, Lease
 
 
 @asynccontextmanager

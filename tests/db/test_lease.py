@@ -14,8 +14,7 @@ from support.cluster.agent_process import until
 
 from trainhall.db import lease as leases
 from trainhall.db.database import Database, is_read_only
-from trainhall.db.lease import Lease, LeaseLostError
-from trainhall.db.models import CoordinatorLease
+from trainhall.db.lease import CoordinatorLease, Lease, LeaseLostError
 
 real_sleep = asyncio.sleep
 

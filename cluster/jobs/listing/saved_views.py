@@ -90,6 +90,7 @@ class SavedViewService(Service):
                     message = f"{MAX_VIEWS} views are saved already; delete one first"
                     raise InvalidValueError("name", name, message)
                 session.add(row)
+                self._audit(session, "view.save", name)
                 await session.flush()
                 return _view(row)
         except IntegrityError:
@@ -106,6 +107,7 @@ class SavedViewService(Service):
             )
             if done.first() is None:
                 raise NotFoundError("view", name)
+            self._audit(session, "view.delete", name)
 
 
 def _view(row: SavedView) -> SavedListView:

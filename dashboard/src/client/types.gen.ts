@@ -595,6 +595,106 @@ export type AttemptPage = {
 export type AttemptState = 'starting' | 'running' | 'stopping' | 'completed' | 'paused' | 'cancelled' | 'failed' | 'lost';
 
 /**
+ * AuditPage
+ *
+ * Rows of the audit log, the newest first.
+ */
+export type AuditPage = {
+    /**
+     * Items
+     */
+    items: Array<AuditRecord>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+};
+
+/**
+ * AuditRecord
+ *
+ * Change, or refusal, in the audit log.
+ */
+export type AuditRecord = {
+    /**
+     * Id
+     */
+    id: number;
+    /**
+     * Time
+     */
+    time: string;
+    /**
+     * User
+     *
+     * Null: the credential was not known.
+     */
+    user: string | null;
+    /**
+     * How
+     *
+     * Credential: token, session, or none.
+     */
+    how: string;
+    /**
+     * Credential
+     *
+     * Name of the API token, or id of the session.
+     */
+    credential: string | null;
+    /**
+     * Address
+     *
+     * Address that the request came from.
+     */
+    address: string | null;
+    /**
+     * Action
+     *
+     * Kind of the object and what was done, such as `job.cancel`; `read` of a refused look.
+     */
+    action: string;
+    /**
+     * Kind
+     *
+     * Kind of the object, such as `job`.
+     */
+    kind: string | null;
+    /**
+     * Object
+     *
+     * Its id or name; of a refused look, the path.
+     */
+    object: string | null;
+    /**
+     * Project
+     */
+    project: string | null;
+    /**
+     * Outcome
+     *
+     * `done`, or why it was refused.
+     */
+    outcome: 'done' | 'unauthenticated' | 'forbidden';
+    /**
+     * Detail
+     *
+     * In words; empty where the action says it all.
+     */
+    detail: string;
+    /**
+     * Fields
+     *
+     * Fields that changed, each `[before, after]`; secret values read `(hidden)`.
+     */
+    fields: {
+        [key: string]: Array<unknown>;
+    } | null;
+};
+
+/**
  * BenchmarkRow
  *
  * One cell of a benchmark or scaling study, over all its repeats. Speeds leave out the
@@ -10620,3 +10720,97 @@ export type EndSessionResponses = {
 };
 
 export type EndSessionResponse = EndSessionResponses[keyof EndSessionResponses];
+
+export type ListAuditData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+        /**
+         * User
+         *
+         * Only of this user.
+         */
+        user?: string | null;
+        /**
+         * Action
+         *
+         * Only this action, such as `job.cancel`, or all on a kind of object, such as `job`.
+         */
+        action?: string | null;
+        /**
+         * Project
+         *
+         * Only in this project.
+         */
+        project?: string | null;
+        /**
+         * Object
+         *
+         * Only on the object of this id or name.
+         */
+        object?: string | null;
+        /**
+         * Since
+         *
+         * Only at this time or later.
+         */
+        since?: string | null;
+        /**
+         * Until
+         *
+         * Only before this time.
+         */
+        until?: string | null;
+    };
+    url: '/api/v1/audit';
+};
+
+export type ListAuditErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListAuditError = ListAuditErrors[keyof ListAuditErrors];
+
+export type ListAuditResponses = {
+    /**
+     * A page of changes and refusals.
+     */
+    200: AuditPage;
+};
+
+export type ListAuditResponse = ListAuditResponses[keyof ListAuditResponses];

@@ -109,6 +109,9 @@ def _give_owners() -> None:
         op.create_index(f"ix_{table}_project", table, ["project"])
     op.add_column("alerts", sa.Column("user", NAME))
     op.add_column("nodes", sa.Column("projects", sa.JSON))
+    op.add_column("nodes", sa.Column("removed_by", NAME))
+    for table in ("jobs", "experiments"):
+        op.add_column(table, sa.Column("asked_by", NAME))
     connection = op.get_bind()
     experiments = sa.table(
         "experiments",

@@ -51,7 +51,7 @@ async def test_token_is_stored_as_hash_alone(
     made = await accounts.create_token(maria, "ci")
     assert is_token(made.token)
     found = await accounts.of_token(made.token)
-    assert found == Principal("maria", True, "token", maria.user_id, made.id)
+    assert found == Principal("maria", True, "token", maria.user_id, made.id, "ci")
     async with database.session() as session:
         row = (await session.execute(select(ApiToken.__table__))).one()
     assert made.token not in str(row)

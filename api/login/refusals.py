@@ -1,0 +1,86 @@
+"""Refusals of requests, as the audit log keeps them: what was to be done, and to what."""
+
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+
+from starlette.requests import HTTPConnection
+from starlette.routing import BaseRoute, Match
+from starlette.types import Scope
+
+from trainhall.api.context import coordinator_of
+from trainhall.api.limits import address_of
+from trainhall.api.problems import RefusalError
+from trainhall.cluster.accounts.audit import Refusal
+from trainhall.cluster.api_paths import AGENT_PREFIX
+from trainhall.cluster.errors import ForbiddenError, NotFoundError
+
+READ = "read"
+READERS = frozenset({"analyze_experiment", "ask_what_if"})
+"""Operations that change nothing, though their method is no GET."""
+ACTIONS = {
+    "capture_gradients": "job.capture_gradients",
+    "collect_checkpoints": "checkpoint.collect",
+    "create_login_link": "link.create",
+    "log_in": "session.create",
+    "log_out": "session.end",
+    "put_code": "code.upload",
+}
+"""Actions of operations whose function does not name them, as `cancel_job` does `job.cancel`."""
+
+
+def action_of(operation: str, method: str) -> str:
+    """Return the action in the audit log of an operation.
+
+    Args:
+        operation: name of its function.
+    """
+    if method in ("GET", "HEAD") or operation in READERS:
+        return READ
+    verb, _, kind = operation.partition("_")
+    return ACTIONS.get(operation, f"{kind}.{verb}")
+
+
+def note_refusal(connection: HTTPConnection, refusal: RefusalError, error: Exception) -> None:
+    """Add to the audit log a request that was refused for want of a right or of a credential, or
+    that was answered as if there were nothing, for want of the right to see it."""
+    hidden_in = error.hidden_in if isinstance(error, NotFoundError) else None
+    if refusal.status not in (401, 403) and hidden_in is None:
+        return
+    scope = connection.scope
+    if scope["path"].startswith(f"{AGENT_PREFIX}/"):
+        return  # an agent whose credential has ended tries again and again
+    operation, parameters = _operation(scope)
+    action = action_of(operation, scope.get("method", "GET"))
+    name = scope["path"] if action == READ else next(reversed(parameters.values()), None)
+    project = error.project if isinstance(error, ForbiddenError) else hidden_in
+    detail = "it is invisible to the user" if hidden_in is not None else refusal.detail
+    coordinator_of(connection).audit.refused(
+        Refusal(
+            caller=scope.get("trainhall.principal"),
+            address=address_of(connection),
+            action=action,
+            name=name,
+            project=project,
+            outcome="unauthenticated" if refusal.status == 401 else "forbidden",
+            detail=detail,
+        )
+    )
+
+
+def _operation(scope: Scope) -> tuple[str, dict[str, str]]:
+    """Return the name of the function that a request is for, and the parameters in its path."""
+    found = scope if "endpoint" in scope else _matched(scope["app"].router.routes, scope)
+    if found is None or "endpoint" not in found:
+        return "", {}
+    return found["endpoint"].__name__, dict(found.get("path_params", {}))
+
+
+def _matched(routes: Sequence[BaseRoute], scope: Scope) -> MutableMapping[str, Any] | None:
+    """Return what the route of a request, which has not taken it yet, would add to its scope."""
+    for route in routes:
+        match, found = route.matches(scope)
+        if match is Match.FULL:
+            # FastAPI keeps the routes of a router that was included within one of its own.
+            inner = getattr(route, "effective_candidates", None)
+            return found if inner is None else _matched(inner(), scope)
+    return None

@@ -1,0 +1,245 @@
+"""The audit log: refusals, which are bounded, and what its readers see."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import structlog
+from sqlalchemy import ColumnElement, delete, or_, select
+from sqlalchemy.exc import DBAPIError
+
+from trainhall.cluster import pagination
+from trainhall.cluster.access import audit
+from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.access.roles import Action
+from trainhall.cluster.errors import ForbiddenError, NotFoundError
+from trainhall.cluster.service import Service, ServiceContext
+from trainhall.db.accounts import AuditEntry
+from trainhall.db.views import Page, Time, View
+
+log = structlog.get_logger(__name__)
+
+MINUTE = 60.0
+REFUSALS_PER_CALLER = 10
+"""Refusals of one caller in a minute that get a row each; the others are counted."""
+REFUSALS = 300
+"""The same, of all callers together."""
+COUNTED_CALLERS = 1000
+"""Callers whose refusals are counted by name in a minute; the others together."""
+GATHER_SECONDS = 0.1
+
+Outcome = Literal["done", "unauthenticated", "forbidden"]
+
+
+class AuditRecord(View):
+    """Change, or refusal, in the audit log."""
+
+    id: int
+    time: Time
+    user: str | None
+    """Null: the credential was not known."""
+    how: str
+    """Credential: token, session, or none."""
+    credential: str | None
+    """Name of the API token, or id of the session."""
+    address: str | None
+    """Address that the request came from."""
+    action: str
+    """Kind of the object and what was done, such as `job.cancel`; `read` of a refused look."""
+    kind: str | None
+    """Kind of the object, such as `job`."""
+    object: str | None
+    """Its id or name; of a refused look, the path."""
+    project: str | None
+    outcome: Outcome
+    """`done`, or why it was refused."""
+    detail: str
+    """In words; empty where the action says it all."""
+    fields: dict[str, list[Any]] | None
+    """Fields that changed, each `[before, after]`; secret values read `(hidden)`."""
+
+
+class AuditPage(Page[AuditRecord]):
+    """Rows of the audit log, the newest first."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A request that was refused."""
+
+    caller: Principal | None
+    """None: the credential was not known."""
+    address: str
+    action: str
+    name: str | None
+    """Id or name of the object."""
+    project: str | None
+    outcome: Outcome
+    detail: str
+
+
+@dataclass
+class _Minute:
+    since: float
+    written: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Rows, by user and address."""
+    counted: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Refusals without a row."""
+
+
+class AuditService(Service):
+    def __init__(self, context: ServiceContext) -> None:
+        super().__init__(context)
+        self._refusals = _Refusals(self._clock.monotonic())
+        self._writing = asyncio.Lock()
+
+    def refused(self, refusal: Refusal) -> None:
+        """Keep a refusal, to be written soon: the answer does not wait for it, and so takes as long
+        where there is something that the caller may not see as where there is nothing."""
+        self._refusals.add(refusal, self._clock.now(), self._clock.monotonic())
+
+    async def run(self) -> None:
+        """Write refusals as they come."""
+        while True:
+            await self._refusals.came.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            await self.flush()
+
+    async def stop(self) -> None:
+        """Write what is still to be written."""
+        self._refusals.end_minute(self._clock.now(), self._clock.monotonic())
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Write the refusals that have come."""
+        async with self._writing:
+            taken = self._refusals.take()
+            if not taken:
+                return
+            try:
+                async with self._db.transaction() as session:
+                    session.add_all(taken)
+            except DBAPIError as error:
+                log.error("refusals_not_stored", count=len(taken), error=str(error.orig))
+
+    async def list(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        user: str | None = None,
+        action: str | None = None,
+        project: str | None = None,
+        name: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> AuditPage:
+        """List what was changed and refused, the newest first.
+
+        Args:
+            action: the action, or the kind of object that it begins with.
+            name: id or name of the object.
+
+        Raises:
+            ForbiddenError: the caller maintains no project, or not this one.
+            NotFoundError: there is no such project that they see.
+        """
+        pagination.check_limit(limit)
+        where = _readable(self._caller, project)
+        if cursor is not None:
+            where.append(AuditEntry.id < pagination.decode_number("audit", cursor))
+        if action is not None:
+            begins = AuditEntry.action.startswith(f"{action}.", autoescape=True)
+            where.append(or_(AuditEntry.action == action, begins))
+        equal = ((AuditEntry.user, user), (AuditEntry.project, project), (AuditEntry.object, name))
+        where += [column == value for column, value in equal if value is not None]
+        if since is not None:
+            where.append(AuditEntry.time >= since)
+        if until is not None:
+            where.append(AuditEntry.time < until)
+        await self.flush()
+        query = select(AuditEntry).where(*where).order_by(AuditEntry.id.desc()).limit(limit + 1)
+        async with self._db.session() as session:
+            rows = (await session.scalars(query)).all()
+        following = pagination.encode("audit", rows[limit - 1].id) if rows[limit:] else None
+        items = [AuditRecord.of(row) for row in rows[:limit]]
+        return AuditPage(items=items, next_cursor=following)
+
+    async def housekeep(self) -> None:
+        """Delete what is older than it is kept, and write how many refusals had no row."""
+        self._refusals.end_minute(self._clock.now(), self._clock.monotonic())
+        await self.flush()
+        before = self._clock.now() - timedelta(days=self._options.audit_days)
+        async with self._db.transaction() as session:
+            await session.execute(delete(AuditEntry).where(AuditEntry.time < before))
+
+
+def _readable(caller: Principal, project: str | None) -> list[ColumnElement[bool]]:
+    if caller.is_admin:
+        return []
+    managed = [name for name in sorted(caller.roles) if caller.may(Action.MANAGE, name)]
+    if project is not None and not caller.may(Action.READ, project):
+        raise NotFoundError("project", project)
+    if not managed or (project is not None and project not in managed):
+        where = f"project {project}" if project is not None else "a project"
+        raise ForbiddenError(
+            f"to read the audit log takes the role maintainer of {where}, or an admin"
+        )
+    return [AuditEntry.project.in_(managed)]
+
+
+class _Refusals:
+    """Rows of refusals that are still to be written: so many of a caller in a minute, and so many
+    of all together; the others are counted, so that no flood of them fills the disk."""
+
+    def __init__(self, now: float) -> None:
+        self.came = asyncio.Event()
+        self._minute = _Minute(now)
+        self._pending: list[AuditEntry] = []
+
+    def add(self, refusal: Refusal, now: datetime, monotonic: float) -> None:
+        self.end_minute(now, monotonic)
+        caller = refusal.caller
+        key = (caller.user if caller is not None else "", refusal.address)
+        minute = self._minute
+        if minute.written[key] >= REFUSALS_PER_CALLER or minute.written.total() >= REFUSALS:
+            known = key in minute.counted or len(minute.counted) < COUNTED_CALLERS
+            minute.counted[key if known else ("", "")] += 1
+            return
+        minute.written[key] += 1
+        self._pending.append(_row(refusal, now))
+        self.came.set()
+
+    def end_minute(self, now: datetime, monotonic: float) -> None:
+        """Once a minute is over, add what was only counted in it, and begin the next one."""
+        if monotonic - self._minute.since < MINUTE:
+            return
+        for (user, address), count in self._minute.counted.items():
+            self._pending.append(_count(user, address, count, now))
+        if self._minute.counted:
+            self.came.set()
+        self._minute = _Minute(monotonic)
+
+    def take(self) -> Sequence[AuditEntry]:
+        taken, self._pending = self._pending, []
+        self.came.clear()
+        return taken
+
+
+def _row(refusal: Refusal, now: datetime) -> AuditEntry:
+    row = audit.entry(
+        refusal.caller, refusal.action, now, refusal.name, refusal.project, refusal.outcome,
+        refusal.detail,
+    )  # fmt: skip
+    row.address = refusal.address[:64] or None
+    return row
+
+
+def _count(user: str, address: str, count: int, now: datetime) -> AuditEntry:
+    detail = f"{count} more refusals within a minute"
+    row = audit.entry(None, "refused", now, None, None, "forbidden", detail)
+    row.user, row.address = user or None, address or None
+    return row
