@@ -38,7 +38,7 @@ COPY --from=dashboard /src/api/static api/static
 RUN extras=; [ "$TORCH" = none ] || extras="[train]"; \
     pip install --no-cache-dir ".$extras" \
     && useradd --create-home trainhall \
-    && install -d -o trainhall /var/lib/trainhall
+    && install -d -o trainhall /var/lib/trainhall /var/lib/agent /var/lib/join
 USER trainhall
 WORKDIR /home/trainhall
 ENV TRAINHALL_DATA_DIR=/var/lib/trainhall

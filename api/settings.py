@@ -69,7 +69,7 @@ class Settings(BaseSettings):
     ] = False
     """Simulate the cluster, for trials and for work on the dashboard: nothing is run, nothing is
     kept, and so every address and Host is answered."""
-    auth: Literal["none", "token"] = "none"
+    auth: Literal["none", "token"] = "token"
     """`token`: every request needs a credential. `none`: whoever reaches the coordinator may do
     everything."""
     mock_auth: bool = False

@@ -58,6 +58,10 @@ _numbers = itertools.count(1)
 # Importing all tests leaves hardly any garbage: looking for it takes a seventh of that time.
 gc.disable()
 
+# Coordinators store the credential of their admin there, and commands find it.
+_config_home = tempfile.TemporaryDirectory(prefix="trainhall-config-")
+os.environ["XDG_CONFIG_HOME"] = _config_home.name
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it runs in the background so, and every process below would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -56,7 +56,7 @@ async def milliseconds(server: Server, query: str, rounds: int) -> tuple[float, 
     took, content = [], b""
     for _ in range(rounds):
         begun = time.perf_counter()
-        content = await connection.request("GET", path)
+        content = await connection.request("GET", path, credential=server.token)
         took.append(1000 * (time.perf_counter() - begun))
     await connection.close()
     return statistics.median(took), len(json.loads(content)["series"][0]["points"])

@@ -59,6 +59,8 @@ def browse(server: Server, jobs: int) -> list[tuple[float, int]]:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
         page = chromium.new_page(viewport={"width": 1360, "height": 900})
+        page.goto(server.login_link())
+        page.wait_for_url(lambda url: "/login" not in url)
         page.goto(f"{server.url}/jobs")
         page.locator("tr[data-job]").first.wait_for()
         # The job of `coordinator` is listed, too.

@@ -115,6 +115,8 @@ def browse(server: Server, names: list[str], options: argparse.Namespace) -> lis
 
 
 def scrolling(page: Page, server: Server, options: argparse.Namespace) -> list[Figure]:
+    page.goto(server.login_link())
+    page.wait_for_url(lambda url: "/login" not in url)
     begun = time.perf_counter()
     page.goto(f"{server.url}/jobs/{JOB_ID}")
     page.locator("figure[data-chart] canvas").first.wait_for()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 
+from trainhall.api.host.credentials import admin_token
 from trainhall.cluster.wire.writers import rank_writer
 from trainhall.db.database import Database
 from trainhall.db.documents import Allocation, NodeAllocation, RankPlacement
@@ -38,10 +39,27 @@ class Server:
     folder: Path
     pid: int
     credential: str = ""
+    """Of its node."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def token(self) -> str:
+        """Its first admin's; empty for a server that asks for none."""
+        return admin_token(self.folder) or ""
+
+    @property
+    def authorization(self) -> dict[str, str]:
+        """The header of its first admin."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    def login_link(self) -> str:
+        """Make a link that logs one browser in."""
+        path = f"{self.url}/api/v1/auth/codes"
+        made = httpx.post(path, headers=self.authorization, trust_env=False).raise_for_status()
+        return f"{self.url}/login#code={made.json()['code']}"
 
     @property
     def database_url(self) -> str:
@@ -57,7 +75,9 @@ class Server:
 def coordinator() -> Iterator[Server]:
     """The real application in a process of its own."""
     with served("benchmarks.coordinator.server", "trainhall") as server:
-        with httpx.Client(base_url=f"{server.url}/api/v1", trust_env=False) as client:
+        with httpx.Client(
+            base_url=f"{server.url}/api/v1", headers=server.authorization, trust_env=False
+        ) as client:
             node = client.post("/cluster/nodes", json={}).raise_for_status().json()
             request = {
                 "join_token": node["join_token"],

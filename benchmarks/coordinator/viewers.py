@@ -38,10 +38,11 @@ def frame(sequence: int) -> bytes:
 class Round:
     """One sender and many viewers of one server."""
 
-    def __init__(self, url: str, viewers: int, frames: int) -> None:
+    def __init__(self, server: Server, path: str, viewers: int, frames: int) -> None:
         self.late: list[float] = []
         """Seconds from the sending of a frame to each viewer's receiving it."""
-        self._url = url
+        self._url = f"ws://127.0.0.1:{server.port}{path}"
+        self._headers = server.authorization
         self._frames = frames
         self._ready = asyncio.Semaphore(0)
         self._viewers = [asyncio.create_task(self._view()) for _ in range(viewers)]
@@ -56,7 +57,10 @@ class Round:
             await asyncio.gather(*self._viewers)
 
     async def _view(self) -> None:
-        async with connect(self._url, compression=None, proxy=None, max_size=None) as socket:
+        async with connect(
+            self._url, compression=None, proxy=None, max_size=None,
+            additional_headers=self._headers,
+        ) as socket:  # fmt: skip
             self._ready.release()
             seen = 0
             while seen < self._frames:
@@ -74,8 +78,8 @@ async def coordinator_round(server: Server, options: argparse.Namespace, first: 
     total = options.frames * options.seconds
     async with asyncio.timeout(30):
         after = await newest(server)
-    url = f"ws://127.0.0.1:{server.port}/api/v1/metrics/stream/{JOB_ID}?after={after}"
-    watched = Round(url, options.viewers, total)
+    path = f"/api/v1/metrics/stream/{JOB_ID}?after={after}"
+    watched = Round(server, path, options.viewers, total)
     await watched.until_ready()
     connection = await Connection.open(server.port)
     path = server.metrics_path()
@@ -89,13 +93,15 @@ async def coordinator_round(server: Server, options: argparse.Namespace, first: 
 async def newest(server: Server) -> int:
     """The sequence behind which only new frames come."""
     url = f"ws://127.0.0.1:{server.port}/api/v1/metrics/stream/{JOB_ID}?after={2**53 - 1}"
-    async with connect(url, compression=None, proxy=None) as socket:
+    async with connect(
+        url, compression=None, proxy=None, additional_headers=server.authorization
+    ) as socket:
         return int(json.loads(await socket.recv())["seq"])
 
 
 async def bare_round(server: Server, options: argparse.Namespace) -> list[float]:
     total = options.frames * options.seconds
-    watched = Round(f"ws://127.0.0.1:{server.port}/stream", options.viewers, total)
+    watched = Round(server, "/stream", options.viewers, total)
     await watched.until_ready()
     connection = await Connection.open(server.port)
     async for number in paced(total, options.frames):

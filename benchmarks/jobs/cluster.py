@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import httpx
 
+from trainhall.api.host.credentials import admin_token
+
 TIMEOUT_SECONDS = 180.0
 FINAL = {"completed", "failed", "cancelled"}
 
@@ -65,6 +67,8 @@ def cluster(folder: Path, slots: int = 2) -> Iterator[httpx.Client]:
         with httpx.Client(base_url=f"{address}/api/v1", timeout=30, trust_env=False) as client:
 
             def node() -> dict[str, Any] | None:
+                token = admin_token(folder / "server")
+                client.headers["Authorization"] = f"Bearer {token}"
                 with contextlib.suppress(httpx.TransportError):
                     reply = client.post("/cluster/nodes", json={})
                     return reply.json() if reply.is_success else None

@@ -234,7 +234,7 @@ def check_login(url: str) -> Iterator[Check]:
             "login",
             "warn",
             "none is needed: every user of the coordinator's host and every job may do all",
-            "start the coordinator with TRAINHALL_AUTH=token",
+            "start the coordinator without TRAINHALL_AUTH=none",
         )
     elif how == "token":
         yield Check(

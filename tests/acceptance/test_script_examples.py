@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -181,10 +182,12 @@ def test_the_lines_for_curl_work_as_they_stand(cluster: Cluster, tmp_path: Path)
     (block,) = (b for b in re.findall(r"```sh\n(.*?)```", page, re.S) if "curl" in b)
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab" / "train.py").write_text("print('sent by curl')\n")
-    text = block.replace("http://127.0.0.1:8000", cluster.url).replace("curl ", "curl -sSf ")
+    text = block.replace("http://127.0.0.1:8000", cluster.url).replace("curl -", "curl -sSf -")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-ec", text], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+        ["bash", "-ec", text], capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={**os.environ, "PATH": path, "TRAINHALL_URL": cluster.url},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     sent, job = done.stdout.replace("}{", "}\n{").splitlines()
     assert json.loads(sent)["sha256"] == json.loads(job)["spec"]["code"]

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from structlog.testing import capture_logs
-from support.cluster.web import served
+from support.cluster.web import bearer_of, served
 
 from trainhall.api.app import create_app
 from trainhall.api.settings import Settings
@@ -53,14 +53,16 @@ async def app(make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
 
 @pytest.fixture
 async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """Speaks to the application as a program on the same host does."""
+    """Speaks to the application as a program of the coordinator's own user does."""
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as made:
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://127.0.0.1:8000", headers=bearer_of(app)
+    ) as made:
         yield made
 
 
 @pytest.fixture
 def url(make_app: Callable[..., FastAPI]) -> Iterator[str]:
-    """The application behind a real socket."""
-    with served(make_app()) as address:
+    """The application behind a real socket; it asks for no login."""
+    with served(make_app(auth="none")) as address:
         yield address

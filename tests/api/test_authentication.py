@@ -29,14 +29,9 @@ STREAMS = {f"{API_PREFIX}/metrics/stream/{{job_id}}", f"{API_PREFIX}/alerts/stre
 
 
 @pytest.fixture
-def make_closed(make_app: Callable[..., FastAPI]) -> Callable[..., FastAPI]:
-    return lambda folder="data", **settings: make_app(folder, auth="token", **settings)
-
-
-@pytest.fixture
-async def closed(make_closed: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
+async def closed(make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
     """An application that asks for a credential."""
-    made = make_closed()
+    made = make_app()
     async with made.router.lifespan_context(made):
         yield made
 
@@ -166,12 +161,12 @@ async def test_token_admits_everywhere(anyone: httpx.AsyncClient, closed: FastAP
 
 
 async def test_admin_token_is_private_and_kept(
-    make_closed: Callable[..., FastAPI], tmp_path: Path
+    make_app: Callable[..., FastAPI], tmp_path: Path
 ) -> None:
     path = tmp_path / "data" / "admin.token"
     tokens = []
     for _ in range(2):
-        app = make_closed()
+        app = make_app()
         async with app.router.lifespan_context(app):
             assert path.stat().st_mode & 0o777 == 0o600
             tokens.append(path.read_text())
@@ -179,14 +174,14 @@ async def test_admin_token_is_private_and_kept(
 
 
 async def test_removed_admin_token_is_replaced(
-    make_closed: Callable[..., FastAPI], tmp_path: Path
+    make_app: Callable[..., FastAPI], tmp_path: Path
 ) -> None:
     path = tmp_path / "data" / "admin.token"
-    app = make_closed()
+    app = make_app()
     async with app.router.lifespan_context(app):
         old = path.read_text().strip()
     path.write_text("th_not_one\n")
-    app = make_closed()
+    app = make_app()
     async with app.router.lifespan_context(app):
         new = path.read_text().strip()
         accounts = app.state.coordinator.accounts
@@ -222,9 +217,9 @@ async def test_ended_session_is_void_in_the_browser(
 
 
 async def test_cookie_over_tls_is_for_tls_alone(
-    make_closed: Callable[..., FastAPI],
+    make_app: Callable[..., FastAPI],
 ) -> None:
-    app = make_closed(public_url="https://lab.example", allowed_hosts="lab.example")
+    app = make_app(public_url="https://lab.example", allowed_hosts="lab.example")
     name = "__Host-trainhall-"
     async with app.router.lifespan_context(app):
         for base in ("https://127.0.0.1:8000", "http://lab.example"):
@@ -244,7 +239,7 @@ async def test_header_counts_before_the_cookie(anyone: httpx.AsyncClient, closed
 
 
 async def test_cookie_of_another_coordinator_is_nobodys(
-    make_closed: Callable[..., FastAPI], anyone: httpx.AsyncClient, closed: FastAPI
+    make_app: Callable[..., FastAPI], anyone: httpx.AsyncClient, closed: FastAPI
 ) -> None:
     await log_in(anyone, closed)
     (secret,) = anyone.cookies.values()
@@ -273,15 +268,23 @@ async def test_tokens_are_made_listed_and_revoked(
     assert refused.status_code == 422
 
 
-async def test_open_coordinator_takes_requests_for_its_admins(client: httpx.AsyncClient) -> None:
-    me = (await client.get("/api/v1/auth/me")).json()
-    assert (me["admin"], me["how"]) == (True, "none")
-    made = await client.post("/api/v1/auth/tokens", json={"name": "ci"})
-    assert made.status_code == 201
-    token = {"Authorization": f"Bearer {made.json()['token']}"}
-    assert (await client.get("/api/v1/auth/me", headers=token)).json()["how"] == "token"
-    wrong = {"Authorization": "Bearer th_old"}
-    assert (await client.get("/api/v1/training/jobs", headers=wrong)).status_code == 200
+async def test_open_coordinator_takes_requests_for_its_admins(
+    make_app: Callable[..., FastAPI],
+) -> None:
+    app = make_app(auth="none")
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url=OWN) as client,
+    ):
+        me = (await client.get("/api/v1/auth/me")).json()
+        assert (me["admin"], me["how"]) == (True, "none")
+        made = await client.post("/api/v1/auth/tokens", json={"name": "ci"})
+        assert made.status_code == 201
+        token = {"Authorization": f"Bearer {made.json()['token']}"}
+        assert (await client.get("/api/v1/auth/me", headers=token)).json()["how"] == "token"
+        wrong = {"Authorization": "Bearer th_old"}
+        assert (await client.get("/api/v1/training/jobs", headers=wrong)).status_code == 200
 
 
 @pytest.mark.parametrize("asks", [False, True])
@@ -311,8 +314,8 @@ async def test_root_path_opens_no_door(closed: FastAPI) -> None:
         assert reply.status_code == 401
 
 
-def test_streams_need_a_credential(make_closed: Callable[..., FastAPI], tmp_path: Path) -> None:
-    with served(make_closed()) as url:
+def test_streams_need_a_credential(make_app: Callable[..., FastAPI], tmp_path: Path) -> None:
+    with served(make_app()) as url:
         address = url.replace("http", "ws") + f"{API_PREFIX}/alerts/stream"
         with pytest.raises(InvalidStatus) as refused, connect(address):
             pass
@@ -322,10 +325,10 @@ def test_streams_need_a_credential(make_closed: Callable[..., FastAPI], tmp_path
 
 
 def test_revoked_token_closes_its_streams(
-    make_closed: Callable[..., FastAPI], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_app: Callable[..., FastAPI], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainhall.api.login.authentication.RECHECK_SECONDS", 0.05)
-    with served(make_closed()) as url:
+    with served(make_app()) as url:
         admin = bearer(tmp_path / "data")
         path = f"{url}{API_PREFIX}/auth/tokens"
         made = httpx.post(path, json={"name": "viewer"}, headers=admin).json()
@@ -346,9 +349,9 @@ def test_revoked_token_closes_its_streams(
 
 
 def test_foreign_page_is_refused_with_a_cookie(
-    make_closed: Callable[..., FastAPI], tmp_path: Path
+    make_app: Callable[..., FastAPI], tmp_path: Path
 ) -> None:
-    with served(make_closed()) as url, httpx.Client(base_url=url) as client:
+    with served(make_app()) as url, httpx.Client(base_url=url) as client:
         code = client.post(f"{API_PREFIX}/auth/codes", headers=bearer(tmp_path / "data")).json()
         assert client.post(LINK, json={"code": code["code"]}).status_code == 204
         assert client.get(f"{API_PREFIX}/auth/me").status_code == 200

@@ -115,7 +115,8 @@ def on_postgres(
 
 
 def _serving(folder: Path, database_url: str) -> AbstractContextManager[str]:
-    return served(create_app(Settings(data_dir=folder, database_url=database_url)))
+    settings = Settings(data_dir=folder, database_url=database_url, auth="none")
+    return served(create_app(settings))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

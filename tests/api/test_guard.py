@@ -209,7 +209,7 @@ def outside_address() -> str | None:
 
 
 def test_over_real_sockets(make_app: Callable[..., FastAPI]) -> None:
-    with served(make_app(), host="0.0.0.0") as url:
+    with served(make_app(auth="none"), host="0.0.0.0") as url:
         port = url.rsplit(":", 1)[1]
         assert httpx.get(f"{url}{JOBS}").status_code == 200
         for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
@@ -236,7 +236,7 @@ def test_over_real_sockets(make_app: Callable[..., FastAPI]) -> None:
 
 
 def test_insecure_over_real_sockets(make_app: Callable[..., FastAPI]) -> None:
-    with served(make_app(insecure=True), host="0.0.0.0") as url:
+    with served(make_app(insecure=True, auth="none"), host="0.0.0.0") as url:
         outside = outside_address()
         if outside is None:
             pytest.skip("this host has no address but loopback's")

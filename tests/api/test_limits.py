@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 from support.archives import archive
 from support.cluster.agent_process import until
-from support.cluster.web import served
+from support.cluster.web import bearer_of, served
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Close
@@ -32,7 +32,7 @@ def stream_of(url: str) -> str:
 
 
 async def test_viewers_of_an_address_are_limited(make_app: Callable[..., FastAPI]) -> None:
-    app = make_app(viewers_per_user=3)
+    app = make_app(viewers_per_user=3, auth="none")
     with served(app) as url:
         stream = await asyncio.to_thread(stream_of, url)
         notifications = f"ws{url.removeprefix('http')}{API}/alerts/stream"
@@ -100,7 +100,9 @@ async def test_flood_of_pings_ends_the_connection(url: str) -> None:
 
 def caller(app: FastAPI, address: str) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(app, client=(address, 1))
-    return httpx.AsyncClient(transport=transport, base_url=f"http://127.0.0.1:8000{API}")
+    return httpx.AsyncClient(
+        transport=transport, base_url=f"http://127.0.0.1:8000{API}", headers=bearer_of(app)
+    )
 
 
 async def test_guesses_of_join_tokens_are_throttled(app: FastAPI) -> None:
@@ -149,7 +151,7 @@ async def slow_upload(url: str) -> asyncio.StreamWriter:
 
 
 async def test_slow_uploads_reserve_only_what_came(make_app: Callable[..., FastAPI]) -> None:
-    app = make_app(uploads_per_user=1000)
+    app = make_app(uploads_per_user=1000, auth="none")
     sha256, data = archive(train="print(1)")
     with served(app) as url:
         attackers = [await slow_upload(url) for _ in range(128)]

@@ -3,9 +3,18 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Error,
+    Page,
+    expect,
+    sync_playwright,
+)
 from support.cluster.cluster import Cluster, running_cluster
 
 from trainhall import api
@@ -55,6 +64,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             yield running
 
 
+def login_cookies(cluster: Cluster) -> list[Any]:
+    """The cookies of a browser that its admin has logged in."""
+    code = cluster.post("/auth/codes")["code"]
+    reply = httpx.post(f"{cluster.url}/api/v1/auth/link", json={"code": code})
+    assert reply.is_success, reply.text
+    return [
+        {"name": name, "value": value, "url": cluster.url, "httpOnly": True, "sameSite": "Strict"}
+        for name, value in reply.cookies.items()
+    ]
+
+
 @pytest.fixture
 def page(browser: Browser, cluster: Cluster) -> Iterator[Page]:
     """A fresh page; whatever it complains about on its console fails the test."""
@@ -71,6 +91,7 @@ def page(browser: Browser, cluster: Cluster) -> Iterator[Page]:
     context = browser.new_context(
         base_url=cluster.url, viewport={"width": 1360, "height": 900}, reduced_motion="reduce"
     )
+    context.add_cookies(login_cookies(cluster))
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     expect.set_options(timeout=PATIENCE)

@@ -18,9 +18,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     """A coordinator that asks for a login."""
-    settings = Settings(
-        data_dir=tmp_path, database_url=f"sqlite:///{tmp_path}/trainhall.db", auth="token"
-    )
+    settings = Settings(data_dir=tmp_path, database_url=f"sqlite:///{tmp_path}/trainhall.db")
     with capture_logs(), served(create_app(settings)) as address:
         yield address
 

@@ -53,7 +53,7 @@ def test_running_job_is_resized(page: Page, cluster: Cluster) -> None:
 
 
 def test_long_queue_is_paged_with_holders(page: Page, cluster: Cluster) -> None:
-    holder = cluster.submit(endless("holder", 1, user="ada", project="vision"))
+    holder = cluster.submit(endless("holder", 1, user="ada"))
     cluster.wait_for_step(holder, 1)
     waiting = [cluster.submit(endless(f"waits-{i}", 2, user="bob")) for i in range(101)]
     page.goto("/queue")
@@ -68,7 +68,7 @@ def test_long_queue_is_paged_with_holders(page: Page, cluster: Cluster) -> None:
     page.evaluate("scrollTo(0, document.body.scrollHeight)")
     expect(last).to_be_visible()
     quotas = page.get_by_role("table", name="Projects and users")
-    expect(quotas.get_by_role("row").filter(has_text="vision")).to_contain_text(
+    expect(quotas.get_by_role("row").filter(has_text="default")).to_contain_text(
         "1 device, no limit"
     )
     expect(quotas.get_by_role("row").filter(has_text="bob")).to_contain_text("101")

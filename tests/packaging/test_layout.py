@@ -138,7 +138,7 @@ def test_compose_and_the_image_use_commands_that_exist() -> None:
 
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
     services = compose["services"]
-    assert set(services) == {"postgres", "coordinator", "agent"}
+    assert set(services) == {"postgres", "coordinator", "join", "agent"}
     commands = get_command(app).commands  # type: ignore[attr-defined]
     server, *flags = services["coordinator"]["command"]
     known = {option for param in commands[server].params for option in param.opts}

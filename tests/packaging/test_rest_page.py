@@ -1,15 +1,18 @@
 """Every `curl` line of docs/rest-api.md, run as it stands against a real cluster."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.cluster.cluster import Cluster, running_cluster
+from support.cluster.web import bearer
 from support.waiting import eventually
 from websockets.sync.client import connect
 
@@ -26,10 +29,28 @@ LINES = [
     re.sub(r"\s+#.*", "", line)
     for block in BLOCKS
     for line in block.replace("\\\n", " ").splitlines()
-    if line.startswith("curl")
+    if line.startswith("curl ")
 ]
+(WITH_LOGIN,) = re.findall(r"^curl\(\).*$", PAGE, re.M)
+"""The page's own function that sends the credential."""
 QUICK = {"name": "quick", "task": {"name": "digits"}, "training": {"steps": 10},
          "checkpoint": {"every_steps": 5}}  # fmt: skip
+
+
+def login_once(cluster: Cluster) -> Path:
+    """A folder with a `trainhall` that repeats what `login --print-header` prints for a cluster:
+    starting the real one costs more than each request does."""
+    programs = cluster.folder / "programs"
+    programs.mkdir()
+    real = str(Path(sys.executable).with_name("trainhall"))
+    env = {**os.environ, "TRAINHALL_URL": cluster.url}
+    command = [real, "login", "--print-header"]
+    header = subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
+    (programs / "header").write_text(header)
+    stub = programs / "trainhall"
+    stub.write_text(f'#!/bin/sh\ntest "$*" = "login --print-header" && cat {programs}/header\n')
+    stub.chmod(0o755)
+    return programs
 
 
 class Reader:
@@ -46,6 +67,7 @@ class Reader:
         self.host = cluster.get("/cluster/nodes")["items"][0]["id"]
         self.experiment = self.alert = self.report = ""
         self.node = cluster.post("/cluster/nodes", json={"name": "registered"})["id"]
+        self._programs = login_once(cluster)
 
     def run(self, line: str) -> None:
         if line.endswith("/resume") and "training/jobs" in line:
@@ -71,9 +93,12 @@ class Reader:
         )
         assert not re.search(r"/(ID|JOB)\b", command), f"no id is known for {line}"
         done = subprocess.run(
-            ["bash", "-c", command.replace("curl", "curl -sS --fail-with-body", 1)],
+            ["bash", "-c", WITH_LOGIN.replace("-H", "-sS --fail-with-body -H", 1) + f"\n{command}"],
             capture_output=True, text=True, check=False, cwd=ROOT,
-            env={"API": f"{self._cluster.url}/api/v1", "PATH": "/bin:/usr/bin:/usr/local/bin"},
+            env={
+                "API": f"{self._cluster.url}/api/v1",
+                "PATH": f"{self._programs}:/bin:/usr/bin:/usr/local/bin",
+            },
         )  # fmt: skip
         assert done.returncode == 0, (command, done.stdout, done.stderr)
         texts = {"format=html": "<!doctype html>", "format=csv": "job", "/download": "begun"}
@@ -122,11 +147,11 @@ def test_rest_page_commands_work_in_order(cluster: Cluster) -> None:
 def test_websocket_line_streams_frames(cluster: Cluster) -> None:
     cluster.cancel_everything()  # what the page submits would run first
     job = cluster.submit(QUICK)
-    (address,) = re.findall(r'^websocat "([^"]+)"', PAGE, re.M)
+    (address,) = re.findall(r'connect\("(ws:[^"]+)"', PAGE)
     url = address.replace("http://127.0.0.1:8000", cluster.url).replace("/ID?", f"/{job}?")
     url = url.replace("ws://127.0.0.1:8000", cluster.url.replace("http", "ws"))
     seen: dict[str, int] = {}
-    with connect(url) as stream:
+    with connect(url, additional_headers=bearer(cluster.folder / "coordinator")) as stream:
         while seen.get("state", 0) < 4:
             frame = json.loads(stream.recv(60))
             assert frame["seq"] > seen.get("seq", 0)

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from packaging.requirements import Requirement
+from support.cluster.web import bearer
 from support.waiting import eventually
 
 pytestmark = pytest.mark.processes
@@ -150,8 +151,8 @@ def test_the_sdist_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a coordinator that runs from the wheel."""
+def server(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a coordinator that runs from the wheel."""
     folder = tmp_path_factory.mktemp("server")
     log = folder / "server.log"
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINHALL_", "DATABASE_"))}
@@ -167,26 +168,28 @@ def server(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         return found.group(0) if found else None
 
     try:
-        yield str(eventually("the coordinator's URL", url))
+        address = str(eventually("the coordinator's URL", url))
+        with httpx.Client(base_url=address, headers=bearer(folder / "d")) as client:
+            yield client
     finally:
         process.terminate()
         assert process.wait(20) == 0, log.read_text()
 
 
-def test_a_coordinator_runs_from_the_wheel(server: str) -> None:
+def test_a_coordinator_runs_from_the_wheel(server: httpx.Client) -> None:
     def healthy() -> bool:
-        return httpx.get(server + "/readyz").status_code == 200
+        return server.get("/readyz").status_code == 200
 
     eventually("the coordinator to be ready", healthy)
-    assert httpx.get(server + "/healthz").status_code == 200
-    assert httpx.get(server + "/api/v1/training/jobs").json()["items"] == []
+    assert server.get("/healthz").status_code == 200
+    assert server.get("/api/v1/training/jobs").json()["items"] == []
 
 
-def test_the_dashboard_is_served_from_the_wheel(server: str) -> None:
+def test_the_dashboard_is_served_from_the_wheel(server: httpx.Client) -> None:
     if not (ROOT / "api" / "static" / "index.html").exists():
         pytest.skip("the dashboard is not built here: `make build` or `make test` does it")
-    page = httpx.get(server + "/")
+    page = server.get("/")
     assert page.status_code == 200
     assert "text/html" in page.headers["content-type"]
     for path in re.findall(r'(?:src|href)="(/[^"]+\.(?:js|css))"', page.text):
-        assert httpx.get(server + path).status_code == 200
+        assert server.get(path).status_code == 200

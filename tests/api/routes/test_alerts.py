@@ -137,7 +137,7 @@ async def message(viewer: ClientConnection) -> dict[str, Any]:
 async def test_browsers_get_notifications_live_and_afterwards(
     make_app: Callable[..., FastAPI],
 ) -> None:
-    with served(make_app()) as url:
+    with served(make_app(auth="none")) as url:
         stream = f"ws{url.removeprefix('http')}{ALERTS}/stream"
         async with connect(stream) as viewer, httpx.AsyncClient(base_url=url) as client:
             assert await message(viewer) == {"type": "ready", "sequence": 0}

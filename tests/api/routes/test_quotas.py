@@ -13,7 +13,7 @@ API = "/api/v1"
 async def test_quotas_are_listed_with_use_in_pages(
     make_app: Callable[..., FastAPI],
 ) -> None:
-    app = make_app(quotas=Quotas(projects={"vision": 16}, users={"*": 8}))
+    app = make_app(quotas=Quotas(projects={"vision": 16}, users={"*": 8}), auth="none")
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),

@@ -83,7 +83,7 @@ async def test_bad_stream_sequence_is_refused(url: str, after: str) -> None:
 async def test_stopping_coordinator_asks_viewers_to_reconnect(
     make_app: Callable[..., FastAPI],
 ) -> None:
-    app = make_app()
+    app = make_app(auth="none")
     with served(app) as url:
         job = await asyncio.to_thread(submit, url)
         viewer = await connect(address(url, job))
@@ -96,7 +96,7 @@ async def test_stopping_coordinator_asks_viewers_to_reconnect(
 
 
 async def test_viewer_that_leaves_is_forgotten(make_app: Callable[..., FastAPI]) -> None:
-    app = make_app()
+    app = make_app(auth="none")
     with served(app) as url:
         job = await asyncio.to_thread(submit, url)
         async with connect(address(url, job)) as viewer:

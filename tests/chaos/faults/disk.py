@@ -64,7 +64,7 @@ def full_coordinator_disk(play: Play) -> None:
             report.inject("disk of the coordinator full")
             report.check("it is not ready", httpx.get(f"{cluster.url}/readyz").status_code == 503)
             sha256, code = archive(train="print(1)")
-            sent = httpx.put(f"{cluster.url}/api/v1/training/code/{sha256}", content=code)
+            sent = cluster.http.put(f"{cluster.url}/api/v1/training/code/{sha256}", content=code)
             report.check("code is answered with 507", sent.status_code == 507, sent.text)
             time.sleep(_FULL_SECONDS)  # this is the fault
             filler.unlink()

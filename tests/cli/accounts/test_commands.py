@@ -182,7 +182,9 @@ def test_doctor_says_who_may_use_the_coordinator(admin: Cli, tmp_path: Path) -> 
     admin("logout")
     (unknown,) = check_login(admin.url)
     assert (unknown.status, unknown.remedy) == ("warn", f"run `trainhall login {admin.url}`")
-    settings = Settings(data_dir=tmp_path, database_url=f"sqlite:///{tmp_path}/open.db")
+    settings = Settings(
+        data_dir=tmp_path, database_url=f"sqlite:///{tmp_path}/open.db", auth="none"
+    )
     with served(create_app(settings)) as url:
         (everyone,) = check_login(url)
     assert (everyone.status, "every job may" in everyone.detail) == ("warn", True)

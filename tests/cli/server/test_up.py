@@ -16,6 +16,7 @@ from support.cluster.up import PATIENCE, Start, starter
 from support.nodes.certificates import Authority
 from support.waiting import eventually
 
+from trainhall.api.host.credentials import admin_token
 from trainhall.cli.base.client import Client
 from trainhall.cluster.tls import Anchor, own_anchor
 
@@ -80,30 +81,29 @@ def test_up_resumes_and_dies_as_one(start: Start, message: str) -> None:
     assert up.left() == [], up.printed
     assert "killed" not in up.printed
     again = start()
-    url = again.ready()
+    again.ready()
     # The node may still count as ready from before, sooner than this is said.
     said = f"Resuming 1 unfinished job: paced ({job})\n"
     eventually("what it goes on with", lambda: said in again.printed, timeout=PATIENCE)
-    base = f"{url}/api/v1/training/jobs/{job}"
-    assert len(httpx.get(url + "/api/v1/cluster/nodes").json()["items"]) == 1
+    path = f"/training/jobs/{job}"
+    assert len(again.get("/cluster/nodes")["items"]) == 1
 
     def progresses() -> re.Match[str] | None:
-        found = httpx.get(base).json()
+        found = again.get(path)
         # Of restarts it has none to spare.
         assert found["state"] not in ("failed", "completed"), found["reason"]
         return re.search(r"^resumed from step (\d+)$", "\n".join(lines_of(2)), re.MULTILINE)
 
     def lines_of(attempt: int) -> list[str]:
-        events = httpx.get(base + "/events", params={"limit": 500}).json()["items"]
+        events = again.get(f"{path}/events", limit=500)["items"]
         return [e["reason"] for e in events if e["attempt"] == attempt]
 
     step = int(eventually("the job to go on", progresses, timeout=PATIENCE).group(1))
     first = lines_of(1)
     assert f"stopped at step {step} and saved" in first
     assert f"the agent on {socket.gethostname()} was stopped; the ranks saved first" in first[-1]
-    eventually("steps", lambda: httpx.get(base).json()["step"] > step + 5, timeout=PATIENCE)
-    metrics = f"{url}/api/v1/metrics/jobs/{job}?names=loss&max_points=1000000"
-    (series,) = httpx.get(metrics).json()["series"]
+    eventually("steps", lambda: again.get(path)["step"] > step + 5, timeout=PATIENCE)
+    (series,) = again.get(f"/metrics/jobs/{job}", names="loss", max_points=1_000_000)["series"]
     steps = [point["step"] for point in series["points"]]
     assert steps == list(range(1, len(steps) + 1)), "nothing was lost"
     again.process.kill()
@@ -116,16 +116,16 @@ def test_up_restarts_dead_processes(start: Start) -> None:
     job = up.running_job()
     old = up.child("coordinator")
     old.kill()
-    base = up.url() + "/api/v1/training/jobs/"
+    path = f"/training/jobs/{job}"
     # The socket outlives the coordinator: the request waits for the new one.
-    before = httpx.get(base + job, timeout=30).json()["step"]
+    before = up.get(path)["step"]
     assert up.child("coordinator").pid != old.pid
-    eventually("more steps", lambda: httpx.get(base + job).json()["step"] > before + 5)
+    eventually("more steps", lambda: up.get(path)["step"] > before + 5)
     up.child("agent").kill()
-    before = httpx.get(base + job).json()["step"]
-    eventually("more steps", lambda: httpx.get(base + job).json()["step"] > before + 20)
+    before = up.get(path)["step"]
+    eventually("more steps", lambda: up.get(path)["step"] > before + 20)
     # It has found its ranks.
-    assert httpx.get(base + job).json()["attempt"] == 1
+    assert up.get(path)["attempt"] == 1
     up.process.send_signal(signal.SIGTERM)
     assert up.process.wait(PATIENCE) == 0, up.printed
     assert up.left() == [], up.printed
@@ -199,9 +199,8 @@ def test_up_over_tls(start: Start, tmp_path: Path) -> None:
     url = up.url()
     assert url.startswith("https://127.0.0.1:")
     trusted = tmp_path / "data" / "tls" / "ca.pem"
-    with httpx.Client(
-        base_url=f"{url}/api/v1", verify=ssl.create_default_context(cafile=str(trusted))
-    ) as http:
+    context = ssl.create_default_context(cafile=str(trusted))
+    with httpx.Client(base_url=f"{url}/api/v1", verify=context, headers=up.credential) as http:
 
         def nodes() -> list[Any]:
             return list(http.get("/cluster/nodes").json()["items"])
@@ -222,7 +221,8 @@ def test_up_over_tls(start: Start, tmp_path: Path) -> None:
     lab = Authority(tmp_path / "lab")
     files = lab.issue("lab.example")
     up = start("--tls-cert", str(files.cert), "--tls-key", str(files.key))
-    with Client(up.url(), anchor=own_anchor(files.cert)) as client:
+    token = admin_token(tmp_path / "data")
+    with Client(up.url(), token=token, anchor=own_anchor(files.cert)) as client:
         eventually(
             "the node again",
             lambda: (

@@ -60,7 +60,8 @@ def coordinator(
     lock_seconds: float = 10.0,
     open_files: int = 0,
 ) -> Iterator[CoordinatorProcess]:
-    """It keeps its data in `folder`/data; it is killed where it has not ended.
+    """It keeps its data in `folder`/data, and asks for no login; it is killed where it has not
+    ended.
 
     Args:
         lock_seconds: how long it waits for another one on the same data.
@@ -79,6 +80,7 @@ def main() -> int:
     if limit := int(open_files):
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit // 2, limit))
     warnings.simplefilter("error", RuntimeWarning)
+    os.environ.setdefault("TRAINHALL_AUTH", "none")
     startup.LOCK_SECONDS = float(lock_seconds)
     return serve(host=host, port=int(port), data_dir=Path(data), database_url=database or None)
 

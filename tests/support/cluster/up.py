@@ -7,9 +7,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
+from support.cluster.web import bearer
 from support.forking import forks
 from support.waiting import eventually
 
@@ -70,8 +72,7 @@ class Up:
 
         def node_is_ready() -> bool:
             assert self.process.poll() is None, self.printed
-            nodes = httpx.get(url + "/api/v1/cluster/nodes").json()["items"]
-            return [n["state"] for n in nodes] == ["ready"]
+            return [n["state"] for n in self.get("/cluster/nodes")["items"]] == ["ready"]
 
         eventually("the node", node_is_ready, timeout=PATIENCE)
         return url
@@ -79,11 +80,23 @@ class Up:
     def running_job(self, spec: str = PACED) -> str:
         """The id of a job that takes steps."""
         base = self.ready() + "/api/v1/training/jobs"
-        reply = httpx.post(base, content=spec, headers={"Content-Type": "application/yaml"})
+        headers = self.credential | {"Content-Type": "application/yaml"}
+        reply = httpx.post(base, content=spec, headers=headers)
         assert reply.status_code == 201, reply.text
         job = str(reply.json()["id"])
-        eventually("steps", lambda: httpx.get(f"{base}/{job}").json()["step"] > 5, timeout=PATIENCE)
+        path = f"/training/jobs/{job}"
+        eventually("steps", lambda: self.get(path)["step"] > 5, timeout=PATIENCE)
         return job
+
+    @property
+    def credential(self) -> dict[str, str]:
+        """The header of its first admin."""
+        return bearer(self.folder / "data")
+
+    def get(self, path: str, **params: Any) -> Any:
+        """What its API answers."""
+        url = f"{self.url()}/api/v1{path}"
+        return httpx.get(url, params=params, headers=self.credential, timeout=30).json()
 
     def child(self, name: str) -> psutil.Process:
         """The `coordinator` or the `agent`: the one whose output its log is."""

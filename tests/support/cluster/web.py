@@ -13,6 +13,7 @@ from support.waiting import eventually
 
 from trainhall.api.host.credentials import admin_token
 from trainhall.api.host.listening import listen
+from trainhall.api.login.first_admin import stored_for_own_user
 from trainhall.api.server import server_config
 
 
@@ -40,7 +41,10 @@ class Served(uvicorn.Server):
 def served(
     app: FastAPI, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
 ) -> Iterator[str]:
-    """The URL of the application while it is served; afterwards it has ended in order."""
+    """The URL of the application while it is served; afterwards it has ended in order.
+
+    Meanwhile commands find the credential of its first admin, as they do of a real process.
+    """
     listener = listen(host, 0)
     port = listener.getsockname()[1]
     config = server_config(app)
@@ -55,7 +59,10 @@ def served(
     try:
         eventually("the server to listen", lambda: server.started or not thread.is_alive())
         assert server.started, f"it did not start: {app.state.startup_error}"
-        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
+        url = f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
+        token = admin_token(app.state.settings.data_dir)
+        with stored_for_own_user(url, token) if token else contextlib.nullcontext():
+            yield url
     finally:
         server.should_exit = True
         thread.join(20)

@@ -28,7 +28,7 @@ it("a list of jobs is repeated with its query", () => {
     `trainhall ls --state failed '--query=lr>0.1 it'\\''s' --sort=-metrics.loss --url ${ORIGIN}`,
   );
   expect(curl).toBe(
-    `curl -G ${ORIGIN}/api/v1/training/jobs -d state=failed --data-urlencode 'query=lr>0.1 it'\\''s' --data-urlencode sort=-metrics.loss`,
+    `curl -H @<(trainhall login --print-header ${ORIGIN}) -G ${ORIGIN}/api/v1/training/jobs -d state=failed --data-urlencode 'query=lr>0.1 it'\\''s' --data-urlencode sort=-metrics.loss`,
   );
   expect(python).toContain(
     'for job in client.jobs(state=["failed"], query="lr>0.1 it\'s", sort="-metrics.loss"):',
@@ -42,7 +42,7 @@ it("a submission is repeated with its document, in Python if that is valid", () 
   const spec = { name: 'a "b"', compile: false, data: null, sizes: [1, 0.5], params: {} };
   const { cli, curl, python } = submission("job", ORIGIN, "name: a\n", spec);
   expect(cli).toBe(`trainhall submit - --url ${ORIGIN} <<'EOF'\nname: a\nEOF\n`);
-  expect(curl).toMatch(/^curl -X POST \S+\/training\/jobs .* --data-binary @- <<'EOF'\nname: a\n/);
+  expect(curl).toMatch(/^curl -H \S+ .*\) -X POST \S+\/training\/jobs .* --data-binary @- <<'EOF'\nname: a\n/);
   expect(python).toBe(`import trainhall as th
 
 with th.Client("${ORIGIN}") as client:

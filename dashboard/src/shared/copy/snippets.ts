@@ -23,7 +23,7 @@ export function submission(
   return {
     cli: withInput(`trainhall ${command} - --url ${shellWord(origin)}`, yaml),
     curl: withInput(
-      `curl -X POST ${url} -H 'Content-Type: application/yaml' --data-binary @-`,
+      `${curl(origin)} -X POST ${url} -H 'Content-Type: application/yaml' --data-binary @-`,
       yaml,
     ),
     ...(isObject(document)
@@ -64,7 +64,7 @@ export function listing(origin: string, { states, search, query, sort }: JobsQue
   ];
   return {
     cli: ["trainhall ls", ...flags, "--url", shellWord(origin)].join(" "),
-    curl: ["curl -G", shellWord(`${origin}/api/v1/training/jobs`), ...parameters].join(" "),
+    curl: [curl(origin), "-G", shellWord(`${origin}/api/v1/training/jobs`), ...parameters].join(" "),
     python: client(
       origin,
       `for job in client.jobs(${keywords.join(", ")}):`,
@@ -100,6 +100,11 @@ export function pythonLiteral(value: unknown, indent = ""): string {
     ([key, each]) => `${inner}${JSON.stringify(key)}: ${pythonLiteral(each, inner)},\n`,
   );
   return items.length === 0 ? "{}" : `{\n${items.join("")}${indent}}`;
+}
+
+/** curl with the reader's credential, which is in no argument that other users of a host see. */
+function curl(origin: string): string {
+  return `curl -H @<(trainhall login --print-header ${shellWord(origin)})`;
 }
 
 function client(origin: string, ...lines: string[]): string {
