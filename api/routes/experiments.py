@@ -18,7 +18,14 @@ from trainhall.api.openapi.describe import (
     key_taken,
     wrong_state,
 )
-from trainhall.api.params import Cursor, ExperimentId, IdempotencyKey, Limit
+from trainhall.api.params import (
+    Cursor,
+    ExperimentId,
+    IdempotencyKey,
+    Limit,
+    OnlyProject,
+    OnlyUser,
+)
 from trainhall.api.problems import invalid
 from trainhall.cluster.experiments.analysis.views import Analysis
 from trainhall.cluster.experiments.report.formats import ReportFormat
@@ -93,10 +100,14 @@ async def create_experiment(
 
 @router.operation("GET", "", summary="List experiments", answer="A page of experiments.")
 async def list_experiments(
-    services: ServicesDep, limit: Limit = 50, cursor: Cursor = None
+    services: ServicesDep,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    project: OnlyProject = None,
+    user: OnlyUser = None,
 ) -> ExperimentPage:
-    """The newest first."""
-    return await services.experiments.list(limit=limit, cursor=cursor)
+    """Those of your projects, the newest first."""
+    return await services.experiments.list(limit=limit, cursor=cursor, project=project, user=user)
 
 
 @router.operation("GET", "/{experiment_id}", summary="Read an experiment", answer="The experiment.")

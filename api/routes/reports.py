@@ -5,7 +5,7 @@ from fastapi import Request, Response
 from trainhall.api.bodies import read_json
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import REPORT_CHANGED, REPORT_TOO_LARGE, Operations, body
-from trainhall.api.params import Cursor, Limit, ReportId
+from trainhall.api.params import Cursor, Limit, OnlyProject, ReportId
 from trainhall.api.schemas.reports import NewReport, ReportChange
 from trainhall.cluster.reports.views import Report, ReportPage
 
@@ -22,10 +22,10 @@ _EXAMPLE = {
 
 @router.operation("GET", "", summary="List reports", answer="A page of reports.")
 async def list_reports(
-    services: ServicesDep, limit: Limit = 50, cursor: Cursor = None
+    services: ServicesDep, limit: Limit = 50, cursor: Cursor = None, project: OnlyProject = None
 ) -> ReportPage:
-    """The newest first, without their texts; all users share them."""
-    return await services.reports.list(limit=limit, cursor=cursor)
+    """Those of your projects, the newest first, without their texts."""
+    return await services.reports.list(limit=limit, cursor=cursor, project=project)
 
 
 @router.operation(
@@ -40,7 +40,7 @@ async def list_reports(
 async def create_report(services: ServicesDep, request: Request, response: Response) -> Report:
     """Its page on the dashboard is `/reports/{id}`."""
     wanted = await read_json(request, NewReport, MAX_REPORT_BYTES)
-    report = await services.reports.create(wanted.title, wanted.text)
+    report = await services.reports.create(wanted.title, wanted.text, wanted.project)
     response.headers["Location"] = f"{request.url.path}/{report.id}"
     return report
 
@@ -63,10 +63,12 @@ async def get_report(services: ServicesDep, report_id: ReportId) -> Report:
 async def change_report(services: ServicesDep, report_id: ReportId, request: Request) -> Report:
     """Fields that are left out stay. A report that was changed since the given version is not."""
     wanted = await read_json(request, ReportChange, MAX_REPORT_BYTES)
-    return await services.reports.change(report_id, wanted.version, wanted.title, wanted.text)
+    return await services.reports.change(
+        report_id, wanted.version, wanted.title, wanted.text, wanted.project
+    )
 
 
 @router.operation("DELETE", "/{report_id}", summary="Delete a report", status=204)
 async def delete_report(services: ServicesDep, report_id: ReportId) -> None:
-    """Deletes it for all users."""
+    """Deletes it for all members of its project."""
     await services.reports.delete(report_id)

@@ -17,6 +17,8 @@ class NewReport(Body):
     title: Name
     text: Markdown = ""
     """Markdown; a fenced block named `chart` is a live chart."""
+    project: Name | None = None
+    """Default: the only project that you may write to; an admin's is `default`."""
 
 
 class ReportChange(Body):
@@ -26,3 +28,5 @@ class ReportChange(Body):
     """Version of the report that was edited; a newer one is not overwritten."""
     title: Name | None = None
     text: Markdown | None = None
+    project: Name | None = None
+    """Project to move it to."""

@@ -9,6 +9,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from trainhall.cluster.access.principal import Owner, Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import NotFoundError
+from trainhall.db.experiments import Experiment
 from trainhall.db.models import Job
 
 Column = InstrumentedAttribute[Any] | ColumnElement[Any]
@@ -36,10 +37,33 @@ async def check_job(
         NotFoundError: there is none that they see.
         ForbiddenError: they see it, but may not do this.
     """
-    found = await session.execute(select(Job.id, Job.project, Job.user).where(Job.id == job_id))
-    row = found.one_or_none()
+    return await _check(session, caller, Job, job_id, action)
+
+
+async def check_experiment(
+    session: AsyncSession, caller: Principal, experiment_id: str, action: Action = Action.READ
+) -> None:
+    """Check that there is an experiment on which the caller may do this, without loading it.
+
+    Raises:
+        NotFoundError: there is none that they see.
+        ForbiddenError: they see it, but may not do this.
+    """
+    await _check(session, caller, Experiment, experiment_id, action)
+
+
+async def _check(
+    session: AsyncSession,
+    caller: Principal,
+    model: type[Job] | type[Experiment],
+    key: str,
+    action: Action,
+) -> Owner:
+    kind = model.__name__.lower()
+    query = select(model.id, model.project, model.user).where(model.id == key)
+    row = (await session.execute(query)).one_or_none()
     if row is None:
-        raise NotFoundError("job", job_id)
+        raise NotFoundError(kind, key)
     owner = Owner(*row)
-    caller.check(action, owner, "job")
+    caller.check(action, owner, kind)
     return owner

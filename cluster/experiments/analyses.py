@@ -7,6 +7,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from trainhall.cluster.access.visibility import check_experiment
 from trainhall.cluster.experiments.analysis.analyze import analyze
 from trainhall.cluster.experiments.analysis.figures import BENCHMARK_FIGURES
 from trainhall.cluster.experiments.analysis.hosts import load_hosts
@@ -55,6 +56,8 @@ class AnalysisService(Service):
         return await asyncio.to_thread(render, report, form)
 
     async def _load(self, experiment_id: str) -> tuple[LoadedExperiment, datetime]:
+        async with self._db.session() as session:
+            await check_experiment(session, self._caller, experiment_id)
         now = self._clock.now()
         loaded = await self._db.read(lambda connection: load_rows(connection, experiment_id, now))
         return loaded, now

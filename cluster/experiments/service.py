@@ -7,7 +7,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
 from trainhall.cluster.access.ownership import owned_spec
-from trainhall.cluster.access.roles import DEFAULT_PROJECT
+from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
+from trainhall.cluster.access.visibility import visible
 from trainhall.cluster.experiments import views
 from trainhall.cluster.experiments.benchmark.capacity import check_capacity
 from trainhall.cluster.experiments.commands import STATE_AFTER, check_allowed
@@ -45,6 +46,8 @@ class ExperimentService(Service):
         """Return what an experiment would run, and create nothing.
 
         Raises:
+            ForbiddenError: the caller may not submit to the project of its job.
+            InvalidValueError: there is no such project.
             SpecError: one of its jobs would not be valid, or names a folder of code; a benchmark or
                 scaling study has more workers than the cluster has devices.
         """
@@ -55,6 +58,8 @@ class ExperimentService(Service):
         except SpecError as error:
             raise of_job(error) from None
         async with self._db.session() as session:
+            if self._caller.how != "none":  # who may name a new project
+                await owned_spec(session, self._caller, job_of(spec, {}, 1, 1), self._clock)
             hint = await metric_hint(session, self._caller, spec.objective.metric)
         return views.ExperimentPlan(
             name=spec.name,
@@ -88,7 +93,7 @@ class ExperimentService(Service):
         except SpecError as error:
             raise of_job(error) from None
         view, created = await self._creation.once(
-            self._caller, request, lambda session: self._add(session, spec, planned), _view
+            self._caller, request, lambda session: self._add(session, spec, planned), self._view
         )
         if created:
             self._notifier.notify_reconciler()
@@ -139,17 +144,38 @@ class ExperimentService(Service):
 
     async def get(self, experiment_id: str) -> views.Experiment:
         async with self._db.session() as session:
-            return await _view(session, experiment_id)
+            return await self._view(session, experiment_id)
 
-    async def list(self, *, limit: int = 50, cursor: str | None = None) -> views.ExperimentPage:
-        """List experiments, the newest first."""
+    async def list(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        project: str | None = None,
+        user: str | None = None,
+    ) -> views.ExperimentPage:
+        """List experiments, the newest first.
+
+        Args:
+            project: only those of this project.
+            user: only those of this user.
+        """
         pagination.check_limit(limit)
-        query = select(Experiment).order_by(Experiment.number.desc()).limit(limit + 1)
+        query = (
+            select(Experiment)
+            .where(*visible(self._caller, Experiment.project))
+            .order_by(Experiment.number.desc())
+            .limit(limit + 1)
+        )
         if cursor is not None:
             query = query.where(Experiment.number < pagination.decode_number("experiments", cursor))
+        if project is not None:
+            query = query.where(Experiment.project == project)
+        if user is not None:
+            query = query.where(Experiment.user == user)
         async with self._db.session() as session:
             rows = (await session.scalars(query)).all()
-            items = await views.experiment_views(session, rows[:limit])
+            items = await views.experiment_views(session, rows[:limit], self._caller)
         more = len(rows) > limit
         following = pagination.encode("experiments", rows[limit - 1].number) if more else None
         return views.ExperimentPage(items=items, next_cursor=following)
@@ -172,6 +198,7 @@ class ExperimentService(Service):
             query = query.where(tuple_(Trial.number, Trial.repeat) > tuple_(number, repeat))
         async with self._db.session() as session:
             experiment = await load(session, Experiment, experiment_id)
+            self._caller.check(Action.READ, experiment, "experiment")
             rows = (await session.execute(query)).all()
         rungs = rungs_of(experiment.spec)
         items = [views.trial_view(*row, rungs) for row in rows[:limit]]
@@ -200,6 +227,7 @@ class ExperimentService(Service):
         """Record what is commanded; the reconciler passes it on to the jobs."""
         async with self._db.transaction() as session:
             experiment = await load(session, Experiment, experiment_id, locked=True)
+            self._caller.check(Action.COMMAND, experiment, "experiment")
             state, end = ExperimentState(experiment.state), STATE_AFTER[command]
             if state is not end:
                 check_allowed(experiment, command)
@@ -214,8 +242,14 @@ class ExperimentService(Service):
                 await session.flush()
             elif command is Command.RESUME:
                 check_allowed(experiment, command)
-            view = await _view(session, experiment_id)
+            view = await self._view(session, experiment_id)
         self._notifier.notify_reconciler()
+        return view
+
+    async def _view(self, session: AsyncSession, experiment_id: str) -> views.Experiment:
+        experiment = await load(session, Experiment, experiment_id)
+        self._caller.check(Action.READ, experiment, "experiment")
+        (view,) = await views.experiment_views(session, [experiment], self._caller)
         return view
 
 
@@ -270,9 +304,3 @@ async def _command_trials(session: AsyncSession, experiment: Experiment, command
             .where(of_experiment, Trial.state == TrialState.PENDING.value)
             .values(state=TrialState.CANCELLED.value, **reason_columns(reason))
         )
-
-
-async def _view(session: AsyncSession, experiment_id: str) -> views.Experiment:
-    experiment = await load(session, Experiment, experiment_id)
-    (view,) = await views.experiment_views(session, [experiment])
-    return view

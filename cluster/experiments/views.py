@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from sqlalchemy import case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.access.roles import Action
 from trainhall.cluster.experiments.analysis.views import RungResult
 from trainhall.cluster.experiments.commands import allowed_commands
 from trainhall.cluster.experiments.rating import best_trials
@@ -54,6 +56,9 @@ class Experiment(View):
 
     id: str
     name: str
+    user: str | None
+    """Owner, also of its jobs."""
+    project: str
     kind: str
     """`sweep`, `benchmark` or `scaling`."""
     state: ExperimentState
@@ -67,7 +72,7 @@ class Experiment(View):
     steps: Steps | None
     """Null without early stopping, and if it was cancelled before its first trial."""
     allowed_commands: list[Command]
-    """Commands that have an effect in the experiment's state."""
+    """Commands that have an effect in the experiment's state, and that the reader may give."""
     created_at: Time
     finished_at: Time | None
     """When its last run had ended: a cancelled experiment may have jobs that still end."""
@@ -149,7 +154,7 @@ class TrialPage(Page[Trial]):
 
 
 async def experiment_views(
-    session: AsyncSession, experiments: Sequence[tables.Experiment]
+    session: AsyncSession, experiments: Sequence[tables.Experiment], reader: Principal
 ) -> list[Experiment]:
     if not experiments:
         return []
@@ -171,10 +176,16 @@ async def experiment_views(
             counts=counts[experiment.id],
             best=Best.of(best[experiment.id]) if experiment.id in best else None,
             steps=_steps(experiment, counts[experiment.id], taken.get(experiment.id, 0)),
-            allowed_commands=allowed_commands(ExperimentState(experiment.state)),
+            allowed_commands=_commands(experiment, reader),
         )
         for experiment in experiments
     ]
+
+
+def _commands(experiment: tables.Experiment, reader: Principal) -> list[Command]:
+    if not reader.may(Action.COMMAND, experiment.project, experiment.user):
+        return []
+    return allowed_commands(ExperimentState(experiment.state))
 
 
 _NEVER = (ReasonCode.NEVER_FITS.value, ReasonCode.QUOTA_TOO_SMALL.value)

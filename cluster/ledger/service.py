@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.visibility import visible
 from trainhall.cluster.csv_text import csv_text
 from trainhall.cluster.errors import InvalidCursorError, InvalidValueError
 from trainhall.cluster.ledger.views import Account, Ledger, LedgerRow, LedgerSums
@@ -79,6 +80,7 @@ class LedgerQuery:
 class LedgerService(Service):
     async def read(self, query: LedgerQuery, limit: int, cursor: str | None = None) -> Ledger:
         """Return a page of the attempts that ended in a time; without `until` also those that run.
+        Those of projects that the caller may not see are not counted.
 
         Raises:
             InvalidCursorError: the cursor was not handed out by this list.
@@ -88,7 +90,7 @@ class LedgerService(Service):
         # Each page sums up the time of the first one, else a line that shrinks would come again.
         begin = after.since if after else None
         since, until = self._times(replace(query, since=query.since or begin))
-        conditions, prices = _conditions(query, since, until), self._options.prices
+        conditions, prices = self._conditions(query, since, until), self._options.prices
 
         def load(connection: Connection) -> tuple[Sequence[Row[Any]], Row[Any], _Position | None]:
             rows = connection.execute(_page(query.by, conditions, after).limit(limit + 1)).all()
@@ -115,7 +117,7 @@ class LedgerService(Service):
         Raises:
             InvalidValueError: the time ends before it begins, or is out of range.
         """
-        rows = _rows(query.by, _conditions(query, *self._times(query)))
+        rows = _rows(query.by, self._conditions(query, *self._times(query)))
         prices = self._options.prices
 
         def load(connection: Connection) -> str:
@@ -137,6 +139,17 @@ class LedgerService(Service):
             raise InvalidValueError("since", since.isoformat(), message)
         return since, until
 
+    def _conditions(
+        self, query: LedgerQuery, since: datetime, until: datetime | None
+    ) -> list[ColumnElement[bool]]:
+        found = visible(self._caller, LedgerEntry.project)
+        found.append(LedgerEntry.counted_until >= since)
+        if until is not None:
+            found.append(LedgerEntry.counted_until < until)
+        if query.job_id is not None:
+            found.append(LedgerEntry.job_id == query.job_id)
+        return found
+
 
 def _utc(name: str, time: datetime | None) -> datetime | None:
     try:
@@ -144,17 +157,6 @@ def _utc(name: str, time: datetime | None) -> datetime | None:
     except OverflowError:
         message = "is out of range; give a time in the years 1 to 9999 of UTC"
         raise InvalidValueError(name, str(time), message) from None
-
-
-def _conditions(
-    query: LedgerQuery, since: datetime, until: datetime | None
-) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = [LedgerEntry.counted_until >= since]
-    if until is not None:
-        found.append(LedgerEntry.counted_until < until)
-    if query.job_id is not None:
-        found.append(LedgerEntry.job_id == query.job_id)
-    return found
 
 
 def _rows(by: Account, conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:

@@ -261,6 +261,10 @@ def clock_time(when: datetime, now: datetime, *, seconds: bool = False) -> str:
     return text if when.date() == now.date() else f"{text} on {when.strftime('%b %d')}"
 
 
+FOREIGN_JOB = "a job of another project"
+"""In place of a job's name and id, for those who may not see it."""
+
+
 def job_label(job_id: str, name: str | None, detail: str = "") -> str:
     """Return a job in a sentence: its name, with the id and any detail behind it."""
     if not name:

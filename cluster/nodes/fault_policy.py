@@ -5,12 +5,12 @@ count again. Failures caused by the job (its code, its memory) are no evidence, 
 those of the network, which has two ends, nor a checkpoint that is damaged for all hosts.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from trainhall.cluster.lifecycle.reasons import job_label
 from trainhall.training.link.failure_cause import Cause
 
 WINDOW = timedelta(hours=24)
@@ -33,7 +33,6 @@ class Ended:
     cause: Cause | None
     """None: it ended well, trained until it was asked to end, or failed elsewhere."""
     message: str = ""
-    job_name: str | None = None
 
 
 class Fault(Enum):
@@ -52,6 +51,14 @@ _FAULTS = {
     Cause.HANG: Fault.DEATH,
     Cause.STORAGE: Fault.DEATH,
 }
+
+
+_HARDWARE = re.compile(
+    r"\bxid\b[\s:(]{0,5}\d{1,3}\b|uncorrectable ecc|ecc error|double-bit error|row remap"
+    r"|fallen off the bus|gpu is lost|nvlink error",
+    re.IGNORECASE,
+)
+"""Words of the driver in the message of a failure."""
 
 
 def can_quarantine(cause: Cause) -> bool:
@@ -114,8 +121,8 @@ def _jobs(ended: Sequence[Ended]) -> int:
 
 
 def _reason(summary: str, evidence: Sequence[Ended]) -> str:
-    last = evidence[-1]
     hours = WINDOW.total_seconds() / 3600
-    label = job_label(last.job_id, last.job_name)
-    why = f"; the last, of {label}: {last.message}" if last.message else ""
+    # Everybody reads it: a message may hold anything that the job has printed.
+    known = _HARDWARE.search(evidence[-1].message)
+    why = f"; the last: {known.group()}" if known else ""
     return f"quarantined (unhealthy): {summary} within {hours:g} hours{why}"

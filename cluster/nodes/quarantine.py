@@ -14,7 +14,7 @@ from trainhall.cluster.lifecycle.nodes import drain_node
 from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, AttemptState
 from trainhall.cluster.nodes.fault_policy import WINDOW, Ended, quarantine_reason
 from trainhall.db.documents import Allocation
-from trainhall.db.models import Attempt, Job, Node
+from trainhall.db.models import Attempt, Node
 from trainhall.training.link.failure import Failure
 
 log = structlog.get_logger(__name__)
@@ -22,13 +22,12 @@ log = structlog.get_logger(__name__)
 # Of a day's attempts, which may be many: what is large about them stays in the database.
 _ENDS = select(
     Attempt.job_id,
-    Job.name.label("job_name"),
     Attempt.state,
     Attempt.generations,
     Attempt.allocation,
     Attempt.finished_at,
     Attempt.failure,
-).join(Job, Job.id == Attempt.job_id)
+)
 _STOPPED_STATES = (AttemptState.PAUSED.value, AttemptState.CANCELLED.value)
 _OVER = (AttemptState.FAILED.value, AttemptState.COMPLETED.value, *_STOPPED_STATES)
 
@@ -98,7 +97,6 @@ def _ended(attempt: Row[Any], failure: Failure | None, time: datetime | None = N
         attempt.job_id,
         failure.cause if failure else None,
         failure.message if failure else "",
-        attempt.job_name,
     )
 
 

@@ -10,6 +10,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.principal import Principal, require_admin
+from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import (
     ConflictError,
     NodeRemovedError,
@@ -64,6 +66,7 @@ class NodeService(Service):
         Raises:
             ConflictError: a node of that name is alive, or being removed.
         """
+        require_admin(self._caller, "add a node")
         if name is not None:
             check_name("name", name)
         labels = labels or {}
@@ -207,7 +210,8 @@ class NodeService(Service):
             query = query.where(Node.name > str(pagination.decode("nodes", cursor, str)[0]))
         async with self._db.session() as session:
             nodes = (await session.scalars(query)).all()
-            devices = await _devices_of(session, [node.id for node in nodes[:limit]])
+            ids = [node.id for node in nodes[:limit]]
+            devices = await _devices_of(session, ids, self._caller)
         items = [_node_view(node, devices) for node in nodes[:limit]]
         following = pagination.encode("nodes", items[-1].name) if len(nodes) > limit else None
         return views.NodePage(items=items, next_cursor=following)
@@ -224,13 +228,13 @@ class NodeService(Service):
     async def get(self, node_id: str) -> views.Node:
         async with self._db.session() as session:
             node = await load(session, Node, node_id)
-            return await _view(session, node)
+            return await self._view(session, node)
 
     async def devices(self) -> Sequence[views.Device]:
         """List every device of the cluster, by node and index."""
         async with self._db.session() as session:
             ids = (await session.scalars(select(Node.id).order_by(Node.name))).all()
-            devices = await _devices_of(session, ids)
+            devices = await _devices_of(session, ids, self._caller)
         return [device for node_id in ids for device in devices.get(node_id, [])]
 
     async def summary(self) -> views.Summary:
@@ -271,6 +275,7 @@ class NodeService(Service):
 
         Its jobs save and move to other nodes. A node that is lost or never joined goes at once.
         """
+        require_admin(self._caller, "remove a node")
         now = self._clock.now()
         async with self._db.transaction() as session:
             node = await load(session, Node, node_id, locked=True)
@@ -290,7 +295,7 @@ class NodeService(Service):
                     end = NodeState.DRAINING
                     await move_node(session, node_id, state, end, reason=reason, now=now)
                     await session.refresh(node)
-                view = await _view(session, node)
+                view = await self._view(session, node)
         if view is None:
             self.removed(node_id)
         self._notifier.notify_reconciler()
@@ -299,6 +304,7 @@ class NodeService(Service):
     async def drain(self, node_id: str, reason: str | None = None) -> views.Node:
         """Give a node no new work and have its jobs save and move; it stays drained until
         `undrain`. Without a reason, one that is drained already keeps its own."""
+        require_admin(self._caller, "drain a node")
         async with self._db.transaction() as session:
             node = await load(session, Node, node_id, locked=True)
             if not node.removing:  # which drains it too
@@ -310,7 +316,7 @@ class NodeService(Service):
                     self._audit(
                         session, "node.drain", node_id, changes=changes, detail=f"node {node.name}"
                     )
-            view = await _view(session, node)
+            view = await self._view(session, node)
         self._notifier.notify_reconciler()
         return view
 
@@ -332,6 +338,7 @@ class NodeService(Service):
         Raises:
             ConflictError: it is being removed.
         """
+        require_admin(self._caller, "undrain a node")
         idle_seconds = self._heartbeats.seconds_since(node_id)
         reachable = idle_seconds < self._options.suspect_after_seconds
         async with self._db.transaction() as session:
@@ -349,12 +356,13 @@ class NodeService(Service):
             await undrain_node(
                 session, node, reachable=reachable, now=self._clock.now(), user=self._caller.named
             )
-            view = await _view(session, node)
+            view = await self._view(session, node)
         self._notifier.notify_reconciler()
         return view
 
     async def label(self, node_id: str, changes: Mapping[str, str | None]) -> views.Node:
         """Set labels of a node, and take away those whose new value is None."""
+        require_admin(self._caller, "change a node")
         async with self._db.transaction() as session:
             node = await load(session, Node, node_id, locked=True)
             labels = {**node.labels, **changes}
@@ -373,7 +381,7 @@ class NodeService(Service):
                     ReasonCode.LABELS_CHANGED, labels=labels_text, user=self._caller.named
                 )
                 await record_node_event(session, node_id, state, reason, now)
-            view = await _view(session, node)
+            view = await self._view(session, node)
         self._notifier.notify_reconciler()
         return view
 
@@ -385,6 +393,9 @@ class NodeService(Service):
                 select(NodeEvent).where(NodeEvent.node_id == node_id).order_by(NodeEvent.id)
             )
             return [views.NodeEvent.of(row) for row in rows]
+
+    async def _view(self, session: AsyncSession, node: Node) -> views.Node:
+        return _node_view(node, await _devices_of(session, [node.id], self._caller))
 
     def removed(self, node_id: str) -> None:
         """Forget what is remembered of a removed node, and end its connection."""
@@ -409,10 +420,6 @@ async def delete_node(session: AsyncSession, node: Node, *, now: datetime) -> No
     await session.execute(delete(Node).where(Node.id == node.id))
 
 
-async def _view(session: AsyncSession, node: Node) -> views.Node:
-    return _node_view(node, await _devices_of(session, [node.id]))
-
-
 def _node_view(node: Node, devices: Mapping[str, list[views.Device]]) -> views.Node:
     return views.Node.of(
         node,
@@ -432,10 +439,14 @@ async def _jobs_using(session: AsyncSession, node_id: str) -> set[str]:
 
 
 async def _devices_of(
-    session: AsyncSession, node_ids: Sequence[str]
+    session: AsyncSession, node_ids: Sequence[str], reader: Principal
 ) -> dict[str, list[views.Device]]:
+    """Return the devices of nodes, by node; of what others hold only that it is held."""
     rows = await session.execute(
-        select(Device.__table__, Grant.job_id, Job.name.label("job_name"))
+        select(
+            Device.__table__, Grant.job_id, Job.name.label("job_name"),
+            Job.user.label("job_user"), Job.project.label("job_project"),
+        )
         .outerjoin(Grant, (Grant.node_id == Device.node_id) & (Grant.device_index == Device.index))
         .outerjoin(Job, Job.id == Grant.job_id)
         .where(
@@ -444,12 +455,16 @@ async def _devices_of(
             or_(Device.gone.is_(False), Grant.job_id.is_not(None)),
         )
         .order_by(Device.node_id, Device.index)
-    )
+    )  # fmt: skip
     found: dict[str, list[views.Device]] = {}
     for row in rows.mappings():
-        view = views.Device.model_validate(dict(row))
+        view = views.Device.model_validate({**row, "busy": row["job_id"] is not None})
         found.setdefault(view.node_id, []).append(view)
     await _leave_out_replaced(session, found)
+    for of_node in found.values():
+        for device in of_node:
+            if device.job_project and not reader.may(Action.READ, device.job_project):
+                device.name_no_job()
     return found
 
 
@@ -466,7 +481,8 @@ async def _leave_out_replaced(
         job_ids = await _jobs_using(session, node_id)
         for device in devices[node_id]:
             if device.job_id not in job_ids:
-                device.job_id = device.job_name = None
+                device.busy = False
+                device.name_no_job()
 
 
 async def _free_name(session: AsyncSession, wanted: str, node_id: str) -> str:

@@ -27,13 +27,23 @@ class Device(View):
     """Degrees Celsius."""
     power: float | None
     """Watts."""
+    busy: bool
+    """A job holds it."""
     job_id: str | None
-    """Job that holds it."""
+    """Job that holds it; null, as are its name, user and project, if that is one of another
+    project, which you may not see."""
     job_name: str | None
     """Name of that job."""
+    job_user: str | None
+    """Owner of that job."""
+    job_project: str | None
     gone: bool
     """Its host no longer reports it. It is granted to no other job, and leaves the list once the
     job has released it."""
+
+    def name_no_job(self) -> None:
+        """Leave out which job holds it."""
+        self.job_id = self.job_name = self.job_user = self.job_project = None
 
 
 class DevicePage(Page[Device]):

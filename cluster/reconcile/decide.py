@@ -106,7 +106,7 @@ def _preemptions(entry: QueueEntry) -> Iterator[Decision]:
     """Decide what preempted jobs do."""
     for helper in entry.preempted:
         if helper.keeps is None:
-            yield StopAttempt(helper.attempt.token, "pause", preempted(entry.job))
+            yield StopAttempt(helper.attempt.token, "pause", preempted(helper.job, entry.job))
         elif (smaller := shrink(helper.attempt, helper.job, helper.keeps, entry.job)) is not None:
             yield smaller
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from trainhall.cluster.lifecycle.reasons import SIGNALLED, Reason, ReasonCode, describe, job_label
+from trainhall.cluster.lifecycle.reasons import SIGNALLED, Reason, ReasonCode, describe
 from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.reconcile.decisions import Decision, Regroup, StopAttempt
 from trainhall.cluster.reconcile.restart_policy import after_failure, node_lost
 from trainhall.cluster.reconcile.spare_capacity import SpareCapacity
 from trainhall.cluster.scheduling.placement import DeviceKey, PlacedNode, devices_of
+from trainhall.cluster.scheduling.reasons import label
 from trainhall.cluster.scheduling.scheduler import shortage
 from trainhall.cluster.snapshot.model import AttemptFacts, ClusterFacts, HostFacts, JobFacts
 from trainhall.training.link.failure import Failure
@@ -349,16 +350,17 @@ def shrink(attempt: AttemptFacts, job: JobFacts, size: int, waiting: JobFacts) -
     if size not in job.sizes or size >= attempt.size or not _is_settled(attempt, job):
         return None
     kept = _keep_first_ranks(placed(attempt), size)
-    reason = preempted(waiting, f"; {_size_change_text(attempt, kept)}")
+    reason = preempted(job, waiting, f"; {_size_change_text(attempt, kept)}")
     return _change(attempt, kept, reason.code, **reason.params)
 
 
-def preempted(waiting: JobFacts, change: str = "") -> Reason:
+def preempted(job: JobFacts, waiting: JobFacts, change: str = "") -> Reason:
     """Return the reason of a job that gives devices to another one."""
+    own = {"for_job": waiting.id} if waiting.project == job.project else {}
     return Reason.of(
         ReasonCode.PREEMPTED,
-        job=job_label(waiting.id, waiting.name),
-        for_job=waiting.id,
+        job=label(waiting, job),
+        **own,
         priority=waiting.priority,
         change=change,
         how="",

@@ -7,6 +7,9 @@ class ReportSummary(View):
     """Report without its text."""
 
     id: str
+    user: str | None
+    """First author; null of reports from before there were users."""
+    project: str
     title: str
     version: int
     """Rises with every change, from 1."""

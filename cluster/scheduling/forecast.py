@@ -93,7 +93,7 @@ class _Forecast:
             timeline.keep(devices)
         if at is None:
             timeline.keep_all(node_ids)
-            return entry._replace(forecast=self._unknown(kind, node_ids))
+            return entry._replace(forecast=self._unknown(job, kind, node_ids))
         seconds = expected_seconds(job, job.sizes[0])
         if seconds is None and (like := self._durations.like(job.name, job.user)) is not None:
             seconds = like.seconds
@@ -110,11 +110,11 @@ class _Forecast:
         ends = {**self._assumed_ends, **scheduling.running.ends}
         at, endless = scheduling.quotas.headroom_from(entry.job, ends)
         if at is None:
-            return entry._replace(forecast=self._because_of(endless))
+            return entry._replace(forecast=self._because_of(entry.job, endless))
         when = clock_time(at, scheduling.now)
         return entry._replace(forecast=f"not before {when}", earliest_start=at)
 
-    def _unknown(self, kind: str, node_ids: Iterable[str]) -> str:
+    def _unknown(self, job: JobFacts, kind: str, node_ids: Iterable[str]) -> str:
         """Return the reason that the time is unknown.
 
         A job holds, or will hold, these nodes for an unknown time.
@@ -134,7 +134,7 @@ class _Forecast:
             for job_id, its, where in self._endless
             if its == kind and not ids.isdisjoint(where)
         ]
-        return self._because_of([*endless, *ahead])
+        return self._because_of(job, [*endless, *ahead])
 
     def _timeline(self, kind: str) -> Timeline:
         """Return the timeline of the pass, with the assumed ends of jobs of unknown pace."""
@@ -171,11 +171,14 @@ class _Forecast:
         begin = attempt.running_at or attempt.started_at
         return None if like is None or begin is None else later(begin, like.seconds)
 
-    def _because_of(self, job_ids: Sequence[str]) -> str:
-        if not job_ids:
-            return "start time unknown"
-        texts = [*map(self._scheduling.labels.of, job_ids)]
-        why = self._why_unknown(job_ids[0], "it" if len(texts) == 1 else texts[0])
+    def _because_of(self, reader: JobFacts, job_ids: Sequence[str]) -> str:
+        labels = self._scheduling.labels
+        own = [job_id for job_id in job_ids if not labels.is_foreign(job_id, reader)]
+        if not own:
+            whose = " for jobs of other projects" if job_ids else ""
+            return f"start time unknown{f': no end is known{whose}' if whose else ''}"
+        texts = [labels.of(job_id, reader) for job_id in own]
+        why = self._why_unknown(own[0], "it" if len(texts) == 1 else texts[0])
         return f"start time unknown: no end is known for {reasons.listed(texts)}{why}"
 
     def _why_unknown(self, job_id: str, subject: str) -> str:

@@ -9,8 +9,11 @@ from datetime import datetime
 from sqlalchemy import select
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.ownership import owned_spec
+from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
 from trainhall.cluster.errors import InvalidCursorError
 from trainhall.cluster.jobs.spec_changes import sizes_of
+from trainhall.cluster.lifecycle.reasons import FOREIGN_JOB
 from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.queue.durations import Durations, load_durations
@@ -71,7 +74,7 @@ class QueueService(Service):
         history_since: datetime | None = None,
     ) -> views.QueuePage:
         """List the jobs that wait, in the order in which they will be started, each with its
-        reason.
+        reason; jobs of projects that the caller may not see without who and why.
 
         A cursor stands between two positions of that order: a job that starts between two pages
         moves no other from one page to the next.
@@ -88,20 +91,31 @@ class QueueService(Service):
         entries = foresee(self._clock.now(), facts, self._options, await self._durations_now())
         total = len(entries)
         if job_id is not None:
-            entries = [entry for entry in entries if entry.job.id == job_id]
+            entries = [e for e in entries if e.job.id == job_id and self._may_read(e.job)]
         if behind is not None:
             entries = [e for e in entries if queue_order(e.job, self._options) > behind]
         shown = entries[:limit]
         following = self._cursor_behind(shown[-1].job) if len(entries) > limit else None
-        items = [*map(_view, shown)]
+        items = [
+            _view(entry) if self._may_read(entry.job) else _anonymous(entry) for entry in shown
+        ]
         if history:
-            found = await self._history.of_jobs([item.job_id for item in items], history_since)
+            ids = [item.job_id for item in items if item.job_id is not None]
+            found = await self._history.of_jobs(ids, history_since)
             for item in items:
-                item.history = found.get(item.job_id, [])
+                item.history = found.get(item.job_id, []) if item.job_id is not None else None
         return views.QueuePage(items=items, next_cursor=following, total=total)
 
     async def forecast(self, spec: JobSpec) -> Forecast:
-        """Forecast the start of a job that would be submitted now."""
+        """Forecast the start of a job that would be submitted now.
+
+        Raises:
+            ForbiddenError: the caller may not submit to its project.
+            InvalidValueError: there is no such project, or none is given and there are several.
+        """
+        if self._caller.how != "none":  # who may name a new project
+            async with self._db.session() as session:
+                spec = await owned_spec(session, self._caller, spec, self._clock)
         facts = await self._settled_facts()
         now = self._clock.now()
         job = self._as_submitted(spec, facts.jobs)
@@ -147,6 +161,9 @@ class QueueService(Service):
             )
             return all(map(self._heartbeats.has_reported, found))
 
+    def _may_read(self, job: JobFacts) -> bool:
+        return self._caller.may(Action.READ, job.project or "")
+
     def _cursor_behind(self, job: JobFacts) -> str:
         since, lower, number = queue_order(job, self._options)
         return pagination.encode("queue", repr(since), str(lower), number)
@@ -170,7 +187,7 @@ class QueueService(Service):
             sizes=tuple(sizes_of(spec) or ()),
             selector=resources.selector,
             one_host=resources.one_host,
-            project=spec.project,
+            project=spec.project or DEFAULT_PROJECT,
             user=spec.user,
             preemption=spec.preemption,
         )
@@ -180,6 +197,8 @@ def _view(entry: QueueEntry) -> views.QueueEntry:
     return views.QueueEntry(
         job_id=entry.job.id,
         name=entry.job.name or "",
+        user=entry.job.user,
+        project=entry.job.project,
         priority=entry.job.priority,
         queued_at=entry.job.queued_at,
         position=entry.position,
@@ -189,6 +208,12 @@ def _view(entry: QueueEntry) -> views.QueueEntry:
         earliest_start=entry.earliest_start,
         can_start=not entry.never,
     )
+
+
+def _anonymous(entry: QueueEntry) -> views.QueueEntry:
+    """Return a job of another project: how much it takes and when, not who or why."""
+    hidden = {"job_id": None, "name": None, "user": None, "project": None, "reason": FOREIGN_JOB}
+    return _view(entry).model_copy(update=hidden)
 
 
 def _position_of(cursor: str) -> tuple[float, int, int]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from trainhall.cluster.access.roles import Action
 from trainhall.cluster.lifecycle.states import WAITING_STATES
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.quotas import KINDS, Quotas
@@ -18,10 +19,18 @@ class QuotaService(Service):
         self._heartbeats = heartbeats
 
     async def list(self) -> views.QuotaPage:
-        """Return the limits and the present use of projects and users."""
+        """Return the limits and the present use of projects and users: an admin's of all, others'
+        of their projects and of their own."""
         async with self._db.session() as session:
             facts = await load_facts(session, self._heartbeats)
-        return quota_table(self._options.quotas, facts)
+        page = quota_table(self._options.quotas, facts)
+        page.items = [item for item in page.items if self._is_visible(item)]
+        return page
+
+    def _is_visible(self, quota: views.Quota) -> bool:
+        if quota.kind == "user":
+            return self._caller.is_admin or quota.name == self._caller.user
+        return self._caller.may(Action.READ, quota.name)
 
 
 def quota_table(quotas: Quotas, facts: ClusterFacts) -> views.QuotaPage:

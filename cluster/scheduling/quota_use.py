@@ -79,7 +79,7 @@ class QuotaUse:
         if quota is not None:
             return reasons.quota_too_small(quota)
         full = next(q for q in self._of(job) if q.devices - self._used_of(q) < job.sizes[0])
-        return reasons.over_quota(full, self._held[full.what, full.name], self._labels)
+        return reasons.over_quota(full, self._held[full.what, full.name], self._labels, job)
 
     def _of(self, job: JobFacts) -> list[Quota]:
         return self._quotas.of(job.project, job.user)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from shlex import quote
 
-from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode, job_label
+from trainhall.cluster.lifecycle.reasons import FOREIGN_JOB, Reason, ReasonCode, job_label
 from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.cluster.quotas import Quota
 from trainhall.cluster.scheduling.demand import Group, describe_devices, describe_kind
@@ -44,27 +44,36 @@ def waits(code: ReasonCode, job: JobFacts, group: Group, **params: str) -> Reaso
     return Reason.of(code, history=history, needs=_needs(job, group), **params)
 
 
-def label(job: JobFacts) -> str:
-    return job_label(job.id, job.name)
+def label(job: JobFacts, reader: JobFacts, detail: str = "") -> str:
+    """Return a job in a sentence of another job, which the members of that one's project read."""
+    if job.project == reader.project:
+        return job_label(job.id, job.name, detail)
+    return f"{FOREIGN_JOB} ({detail})" if detail else FOREIGN_JOB
 
 
 class Labels:
-    """Jobs in sentences, by id."""
+    """Jobs in sentences of other jobs, by id."""
 
     def __init__(self, jobs: Iterable[JobFacts]) -> None:
-        self._jobs = jobs
+        self._all = jobs
 
     @cached_property
-    def _names(self) -> Mapping[str, str | None]:
-        return {job.id: job.name for job in self._jobs}
+    def _jobs(self) -> Mapping[str, JobFacts]:
+        return {job.id: job for job in self._all}
 
-    def of(self, job_id: str) -> str:
-        return job_label(job_id, self._names.get(job_id))
+    def of(self, job_id: str, reader: JobFacts) -> str:
+        job = self._jobs.get(job_id)
+        return "a job that is ending" if job is None else label(job, reader)
+
+    def is_foreign(self, job_id: str, reader: JobFacts) -> bool:
+        """Return whether a job is of another project."""
+        job = self._jobs.get(job_id)
+        return job is not None and job.project != reader.project
 
 
-def sized_label(job: JobFacts, kind: str) -> str:
+def sized_label(job: JobFacts, kind: str, reader: JobFacts) -> str:
     """Return a job in a sentence, with the devices that it needs."""
-    return job_label(job.id, job.name, describe_devices(job.sizes[0], kind))
+    return label(job, reader, describe_devices(job.sizes[0], kind))
 
 
 def preempting(job: JobFacts, group: Group, others: Sequence[JobFacts]) -> Reason:
@@ -73,20 +82,21 @@ def preempting(job: JobFacts, group: Group, others: Sequence[JobFacts]) -> Reaso
         ReasonCode.WAITING_FOR_PREEMPTION,
         job,
         group,
-        jobs=listed([*map(label, others)]),
+        jobs=listed([label(other, job) for other in others]),
         are=_are(len(others)),
     )
 
 
-def over_quota(quota: Quota, held: Mapping[str, int], labels: Labels) -> str:
-    """
+def over_quota(quota: Quota, held: Mapping[str, int], labels: Labels, job: JobFacts) -> str:
+    """Return the reason of a job that others of its quota leave too little.
+
     Args:
         held: devices that jobs hold of it, by their ids.
     """
     used = sum(held.values())
     return (
         f"{_allowed(quota)}, of which {used} {_are(used)} in use{': ' if held else ''}"
-        f"{', '.join(_holding(held.items(), labels))}"
+        f"{', '.join(_holding(held.items(), labels, job))}"
     )
 
 
@@ -165,8 +175,9 @@ def not_free(
     parts = (
         [f"{where}{free} of {total} free"] if where else [f"{free} of {total} {_are(free)} free"]
     )
-    parts += _kept(nodes, earlier)
-    parts += _holding(_holders(nodes, group.kind, held).items(), labels, ending)
+    parts += _kept(nodes, earlier, reservation.job)
+    holders = _holders(nodes, group.kind, held)
+    parts += _holding(holders.items(), labels, reservation.job, ending)
     parts += [
         f"node {node.name} is unreachable"
         for node in nodes
@@ -188,28 +199,42 @@ def _holders(nodes: Iterable[NodeFacts], kind: str, held: Held) -> dict[str, int
 
 
 def _holding(
-    found: Iterable[tuple[str, int]], labels: Labels, ending: Collection[str] = ()
+    found: Iterable[tuple[str, int]],
+    labels: Labels,
+    reader: JobFacts,
+    ending: Collection[str] = (),
 ) -> list[str]:
-    """Jobs and how many devices they hold; the largest first."""
-    largest = sorted(found, key=lambda item: (-item[1], item[0]))
+    """Jobs and how many devices they hold; the largest first, those of other projects together."""
+    largest, foreign = [], []
+    for job_id, number in sorted(found, key=lambda item: (-item[1], item[0])):
+        if labels.is_foreign(job_id, reader):
+            foreign.append(number)
+        else:
+            largest.append((job_id, number))
     parts = [
-        f"{labels.of(job_id)}{', which is stopping,' if job_id in ending else ''} holds {number}"
+        f"{labels.of(job_id, reader)}{', which is stopping,' if job_id in ending else ''} holds "
+        f"{number}"
         for job_id, number in largest[:_SHOWN]
     ]
     if len(largest) > _SHOWN:
         rest = sum(number for _, number in largest[_SHOWN:])
         others = len(largest) - _SHOWN
         parts.append(f"{others} other job{'s hold' if others > 1 else ' holds'} {rest}")
+    if foreign:
+        who = FOREIGN_JOB if len(foreign) == 1 else f"{len(foreign)} jobs of other projects"
+        parts.append(f"{who} hold{'s' if len(foreign) == 1 else ''} {sum(foreign)}")
     return parts
 
 
-def _kept(nodes: Sequence[NodeFacts], earlier: Collection[Reservation]) -> list[str]:
+def _kept(
+    nodes: Sequence[NodeFacts], earlier: Collection[Reservation], reader: JobFacts
+) -> list[str]:
     ids = {node.id for node in nodes}
     kept = []
     for reservation in earlier:
         count = sum(len(i) for node_id, i in reservation.free.items() if node_id in ids)
         if count:
-            kept.append(f"{count} {_are(count)} reserved for {label(reservation.job)}")
+            kept.append(f"{count} {_are(count)} reserved for {label(reservation.job, reader)}")
     return kept
 
 

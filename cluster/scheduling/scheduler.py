@@ -131,7 +131,7 @@ class Pass:
     def _consider(self, job: JobFacts, position: int) -> QueueEntry:
         served = self.supply.for_job(job)
         kind = served.group.kind
-        least, key = job.sizes[0], (job.sizes, job.last_failure)
+        least, key = job.sizes[0], (job.sizes, job.last_failure, job.project)
         start = not_before(self.now, job, self.options)
         if start is not None and start > self.now:
             time = clock_time(start, self.now, seconds=True)
@@ -154,7 +154,7 @@ class Pass:
         if served.reservation is None:
             return self._reserve(job, position, served)
         if key not in served.reasons:
-            ahead = reasons.sized_label(served.reservation.job, kind)
+            ahead = reasons.sized_label(served.reservation.job, kind, job)
             reason = reasons.waits(ReasonCode.WAITING_FOR_JOB, job, served.group, ahead=ahead)
             served.reasons[key] = reason
         return self._waits(job, position, kind, served.reasons[key], waits_its_turn=True)

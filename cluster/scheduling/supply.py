@@ -26,8 +26,11 @@ class Served:
     total: int
     """The same without `one_host`."""
     reservation: Reservation | None = None
-    reasons: dict[tuple[tuple[int, ...], str | None], Reason] = field(default_factory=dict)
-    """Reasons that many jobs share, by their sizes and the ends of their last attempts."""
+    reasons: dict[tuple[tuple[int, ...], str | None, str | None], Reason] = field(
+        default_factory=dict
+    )
+    """Reasons that many jobs share, by their sizes, the ends of their last attempts and their
+    project."""
 
 
 class Supply:

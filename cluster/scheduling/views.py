@@ -17,8 +17,12 @@ class Needs(View):
 class QueueEntry(View):
     """Waiting job with the reason."""
 
-    job_id: str
-    name: str
+    job_id: str | None
+    """Null, as are name, user and project, for a job of another project, which you may not see."""
+    name: str | None
+    user: str | None
+    """Owner of the job."""
+    project: str | None
     priority: int
     """Higher runs first; a day of waiting counts as much as one level, unless configured."""
     queued_at: Time
@@ -67,7 +71,8 @@ class QuotaOfOthers(View):
 
 
 class QuotaPage(Page[Quota]):
-    """Every project and user that holds devices, waits for some or has a quota of its own."""
+    """Every project and user that holds devices, waits for some or has a quota of its own, as far
+    as you see them: your projects, and yourself."""
 
     others: QuotaOfOthers
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from threading import Event
 
+from trainhall.cluster.access.principal import require_admin
 from trainhall.cluster.errors import InvalidValueError
 from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
@@ -28,8 +29,10 @@ class WhatIfService(Service):
         """Replay the jobs of the last days on the cluster as it is, and with a change.
 
         Raises:
+            ForbiddenError: the caller is no admin, who alone sees everybody's waits.
             InvalidValueError: it removes a node that there is not.
         """
+        require_admin(self._caller, "ask what another cluster would change")
         now = self._clock.now()
         since = now - timedelta(days=days)
         nodes = await self._nodes()

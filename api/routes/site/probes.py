@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 
 from trainhall import __version__
 from trainhall.api.context import CoordinatorDep
-from trainhall.api.login.authentication import principal_or_none
+from trainhall.api.login.authentication import PrincipalDep, principal_or_none
 from trainhall.api.openapi.describe import (
     FAILED,
     FORBIDDEN,
@@ -22,11 +22,14 @@ from trainhall.api.openapi.describe import (
 from trainhall.api.problems import RefusalError
 from trainhall.api.schemas.probes import Health, Readiness
 from trainhall.api.settings import Settings
+from trainhall.cluster.access.principal import require_admin
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.monitoring import prometheus
 
 router = APIRouter(tags=["probes"])
 
+METRICS_SCOPE = "metrics"
+"""Scope of an API token that reads these figures."""
 _MIN_FREE_BYTES = 1024 * 1024
 
 _REFUSALS: Responses = {refusal.status: problem(refusal) for refusal in (FORBIDDEN, FAILED)}
@@ -87,8 +90,13 @@ async def _check(settings: Settings, coordinator: Coordinator) -> None:
         **_REFUSALS,
     },
 )
-async def read_prometheus(request: Request, coordinator: CoordinatorDep) -> PlainTextResponse:
-    """Text exposition format: the cluster's figures, and the coordinator's own."""
+async def read_prometheus(
+    request: Request, coordinator: CoordinatorDep, caller: PrincipalDep
+) -> PlainTextResponse:
+    """Text exposition format: the cluster's figures, and the coordinator's own; for admins, and for
+    API tokens with the scope `metrics`."""
+    if METRICS_SCOPE not in caller.scopes:
+        require_admin(caller, f"read these figures without a token of scope {METRICS_SCOPE}")
     own = generate_latest(request.app.state.figures.registry)
     text = await prometheus.exposition(coordinator.db, coordinator.clock.now()) + own
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

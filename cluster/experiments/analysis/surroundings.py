@@ -12,6 +12,7 @@ from sqlalchemy import Connection, select
 
 from trainhall.cluster.experiments.analysis.rows import RunRow
 from trainhall.cluster.jobs.plans import JobPlan, known_plan
+from trainhall.cluster.lifecycle.reasons import FOREIGN_JOB
 from trainhall.db.documents import Allocation
 from trainhall.db.models import Attempt, DeviceReading, Job, Node
 from trainhall.monitoring.devices import SECONDS
@@ -26,9 +27,14 @@ class _Held:
 
     job_id: str
     name: str
+    project: str
     start: datetime
     end: datetime
     allocation: Allocation
+
+    def label_for(self, project: str) -> str:
+        """Return the job in a sentence that members of a project read."""
+        return f"{self.name} ({self.job_id})" if self.project == project else FOREIGN_JOB
 
     def is_beside(self, other: "_Held") -> bool:
         return self.job_id != other.job_id and self.start < other.end and other.start < self.end
@@ -88,25 +94,43 @@ def _held(connection: Connection, experiment_id: str, now: datetime) -> list[_He
     """Return the attempts of the experiment's jobs, from when their ranks were running."""
     query = (
         select(
-            Attempt.job_id, Job.name, Attempt.running_at, Attempt.finished_at, Attempt.allocation
+            Attempt.job_id,
+            Job.name,
+            Job.project,
+            Attempt.running_at,
+            Attempt.finished_at,
+            Attempt.allocation,
         )
         .join(Job, Job.id == Attempt.job_id)
         .where(Job.experiment_id == experiment_id, Attempt.running_at.is_not(None))
         .order_by(Attempt.job_id, Attempt.number)
     )
     return [
-        _Held(row.job_id, row.name, row.running_at, row.finished_at or now, row.allocation)
+        _Held(
+            row.job_id,
+            row.name,
+            row.project,
+            row.running_at,
+            row.finished_at or now,
+            row.allocation,
+        )
         for row in connection.execute(query)
     ]
 
 
 def _beside(connection: Connection, held: Sequence[_Held], now: datetime) -> dict[str, list[str]]:
-    """Return, by job, the names and ids of other jobs that held its hosts at the same time."""
+    """Return, by job, the names and ids of other jobs that held its hosts at the same time; those
+    of other projects have none."""
     if not held:
         return {}
     query = (
         select(
-            Attempt.job_id, Job.name, Attempt.started_at, Attempt.finished_at, Attempt.allocation
+            Attempt.job_id,
+            Job.name,
+            Job.project,
+            Attempt.started_at,
+            Attempt.finished_at,
+            Attempt.allocation,
         )
         .join(Job, Job.id == Attempt.job_id)
         .where(
@@ -118,13 +142,20 @@ def _beside(connection: Connection, held: Sequence[_Held], now: datetime) -> dic
     )
     by_node: dict[str, list[_Held]] = defaultdict(list)
     for row in connection.execute(query):
-        other = _Held(row.job_id, row.name, row.started_at, row.finished_at or now, row.allocation)
+        other = _Held(
+            row.job_id,
+            row.name,
+            row.project,
+            row.started_at,
+            row.finished_at or now,
+            row.allocation,
+        )
         for node_id in other.allocation.node_ids:
             by_node[node_id].append(other)
     found: dict[str, list[str]] = {}
     for run in held:
         others = {
-            f"{other.name} ({other.job_id})": None
+            other.label_for(run.project): None
             for node_id in run.allocation.node_ids
             for other in by_node[node_id]
             if run.is_beside(other)

@@ -450,6 +450,7 @@ async def test_waiting_jobs_have_reasons(cluster: SimulatedCluster) -> None:
     assert "needs 8 CPU slots; the whole cluster has 2 CPU slots" in queue[2].reason
     assert queue[0].needs.count == 2
     for entry in queue:
+        assert entry.job_id is not None
         assert entry.reason.startswith((await cluster.job(entry.job_id)).reason)
     urgent = await cluster.submit(workers=1, priority=5)
     assert (await cluster.coordinator.queue.list()).items[0].job_id == urgent

@@ -32,12 +32,12 @@ def test_fault_policy_quarantines_after_second_device_fault() -> None:
     assert quarantine_reason(NOW, [*once, at(50, None), at(5, Cause.DEVICE_FAULT)])
 
 
-def test_quarantine_reason_names_the_last_job() -> None:
-    ended = [
-        Ended(NOW - timedelta(minutes=minutes), "a", Cause.DEVICE_FAULT, "ECC error", "digits")
-        for minutes in (9, 2)
-    ]
-    assert str(quarantine_reason(NOW, ended)).endswith("; the last, of “digits” (a): ECC error")
+def test_quarantine_reason_names_no_job() -> None:
+    message = "uncorrectable ECC while maria's secret was trained"
+    ended = [at(minutes, Cause.DEVICE_FAULT, "a1b2c3", message) for minutes in (9, 2)]
+    reason = str(quarantine_reason(NOW, ended))
+    assert reason.endswith("within 24 hours; the last: uncorrectable ECC")
+    assert "a1b2c3" not in reason
 
 
 def test_fault_policy_ignores_faults_before_release() -> None:

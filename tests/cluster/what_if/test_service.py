@@ -30,6 +30,7 @@ async def test_recorded_jobs_are_replayed(cluster: SimulatedCluster) -> None:
     assert abs(found.before.waits.max - found.recorded.max) < 5
     assert found.after.waits.max < 5
     assert [(each.kind, each.name, each.jobs) for each in found.accounts] == [
+        ("project", "default", 1),
         ("project", "vision", 1),
         ("user", "maria", 1),
     ]
