@@ -106,7 +106,7 @@ async def list_experiments(
     project: OnlyProject = None,
     user: OnlyUser = None,
 ) -> ExperimentPage:
-    """Those of your projects, the newest first."""
+    """Lists those of your projects, the newest first."""
     return await services.experiments.list(limit=limit, cursor=cursor, project=project, user=user)
 
 

@@ -24,7 +24,7 @@ _EXAMPLE = {
 async def list_reports(
     services: ServicesDep, limit: Limit = 50, cursor: Cursor = None, project: OnlyProject = None
 ) -> ReportPage:
-    """Those of your projects, the newest first, without their texts."""
+    """Lists those of your projects, the newest first, without their texts."""
     return await services.reports.list(limit=limit, cursor=cursor, project=project)
 
 

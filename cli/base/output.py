@@ -200,6 +200,10 @@ def pairs(entries: Sequence[tuple[str, str]]) -> str:
     )
 
 
+FOREIGN_JOB = "a job of another project"
+"""In place of the name of a job that one may not see."""
+
+
 def label(thing: Json) -> str:
     """Name a job, an experiment or a node: the name, with the id behind it."""
     return f"{one_line(thing['name'])} ({thing['id']})"

@@ -247,8 +247,8 @@ def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
     total = pages[-1]["total"]
     columns = [
         out.Column("#", lambda e: str(e["position"]), right=True),
-        out.Column("ID", lambda e: e["job_id"]),
-        out.Column("NAME", lambda e: e["name"]),
+        out.Column("ID", lambda e: e["job_id"] or "-"),
+        out.Column("NAME", lambda e: e["name"] or out.FOREIGN_JOB),
         out.Column("PRIORITY", lambda e: str(e["priority"]), right=True, spare=1),
         out.Column("WAITS", lambda e: out.age(e["queued_at"]), right=True, spare=2),
         out.Column(
@@ -257,7 +257,7 @@ def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
         out.Column("FOR", lambda e: e["reason"]),
     ]
     if output is Format.NAME:
-        entries = [{"id": entry["job_id"]} for entry in entries]
+        entries = [{"id": entry["job_id"]} for entry in entries if entry["job_id"]]
     out.print_items(entries, columns, output, empty="The queue is empty.", wide=wide)
     if total > len(entries):
         out.notice(f"The first {len(entries)} of {total} waiting jobs; --limit lists more.")

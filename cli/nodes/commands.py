@@ -242,7 +242,7 @@ def _wait_until_drained(client: "Client", node: out.Json, timeout: float | None)
             raise WrongStateError(f"the drain of {node['name']} was undone")
         if node["state"] == "lost":
             raise WrongStateError(f"{_state(node)}; what runs there is unknown")
-        jobs = sorted({_job(device) for device in node["devices"] if device["job_id"]})
+        jobs = sorted({_job(device) for device in node["devices"] if device["busy"]})
         if jobs and jobs != reported:
             out.notice(f"Waiting for {', '.join(jobs)}.")
             reported = jobs
@@ -292,7 +292,9 @@ def _page(node: out.Json) -> str:
 def _job(device: out.Json) -> str:
     """Name the job that holds a device; empty without one."""
     held = {"name": device["job_name"] or "", "id": device["job_id"]}
-    return out.label(held) if device["job_id"] else ""
+    if device["job_id"]:
+        return out.label(held)
+    return out.FOREIGN_JOB if device["busy"] else ""
 
 
 def _shown(labels: dict[str, str]) -> str:
@@ -333,4 +335,4 @@ def _devices(node: out.Json) -> str:
 
 def _busy(node: out.Json) -> str:
     devices = node["devices"]
-    return f"{sum(1 for d in devices if d['job_id'])}/{len(devices)}"
+    return f"{sum(1 for d in devices if d['busy'])}/{len(devices)}"

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from trainhall.cli.base.output import (
     BLANK,
+    FOREIGN_JOB,
     STATE_COLORS,
     harmless,
     main_metric,
@@ -120,7 +121,7 @@ def _devices(devices: list[tuple[Json, Json]], width: int, expand: bool) -> Rend
             _memory(device, width),
             BLANK if heat is None else Text(f"{heat:.0f} °C", style=_heat(heat)),
             BLANK if power is None else _bar(power / MAX_POWER, f"{power:.0f} W"),
-            device["job_id"] or BLANK,
+            device["job_id"] or (FOREIGN_JOB if device["busy"] else BLANK),
         )
     return table
 

@@ -175,8 +175,8 @@ class _Forecast:
         labels = self._scheduling.labels
         own = [job_id for job_id in job_ids if not labels.is_foreign(job_id, reader)]
         if not own:
-            whose = " for jobs of other projects" if job_ids else ""
-            return f"start time unknown{f': no end is known{whose}' if whose else ''}"
+            why = ": no end is known for jobs of other projects" if job_ids else ""
+            return f"start time unknown{why}"
         texts = [labels.of(job_id, reader) for job_id in own]
         why = self._why_unknown(own[0], "it" if len(texts) == 1 else texts[0])
         return f"start time unknown: no end is known for {reasons.listed(texts)}{why}"

@@ -44,7 +44,8 @@ export const readReadiness = <ThrowOnError extends boolean = true>(options?: Opt
 /**
  * Figures for Prometheus
  *
- * Text exposition format: the cluster's figures, and the coordinator's own.
+ * Text exposition format: the cluster's figures, and the coordinator's own; for admins, and for
+ * API tokens with the scope `metrics`.
  */
 export const readPrometheus = <ThrowOnError extends boolean = true>(options?: Options<ReadPrometheusData, ThrowOnError>) => (options?.client ?? client).get<ReadPrometheusResponses, ReadPrometheusErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -641,7 +642,7 @@ export const restoreCheckpoint = <ThrowOnError extends boolean = true>(options: 
 /**
  * List experiments
  *
- * The newest first.
+ * Lists those of your projects, the newest first.
  */
 export const listExperiments = <ThrowOnError extends boolean = true>(options?: Options<ListExperimentsData, ThrowOnError>) => (options?.client ?? client).get<ListExperimentsResponses, ListExperimentsErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -888,7 +889,7 @@ export const readLedger = <ThrowOnError extends boolean = true>(options?: Option
 /**
  * List reports
  *
- * The newest first, without their texts; all users share them.
+ * Lists those of your projects, the newest first, without their texts.
  */
 export const listReports = <ThrowOnError extends boolean = true>(options?: Options<ListReportsData, ThrowOnError>) => (options?.client ?? client).get<ListReportsResponses, ListReportsErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -914,7 +915,7 @@ export const createReport = <ThrowOnError extends boolean = true>(options: Optio
 /**
  * Delete a report
  *
- * Deletes it for all users.
+ * Deletes it for all members of its project.
  */
 export const deleteReport = <ThrowOnError extends boolean = true>(options: Options<DeleteReportData, ThrowOnError>) => (options.client ?? client).delete<DeleteReportResponses, DeleteReportErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

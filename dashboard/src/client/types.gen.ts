@@ -1437,9 +1437,16 @@ export type Device = {
      */
     power: number | null;
     /**
+     * Busy
+     *
+     * A job holds it.
+     */
+    busy: boolean;
+    /**
      * Job Id
      *
-     * Job that holds it.
+     * Job that holds it; null, as are its name, user and project, if that is one of another
+     * project, which you may not see.
      */
     job_id: string | null;
     /**
@@ -1448,6 +1455,16 @@ export type Device = {
      * Name of that job.
      */
     job_name: string | null;
+    /**
+     * Job User
+     *
+     * Owner of that job.
+     */
+    job_user: string | null;
+    /**
+     * Job Project
+     */
+    job_project: string | null;
     /**
      * Gone
      *
@@ -1670,6 +1687,16 @@ export type Experiment = {
      */
     name: string;
     /**
+     * User
+     *
+     * Owner, also of its jobs.
+     */
+    user: string | null;
+    /**
+     * Project
+     */
+    project: string;
+    /**
      * Kind
      *
      * `sweep`, `benchmark` or `scaling`.
@@ -1705,7 +1732,7 @@ export type Experiment = {
     /**
      * Allowed Commands
      *
-     * Commands that have an effect in the experiment's state.
+     * Commands that have an effect in the experiment's state, and that the reader may give.
      */
     allowed_commands: Array<Command>;
     /**
@@ -3546,6 +3573,12 @@ export type NewReport = {
      * Markdown; a fenced block named `chart` is a live chart.
      */
     text?: string;
+    /**
+     * Project
+     *
+     * Default: the only project that you may write to; an admin's is `default`.
+     */
+    project?: string | null;
 };
 
 /**
@@ -4424,12 +4457,24 @@ export type Question = {
 export type QueueEntry = {
     /**
      * Job Id
+     *
+     * Null, as are name, user and project, for a job of another project, which you may not see.
      */
-    job_id: string;
+    job_id: string | null;
     /**
      * Name
      */
-    name: string;
+    name: string | null;
+    /**
+     * User
+     *
+     * Owner of the job.
+     */
+    user: string | null;
+    /**
+     * Project
+     */
+    project: string | null;
     /**
      * Priority
      *
@@ -4596,7 +4641,8 @@ export type QuotaOfOthers = {
 /**
  * QuotaPage
  *
- * Every project and user that holds devices, waits for some or has a quota of its own.
+ * Every project and user that holds devices, waits for some or has a quota of its own, as far
+ * as you see them: your projects, and yourself.
  */
 export type QuotaPage = {
     /**
@@ -4799,6 +4845,16 @@ export type Report = {
      */
     id: string;
     /**
+     * User
+     *
+     * First author; null of reports from before there were users.
+     */
+    user: string | null;
+    /**
+     * Project
+     */
+    project: string;
+    /**
      * Title
      */
     title: string;
@@ -4842,6 +4898,12 @@ export type ReportChange = {
      * Text
      */
     text?: string | null;
+    /**
+     * Project
+     *
+     * Project to move it to.
+     */
+    project?: string | null;
 };
 
 /**
@@ -4879,6 +4941,16 @@ export type ReportSummary = {
      * Id
      */
     id: string;
+    /**
+     * User
+     *
+     * First author; null of reports from before there were users.
+     */
+    user: string | null;
+    /**
+     * Project
+     */
+    project: string;
     /**
      * Title
      */
@@ -8873,6 +8945,18 @@ export type ListExperimentsData = {
          * `next_cursor` of the previous page; none for the first.
          */
         cursor?: string | null;
+        /**
+         * Project
+         *
+         * Only those of this project.
+         */
+        project?: string | null;
+        /**
+         * User
+         *
+         * Only those of this user.
+         */
+        user?: string | null;
     };
     url: '/api/v1/experiments';
 };
@@ -10021,6 +10105,12 @@ export type ListReportsData = {
          * `next_cursor` of the previous page; none for the first.
          */
         cursor?: string | null;
+        /**
+         * Project
+         *
+         * Only those of this project.
+         */
+        project?: string | null;
     };
     url: '/api/v1/reports';
 };

@@ -17,7 +17,10 @@ class Coordinator:
     """A client of a coordinator that knows two jobs and one node."""
 
     def __init__(self, *holders: str | None) -> None:
-        devices = [{"job_id": h, "job_name": JOBS[h]["name"] if h else None} for h in holders]
+        devices = [
+            {"job_id": h, "job_name": JOBS[h]["name"] if h else None, "busy": h is not None}
+            for h in holders
+        ]
         self.found = {"id": "n1", "name": "gpu-07", "devices": devices}
         self.removed: list[str] = []
 

@@ -32,9 +32,11 @@ JOB: dict[str, Any] = {
 GPU: dict[str, Any] = {
     "node_id": "n", "index": 0, "kind": "cuda", "name": "NVIDIA H200", "memory_total": 2**37,
     "memory_used": 2**36, "utilization": 97.0, "temperature": 61.0, "power": 350.0,
-    "job_id": JOB["id"],
+    "job_id": JOB["id"], "busy": True,
 }  # fmt: skip
-SLOT = GPU | {"index": 1, "kind": "cpu", "temperature": None, "power": None, "job_id": None}
+SLOT = GPU | {
+    "index": 1, "kind": "cpu", "temperature": None, "power": None, "job_id": None, "busy": False,
+}  # fmt: skip
 SEEN: dict[str, Any] = {
     "jobs": [JOB, JOB | {"id": "a" * 12, "state": "queued", "total_steps": None, "metrics": {},
                          "main_metric": None,

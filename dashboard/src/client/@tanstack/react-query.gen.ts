@@ -79,7 +79,8 @@ export const readPrometheusQueryKey = (options?: Options<ReadPrometheusData>) =>
 /**
  * Figures for Prometheus
  *
- * Text exposition format: the cluster's figures, and the coordinator's own.
+ * Text exposition format: the cluster's figures, and the coordinator's own; for admins, and for
+ * API tokens with the scope `metrics`.
  */
 export const readPrometheusOptions = (options?: Options<ReadPrometheusData>) => queryOptions<ReadPrometheusResponse, ReadPrometheusError, ReadPrometheusResponse, ReturnType<typeof readPrometheusQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await readPrometheus({
@@ -1210,7 +1211,7 @@ export const listExperimentsQueryKey = (options?: Options<ListExperimentsData>) 
 /**
  * List experiments
  *
- * The newest first.
+ * Lists those of your projects, the newest first.
  */
 export const listExperimentsOptions = (options?: Options<ListExperimentsData>) => queryOptions<ListExperimentsResponse, ListExperimentsError, ListExperimentsResponse, ReturnType<typeof listExperimentsQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await listExperiments({
@@ -1227,7 +1228,7 @@ export const listExperimentsInfiniteQueryKey = (options?: Options<ListExperiment
 /**
  * List experiments
  *
- * The newest first.
+ * Lists those of your projects, the newest first.
  */
 export const listExperimentsInfiniteOptions = (options?: Options<ListExperimentsData>) => infiniteQueryOptions<ListExperimentsResponse, ListExperimentsError, InfiniteData<ListExperimentsResponse>, QueryKey<Options<ListExperimentsData>>, string | null | Pick<QueryKey<Options<ListExperimentsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
 // @ts-ignore
@@ -1720,7 +1721,7 @@ export const listReportsQueryKey = (options?: Options<ListReportsData>) => creat
 /**
  * List reports
  *
- * The newest first, without their texts; all users share them.
+ * Lists those of your projects, the newest first, without their texts.
  */
 export const listReportsOptions = (options?: Options<ListReportsData>) => queryOptions<ListReportsResponse, ListReportsError, ListReportsResponse, ReturnType<typeof listReportsQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await listReports({
@@ -1737,7 +1738,7 @@ export const listReportsInfiniteQueryKey = (options?: Options<ListReportsData>):
 /**
  * List reports
  *
- * The newest first, without their texts; all users share them.
+ * Lists those of your projects, the newest first, without their texts.
  */
 export const listReportsInfiniteOptions = (options?: Options<ListReportsData>) => infiniteQueryOptions<ListReportsResponse, ListReportsError, InfiniteData<ListReportsResponse>, QueryKey<Options<ListReportsData>>, string | null | Pick<QueryKey<Options<ListReportsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
 // @ts-ignore
@@ -1779,7 +1780,7 @@ export const createReportMutation = (options?: Partial<Options<CreateReportData>
 /**
  * Delete a report
  *
- * Deletes it for all users.
+ * Deletes it for all members of its project.
  */
 export const deleteReportMutation = (options?: Partial<Options<DeleteReportData>>): UseMutationOptions<DeleteReportResponse, DeleteReportError, Options<DeleteReportData>> => {
     const mutationOptions: UseMutationOptions<DeleteReportResponse, DeleteReportError, Options<DeleteReportData>> = {

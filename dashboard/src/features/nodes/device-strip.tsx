@@ -1,10 +1,10 @@
-import type { Device } from "@/shared/api/types";
+import { type Device, FOREIGN_JOB } from "@/shared/api/types";
 import { percent } from "@/shared/format";
 import classes from "./nodes.module.css";
 
 /** One cell a device: filled by its utilization, empty and pale when it is free. */
 export function DeviceStrip({ devices }: { devices: readonly Device[] }) {
-  const busy = devices.filter((device) => device.job_id).length;
+  const busy = devices.filter((device) => device.busy).length;
   return (
     <div
       className={classes.strip}
@@ -12,7 +12,7 @@ export function DeviceStrip({ devices }: { devices: readonly Device[] }) {
       aria-label={`${busy} of ${devices.length} devices busy`}
     >
       {devices.map((device) => (
-        <span key={device.index} className={classes.cell} data-busy={Boolean(device.job_id)}>
+        <span key={device.index} className={classes.cell} data-busy={device.busy}>
           <span style={{ height: `${device.utilization ?? 0}%` }} />
         </span>
       ))}
@@ -22,9 +22,9 @@ export function DeviceStrip({ devices }: { devices: readonly Device[] }) {
 
 /** The same in words, a line a device, for a tooltip. */
 export function DeviceLines({ devices }: { devices: readonly Device[] }) {
-  return devices.map(({ index, job_name, utilization, gone }) => (
+  return devices.map(({ index, busy, job_name, utilization, gone }) => (
     <div key={index}>
-      {index}: {job_name ?? "free"}, {gone ? "gone" : percent(utilization)}
+      {index}: {job_name ?? (busy ? FOREIGN_JOB : "free")}, {gone ? "gone" : percent(utilization)}
     </div>
   ));
 }

@@ -1,5 +1,5 @@
 import { Text, Tooltip } from "@mantine/core";
-import type { Device } from "@/shared/api/types";
+import { type Device, FOREIGN_JOB } from "@/shared/api/types";
 import { bytes, celsius, percent, watts } from "@/shared/format";
 import { type Column, Table } from "@/shared/table/table";
 import { AnchorLink } from "@/shared/ui/links";
@@ -82,7 +82,7 @@ function Holder({ device }: { device: Device }) {
   if (!device.job_id) {
     return (
       <Text span size="sm" c="dimmed">
-        free
+        {device.busy ? FOREIGN_JOB : "free"}
       </Text>
     );
   }

@@ -32,7 +32,7 @@ interface Props {
 export function NodeCard({ node, onClose }: Props) {
   const remove = useRemoveNode();
   const [open, setOpen] = useState(false);
-  const busy = node.devices.filter((device) => device.job_id).length;
+  const busy = node.devices.filter((device) => device.busy).length;
   return (
     <section className={`app-card ${classes.card}`} aria-label={`Node ${node.name}`}>
       <header className={classes.head}>

@@ -14,6 +14,9 @@ const device = (index: number, change: Partial<Device> = {}): Device => ({
   power: 100,
   job_id: null,
   job_name: null,
+  job_user: null,
+  job_project: null,
+  busy: false,
   gone: false,
   ...change,
 });

@@ -14,7 +14,7 @@ const NODE = {
   state: "ready",
   drain_reason: null,
   refused_commands: {},
-  devices: [{ index: 0, job_id: "j1" }],
+  devices: [{ index: 0, job_id: "j1", busy: true }],
 } as unknown as ClusterNode;
 
 const sent = (asked: Request[], path: string) =>
@@ -77,7 +77,7 @@ it("a grid has a tile for each node, which opens its devices", async () => {
 });
 
 it("a device that its host no longer reports is marked as gone", async () => {
-  const there = { index: 0, kind: "cpu", name: "EPYC", job_id: null, gone: false };
+  const there = { index: 0, kind: "cpu", name: "EPYC", job_id: null, busy: false, gone: false };
   const devices = [there, { ...there, index: 1, gone: true }] as unknown as Device[];
   shown(<DeviceTable node="gpu-07" devices={devices} />, {});
   const [, first, second] = within(

@@ -2,7 +2,7 @@ import { Code, Group, Stack, Text, Title } from "@mantine/core";
 import { useMemo } from "react";
 import type { QueuePosition } from "@/client";
 import { itemsOf } from "@/shared/api/pages";
-import type { QueueEntry } from "@/shared/api/types";
+import { FOREIGN_JOB, type QueueEntry } from "@/shared/api/types";
 import { count, plural, timeZone } from "@/shared/format";
 import { useSampleTime } from "@/shared/now";
 import { LoadMore } from "@/shared/page/load-more";
@@ -21,7 +21,7 @@ import { QuotaSection } from "./quotas";
 export default function QueuePage() {
   useTitle("Queue");
   const queue = useQueue();
-  const entries = itemsOf(queue.data, ({ job_id }) => job_id);
+  const entries = itemsOf(queue.data, keyOf);
   const total = queue.data?.pages.at(-1)?.total ?? 0;
   return (
     <Stack gap="md">
@@ -52,6 +52,10 @@ export default function QueuePage() {
   );
 }
 
+function keyOf({ job_id, position }: QueueEntry): string {
+  return job_id ?? `other ${position}`;
+}
+
 const columnsIn = (zone: string): Column<QueueEntry>[] => [
   {
     id: "position",
@@ -66,9 +70,13 @@ const columnsIn = (zone: string): Column<QueueEntry>[] => [
     className: classes.job,
     cell: ({ job_id, name, needs, priority }) => (
       <>
-        <AnchorLink to="/jobs/$jobId" params={{ jobId: job_id }} size="sm" fw={600}>
-          {name}
-        </AnchorLink>
+        {job_id === null ? (
+          <Text size="sm">{FOREIGN_JOB}</Text>
+        ) : (
+          <AnchorLink to="/jobs/$jobId" params={{ jobId: job_id }} size="sm" fw={600}>
+            {name}
+          </AnchorLink>
+        )}
         <Text size="xs" c="dimmed">
           {plural(needs.count, needs.device === "cpu" ? "CPU slot" : "GPU")}
           {priority === 0 ? "" : ` · priority ${priority}`}
@@ -108,7 +116,7 @@ function QueueTable({ entries }: { entries: QueueEntry[] }) {
       label="Queue"
       columns={columns}
       rows={entries}
-      rowKey={(entry) => entry.job_id}
+      rowKey={keyOf}
       className={classes.table}
       cards
       virtual

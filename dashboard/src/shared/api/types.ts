@@ -56,3 +56,6 @@ export function isFinished(job: Pick<Job, "finished_at">): boolean {
 export function isActive(job: Pick<Job, "running_since">): boolean {
   return job.running_since !== null;
 }
+
+/** In place of the name of a job that the reader may not see. */
+export const FOREIGN_JOB = "a job of another project";

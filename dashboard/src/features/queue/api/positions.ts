@@ -1,7 +1,8 @@
 import type { QueuePosition } from "@/client";
 
 interface Entry {
-  job_id: string;
+  /** Null for a job of another project, whose positions are not shown. */
+  job_id: string | null;
   history?: QueuePosition[] | null;
 }
 
@@ -36,16 +37,19 @@ export class Positions {
     return times.length > 0 && first > 0 ? new Date(first).toISOString() : undefined;
   }
 
-  has(id: string): boolean {
-    return this.known.has(id);
+  has(id: string | null): boolean {
+    return id === null || this.known.has(id);
   }
 
   /** Adds the history of a page; the page with the whole history of its jobs. */
   add<E extends Entry>(items: E[], isWhole: boolean): E[] {
     const read = items.flatMap(({ history }) => (history ?? []).flatMap(timesOf));
-    const before = items.map(({ job_id }) => this.known.get(job_id)?.until ?? 0);
+    const before = items.flatMap(({ job_id }) =>
+      job_id === null ? [] : [this.known.get(job_id)?.until ?? 0],
+    );
     const until = Math.max(0, ...read, ...(isWhole ? [] : before));
     return items.map((item) => {
+      if (item.job_id === null) return item;
       const changes = item.history ?? [];
       const earlier = isWhole ? [] : (this.known.get(item.job_id)?.history ?? []);
       const history = joined(earlier, changes);
