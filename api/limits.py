@@ -6,8 +6,8 @@ A caller is a user at an address. Whoever has no credential yet is the address a
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
@@ -15,6 +15,7 @@ from starlette.requests import HTTPConnection
 from trainhall.api.problems import RefusalError
 from trainhall.api.settings import Settings
 from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.errors import NotAllowedError
 
 NODE_UPLOADS = 16
 """Files that one node uploads at once: of each checkpoint up to four."""
@@ -24,7 +25,8 @@ FAILED_JOINS = 20
 """Join tokens that an address may guess within `JOIN_SECONDS`."""
 JOIN_SECONDS = 60.0
 FAILED_LOGINS = 20
-"""Logins by an OpenID provider that may fail, by address, within `LOGIN_SECONDS`."""
+"""Logins of a kind (by an OpenID provider, by a link) that may fail, by address, within
+`LOGIN_SECONDS`."""
 LOGIN_SECONDS = 60.0
 _MAX_KNOWN = 10_000
 """Callers of which failures are remembered; beyond it the oldest are forgotten."""
@@ -92,6 +94,20 @@ class Guesses:
         self._now = now
         self._failures: dict[str, deque[float]] = {}
 
+    @contextmanager
+    def attempt(self, caller: str) -> Iterator[None]:
+        """Check a caller first, and count it as a failure if what it shows is refused.
+
+        Raises:
+            RefusalError: 429, too many have failed.
+        """
+        self.check(caller)
+        try:
+            yield
+        except NotAllowedError:
+            self.fail(caller)
+            raise
+
     def check(self, caller: str) -> None:
         """
         Raises:
@@ -128,7 +144,7 @@ class Limits:
     uploads: Turns
     node_uploads: Turns = field(default_factory=lambda: Turns("files on their way", NODE_UPLOADS))
     joins: Guesses = field(default_factory=lambda: Guesses(FAILED_JOINS, JOIN_SECONDS))
-
+    links: Guesses = field(default_factory=lambda: Guesses(FAILED_LOGINS, LOGIN_SECONDS))
     provider_logins: Guesses = field(default_factory=lambda: Guesses(FAILED_LOGINS, LOGIN_SECONDS))
 
     @classmethod

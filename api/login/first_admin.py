@@ -62,6 +62,9 @@ async def login_link(accounts: AccountService, admin: Principal, url: str) -> st
 def print_login_link(link: str) -> None:
     """Print the link of a start."""
     sys.stdout.write(f"Log in at {link}  (works once, for 10 minutes)\n")
+    sys.stdout.write(
+        "Jobs that run as this user, too, can read its credentials (docs/security.md).\n"
+    )
     sys.stdout.flush()
 
 

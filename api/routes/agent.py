@@ -49,15 +49,9 @@ MAX_WRITER = 64
 
 async def join(request: Request) -> Response:
     """A host joins with its token."""
-    caller = address_of(request)
-    guesses = limits_of(request).joins
-    guesses.check(caller)
-    wanted = await read_json(request, JoinRequest, JOIN_BYTES)
-    try:
+    with limits_of(request).joins.attempt(address_of(request)):
+        wanted = await read_json(request, JoinRequest, JOIN_BYTES)
         reply = await coordinator_of(request).nodes.join(wanted)
-    except NotAllowedError:
-        guesses.fail(caller)
-        raise
     return _json(reply.model_dump_json())
 
 

@@ -6,7 +6,7 @@ from fastapi import Path, Request, Response
 
 from trainhall.api.bodies import read_json
 from trainhall.api.context import CoordinatorDep
-from trainhall.api.limits import address_of
+from trainhall.api.limits import address_of, limits_of, too_many
 from trainhall.api.login.authentication import PrincipalDep
 from trainhall.api.login.cookies import set_session_cookie
 from trainhall.api.login.services import ServicesDep
@@ -35,6 +35,9 @@ _USED = RefusalError(
     "the login link was used before, or has expired; make another with `trainhall open`",
     headers={"WWW-Authenticate": "Bearer"},
 )  # fmt: skip
+_GUESSED = too_many(
+    "20 requests of 10.0.0.7 failed within 60 s; try again in 12 s", retry_seconds=12
+)
 _NO_TOKEN = RefusalError(404, "not-found", "there is no token '5d0c77e1a94b'")
 _NO_SESSION = RefusalError(404, "not-found", "there is no session 'b81f0e6d2c53'")
 _TOKEN_EXISTS = RefusalError(
@@ -47,15 +50,18 @@ _PAST = invalid("expires_at", "2020-01-01T00:00:00Z", "must be in the future")
     "POST",
     "/link",
     _USED,
+    _GUESSED,
     summary="Log a browser in",
     status=204,
     reads=body(LoginCode, {"code": {"code": "c2VjcmV0LW9mLXRoZS1saW5r"}}, required=True),
 )
 async def log_in(coordinator: CoordinatorDep, request: Request) -> Response:
     """Trades the code of a login link, once, for the cookie of a session of 30 days."""
-    wanted = await read_json(request, LoginCode)
-    client = request.headers.get("user-agent", "")
-    secret = await coordinator.accounts.log_in(wanted.code, client, address_of(request))
+    caller = address_of(request)
+    with limits_of(request).links.attempt(caller):
+        wanted = await read_json(request, LoginCode)
+        client = request.headers.get("user-agent", "")
+        secret = await coordinator.accounts.log_in(wanted.code, client, caller)
     response = Response(status_code=204, headers={"Cache-Control": "no-store"})
     set_session_cookie(request, response, secret)
     return response

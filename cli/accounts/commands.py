@@ -10,6 +10,7 @@ import typer
 
 from trainhall.api.host.credentials import remove_token, store_token
 from trainhall.cli.base import output as out
+from trainhall.cli.base.browser import open_link
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.credentials import token_for, token_of_own_coordinator
 from trainhall.cli.base.errors import CliError, NotAllowedError, UsageError
@@ -27,8 +28,16 @@ tokens = typer.Typer(
 )
 
 
-def open_dashboard(url: Url = DEFAULT_URL) -> None:
-    """Print a link that logs one browser in, once, within a minute.
+def open_dashboard(
+    url: Url = DEFAULT_URL,
+    print_only: Annotated[
+        bool, typer.Option("--print", help="Only print the link; start no browser.")
+    ] = False,
+) -> None:
+    """Open the dashboard in a browser, logged in.
+
+    Over SSH, without a desktop and for another program, the link is printed that does so. It works
+    once, within a minute.
 
     \b
     Examples:
@@ -37,7 +46,11 @@ def open_dashboard(url: Url = DEFAULT_URL) -> None:
     """
     with connect(url) as client:
         made = client.request("POST", "/auth/codes")
-        print(f"{client.url}{_LINK}{made['code']}")
+    link = f"{client.url}{_LINK}{made['code']}"
+    if not print_only and open_link(link):
+        out.notice("Opened the dashboard in a browser; `trainhall open --print` prints a link.")
+        return
+    print(link)
     out.notice("It works once, within a minute.")
 
 

@@ -118,6 +118,17 @@ async def test_guesses_of_join_tokens_are_throttled(app: FastAPI) -> None:
         assert joined.status_code == 200
 
 
+async def test_guesses_of_login_links_are_throttled(app: FastAPI) -> None:
+    async with caller(app, "10.0.0.66") as attacker, caller(app, "10.0.0.7") as browser:
+        answers = [await attacker.post("/auth/link", json={"code": "guess"}) for _ in range(40)]
+        assert [answer.status_code for answer in answers] == [401] * 20 + [429] * 20
+        assert 0 < int(answers[-1].headers["Retry-After"]) <= 61
+        code = (await browser.post("/auth/codes")).json()["code"]
+        refused = await attacker.post("/auth/link", json={"code": code})
+        assert refused.status_code == 429, "a right one, too"
+        assert (await browser.post("/auth/link", json={"code": code})).status_code == 204
+
+
 async def test_jobs_of_a_user_in_the_queue_are_limited(make_app: Callable[..., FastAPI]) -> None:
     app = make_app(queued_jobs_per_user=2)
     async with app.router.lifespan_context(app), caller(app, "127.0.0.1") as client:

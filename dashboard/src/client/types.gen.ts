@@ -10395,6 +10395,10 @@ export type LogInErrors = {
      */
     422: Problem;
     /**
+     * Too many requests
+     */
+    429: Problem;
+    /**
      * Internal error
      */
     500: Problem;
