@@ -32,8 +32,20 @@ from trainhall.api.routes import (
     reports,
     views,
 )
+from trainhall.api.routes.people import groups, projects, users
 from trainhall.api.routes.site import probes
-from trainhall.api.schemas.accounts import LoginCode, NewLink, NewToken
+from trainhall.api.schemas.accounts import (
+    Login,
+    LoginCode,
+    NewGroup,
+    NewLink,
+    NewProject,
+    NewRole,
+    NewToken,
+    NewUser,
+    ProjectChange,
+    UserChange,
+)
 from trainhall.api.schemas.alerts import AlertChange, NewAlert
 from trainhall.api.schemas.jobs import Changes, JobEdit, NewView, Resize
 from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
@@ -48,7 +60,7 @@ TITLE = "Trainhall"
 PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
     experiments.router, alerts.router, views.router, ledger.router,
-    reports.router, auth.router, audit.router,
+    reports.router, auth.router, audit.router, users.router, groups.router, projects.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.
@@ -76,6 +88,7 @@ _TAGS = [
     {"name": "metrics", "description": "Metric series and a summary of the cluster."},
     {"name": "checkpoints", "description": "Saved and verified states of jobs."},
     {"name": "accounts", "description": "Login, and a user's own tokens and sessions."},
+    {"name": "projects", "description": "Users, groups, projects, and the roles in them."},
     {"name": "probes", "description": "Health checks and Prometheus figures."},
 ]
 
@@ -143,6 +156,13 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
                 LoginCode,
                 NewLink,
                 NewToken,
+                Login,
+                NewUser,
+                UserChange,
+                NewGroup,
+                NewProject,
+                ProjectChange,
+                NewRole,
                 Problem,
             )
         ],

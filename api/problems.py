@@ -22,6 +22,8 @@ from trainhall.training.spec.problems import display_value, error_message
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "urn:problem-type:trainhall:"
 _SHOWN = 80
+_SECRETS = frozenset({"password", "old_password", "code"})
+"""Fields whose values no error shows."""
 
 TITLES = {
     "bad-request": "Malformed request",
@@ -188,10 +190,11 @@ def _field_problem(item: Mapping[str, Any]) -> FieldProblem:
     # The first part says where the value stands (query, path, body, header), not what it is called.
     kind, *inner = item["loc"]
     where = [str(part) for part in (inner[:1] if kind == "query" else inner)]
+    is_hidden = item["type"] == "missing" or not _SECRETS.isdisjoint(where)
     return FieldProblem(
         field=sanitize_text(".".join(where))[:256],
         message=sanitize_text(error_message(item)),
-        value=None if item["type"] == "missing" else shown(item.get("input")),
+        value=None if is_hidden else shown(item.get("input")),
     )
 
 

@@ -8,7 +8,9 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from trainhall.cluster.accounts.audit import AuditService
+from trainhall.cluster.accounts.groups import GroupService
 from trainhall.cluster.accounts.service import AccountService
+from trainhall.cluster.accounts.users import UserService
 from trainhall.cluster.alerts.dispatcher import Dispatcher
 from trainhall.cluster.alerts.feed import BrowserFeed
 from trainhall.cluster.alerts.monitor import AlertMonitor
@@ -33,6 +35,7 @@ from trainhall.cluster.nodes.service import NodeService
 from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids, SystemClock, SystemIds
+from trainhall.cluster.projects.service import ProjectService
 from trainhall.cluster.queue.history import QueueHistoryService
 from trainhall.cluster.reconcile.reconciler import Reconciler
 from trainhall.cluster.reports.service import ReportService
@@ -73,9 +76,12 @@ class Coordinator:
         self.holders = Holders(db)
         self.accounts = AccountService(context)
         self.audit = AuditService(context)
+        self.users = UserService(context, self.accounts)
+        self.groups = GroupService(context, self.accounts)
         self.store = CheckpointStore(data_dir, self.ids, self.options.max_upload_file_bytes)
         self.code = CodeStore(context, data_dir)
         self.jobs = JobService(context, self.code)
+        self.projects = ProjectService(context, self.accounts, self.jobs)
         self.deleted_jobs = DeletedJobs(db, self.store.remove_job)
         self.experiments = ExperimentService(context, self.code)
         self.analyses = AnalysisService(context)

@@ -24,6 +24,9 @@ class User(Base):
     name: Mapped[str] = mapped_column(String(128), unique=True)
     kind: Mapped[str] = mapped_column(String(8), default="person", server_default="person")
     """person or service."""
+    project: Mapped[str | None] = mapped_column(String(128))
+    """Project of a service account: its maintainers manage it, and it has roles there alone. None:
+    admins do."""
     is_admin: Mapped[bool] = mapped_column(Boolean)
     admin_by_provider: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
     """True: `is_admin` is as the OpenID provider said at the last login, which may end it."""

@@ -31,9 +31,12 @@ from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 
-LOG_IN, METHODS = f"{API_PREFIX}/auth/link", f"{API_PREFIX}/auth/methods"
+LOG_IN, LOG_IN_BY_PASSWORD = f"{API_PREFIX}/auth/link", f"{API_PREFIX}/auth/login"
+METHODS = f"{API_PREFIX}/auth/methods"
 OIDC_LOGIN, OIDC_CALLBACK = f"{API_PREFIX}/auth/oidc/login", f"{API_PREFIX}/auth/oidc/callback"
-OPEN = frozenset({HEALTH, "/readyz", LOG_IN, METHODS, OIDC_LOGIN, OIDC_CALLBACK})
+OPEN = frozenset(
+    {HEALTH, "/readyz", LOG_IN, LOG_IN_BY_PASSWORD, METHODS, OIDC_LOGIN, OIDC_CALLBACK}
+)
 """Paths that need no credential."""
 SERVER_PREFIXES = ("/api/", "/docs", HEALTH, "/readyz", "/metrics", "/openapi.json")
 """Beginnings of the paths that are no pages of the dashboard."""

@@ -9,7 +9,9 @@ from trainhall.api.context import CoordinatorDep
 from trainhall.api.login.authentication import PrincipalDep
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.audit import AuditService
+from trainhall.cluster.accounts.groups import GroupService
 from trainhall.cluster.accounts.service import AccountService
+from trainhall.cluster.accounts.users import UserService
 from trainhall.cluster.alerts.service import AlertService
 from trainhall.cluster.checkpoints.service import CheckpointService
 from trainhall.cluster.coordinator import Coordinator
@@ -21,6 +23,7 @@ from trainhall.cluster.jobs.listing.saved_views import SavedViewService
 from trainhall.cluster.jobs.service import JobService
 from trainhall.cluster.ledger.service import LedgerService
 from trainhall.cluster.nodes.service import NodeService
+from trainhall.cluster.projects.service import ProjectService
 from trainhall.cluster.queue.history import QueueHistoryService
 from trainhall.cluster.reports.service import ReportService
 from trainhall.cluster.scheduling.queue import QueueService
@@ -72,6 +75,10 @@ class LimitedServices:
         return self.unlimited.gradients.limited_to(self.caller)
 
     @cached_property
+    def groups(self) -> GroupService:
+        return self.unlimited.groups.limited_to(self.caller)
+
+    @cached_property
     def jobs(self) -> JobService:
         return self.unlimited.jobs.limited_to(self.caller)
 
@@ -82,6 +89,10 @@ class LimitedServices:
     @cached_property
     def nodes(self) -> NodeService:
         return self.unlimited.nodes.limited_to(self.caller)
+
+    @cached_property
+    def projects(self) -> ProjectService:
+        return self.unlimited.projects.limited_to(self.caller)
 
     @cached_property
     def queue(self) -> QueueService:
@@ -98,6 +109,10 @@ class LimitedServices:
     @cached_property
     def reports(self) -> ReportService:
         return self.unlimited.reports.limited_to(self.caller)
+
+    @cached_property
+    def users(self) -> UserService:
+        return self.unlimited.users.limited_to(self.caller)
 
     @cached_property
     def views(self) -> SavedViewService:

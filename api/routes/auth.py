@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from trainhall.api.bodies import read_json
 from trainhall.api.context import CoordinatorDep
@@ -13,7 +13,9 @@ from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import Operations, body
 from trainhall.api.params import Cursor, Limit
 from trainhall.api.problems import RefusalError, invalid
-from trainhall.api.schemas.accounts import LoginCode, NewLink, NewToken
+from trainhall.api.schemas.accounts import Login, LoginCode, NewLink, NewToken
+from trainhall.cluster.accounts.names import MAX_NAME
+from trainhall.cluster.accounts.reach import Reach
 from trainhall.cluster.accounts.views import (
     ApiTokenPage,
     LoginLink,
@@ -25,6 +27,14 @@ from trainhall.cluster.accounts.views import (
 router = Operations(prefix="/auth", tags=["accounts"])
 TokenId = Annotated[
     str, Path(max_length=32, description="The token's id.", examples=["5d0c77e1a94b"])
+]
+OfUser = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=MAX_NAME,
+        description="Tokens of this service account (for admins: of any user), in place of yours.",
+    ),
 ]
 SessionId = Annotated[
     str, Path(max_length=32, description="The session's id.", examples=["b81f0e6d2c53"])
@@ -43,6 +53,18 @@ _NO_SESSION = RefusalError(404, "not-found", "there is no session 'b81f0e6d2c53'
 _TOKEN_EXISTS = RefusalError(
     409, "conflict", "you have a token 'ci' already; use another name, or remove it first"
 )
+_NARROWED = RefusalError(
+    403, "not-allowed", "a narrowed token may not create tokens; log in, or use a whole token"
+)
+_NO_USER = RefusalError(404, "not-found", "there is no user 'ci-vision'")
+_WRONG = RefusalError(
+    401, "not-authenticated", "the name or the password is wrong",
+    headers={"WWW-Authenticate": "Bearer"},
+)  # fmt: skip
+_WAIT = RefusalError(
+    429, "too-many-requests", "too many wrong passwords; try again in 8 s",
+    headers={"Retry-After": "8"},
+)  # fmt: skip
 _PAST = invalid("expires_at", "2020-01-01T00:00:00Z", "must be in the future")
 
 
@@ -62,6 +84,29 @@ async def log_in(coordinator: CoordinatorDep, request: Request) -> Response:
         wanted = await read_json(request, LoginCode)
         client = request.headers.get("user-agent", "")
         secret = await coordinator.accounts.log_in(wanted.code, client, caller)
+    response = Response(status_code=204, headers={"Cache-Control": "no-store"})
+    set_session_cookie(request, response, secret)
+    return response
+
+
+@router.operation(
+    "POST",
+    "/login",
+    _WRONG,
+    _WAIT,
+    summary="Log a browser in by a password",
+    status=204,
+    reads=body(
+        Login, {"login": {"name": "maria", "password": "correct horse battery"}}, required=True
+    ),
+)
+async def log_in_by_password(coordinator: CoordinatorDep, request: Request) -> Response:
+    """Trades a name and a password for the cookie of a session of 30 days. From the fifth wrong
+    password on, of a name or from an address, each next attempt waits longer."""
+    wanted = await read_json(request, Login)
+    secret = await coordinator.accounts.log_in_by_password(
+        wanted.name, wanted.password, address_of(request), request.headers.get("user-agent", "")
+    )
     response = Response(status_code=204, headers={"Cache-Control": "no-store"})
     set_session_cookie(request, response, secret)
     return response
@@ -95,38 +140,65 @@ async def log_out(services: ServicesDep, principal: PrincipalDep, request: Reque
 
 
 @router.operation("GET", "/me", summary="Read who you are", answer="The user of this request.")
-async def read_me(principal: PrincipalDep) -> Me:
-    """The user that the credential of the request belongs to."""
-    return Me(user=principal.user, admin=principal.is_admin, how=principal.how)
+async def read_me(services: ServicesDep, principal: PrincipalDep) -> Me:
+    """The user that the credential of the request belongs to, and the projects it reaches."""
+    return Me(
+        user=principal.user,
+        admin=principal.is_admin,
+        how=principal.how,
+        projects=await services.projects.own(),
+    )
 
 
-@router.operation("GET", "/tokens", summary="List your API tokens", answer="A page of tokens.")
+@router.operation("GET", "/tokens", _NO_USER, summary="List API tokens", answer="A page of tokens.")
 async def list_tokens(
-    services: ServicesDep, principal: PrincipalDep, limit: Limit = 50, cursor: Cursor = None
+    services: ServicesDep,
+    principal: PrincipalDep,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    user: OfUser = None,
 ) -> ApiTokenPage:
     """The oldest first, without their secrets."""
-    return await services.accounts.tokens(principal, limit=limit, cursor=cursor)
+    return await services.accounts.tokens(principal, limit=limit, cursor=cursor, user=user)
 
 
 @router.operation(
     "POST",
     "/tokens",
+    _NARROWED,
+    _NO_USER,
     _TOKEN_EXISTS,
     _PAST,
     summary="Create an API token",
     answer="The token, which is shown only once.",
     status=201,
-    reads=body(NewToken, {"token": {"name": "ci"}}, required=True),
+    reads=body(
+        NewToken,
+        {
+            "token": {"name": "ci"},
+            "narrowed": {"name": "viewer of vision", "project": "vision", "role": "viewer"},
+            "of a service account": {"name": "nightly", "user": "ci-vision"},
+        },
+        required=True,
+    ),
 )
 async def create_token(
     services: ServicesDep, principal: PrincipalDep, request: Request, response: Response
 ) -> NewApiToken:
-    """A program that sends it as `Authorization: Bearer TOKEN` may do whatever you may."""
+    """A program that sends it as `Authorization: Bearer TOKEN` may do whatever its user may, as far
+    as the token is not narrowed. Tokens of a service account are made by the maintainers of its
+    project, and by admins."""
     wanted = await read_json(request, NewToken)
     if wanted.expires_at is not None and wanted.expires_at <= services.unlimited.clock.now():
         raise invalid("expires_at", wanted.expires_at.isoformat(), "must be in the future")
     response.headers["Cache-Control"] = "no-store"
-    return await services.accounts.create_token(principal, wanted.name, wanted.expires_at)
+    return await services.accounts.create_token(
+        principal,
+        wanted.name,
+        wanted.expires_at,
+        Reach(wanted.project, wanted.role, [*wanted.scopes] if wanted.scopes else None),
+        wanted.user,
+    )
 
 
 @router.operation(

@@ -1,11 +1,16 @@
 """Requests about accounts."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, Field
 
 from trainhall.api.schemas.base import Body, Name
-from trainhall.cluster.accounts.service import CODE_SECONDS, MAX_CODE
+from trainhall.cluster.access.limits import ProjectLimits
+from trainhall.cluster.access.roles import Role
+from trainhall.cluster.accounts.lookup import MAX_CODE
+from trainhall.cluster.accounts.names import MAX_NAME
+from trainhall.cluster.accounts.passwords import MAX_PASSWORD, MIN_PASSWORD
+from trainhall.cluster.accounts.service import CODE_SECONDS
 
 
 def _text(value: object) -> object:
@@ -13,6 +18,18 @@ def _text(value: object) -> object:
     if not isinstance(value, str):
         raise ValueError("must be a time with a zone in RFC 3339, such as 2026-01-31T12:00:00Z")
     return value
+
+
+AccountName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+"""Name of a user, a group or a project (`cluster.accounts.names`)."""
+Password = Annotated[str, Field(min_length=MIN_PASSWORD, max_length=MAX_PASSWORD)]
+
+
+class Login(Body):
+    """Name and password of a person."""
+
+    name: AccountName
+    password: Annotated[str, Field(min_length=1, max_length=MAX_PASSWORD)]
 
 
 class LoginCode(Body):
@@ -36,3 +53,65 @@ class NewToken(Body):
     """For people; unique among the user's tokens."""
     expires_at: Annotated[AwareDatetime, BeforeValidator(_text)] | None = None
     """When it ends; left out or null: in 90 days."""
+    project: AccountName | None = None
+    """The only project that it reaches; left out or null: all of its user's."""
+    role: Role | None = None
+    """The most that it allows there; left out or null: as its user."""
+    scopes: Annotated[list[Literal["metrics"]], Field(min_length=1, max_length=1)] | None = None
+    """All that it may do: `metrics` reads `/metrics` and nothing else."""
+    user: AccountName | None = None
+    """The service account that it is for; left out or null: you."""
+
+
+class NewUser(Body):
+    """User to add."""
+
+    name: AccountName
+    """Unique, whatever the case of its letters; also among removed users."""
+    kind: Literal["person", "service"] = "person"
+    admin: bool = False
+    """May do everything in every project."""
+    password: Password | None = None
+    """Left out or null: no login by password."""
+    project: AccountName | None = None
+    """Project that a service account belongs to; its maintainers manage it."""
+
+
+class UserChange(Body):
+    """Changes to a user; what is left out or null stays."""
+
+    admin: bool | None = None
+    password: Password | None = None
+    """Ends the user's other sessions."""
+    old_password: Annotated[str, Field(max_length=MAX_PASSWORD)] | None = None
+    """Needed to change your own."""
+    removed: bool | None = None
+    """False restores a removed user, without roles and credentials."""
+
+
+class NewGroup(Body):
+    """Group to add."""
+
+    name: AccountName
+    """Unique, whatever the case of its letters."""
+
+
+class NewProject(Body):
+    """Project to add."""
+
+    name: AccountName
+    """Unique, whatever the case of its letters."""
+    limits: ProjectLimits = ProjectLimits()
+
+
+class ProjectChange(Body):
+    """Changes to a project."""
+
+    limits: ProjectLimits
+    """Limits to set; those that are left out stay, and null takes one away."""
+
+
+class NewRole(Body):
+    """Role of a member."""
+
+    role: Role

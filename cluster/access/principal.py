@@ -55,6 +55,8 @@ class Principal:
     """By project, as far as the credential reaches."""
     scopes: frozenset[str] = frozenset()
     """All that its token may do, such as `metrics`; empty: whatever the roles allow."""
+    is_narrowed: bool = False
+    """True: its token has less than its user, and so changes no credential."""
 
     @property
     def named(self) -> str | None:
@@ -82,6 +84,33 @@ class Principal:
         why = self.refusal(action, row, kind)
         if why is not None:
             raise ForbiddenError(why, project=row.project)
+
+    def check_admin(self, purpose: str) -> None:
+        """Check that they are an admin.
+
+        Args:
+            purpose: for the message, such as "add users".
+
+        Raises:
+            ForbiddenError: they are none, or use a narrowed token.
+        """
+        if not self.is_admin:
+            raise ForbiddenError(f"to {purpose} takes an admin")
+
+    def check_manages(self, project: str, purpose: str) -> None:
+        """Check that they manage the members and service accounts of a project.
+
+        Raises:
+            NotFoundError: they do not see the project.
+            ForbiddenError: their role is too low.
+        """
+        if not self.may(Action.READ, project):
+            raise NotFoundError("project", project)
+        if not self.may(Action.MANAGE, project):
+            raise ForbiddenError(
+                f"to {purpose} takes the role {needed_role(Action.MANAGE)} in project {project}; "
+                f"you have {self.roles[project]}; {who_gives_roles(project)}"
+            )
 
     def refusal(self, action: Action, row: Owned, kind: str) -> str | None:
         """Return why an action is not allowed on a row that they see; None: it is allowed."""

@@ -31,6 +31,14 @@ class Reach:
         """True: it was not narrowed."""
         return self.project is None and self.role is None and not self.scopes
 
+    @property
+    def changes(self) -> Mapping[str, tuple[None, object]]:
+        """Its limits, as the audit log of a new token has them."""
+        limits = (
+            ("project", self.project), ("role", self.role), ("scopes", sorted(self.scopes) or None)
+        )  # fmt: skip
+        return {name: (None, value) for name, value in limits if value is not None}
+
     def narrowed(self, roles: Mapping[str, Role]) -> Mapping[str, Role]:
         """Return roles by project, as far as it reaches."""
         if self.scopes:

@@ -1,128 +1,55 @@
-"""Accounts: the first admin, who a credential belongs to, and what users do with their own."""
+"""Accounts: the first admin, logins, sessions, and API tokens."""
 
-import asyncio
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import structlog
-from sqlalchemy import bindparam, delete, null, select, update
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy import delete, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
-from trainhall.cluster.access.principal import How, Principal
+from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.access.roles import Action
 from trainhall.cluster.accounts import views
-from trainhall.cluster.accounts.reach import Reach, read_roles
-from trainhall.cluster.accounts.secrets import is_token, sha256, token_of
+from trainhall.cluster.accounts.lookup import CredentialLookup
+from trainhall.cluster.accounts.names import composed
+from trainhall.cluster.accounts.passwords import Passwords
+from trainhall.cluster.accounts.pauses import Pauses
+from trainhall.cluster.accounts.reach import Reach
+from trainhall.cluster.accounts.secrets import sha256, token_of
 from trainhall.cluster.accounts.sessions import add_session
-from trainhall.cluster.errors import ConflictError, NotAllowedError, NotFoundError
-from trainhall.cluster.service import Service, ServiceContext
+from trainhall.cluster.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidValueError,
+    NotAllowedError,
+    NotFoundError,
+)
+from trainhall.cluster.service import ServiceContext
 from trainhall.db.accounts import ApiToken, LoginCode, LoginSession, User
 from trainhall.db.views import rfc3339
-
-log = structlog.get_logger(__name__)
 
 TOKEN_LIFE = timedelta(days=90)
 """Life of an API token for which no other was asked."""
 CODE_SECONDS = 60.0
-MAX_CODE = 128
 MAX_TOKENS = 100
 """API tokens of a user."""
-CACHE_SECONDS = 5.0
-"""A credential is trusted for so long without another look-up; one that ends here ends at once."""
-USE_SECONDS = 60.0
-"""The last use of a credential is stored at most so often."""
+METRICS_SCOPE = "metrics"
+WHOLE = Reach(None, None, None)
+"""Reach of a token that may do whatever its user may."""
 
-_OF_TOKEN = (
-    select(
-        ApiToken.id, ApiToken.name, ApiToken.used_at, ApiToken.expires_at,
-        User.id, User.name, User.is_admin, ApiToken.project, ApiToken.role, ApiToken.scopes,
-    )
-    .join(User, User.id == ApiToken.user_id)
-    .where(ApiToken.sha256 == bindparam("sha256"), User.removed_at.is_(None))
-)  # fmt: skip
-_OF_SESSION = (
-    select(
-        LoginSession.id, LoginSession.id, LoginSession.used_at, LoginSession.expires_at,
-        User.id, User.name, User.is_admin, null(), null(), null(),
-    )
-    .join(User, User.id == LoginSession.user_id)
-    .where(LoginSession.sha256 == bindparam("sha256"), User.removed_at.is_(None))
-)  # fmt: skip
-
-_FIRST_ADMIN = select(User).where(User.is_admin).order_by(User.created_at, User.id).limit(1)
+_FIRST_ADMIN = (
+    select(User)
+    .where(User.is_admin, User.removed_at.is_(None))
+    .order_by(User.created_at, User.id)
+    .limit(1)
+)
 
 
-@dataclass(frozen=True)
-class _Known:
-    """A credential that was looked up."""
-
-    principal: Principal
-    until: float
-    """Monotonic time until which that is trusted."""
-
-
-class AccountService(Service):
+class AccountService(CredentialLookup):
     def __init__(self, context: ServiceContext) -> None:
         super().__init__(context)
-        self._known: dict[str, _Known] = {}
-        """By the hash of the credential; only valid ones."""
-        self._stored: set[asyncio.Task[None]] = set()
-        """Last uses that are being stored."""
-
-    async def stop(self) -> None:
-        """Wait for what is being stored."""
-        await asyncio.gather(*self._stored)
-
-    # -- credentials of requests -----------------------------------------------------------------
-
-    async def of_token(self, token: str) -> Principal | None:
-        """Return whose API token this is; None for one that is unknown or has expired."""
-        return await self._principal(token, "token") if is_token(token) else None
-
-    async def of_session(self, secret: str) -> Principal | None:
-        """Return whose session this is; None for one that is unknown or has expired."""
-        return await self._principal(secret, "session") if len(secret) <= MAX_CODE else None
-
-    async def _principal(self, secret: str, how: How) -> Principal | None:
-        digest = sha256(secret)
-        known = self._known.get(digest)
-        if known is not None and known.until > self._clock.monotonic():
-            return known.principal
-        self._known.pop(digest, None)
-        query = _OF_TOKEN if how == "token" else _OF_SESSION
-        now = self._clock.now()
-        async with self._db.session() as session:
-            row = (await session.execute(query, {"sha256": digest})).first()
-            if row is None or (row[3] is not None and row[3] <= now):
-                return None
-            credential_id, called, used_at, expires_at, user_id, name, is_admin, *narrowed = row
-            reach = Reach(*narrowed)
-            roles = await read_roles(session, user_id, is_admin, reach)
-        principal = Principal(
-            name, is_admin and reach.is_whole, how, user_id, credential_id, called,
-            roles=roles, scopes=reach.scopes,
-        )  # fmt: skip
-        trusted = CACHE_SECONDS
-        if expires_at is not None:
-            trusted = min(trusted, (expires_at - now).total_seconds())
-        self._known[digest] = _Known(principal, self._clock.monotonic() + trusted)
-        if used_at is None or (now - used_at).total_seconds() >= USE_SECONDS:
-            # The request does not wait for it.
-            task = asyncio.create_task(self._store_use(principal, now), name="use of a credential")
-            self._stored.add(task)
-            task.add_done_callback(self._stored.discard)
-        return principal
-
-    async def _store_use(self, principal: Principal, now: datetime) -> None:
-        table = ApiToken if principal.how == "token" else LoginSession
-        try:
-            async with self._db.transaction() as session:
-                used = update(table).where(table.id == principal.credential_id).values(used_at=now)
-                await session.execute(used)
-        except DBAPIError as error:
-            # It can be read, which is all that the request needs.
-            log.warning("use_of_credential_not_stored", error=str(error.orig))
+        self.passwords = Passwords()
+        self.pauses = Pauses(self._clock.monotonic)
 
     # -- the first admin -------------------------------------------------------------------------
 
@@ -150,9 +77,9 @@ class AccountService(Service):
             await session.execute(
                 delete(ApiToken).where(ApiToken.user_id == principal.user_id, ApiToken.name == name)
             )
-            _, token = self._add_token(session, principal, name, None)
+            _, token = self._add_token(session, principal.user_id, name, None, WHOLE)
             await session.flush()
-        self._known.clear()
+        self.forget_known()
         return token
 
     # -- login -----------------------------------------------------------------------------------
@@ -160,11 +87,17 @@ class AccountService(Service):
     async def new_code(
         self, principal: Principal, seconds: float = CODE_SECONDS
     ) -> views.LoginLink:
-        """Return a code that logs one browser in as this user, once."""
+        """Return a code that logs one browser in as this user, once.
+
+        Raises:
+            ForbiddenError: it is a service account, or the caller's token is narrowed.
+        """
+        check_whole(principal, "log in")
         now = self._clock.now()
         code = self._ids.secret()
         expires = now + timedelta(seconds=seconds)
         async with self._db.transaction() as session:
+            await _check_person(session, principal.user_id, "log in")
             await session.execute(delete(LoginCode).where(LoginCode.expires_at <= now))
             session.add(
                 LoginCode(sha256=sha256(code), user_id=principal.user_id, expires_at=expires)
@@ -196,63 +129,142 @@ class AccountService(Service):
             "the login link was used before, or has expired; make another with `trainhall open`"
         )
 
+    async def log_in_by_password(self, name: str, password: str, address: str, client: str) -> str:
+        """Trade a name and a password for a session; return its secret.
+
+        It takes as long, and fails in the same way, for names that there are not.
+
+        Args:
+            address: that the request comes from.
+            client: the browser's description of itself.
+
+        Raises:
+            NotAllowedError: the name or the password is wrong.
+            TooManyError: so many were wrong that the next attempt has to wait.
+        """
+        name = composed(name)
+        of_name, of_address = name_key(name), f"address {address}"
+        self.pauses.start([of_name, of_address])
+        known = (User.name == name, User.removed_at.is_(None), User.kind == "person")
+        async with self._db.session() as session:
+            hashed = await session.scalar(select(User.password).where(*known))
+        if await self.passwords.matches(password, hashed):
+            async with self._db.transaction() as session:
+                # Neither was she removed meanwhile, nor her password changed.
+                same = select(User.id).where(*known, User.password == hashed).with_for_update()
+                user_id = await session.scalar(same)
+                if user_id is not None:
+                    self.pauses.forget(of_name)
+                    self.pauses.undo(of_address)
+                    return await add_session(
+                        session, user_id, client, clock=self._clock, ids=self._ids,
+                        address=address, detail="by a password",
+                    )  # fmt: skip
+        raise NotAllowedError("the name or the password is wrong")
+
     # -- a user's own ----------------------------------------------------------------------------
 
     async def create_token(
-        self, principal: Principal, name: str, expires_at: datetime | None = None
+        self,
+        principal: Principal,
+        name: str,
+        expires_at: datetime | None = None,
+        reach: Reach = WHOLE,
+        user: str | None = None,
     ) -> views.NewApiToken:
         """Create an API token, for 90 days if no other end is given.
 
+        Args:
+            reach: what it is narrowed to.
+            user: the service account that it is for; None: the caller.
+
         Raises:
             ConflictError: the user has one of this name, or too many.
+            ForbiddenError: the caller may not create such a token.
+            InvalidValueError: it would reach further than the caller.
+            NotFoundError: there is no such user that the caller sees.
         """
+        check_whole(principal, "create tokens")
+        if user is None:
+            _check_reach(principal, reach)
+        elif reach.scopes:
+            principal.check_admin(f"create tokens with the scope {METRICS_SCOPE}")
         async with self._db.transaction() as session:
+            if user is None:
+                user_id, subject = principal.user_id, "you have"
+                await _check_person(session, user_id, "create tokens")
+            else:
+                user_id, subject = await _managed(session, principal, user), f"{user} has"
+                if user_id != principal.user_id and not await _is_service(session, user_id):
+                    raise ForbiddenError(f"{user} is a person, who creates tokens herself")
             # Tokens that have expired leave room for new ones.
             await session.execute(
                 delete(ApiToken).where(
-                    ApiToken.user_id == principal.user_id, ApiToken.expires_at <= self._clock.now()
+                    ApiToken.user_id == user_id, ApiToken.expires_at <= self._clock.now()
                 )
             )
             names = (
-                await session.scalars(
-                    select(ApiToken.name).where(ApiToken.user_id == principal.user_id)
-                )
+                await session.scalars(select(ApiToken.name).where(ApiToken.user_id == user_id))
             ).all()
             if name in names:
                 raise ConflictError(
-                    f"you have a token {name!r} already; use another name, or remove it first"
+                    f"{subject} a token {name!r} already; use another name, or remove it first"
                 )
             if len(names) >= MAX_TOKENS:
-                raise ConflictError(f"you have {MAX_TOKENS} tokens already; remove some first")
+                raise ConflictError(f"{subject} {MAX_TOKENS} tokens already; remove some first")
             end = expires_at or self._clock.now() + TOKEN_LIFE
-            row, token = self._add_token(session, principal, name, end)
-            changes = {"name": (None, name), "expires_at": (None, rfc3339(end))}
-            self._audit(session, "token.create", row.id, changes=changes)
+            row, token = self._add_token(session, user_id, name, end, reach)
+            changes = {"name": (None, name), "expires_at": (None, rfc3339(end)), **reach.changes}
+            self._audit(session, "token.create", row.id, detail=user or "", changes=changes)
             await session.flush()
             return views.NewApiToken.of(row, token=token)
 
     def _add_token(
-        self, session: AsyncSession, principal: Principal, name: str, expires_at: datetime | None
+        self,
+        session: AsyncSession,
+        user_id: str,
+        name: str,
+        expires_at: datetime | None,
+        reach: Reach,
     ) -> tuple[ApiToken, str]:
         token = token_of(self._ids.secret())
         row = ApiToken(
             id=self._ids.new(),
             sha256=sha256(token),
-            user_id=principal.user_id,
+            user_id=user_id,
             name=name,
             created_at=self._clock.now(),
             used_at=None,
             expires_at=expires_at,
+            project=reach.project,
+            role=reach.role.value if reach.role is not None else None,
+            scopes=sorted(reach.scopes) or None,
         )
         session.add(row)
         return row, token
 
     async def tokens(
-        self, principal: Principal, *, limit: int = 50, cursor: str | None = None
+        self,
+        principal: Principal,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        user: str | None = None,
     ) -> views.ApiTokenPage:
-        """List the user's API tokens, the oldest first."""
-        query = select(ApiToken).where(ApiToken.user_id == principal.user_id)
+        """List the API tokens of a user, the oldest first.
+
+        Args:
+            user: whose; None: the caller's.
+
+        Raises:
+            ForbiddenError: the caller may not.
+            NotFoundError: there is no such user that the caller sees.
+        """
         async with self._db.session() as session:
+            user_id = principal.user_id
+            if user is not None:
+                user_id = await _managed(session, principal, user)
+            query = select(ApiToken).where(ApiToken.user_id == user_id)
             rows = await session.scalars(query.order_by(ApiToken.created_at, ApiToken.id))
             found = [views.ApiToken.of(row) for row in rows]
         items, following = pagination.page_of("tokens", found, limit, cursor)
@@ -275,35 +287,140 @@ class AccountService(Service):
         return views.SessionPage(items=items, next_cursor=following)
 
     async def revoke_token(self, principal: Principal, token_id: str) -> None:
-        """End one of the user's API tokens.
+        """End an API token: the user's own, or one of a user whose tokens they manage.
 
         Raises:
-            NotFoundError: the user has none of this id.
+            ForbiddenError: the caller's token is narrowed, and it is another one.
+            NotFoundError: there is none of this id that they could end.
         """
-        if not await self._remove(ApiToken, principal, token_id):
-            raise NotFoundError("token", token_id)
+        if token_id != principal.credential_id:
+            check_whole(principal, "revoke other tokens")
+        async with self._db.transaction() as session:
+            found = await session.execute(
+                select(ApiToken, User.name)
+                .join(User, User.id == ApiToken.user_id)
+                .where(ApiToken.id == token_id)
+            )
+            row = found.one_or_none()
+            if row is None or not (
+                row[0].user_id == principal.user_id or await _manages(session, principal, row[1])
+            ):
+                raise NotFoundError("token", token_id)
+            await session.delete(row[0])
+            self._audit(session, "token.delete", token_id)
+        self.forget_known()
 
     async def end_session(self, principal: Principal, session_id: str) -> None:
         """Log one of the user's browsers out.
 
         Raises:
+            ForbiddenError: the caller's token is narrowed.
             NotFoundError: the user has no session of this id.
         """
-        if not await self._remove(LoginSession, principal, session_id):
-            raise NotFoundError("session", session_id)
-
-    async def _remove(
-        self, table: type[ApiToken | LoginSession], principal: Principal, row_id: str
-    ) -> bool:
+        check_whole(principal, "end sessions")
         async with self._db.transaction() as session:
             done = await session.execute(
-                delete(table)
-                .where(table.id == row_id, table.user_id == principal.user_id)
-                .returning(table.id)
+                delete(LoginSession)
+                .where(LoginSession.id == session_id, LoginSession.user_id == principal.user_id)
+                .returning(LoginSession.id)
             )
-            found = done.first() is not None
-            if found:
-                action = "token.delete" if table is ApiToken else "session.end"
-                self._audit(session, action, row_id)
-        self._known.clear()
-        return found
+            if done.first() is None:
+                raise NotFoundError("session", session_id)
+            self._audit(session, "session.end", session_id)
+        self.forget_known()
+
+
+def name_key(name: str) -> str:
+    """Return the key under which wrong passwords of a name are counted."""
+    return f"name {name.casefold()}"
+
+
+def check_whole(principal: Principal, purpose: str) -> None:
+    """Check that the caller's credential is not a narrowed token.
+
+    Args:
+        purpose: for the message, such as "create tokens".
+
+    Raises:
+        ForbiddenError: it is one.
+    """
+    if principal.is_narrowed:
+        raise ForbiddenError(f"a narrowed token may not {purpose}; log in, or use a whole token")
+
+
+async def end_credentials(
+    session: AsyncSession, user_id: str, *, keep: str = "", tokens: bool = False
+) -> None:
+    """End the sessions and login links of a user.
+
+    Args:
+        keep: id of a session that stays.
+        tokens: end the API tokens, too.
+    """
+    await session.execute(
+        delete(LoginSession).where(LoginSession.user_id == user_id, LoginSession.id != keep)
+    )
+    await session.execute(delete(LoginCode).where(LoginCode.user_id == user_id))
+    if tokens:
+        await session.execute(delete(ApiToken).where(ApiToken.user_id == user_id))
+
+
+def _check_reach(principal: Principal, reach: Reach) -> None:
+    """Check that a token would reach no further than its user."""
+    if reach.scopes:
+        principal.check_admin(f"create tokens with the scope {METRICS_SCOPE}")
+    if principal.is_admin or (reach.project is None and reach.role is None):
+        return
+    projects = [reach.project] if reach.project is not None else sorted(principal.roles)
+    known = {name: principal.roles.get(name) for name in projects}
+    if reach.project is not None and known[reach.project] is None:
+        raise InvalidValueError(
+            "project", reach.project, f"you have no role in a project {reach.project!r}"
+        )
+    highest = max((role for role in known.values() if role), key=lambda r: r.rank, default=None)
+    if reach.role is not None and (highest is None or reach.role.rank > highest.rank):
+        where = f"in project {reach.project}" if reach.project else "in any project"
+        raise InvalidValueError("role", reach.role, f"you do not have this role {where}")
+
+
+async def _check_person(session: AsyncSession, user_id: str, purpose: str) -> None:
+    if await _is_service(session, user_id):
+        raise ForbiddenError(f"a service account cannot {purpose}")
+
+
+async def _is_service(session: AsyncSession, user_id: str) -> bool:
+    return await session.scalar(select(User.kind).where(User.id == user_id)) == "service"
+
+
+async def _manages(session: AsyncSession, principal: Principal, name: str) -> bool:
+    try:
+        await _managed(session, principal, name)
+    except (ForbiddenError, NotFoundError):
+        return False
+    return True
+
+
+async def _managed(session: AsyncSession, principal: Principal, name: str) -> str:
+    """Return the id of a user whose tokens the caller manages: their own, those of a service
+    account of a project that they maintain; an admin all.
+
+    Raises:
+        ForbiddenError: they do not.
+        NotFoundError: there is no such user that they see.
+    """
+    row = (
+        await session.execute(
+            select(User.id, User.kind, User.project).where(
+                User.name == composed(name), User.removed_at.is_(None)
+            )
+        )
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError("user", name)
+    user_id, kind, project = row
+    if principal.is_admin or user_id == principal.user_id:
+        return str(user_id)
+    if kind == "service" and project is not None and principal.may(Action.READ, project):
+        principal.check_manages(project, f"manage tokens of {name}")
+        return str(user_id)
+    raise NotFoundError("user", name)

@@ -20,8 +20,9 @@ from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 
 OWN = "http://127.0.0.1:8000"
 LINK = f"{API_PREFIX}/auth/link"
+LOGIN = f"{API_PREFIX}/auth/login"
 OPEN = {
-    ("GET", "/healthz"), ("GET", "/readyz"), ("POST", LINK),
+    ("GET", "/healthz"), ("GET", "/readyz"), ("POST", LINK), ("POST", LOGIN),
     ("GET", f"{API_PREFIX}/auth/oidc/login"), ("GET", f"{API_PREFIX}/auth/oidc/callback"),
 }  # fmt: skip
 """Routes that need no credential; every other needs one of a user, or is an agent's."""
@@ -157,7 +158,9 @@ async def test_token_admits_everywhere(anyone: httpx.AsyncClient, closed: FastAP
     for path in ("/api/v1/training/jobs", "/metrics", "/docs", "/openapi.json"):
         assert (await anyone.get(path, headers=bearer_of(closed))).status_code == 200
     me = await anyone.get("/api/v1/auth/me", headers=bearer_of(closed))
-    assert me.json() == {"user": closed.state.admin.user, "admin": True, "how": "token"}
+    default = [{"name": "default", "role": "maintainer"}]
+    admin = {"user": closed.state.admin.user, "admin": True, "projects": default}
+    assert me.json() == {**admin, "how": "token"}
 
 
 async def test_admin_token_is_private_and_kept(
@@ -198,7 +201,7 @@ async def test_link_logs_a_browser_in(anyone: httpx.AsyncClient, closed: FastAPI
     assert {"httponly", "path=/", "samesite=strict"} <= parts
     assert not {"secure"} & parts
     me = await anyone.get("/api/v1/auth/me")
-    assert me.json() == {"user": closed.state.admin.user, "admin": True, "how": "session"}
+    assert (me.json()["user"], me.json()["how"]) == (closed.state.admin.user, "session")
     (session,) = (await anyone.get("/api/v1/auth/sessions")).json()["items"]
     assert session["current"] is True
     assert (await anyone.post("/api/v1/auth/logout")).status_code == 204

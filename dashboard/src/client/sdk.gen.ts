@@ -2,7 +2,7 @@
 
 import type { Client, Options as Options2, TDataShape } from './client';
 import { client } from './client.gen';
-import type { AnalyzeExperimentData, AnalyzeExperimentErrors, AnalyzeExperimentResponses, AskWhatIfData, AskWhatIfErrors, AskWhatIfResponses, CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeAlertData, ChangeAlertErrors, ChangeAlertResponses, ChangeJobData, ChangeJobErrors, ChangeJobResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, ChangeReportData, ChangeReportErrors, ChangeReportResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateAlertData, CreateAlertErrors, CreateAlertResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, CreateLoginLinkData, CreateLoginLinkErrors, CreateLoginLinkResponses, CreateReportData, CreateReportErrors, CreateReportResponses, CreateTokenData, CreateTokenErrors, CreateTokenResponses, DeleteAlertData, DeleteAlertErrors, DeleteAlertResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteReportData, DeleteReportErrors, DeleteReportResponses, DeleteTokenData, DeleteTokenErrors, DeleteTokenResponses, DeleteViewData, DeleteViewErrors, DeleteViewResponses, DownloadLogsData, DownloadLogsErrors, DownloadLogsResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, EndSessionData, EndSessionErrors, EndSessionResponses, GetAlertData, GetAlertErrors, GetAlertResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, GetReportData, GetReportErrors, GetReportResponses, ListAlertsData, ListAlertsErrors, ListAlertsResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListAuditData, ListAuditErrors, ListAuditResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListJobGroupsData, ListJobGroupsErrors, ListJobGroupsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListReportsData, ListReportsErrors, ListReportsResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListTokensData, ListTokensErrors, ListTokensResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, ListViewsData, ListViewsErrors, ListViewsResponses, LogInData, LogInErrors, LogInResponses, LogOutData, LogOutErrors, LogOutResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLedgerData, ReadLedgerErrors, ReadLedgerResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMeData, ReadMeErrors, ReadMeResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPackagesData, ReadPackagesErrors, ReadPackagesResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueHistoryData, ReadQueueHistoryErrors, ReadQueueHistoryResponses, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadReportData, ReadReportErrors, ReadReportResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SaveViewData, SaveViewErrors, SaveViewResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, TestAlertData, TestAlertErrors, TestAlertResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
+import type { AddGroupMemberData, AddGroupMemberErrors, AddGroupMemberResponses, AnalyzeExperimentData, AnalyzeExperimentErrors, AnalyzeExperimentResponses, AskWhatIfData, AskWhatIfErrors, AskWhatIfResponses, CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeAlertData, ChangeAlertErrors, ChangeAlertResponses, ChangeJobData, ChangeJobErrors, ChangeJobResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, ChangeProjectData, ChangeProjectErrors, ChangeProjectResponses, ChangeReportData, ChangeReportErrors, ChangeReportResponses, ChangeUserData, ChangeUserErrors, ChangeUserResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateAlertData, CreateAlertErrors, CreateAlertResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, CreateGroupData, CreateGroupErrors, CreateGroupResponses, CreateLoginLinkData, CreateLoginLinkErrors, CreateLoginLinkResponses, CreateProjectData, CreateProjectErrors, CreateProjectResponses, CreateReportData, CreateReportErrors, CreateReportResponses, CreateTokenData, CreateTokenErrors, CreateTokenResponses, CreateUserData, CreateUserErrors, CreateUserResponses, DeleteAlertData, DeleteAlertErrors, DeleteAlertResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DeleteGroupData, DeleteGroupErrors, DeleteGroupResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteProjectData, DeleteProjectErrors, DeleteProjectResponses, DeleteReportData, DeleteReportErrors, DeleteReportResponses, DeleteTokenData, DeleteTokenErrors, DeleteTokenResponses, DeleteViewData, DeleteViewErrors, DeleteViewResponses, DownloadLogsData, DownloadLogsErrors, DownloadLogsResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, EndSessionData, EndSessionErrors, EndSessionResponses, GetAlertData, GetAlertErrors, GetAlertResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, GetProjectData, GetProjectErrors, GetProjectResponses, GetReportData, GetReportErrors, GetReportResponses, ListAlertsData, ListAlertsErrors, ListAlertsResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListAuditData, ListAuditErrors, ListAuditResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListGroupMembersData, ListGroupMembersErrors, ListGroupMembersResponses, ListGroupsData, ListGroupsErrors, ListGroupsResponses, ListJobGroupsData, ListJobGroupsErrors, ListJobGroupsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListMembersData, ListMembersErrors, ListMembersResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListProjectsData, ListProjectsErrors, ListProjectsResponses, ListReportsData, ListReportsErrors, ListReportsResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListTokensData, ListTokensErrors, ListTokensResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, ListUsersData, ListUsersErrors, ListUsersResponses, ListViewsData, ListViewsErrors, ListViewsResponses, LogInByPasswordData, LogInByPasswordErrors, LogInByPasswordResponses, LogInData, LogInErrors, LogInResponses, LogOutData, LogOutErrors, LogOutResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLedgerData, ReadLedgerErrors, ReadLedgerResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMeData, ReadMeErrors, ReadMeResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPackagesData, ReadPackagesErrors, ReadPackagesResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueHistoryData, ReadQueueHistoryErrors, ReadQueueHistoryResponses, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadReportData, ReadReportErrors, ReadReportResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveGroupMemberData, RemoveGroupMemberErrors, RemoveGroupMemberResponses, RemoveMemberData, RemoveMemberErrors, RemoveMemberResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RemoveUserData, RemoveUserErrors, RemoveUserResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SaveViewData, SaveViewErrors, SaveViewResponses, SetMemberData, SetMemberErrors, SetMemberResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, TestAlertData, TestAlertErrors, TestAlertResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -965,6 +965,22 @@ export const logIn = <ThrowOnError extends boolean = true>(options: Options<LogI
 });
 
 /**
+ * Log a browser in by a password
+ *
+ * Trades a name and a password for the cookie of a session of 30 days. From the fifth wrong
+ * password on, of a name or from an address, each next attempt waits longer.
+ */
+export const logInByPassword = <ThrowOnError extends boolean = true>(options: Options<LogInByPasswordData, ThrowOnError>) => (options.client ?? client).post<LogInByPasswordResponses, LogInByPasswordErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/auth/login',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
  * Make a login link
  *
  * Logs in as the same user: open `/login#code=CODE` of the coordinator.
@@ -993,7 +1009,7 @@ export const logOut = <ThrowOnError extends boolean = true>(options?: Options<Lo
 /**
  * Read who you are
  *
- * The user that the credential of the request belongs to.
+ * The user that the credential of the request belongs to, and the projects it reaches.
  */
 export const readMe = <ThrowOnError extends boolean = true>(options?: Options<ReadMeData, ThrowOnError>) => (options?.client ?? client).get<ReadMeResponses, ReadMeErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -1002,7 +1018,7 @@ export const readMe = <ThrowOnError extends boolean = true>(options?: Options<Re
 });
 
 /**
- * List your API tokens
+ * List API tokens
  *
  * The oldest first, without their secrets.
  */
@@ -1015,7 +1031,9 @@ export const listTokens = <ThrowOnError extends boolean = true>(options?: Option
 /**
  * Create an API token
  *
- * A program that sends it as `Authorization: Bearer TOKEN` may do whatever you may.
+ * A program that sends it as `Authorization: Bearer TOKEN` may do whatever its user may, as far
+ * as the token is not narrowed. Tokens of a service account are made by the maintainers of its
+ * project, and by admins.
  */
 export const createToken = <ThrowOnError extends boolean = true>(options: Options<CreateTokenData, ThrowOnError>) => (options.client ?? client).post<CreateTokenResponses, CreateTokenErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -1069,4 +1087,229 @@ export const listAudit = <ThrowOnError extends boolean = true>(options?: Options
     responseStyle: 'data',
     url: '/api/v1/audit',
     ...options
+});
+
+/**
+ * List users
+ *
+ * Users by name: the members of your projects, and for admins all.
+ */
+export const listUsers = <ThrowOnError extends boolean = true>(options?: Options<ListUsersData, ThrowOnError>) => (options?.client ?? client).get<ListUsersResponses, ListUsersErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/users',
+    ...options
+});
+
+/**
+ * Add a user
+ *
+ * Adds a user without a role in any project. Admins add users, and the maintainers of a project
+ * its service accounts.
+ */
+export const createUser = <ThrowOnError extends boolean = true>(options: Options<CreateUserData, ThrowOnError>) => (options.client ?? client).post<CreateUserResponses, CreateUserErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/users',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Remove a user
+ *
+ * Ends their sessions, API tokens, roles and groups at once; their jobs continue. The name
+ * stays taken, and an admin can restore the user.
+ */
+export const removeUser = <ThrowOnError extends boolean = true>(options: Options<RemoveUserData, ThrowOnError>) => (options.client ?? client).delete<RemoveUserResponses, RemoveUserErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/users/{name}',
+    ...options
+});
+
+/**
+ * Change a user
+ *
+ * Changes what is given. You change your own password; everything else is for admins.
+ */
+export const changeUser = <ThrowOnError extends boolean = true>(options: Options<ChangeUserData, ThrowOnError>) => (options.client ?? client).patch<ChangeUserResponses, ChangeUserErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/users/{name}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * List groups
+ *
+ * Groups by name: yours, and those of your projects; for admins all.
+ */
+export const listGroups = <ThrowOnError extends boolean = true>(options?: Options<ListGroupsData, ThrowOnError>) => (options?.client ?? client).get<ListGroupsResponses, ListGroupsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/groups',
+    ...options
+});
+
+/**
+ * Add a group
+ *
+ * Adds a group without members.
+ */
+export const createGroup = <ThrowOnError extends boolean = true>(options: Options<CreateGroupData, ThrowOnError>) => (options.client ?? client).post<CreateGroupResponses, CreateGroupErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/groups',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Delete a group
+ *
+ * Its members lose the roles that they have by it.
+ */
+export const deleteGroup = <ThrowOnError extends boolean = true>(options: Options<DeleteGroupData, ThrowOnError>) => (options.client ?? client).delete<DeleteGroupResponses, DeleteGroupErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/groups/{group}',
+    ...options
+});
+
+/**
+ * List the members of a group
+ *
+ * Users by name.
+ */
+export const listGroupMembers = <ThrowOnError extends boolean = true>(options: Options<ListGroupMembersData, ThrowOnError>) => (options.client ?? client).get<ListGroupMembersResponses, ListGroupMembersErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/groups/{group}/members',
+    ...options
+});
+
+/**
+ * Remove a user from a group
+ *
+ * Takes the roles of the group from the user, within seconds.
+ */
+export const removeGroupMember = <ThrowOnError extends boolean = true>(options: Options<RemoveGroupMemberData, ThrowOnError>) => (options.client ?? client).delete<RemoveGroupMemberResponses, RemoveGroupMemberErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/groups/{group}/members/{user}',
+    ...options
+});
+
+/**
+ * Add a user to a group
+ *
+ * Gives the user the roles of the group, at once.
+ */
+export const addGroupMember = <ThrowOnError extends boolean = true>(options: Options<AddGroupMemberData, ThrowOnError>) => (options.client ?? client).put<AddGroupMemberResponses, AddGroupMemberErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/groups/{group}/members/{user}',
+    ...options
+});
+
+/**
+ * List projects
+ *
+ * Projects by name: those in which you have a role, and for admins all.
+ */
+export const listProjects = <ThrowOnError extends boolean = true>(options?: Options<ListProjectsData, ThrowOnError>) => (options?.client ?? client).get<ListProjectsResponses, ListProjectsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/projects',
+    ...options
+});
+
+/**
+ * Add a project
+ *
+ * Adds a project without members.
+ */
+export const createProject = <ThrowOnError extends boolean = true>(options: Options<CreateProjectData, ThrowOnError>) => (options.client ?? client).post<CreateProjectResponses, CreateProjectErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/projects',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Delete a project
+ *
+ * Deletes it for good, with its roles, its service accounts, and the tokens that are narrowed
+ * to it.
+ */
+export const deleteProject = <ThrowOnError extends boolean = true>(options: Options<DeleteProjectData, ThrowOnError>) => (options.client ?? client).delete<DeleteProjectResponses, DeleteProjectErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/projects/{name}',
+    ...options
+});
+
+/**
+ * Read a project
+ *
+ * One project.
+ */
+export const getProject = <ThrowOnError extends boolean = true>(options: Options<GetProjectData, ThrowOnError>) => (options.client ?? client).get<GetProjectResponses, GetProjectErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/projects/{name}',
+    ...options
+});
+
+/**
+ * Change a project
+ *
+ * Changes the limits that are given. What was submitted before stays.
+ */
+export const changeProject = <ThrowOnError extends boolean = true>(options: Options<ChangeProjectData, ThrowOnError>) => (options.client ?? client).patch<ChangeProjectResponses, ChangeProjectErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/projects/{name}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * List the members of a project
+ *
+ * Groups first, then users, by name.
+ */
+export const listMembers = <ThrowOnError extends boolean = true>(options: Options<ListMembersData, ThrowOnError>) => (options.client ?? client).get<ListMembersResponses, ListMembersErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/projects/{name}/members',
+    ...options
+});
+
+/**
+ * Remove a member
+ *
+ * Takes the role away, within seconds. A user may still have one by a group.
+ */
+export const removeMember = <ThrowOnError extends boolean = true>(options: Options<RemoveMemberData, ThrowOnError>) => (options.client ?? client).delete<RemoveMemberResponses, RemoveMemberErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/projects/{name}/members/{member}',
+    ...options
+});
+
+/**
+ * Set the role of a member
+ *
+ * Adds a user or a group, or changes the role. It counts at once.
+ */
+export const setMember = <ThrowOnError extends boolean = true>(options: Options<SetMemberData, ThrowOnError>) => (options.client ?? client).put<SetMemberResponses, SetMemberErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/projects/{name}/members/{member}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
 });

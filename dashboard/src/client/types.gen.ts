@@ -443,7 +443,7 @@ export type AnalysisRow = {
 /**
  * ApiToken
  *
- * API token of the user, without its secret.
+ * API token, without its secret.
  */
 export type ApiToken = {
     /**
@@ -470,6 +470,22 @@ export type ApiToken = {
      * Its last use, to the minute; null before the first.
      */
     used_at: string | null;
+    /**
+     * Project
+     *
+     * The only project that it reaches; null: all of its user's.
+     */
+    project: string | null;
+    /**
+     * The most that it allows there; null: as its user.
+     */
+    role: Role | null;
+    /**
+     * Scopes
+     *
+     * All that it may do, such as `metrics`; null: whatever its user may.
+     */
+    scopes: Array<string> | null;
 };
 
 /**
@@ -2326,11 +2342,85 @@ export type Gradients = {
 };
 
 /**
+ * Group
+ *
+ * Users who have roles together.
+ */
+export type Group = {
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Members
+     */
+    members: number;
+    /**
+     * Created At
+     */
+    created_at: string;
+};
+
+/**
  * GroupKey
  *
  * Field by whose values jobs are counted.
  */
 export type GroupKey = 'user' | 'project' | 'state' | 'experiment' | 'tag';
+
+/**
+ * GroupMember
+ *
+ * User in a group.
+ */
+export type GroupMember = {
+    /**
+     * User
+     */
+    user: string;
+    /**
+     * By Provider
+     *
+     * True: the OpenID provider said so at the last login, and may end it.
+     */
+    by_provider: boolean;
+};
+
+/**
+ * GroupMemberPage
+ *
+ * Users of a group by name.
+ */
+export type GroupMemberPage = {
+    /**
+     * Items
+     */
+    items: Array<GroupMember>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+};
+
+/**
+ * GroupPage
+ *
+ * Groups by name.
+ */
+export type GroupPage = {
+    /**
+     * Items
+     */
+    items: Array<Group>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+};
 
 /**
  * Health
@@ -3272,6 +3362,22 @@ export type LogPage = {
 };
 
 /**
+ * Login
+ *
+ * Name and password of a person.
+ */
+export type Login = {
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Password
+     */
+    password: string;
+};
+
+/**
  * LoginCode
  *
  * Code of a login link.
@@ -3346,6 +3452,12 @@ export type Me = {
      * coordinator asks for none.
      */
     how: 'none' | 'token' | 'session';
+    /**
+     * Projects
+     *
+     * By name.
+     */
+    projects: Array<OwnProject>;
 };
 
 /**
@@ -3482,11 +3594,41 @@ export type NewApiToken = {
      */
     used_at: string | null;
     /**
+     * Project
+     *
+     * The only project that it reaches; null: all of its user's.
+     */
+    project: string | null;
+    /**
+     * The most that it allows there; null: as its user.
+     */
+    role: Role | null;
+    /**
+     * Scopes
+     *
+     * All that it may do, such as `metrics`; null: whatever its user may.
+     */
+    scopes: Array<string> | null;
+    /**
      * Token
      *
      * The token, shown only once.
      */
     token: string;
+};
+
+/**
+ * NewGroup
+ *
+ * Group to add.
+ */
+export type NewGroup = {
+    /**
+     * Name
+     *
+     * Unique, whatever the case of its letters.
+     */
+    name: string;
 };
 
 /**
@@ -3558,6 +3700,21 @@ export type NewNodes = {
 };
 
 /**
+ * NewProject
+ *
+ * Project to add.
+ */
+export type NewProject = {
+    /**
+     * Name
+     *
+     * Unique, whatever the case of its letters.
+     */
+    name: string;
+    limits?: ProjectLimits;
+};
+
+/**
  * NewReport
  *
  * Report to create.
@@ -3579,6 +3736,15 @@ export type NewReport = {
      * Default: the only project that you may write to; an admin's is `default`.
      */
     project?: string | null;
+};
+
+/**
+ * NewRole
+ *
+ * Role of a member.
+ */
+export type NewRole = {
+    role: Role;
 };
 
 /**
@@ -3632,6 +3798,66 @@ export type NewToken = {
      * When it ends; left out or null: in 90 days.
      */
     expires_at?: string | null;
+    /**
+     * Project
+     *
+     * The only project that it reaches; left out or null: all of its user's.
+     */
+    project?: string | null;
+    /**
+     * The most that it allows there; left out or null: as its user.
+     */
+    role?: Role | null;
+    /**
+     * Scopes
+     *
+     * All that it may do: `metrics` reads `/metrics` and nothing else.
+     */
+    scopes?: [
+        'metrics'
+    ] | null;
+    /**
+     * User
+     *
+     * The service account that it is for; left out or null: you.
+     */
+    user?: string | null;
+};
+
+/**
+ * NewUser
+ *
+ * User to add.
+ */
+export type NewUser = {
+    /**
+     * Name
+     *
+     * Unique, whatever the case of its letters; also among removed users.
+     */
+    name: string;
+    /**
+     * Kind
+     */
+    kind?: 'person' | 'service';
+    /**
+     * Admin
+     *
+     * May do everything in every project.
+     */
+    admin?: boolean;
+    /**
+     * Password
+     *
+     * Left out or null: no login by password.
+     */
+    password?: string | null;
+    /**
+     * Project
+     *
+     * Project that a service account belongs to; its maintainers manage it.
+     */
+    project?: string | null;
 };
 
 /**
@@ -3977,6 +4203,22 @@ export type Outlook = {
      * Expected place, or the cause of the wait.
      */
     reason: string;
+};
+
+/**
+ * OwnProject
+ *
+ * Project that the user sees.
+ */
+export type OwnProject = {
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Role there, as far as the credential reaches; an admin is a maintainer of all.
+     */
+    role: Role;
 };
 
 /**
@@ -4421,6 +4663,120 @@ export type Problem = {
      * One entry for each field that is wrong.
      */
     errors?: Array<FieldProblem>;
+};
+
+/**
+ * Project
+ *
+ * Home of jobs, and of roles on them.
+ */
+export type Project = {
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Your role, as far as the credential reaches; an admin is a maintainer of all.
+     */
+    role: Role;
+    limits: ProjectLimits;
+    /**
+     * Created At
+     */
+    created_at: string;
+};
+
+/**
+ * ProjectChange
+ *
+ * Changes to a project.
+ */
+export type ProjectChange = {
+    /**
+     * Limits to set; those that are left out stay, and null takes one away.
+     */
+    limits: ProjectLimits;
+};
+
+/**
+ * ProjectLimits
+ *
+ * Limits of a project; null: none.
+ */
+export type ProjectLimits = {
+    /**
+     * Priority
+     *
+     * Highest `priority` of its jobs.
+     */
+    priority?: number | null;
+    /**
+     * Devices
+     *
+     * Devices that it holds at once.
+     */
+    devices?: number | null;
+    /**
+     * Paths
+     *
+     * Folders under which `checkpoint.path` and other paths of hosts may lie.
+     */
+    paths?: Array<string> | null;
+};
+
+/**
+ * ProjectMember
+ *
+ * Role of a user, or of a group.
+ */
+export type ProjectMember = {
+    /**
+     * Member
+     *
+     * Name of a user, or `group:NAME`.
+     */
+    member: string;
+    /**
+     * Kind
+     */
+    kind: 'person' | 'service' | 'group';
+    role: Role;
+};
+
+/**
+ * ProjectMemberPage
+ *
+ * Members of a project, groups first, by name.
+ */
+export type ProjectMemberPage = {
+    /**
+     * Items
+     */
+    items: Array<ProjectMember>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+};
+
+/**
+ * ProjectPage
+ *
+ * Projects by name.
+ */
+export type ProjectPage = {
+    /**
+     * Items
+     */
+    items: Array<Project>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
 };
 
 /**
@@ -5071,6 +5427,13 @@ export type RetentionList = {
      */
     items: Array<Retention>;
 };
+
+/**
+ * Role
+ *
+ * A role in a project, the least first.
+ */
+export type Role = 'viewer' | 'member' | 'maintainer';
 
 /**
  * RungResult
@@ -5851,6 +6214,92 @@ export type TrialPage = {
      * Items
      */
     items: Array<Trial>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+};
+
+/**
+ * User
+ *
+ * Person or service account.
+ */
+export type User = {
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Kind
+     *
+     * Service accounts are programs: they have API tokens, and no login.
+     */
+    kind: 'person' | 'service';
+    /**
+     * Admin
+     */
+    admin: boolean;
+    /**
+     * Project
+     *
+     * Project that a service account belongs to; null: of a person, or managed by admins.
+     */
+    project: string | null;
+    /**
+     * Created At
+     */
+    created_at: string;
+    /**
+     * Removed At
+     *
+     * Null for those who may log in.
+     */
+    removed_at: string | null;
+};
+
+/**
+ * UserChange
+ *
+ * Changes to a user; what is left out or null stays.
+ */
+export type UserChange = {
+    /**
+     * Admin
+     */
+    admin?: boolean | null;
+    /**
+     * Password
+     *
+     * Ends the user's other sessions.
+     */
+    password?: string | null;
+    /**
+     * Old Password
+     *
+     * Needed to change your own.
+     */
+    old_password?: string | null;
+    /**
+     * Removed
+     *
+     * False restores a removed user, without roles and credentials.
+     */
+    removed?: boolean | null;
+};
+
+/**
+ * UserPage
+ *
+ * Users by name.
+ */
+export type UserPage = {
+    /**
+     * Items
+     */
+    items: Array<User>;
     /**
      * Next Cursor
      *
@@ -10419,6 +10868,59 @@ export type LogInResponses = {
 
 export type LogInResponse = LogInResponses[keyof LogInResponses];
 
+export type LogInByPasswordData = {
+    body: Login;
+    path?: never;
+    query?: never;
+    url: '/api/v1/auth/login';
+};
+
+export type LogInByPasswordErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Too many requests
+     */
+    429: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type LogInByPasswordError = LogInByPasswordErrors[keyof LogInByPasswordErrors];
+
+export type LogInByPasswordResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type LogInByPasswordResponse = LogInByPasswordResponses[keyof LogInByPasswordResponses];
+
 export type CreateLoginLinkData = {
     body?: NewLink;
     path?: never;
@@ -10566,6 +11068,12 @@ export type ListTokensData = {
          * `next_cursor` of the previous page; none for the first.
          */
         cursor?: string | null;
+        /**
+         * User
+         *
+         * Tokens of this service account (for admins: of any user), in place of yours.
+         */
+        user?: string | null;
     };
     url: '/api/v1/auth/tokens';
 };
@@ -10579,6 +11087,10 @@ export type ListTokensErrors = {
      * Not allowed
      */
     403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
     /**
      * Invalid request
      */
@@ -10620,6 +11132,10 @@ export type CreateTokenErrors = {
      * Not allowed
      */
     403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
     /**
      * Conflict
      */
@@ -10908,3 +11424,1063 @@ export type ListAuditResponses = {
 };
 
 export type ListAuditResponse = ListAuditResponses[keyof ListAuditResponses];
+
+export type ListUsersData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+        /**
+         * Removed
+         *
+         * Those who were removed, in place of those who were not.
+         */
+        removed?: boolean;
+    };
+    url: '/api/v1/users';
+};
+
+export type ListUsersErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListUsersError = ListUsersErrors[keyof ListUsersErrors];
+
+export type ListUsersResponses = {
+    /**
+     * A page of users.
+     */
+    200: UserPage;
+};
+
+export type ListUsersResponse = ListUsersResponses[keyof ListUsersResponses];
+
+export type CreateUserData = {
+    body: NewUser;
+    path?: never;
+    query?: never;
+    url: '/api/v1/users';
+};
+
+export type CreateUserErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type CreateUserError = CreateUserErrors[keyof CreateUserErrors];
+
+export type CreateUserResponses = {
+    /**
+     * The user.
+     */
+    201: User;
+};
+
+export type CreateUserResponse = CreateUserResponses[keyof CreateUserResponses];
+
+export type RemoveUserData = {
+    body?: never;
+    path: {
+        /**
+         * Name
+         *
+         * The user's name.
+         */
+        name: string;
+    };
+    query?: never;
+    url: '/api/v1/users/{name}';
+};
+
+export type RemoveUserErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type RemoveUserError = RemoveUserErrors[keyof RemoveUserErrors];
+
+export type RemoveUserResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type RemoveUserResponse = RemoveUserResponses[keyof RemoveUserResponses];
+
+export type ChangeUserData = {
+    body: UserChange;
+    path: {
+        /**
+         * Name
+         *
+         * The user's name.
+         */
+        name: string;
+    };
+    query?: never;
+    url: '/api/v1/users/{name}';
+};
+
+export type ChangeUserErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Too many requests
+     */
+    429: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ChangeUserError = ChangeUserErrors[keyof ChangeUserErrors];
+
+export type ChangeUserResponses = {
+    /**
+     * The user.
+     */
+    200: User;
+};
+
+export type ChangeUserResponse = ChangeUserResponses[keyof ChangeUserResponses];
+
+export type ListGroupsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/groups';
+};
+
+export type ListGroupsErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListGroupsError = ListGroupsErrors[keyof ListGroupsErrors];
+
+export type ListGroupsResponses = {
+    /**
+     * A page of groups.
+     */
+    200: GroupPage;
+};
+
+export type ListGroupsResponse = ListGroupsResponses[keyof ListGroupsResponses];
+
+export type CreateGroupData = {
+    body: NewGroup;
+    path?: never;
+    query?: never;
+    url: '/api/v1/groups';
+};
+
+export type CreateGroupErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type CreateGroupError = CreateGroupErrors[keyof CreateGroupErrors];
+
+export type CreateGroupResponses = {
+    /**
+     * The group.
+     */
+    201: Group;
+};
+
+export type CreateGroupResponse = CreateGroupResponses[keyof CreateGroupResponses];
+
+export type DeleteGroupData = {
+    body?: never;
+    path: {
+        /**
+         * Group
+         *
+         * The group's name.
+         */
+        group: string;
+    };
+    query?: never;
+    url: '/api/v1/groups/{group}';
+};
+
+export type DeleteGroupErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DeleteGroupError = DeleteGroupErrors[keyof DeleteGroupErrors];
+
+export type DeleteGroupResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type DeleteGroupResponse = DeleteGroupResponses[keyof DeleteGroupResponses];
+
+export type ListGroupMembersData = {
+    body?: never;
+    path: {
+        /**
+         * Group
+         *
+         * The group's name.
+         */
+        group: string;
+    };
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/groups/{group}/members';
+};
+
+export type ListGroupMembersErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListGroupMembersError = ListGroupMembersErrors[keyof ListGroupMembersErrors];
+
+export type ListGroupMembersResponses = {
+    /**
+     * A page of users.
+     */
+    200: GroupMemberPage;
+};
+
+export type ListGroupMembersResponse = ListGroupMembersResponses[keyof ListGroupMembersResponses];
+
+export type RemoveGroupMemberData = {
+    body?: never;
+    path: {
+        /**
+         * Group
+         *
+         * The group's name.
+         */
+        group: string;
+        /**
+         * User
+         *
+         * The user's name.
+         */
+        user: string;
+    };
+    query?: never;
+    url: '/api/v1/groups/{group}/members/{user}';
+};
+
+export type RemoveGroupMemberErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type RemoveGroupMemberError = RemoveGroupMemberErrors[keyof RemoveGroupMemberErrors];
+
+export type RemoveGroupMemberResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type RemoveGroupMemberResponse = RemoveGroupMemberResponses[keyof RemoveGroupMemberResponses];
+
+export type AddGroupMemberData = {
+    body?: never;
+    path: {
+        /**
+         * Group
+         *
+         * The group's name.
+         */
+        group: string;
+        /**
+         * User
+         *
+         * The user's name.
+         */
+        user: string;
+    };
+    query?: never;
+    url: '/api/v1/groups/{group}/members/{user}';
+};
+
+export type AddGroupMemberErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type AddGroupMemberError = AddGroupMemberErrors[keyof AddGroupMemberErrors];
+
+export type AddGroupMemberResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type AddGroupMemberResponse = AddGroupMemberResponses[keyof AddGroupMemberResponses];
+
+export type ListProjectsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/projects';
+};
+
+export type ListProjectsErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListProjectsError = ListProjectsErrors[keyof ListProjectsErrors];
+
+export type ListProjectsResponses = {
+    /**
+     * A page of projects.
+     */
+    200: ProjectPage;
+};
+
+export type ListProjectsResponse = ListProjectsResponses[keyof ListProjectsResponses];
+
+export type CreateProjectData = {
+    body: NewProject;
+    path?: never;
+    query?: never;
+    url: '/api/v1/projects';
+};
+
+export type CreateProjectErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type CreateProjectError = CreateProjectErrors[keyof CreateProjectErrors];
+
+export type CreateProjectResponses = {
+    /**
+     * The project.
+     */
+    201: Project;
+};
+
+export type CreateProjectResponse = CreateProjectResponses[keyof CreateProjectResponses];
+
+export type DeleteProjectData = {
+    body?: never;
+    path: {
+        /**
+         * Name
+         *
+         * The project's name.
+         */
+        name: string;
+    };
+    query?: {
+        /**
+         * Contents
+         *
+         * `delete`: with its jobs, experiments and reports, which must have ended.
+         */
+        contents?: 'delete' | null;
+    };
+    url: '/api/v1/projects/{name}';
+};
+
+export type DeleteProjectErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DeleteProjectError = DeleteProjectErrors[keyof DeleteProjectErrors];
+
+export type DeleteProjectResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type DeleteProjectResponse = DeleteProjectResponses[keyof DeleteProjectResponses];
+
+export type GetProjectData = {
+    body?: never;
+    path: {
+        /**
+         * Name
+         *
+         * The project's name.
+         */
+        name: string;
+    };
+    query?: never;
+    url: '/api/v1/projects/{name}';
+};
+
+export type GetProjectErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type GetProjectError = GetProjectErrors[keyof GetProjectErrors];
+
+export type GetProjectResponses = {
+    /**
+     * The project.
+     */
+    200: Project;
+};
+
+export type GetProjectResponse = GetProjectResponses[keyof GetProjectResponses];
+
+export type ChangeProjectData = {
+    body: ProjectChange;
+    path: {
+        /**
+         * Name
+         *
+         * The project's name.
+         */
+        name: string;
+    };
+    query?: never;
+    url: '/api/v1/projects/{name}';
+};
+
+export type ChangeProjectErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ChangeProjectError = ChangeProjectErrors[keyof ChangeProjectErrors];
+
+export type ChangeProjectResponses = {
+    /**
+     * The project.
+     */
+    200: Project;
+};
+
+export type ChangeProjectResponse = ChangeProjectResponses[keyof ChangeProjectResponses];
+
+export type ListMembersData = {
+    body?: never;
+    path: {
+        /**
+         * Name
+         *
+         * The project's name.
+         */
+        name: string;
+    };
+    query?: {
+        /**
+         * Limit
+         *
+         * At most this many items per page.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the previous page; none for the first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/projects/{name}/members';
+};
+
+export type ListMembersErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListMembersError = ListMembersErrors[keyof ListMembersErrors];
+
+export type ListMembersResponses = {
+    /**
+     * A page of members.
+     */
+    200: ProjectMemberPage;
+};
+
+export type ListMembersResponse = ListMembersResponses[keyof ListMembersResponses];
+
+export type RemoveMemberData = {
+    body?: never;
+    path: {
+        /**
+         * Name
+         *
+         * The project's name.
+         */
+        name: string;
+        /**
+         * Member
+         *
+         * Name of a user, or `group:NAME`.
+         */
+        member: string;
+    };
+    query?: never;
+    url: '/api/v1/projects/{name}/members/{member}';
+};
+
+export type RemoveMemberErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type RemoveMemberError = RemoveMemberErrors[keyof RemoveMemberErrors];
+
+export type RemoveMemberResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type RemoveMemberResponse = RemoveMemberResponses[keyof RemoveMemberResponses];
+
+export type SetMemberData = {
+    body: NewRole;
+    path: {
+        /**
+         * Name
+         *
+         * The project's name.
+         */
+        name: string;
+        /**
+         * Member
+         *
+         * Name of a user, or `group:NAME`.
+         */
+        member: string;
+    };
+    query?: never;
+    url: '/api/v1/projects/{name}/members/{member}';
+};
+
+export type SetMemberErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type SetMemberError = SetMemberErrors[keyof SetMemberErrors];
+
+export type SetMemberResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type SetMemberResponse = SetMemberResponses[keyof SetMemberResponses];

@@ -89,6 +89,7 @@ def _extend_users() -> None:
     for column in (
         person,
         by_provider,
+        sa.Column("project", NAME),
         sa.Column("password", sa.Text),
         sa.Column("issuer", sa.String(255)),
         sa.Column("subject", sa.String(255)),

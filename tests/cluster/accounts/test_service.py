@@ -8,33 +8,12 @@ from sqlalchemy import delete, select
 from support.nodes.clock import SimulatedClock
 
 from trainhall.cluster.access.principal import Principal
-from trainhall.cluster.accounts import service, sessions
+from trainhall.cluster.accounts import lookup, service, sessions
 from trainhall.cluster.accounts.secrets import is_token, token_of
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.errors import ConflictError, NotAllowedError, NotFoundError
-from trainhall.cluster.notifier import Notifier
-from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.ports import SystemIds
-from trainhall.cluster.service import ServiceContext
 from trainhall.db.accounts import ApiToken, LoginCode, LoginSession, User
 from trainhall.db.database import Database
-
-
-@pytest.fixture
-def clock() -> SimulatedClock:
-    return SimulatedClock()
-
-
-@pytest.fixture
-def accounts(database: Database, clock: SimulatedClock) -> AccountService:
-    return AccountService(
-        ServiceContext(database, clock, SystemIds(), ClusterOptions(), Notifier())
-    )
-
-
-@pytest.fixture
-async def maria(accounts: AccountService) -> Principal:
-    return await accounts.ensure_admin("maria")
 
 
 async def test_first_admin_is_made_once(accounts: AccountService, database: Database) -> None:
@@ -119,7 +98,7 @@ async def test_credential_revoked_elsewhere_ends_in_seconds(
     async with database.transaction() as session:
         await session.execute(delete(ApiToken))
     assert await accounts.of_token(made.token) is not None
-    clock.advance(service.CACHE_SECONDS)
+    clock.advance(lookup.CACHE_SECONDS)
     assert await accounts.of_token(made.token) is None
 
 
@@ -150,9 +129,9 @@ async def test_last_use_is_stored_once_a_minute(
 
     first = clock.now()
     assert await last_use() == first
-    clock.advance(service.USE_SECONDS - 1)
+    clock.advance(lookup.USE_SECONDS - 1)
     assert await last_use() == first
-    clock.advance(1 + service.CACHE_SECONDS)
+    clock.advance(1 + lookup.CACHE_SECONDS)
     assert await last_use() == clock.now()
 
 

@@ -3,8 +3,8 @@
 import { type InfiniteData, infiniteQueryOptions, queryOptions, type UseMutationOptions } from '@tanstack/react-query';
 
 import { client } from '../client.gen';
-import { analyzeExperiment, askWhatIf, cancelExperiment, cancelJob, captureGradients, changeAlert, changeJob, changeNode, changeReport, collectCheckpoints, createAlert, createExperiment, createLoginLink, createReport, createToken, deleteAlert, deleteCheckpoint, deleteJob, deleteReport, deleteToken, deleteView, downloadLogs, drainNode, endSession, getAlert, getCheckpoint, getCode, getExperiment, getJob, getNode, getReport, listAlerts, listAttempts, listAudit, listCheckpointFiles, listCheckpoints, listDeliveries, listDevices, listEvents, listExperiments, listJobGroups, listJobs, listNodeEvents, listNodes, listReports, listSessions, listTokens, listTrials, listViews, logIn, logOut, type Options, pauseExperiment, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLedger, readLogs, readMe, readMetrics, readNodeHistory, readPackages, readPrometheus, readQueue, readQueueHistory, readQuotas, readReadiness, readReport, readSummary, registerNode, removeNode, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, saveView, submitJob, testAlert, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
-import type { AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, AskWhatIfData, AskWhatIfError, AskWhatIfResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeAlertData, ChangeAlertError, ChangeAlertResponse, ChangeJobData, ChangeJobError, ChangeJobResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, ChangeReportData, ChangeReportError, ChangeReportResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateAlertData, CreateAlertError, CreateAlertResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, CreateLoginLinkData, CreateLoginLinkError, CreateLoginLinkResponse, CreateReportData, CreateReportError, CreateReportResponse, CreateTokenData, CreateTokenError, CreateTokenResponse, DeleteAlertData, DeleteAlertError, DeleteAlertResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DeleteJobData, DeleteJobError, DeleteJobResponse, DeleteReportData, DeleteReportError, DeleteReportResponse, DeleteTokenData, DeleteTokenError, DeleteTokenResponse, DeleteViewData, DeleteViewError, DeleteViewResponse, DownloadLogsData, DownloadLogsError, DownloadLogsResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, EndSessionData, EndSessionError, EndSessionResponse, GetAlertData, GetAlertError, GetAlertResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, GetReportData, GetReportError, GetReportResponse, ListAlertsData, ListAlertsError, ListAlertsResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListAuditData, ListAuditError, ListAuditResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDeliveriesData, ListDeliveriesError, ListDeliveriesResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListJobGroupsData, ListJobGroupsError, ListJobGroupsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListReportsData, ListReportsError, ListReportsResponse, ListSessionsData, ListSessionsError, ListSessionsResponse, ListTokensData, ListTokensError, ListTokensResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, ListViewsData, ListViewsError, ListViewsResponse, LogInData, LogInError, LogInResponse, LogOutData, LogOutError, LogOutResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLedgerData, ReadLedgerError, ReadLedgerResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMeData, ReadMeError, ReadMeResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPackagesData, ReadPackagesError, ReadPackagesResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueHistoryData, ReadQueueHistoryError, ReadQueueHistoryResponse, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SaveViewData, SaveViewError, SaveViewResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, TestAlertData, TestAlertError, TestAlertResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
+import { addGroupMember, analyzeExperiment, askWhatIf, cancelExperiment, cancelJob, captureGradients, changeAlert, changeJob, changeNode, changeProject, changeReport, changeUser, collectCheckpoints, createAlert, createExperiment, createGroup, createLoginLink, createProject, createReport, createToken, createUser, deleteAlert, deleteCheckpoint, deleteGroup, deleteJob, deleteProject, deleteReport, deleteToken, deleteView, downloadLogs, drainNode, endSession, getAlert, getCheckpoint, getCode, getExperiment, getJob, getNode, getProject, getReport, listAlerts, listAttempts, listAudit, listCheckpointFiles, listCheckpoints, listDeliveries, listDevices, listEvents, listExperiments, listGroupMembers, listGroups, listJobGroups, listJobs, listMembers, listNodeEvents, listNodes, listProjects, listReports, listSessions, listTokens, listTrials, listUsers, listViews, logIn, logInByPassword, logOut, type Options, pauseExperiment, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLedger, readLogs, readMe, readMetrics, readNodeHistory, readPackages, readPrometheus, readQueue, readQueueHistory, readQuotas, readReadiness, readReport, readSummary, registerNode, removeGroupMember, removeMember, removeNode, removeUser, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, saveView, setMember, submitJob, testAlert, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
+import type { AddGroupMemberData, AddGroupMemberError, AddGroupMemberResponse, AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, AskWhatIfData, AskWhatIfError, AskWhatIfResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeAlertData, ChangeAlertError, ChangeAlertResponse, ChangeJobData, ChangeJobError, ChangeJobResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, ChangeProjectData, ChangeProjectError, ChangeProjectResponse, ChangeReportData, ChangeReportError, ChangeReportResponse, ChangeUserData, ChangeUserError, ChangeUserResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateAlertData, CreateAlertError, CreateAlertResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, CreateGroupData, CreateGroupError, CreateGroupResponse, CreateLoginLinkData, CreateLoginLinkError, CreateLoginLinkResponse, CreateProjectData, CreateProjectError, CreateProjectResponse, CreateReportData, CreateReportError, CreateReportResponse, CreateTokenData, CreateTokenError, CreateTokenResponse, CreateUserData, CreateUserError, CreateUserResponse, DeleteAlertData, DeleteAlertError, DeleteAlertResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DeleteGroupData, DeleteGroupError, DeleteGroupResponse, DeleteJobData, DeleteJobError, DeleteJobResponse, DeleteProjectData, DeleteProjectError, DeleteProjectResponse, DeleteReportData, DeleteReportError, DeleteReportResponse, DeleteTokenData, DeleteTokenError, DeleteTokenResponse, DeleteViewData, DeleteViewError, DeleteViewResponse, DownloadLogsData, DownloadLogsError, DownloadLogsResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, EndSessionData, EndSessionError, EndSessionResponse, GetAlertData, GetAlertError, GetAlertResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, GetProjectData, GetProjectError, GetProjectResponse, GetReportData, GetReportError, GetReportResponse, ListAlertsData, ListAlertsError, ListAlertsResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListAuditData, ListAuditError, ListAuditResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDeliveriesData, ListDeliveriesError, ListDeliveriesResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListGroupMembersData, ListGroupMembersError, ListGroupMembersResponse, ListGroupsData, ListGroupsError, ListGroupsResponse, ListJobGroupsData, ListJobGroupsError, ListJobGroupsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListMembersData, ListMembersError, ListMembersResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListProjectsData, ListProjectsError, ListProjectsResponse, ListReportsData, ListReportsError, ListReportsResponse, ListSessionsData, ListSessionsError, ListSessionsResponse, ListTokensData, ListTokensError, ListTokensResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, ListUsersData, ListUsersError, ListUsersResponse, ListViewsData, ListViewsError, ListViewsResponse, LogInByPasswordData, LogInByPasswordError, LogInByPasswordResponse, LogInData, LogInError, LogInResponse, LogOutData, LogOutError, LogOutResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLedgerData, ReadLedgerError, ReadLedgerResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMeData, ReadMeError, ReadMeResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPackagesData, ReadPackagesError, ReadPackagesResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueHistoryData, ReadQueueHistoryError, ReadQueueHistoryResponse, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveGroupMemberData, RemoveGroupMemberError, RemoveGroupMemberResponse, RemoveMemberData, RemoveMemberError, RemoveMemberResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, RemoveUserData, RemoveUserError, RemoveUserResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SaveViewData, SaveViewError, SaveViewResponse, SetMemberData, SetMemberError, SetMemberResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, TestAlertData, TestAlertError, TestAlertResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
 
 export type QueryKey<TOptions extends Options> = [
     Pick<TOptions, 'baseUrl' | 'body' | 'headers' | 'path' | 'query'> & {
@@ -1843,6 +1843,23 @@ export const logInMutation = (options?: Partial<Options<LogInData>>): UseMutatio
 };
 
 /**
+ * Log a browser in by a password
+ *
+ * Trades a name and a password for the cookie of a session of 30 days. From the fifth wrong
+ * password on, of a name or from an address, each next attempt waits longer.
+ */
+export const logInByPasswordMutation = (options?: Partial<Options<LogInByPasswordData>>): UseMutationOptions<LogInByPasswordResponse, LogInByPasswordError, Options<LogInByPasswordData>> => {
+    const mutationOptions: UseMutationOptions<LogInByPasswordResponse, LogInByPasswordError, Options<LogInByPasswordData>> = {
+        mutationFn: async (fnOptions) => await logInByPassword({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
  * Make a login link
  *
  * Logs in as the same user: open `/login#code=CODE` of the coordinator.
@@ -1879,7 +1896,7 @@ export const readMeQueryKey = (options?: Options<ReadMeData>) => createQueryKey(
 /**
  * Read who you are
  *
- * The user that the credential of the request belongs to.
+ * The user that the credential of the request belongs to, and the projects it reaches.
  */
 export const readMeOptions = (options?: Options<ReadMeData>) => queryOptions<ReadMeResponse, ReadMeError, ReadMeResponse, ReturnType<typeof readMeQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await readMe({
@@ -1894,7 +1911,7 @@ export const readMeOptions = (options?: Options<ReadMeData>) => queryOptions<Rea
 export const listTokensQueryKey = (options?: Options<ListTokensData>) => createQueryKey('listTokens', options);
 
 /**
- * List your API tokens
+ * List API tokens
  *
  * The oldest first, without their secrets.
  */
@@ -1911,7 +1928,7 @@ export const listTokensOptions = (options?: Options<ListTokensData>) => queryOpt
 export const listTokensInfiniteQueryKey = (options?: Options<ListTokensData>): QueryKey<Options<ListTokensData>> => createQueryKey('listTokens', options, true);
 
 /**
- * List your API tokens
+ * List API tokens
  *
  * The oldest first, without their secrets.
  */
@@ -1939,7 +1956,9 @@ export const listTokensInfiniteOptions = (options?: Options<ListTokensData>) => 
 /**
  * Create an API token
  *
- * A program that sends it as `Authorization: Bearer TOKEN` may do whatever you may.
+ * A program that sends it as `Authorization: Bearer TOKEN` may do whatever its user may, as far
+ * as the token is not narrowed. Tokens of a service account are made by the maintainers of its
+ * project, and by admins.
  */
 export const createTokenMutation = (options?: Partial<Options<CreateTokenData>>): UseMutationOptions<CreateTokenResponse, CreateTokenError, Options<CreateTokenData>> => {
     const mutationOptions: UseMutationOptions<CreateTokenResponse, CreateTokenError, Options<CreateTokenData>> = {
@@ -2073,3 +2092,440 @@ export const listAuditInfiniteOptions = (options?: Options<ListAuditData>) => in
     },
     queryKey: listAuditInfiniteQueryKey(options)
 });
+
+export const listUsersQueryKey = (options?: Options<ListUsersData>) => createQueryKey('listUsers', options);
+
+/**
+ * List users
+ *
+ * Users by name: the members of your projects, and for admins all.
+ */
+export const listUsersOptions = (options?: Options<ListUsersData>) => queryOptions<ListUsersResponse, ListUsersError, ListUsersResponse, ReturnType<typeof listUsersQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listUsers({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listUsersQueryKey(options)
+});
+
+export const listUsersInfiniteQueryKey = (options?: Options<ListUsersData>): QueryKey<Options<ListUsersData>> => createQueryKey('listUsers', options, true);
+
+/**
+ * List users
+ *
+ * Users by name: the members of your projects, and for admins all.
+ */
+export const listUsersInfiniteOptions = (options?: Options<ListUsersData>) => infiniteQueryOptions<ListUsersResponse, ListUsersError, InfiniteData<ListUsersResponse>, QueryKey<Options<ListUsersData>>, string | null | Pick<QueryKey<Options<ListUsersData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ListUsersData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await listUsers({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: listUsersInfiniteQueryKey(options)
+});
+
+/**
+ * Add a user
+ *
+ * Adds a user without a role in any project. Admins add users, and the maintainers of a project
+ * its service accounts.
+ */
+export const createUserMutation = (options?: Partial<Options<CreateUserData>>): UseMutationOptions<CreateUserResponse, CreateUserError, Options<CreateUserData>> => {
+    const mutationOptions: UseMutationOptions<CreateUserResponse, CreateUserError, Options<CreateUserData>> = {
+        mutationFn: async (fnOptions) => await createUser({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Remove a user
+ *
+ * Ends their sessions, API tokens, roles and groups at once; their jobs continue. The name
+ * stays taken, and an admin can restore the user.
+ */
+export const removeUserMutation = (options?: Partial<Options<RemoveUserData>>): UseMutationOptions<RemoveUserResponse, RemoveUserError, Options<RemoveUserData>> => {
+    const mutationOptions: UseMutationOptions<RemoveUserResponse, RemoveUserError, Options<RemoveUserData>> = {
+        mutationFn: async (fnOptions) => await removeUser({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Change a user
+ *
+ * Changes what is given. You change your own password; everything else is for admins.
+ */
+export const changeUserMutation = (options?: Partial<Options<ChangeUserData>>): UseMutationOptions<ChangeUserResponse, ChangeUserError, Options<ChangeUserData>> => {
+    const mutationOptions: UseMutationOptions<ChangeUserResponse, ChangeUserError, Options<ChangeUserData>> = {
+        mutationFn: async (fnOptions) => await changeUser({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const listGroupsQueryKey = (options?: Options<ListGroupsData>) => createQueryKey('listGroups', options);
+
+/**
+ * List groups
+ *
+ * Groups by name: yours, and those of your projects; for admins all.
+ */
+export const listGroupsOptions = (options?: Options<ListGroupsData>) => queryOptions<ListGroupsResponse, ListGroupsError, ListGroupsResponse, ReturnType<typeof listGroupsQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listGroups({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listGroupsQueryKey(options)
+});
+
+export const listGroupsInfiniteQueryKey = (options?: Options<ListGroupsData>): QueryKey<Options<ListGroupsData>> => createQueryKey('listGroups', options, true);
+
+/**
+ * List groups
+ *
+ * Groups by name: yours, and those of your projects; for admins all.
+ */
+export const listGroupsInfiniteOptions = (options?: Options<ListGroupsData>) => infiniteQueryOptions<ListGroupsResponse, ListGroupsError, InfiniteData<ListGroupsResponse>, QueryKey<Options<ListGroupsData>>, string | null | Pick<QueryKey<Options<ListGroupsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ListGroupsData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await listGroups({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: listGroupsInfiniteQueryKey(options)
+});
+
+/**
+ * Add a group
+ *
+ * Adds a group without members.
+ */
+export const createGroupMutation = (options?: Partial<Options<CreateGroupData>>): UseMutationOptions<CreateGroupResponse, CreateGroupError, Options<CreateGroupData>> => {
+    const mutationOptions: UseMutationOptions<CreateGroupResponse, CreateGroupError, Options<CreateGroupData>> = {
+        mutationFn: async (fnOptions) => await createGroup({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Delete a group
+ *
+ * Its members lose the roles that they have by it.
+ */
+export const deleteGroupMutation = (options?: Partial<Options<DeleteGroupData>>): UseMutationOptions<DeleteGroupResponse, DeleteGroupError, Options<DeleteGroupData>> => {
+    const mutationOptions: UseMutationOptions<DeleteGroupResponse, DeleteGroupError, Options<DeleteGroupData>> = {
+        mutationFn: async (fnOptions) => await deleteGroup({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const listGroupMembersQueryKey = (options: Options<ListGroupMembersData>) => createQueryKey('listGroupMembers', options);
+
+/**
+ * List the members of a group
+ *
+ * Users by name.
+ */
+export const listGroupMembersOptions = (options: Options<ListGroupMembersData>) => queryOptions<ListGroupMembersResponse, ListGroupMembersError, ListGroupMembersResponse, ReturnType<typeof listGroupMembersQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listGroupMembers({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listGroupMembersQueryKey(options)
+});
+
+export const listGroupMembersInfiniteQueryKey = (options: Options<ListGroupMembersData>): QueryKey<Options<ListGroupMembersData>> => createQueryKey('listGroupMembers', options, true);
+
+/**
+ * List the members of a group
+ *
+ * Users by name.
+ */
+export const listGroupMembersInfiniteOptions = (options: Options<ListGroupMembersData>) => infiniteQueryOptions<ListGroupMembersResponse, ListGroupMembersError, InfiniteData<ListGroupMembersResponse>, QueryKey<Options<ListGroupMembersData>>, string | null | Pick<QueryKey<Options<ListGroupMembersData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ListGroupMembersData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await listGroupMembers({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: listGroupMembersInfiniteQueryKey(options)
+});
+
+/**
+ * Remove a user from a group
+ *
+ * Takes the roles of the group from the user, within seconds.
+ */
+export const removeGroupMemberMutation = (options?: Partial<Options<RemoveGroupMemberData>>): UseMutationOptions<RemoveGroupMemberResponse, RemoveGroupMemberError, Options<RemoveGroupMemberData>> => {
+    const mutationOptions: UseMutationOptions<RemoveGroupMemberResponse, RemoveGroupMemberError, Options<RemoveGroupMemberData>> = {
+        mutationFn: async (fnOptions) => await removeGroupMember({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Add a user to a group
+ *
+ * Gives the user the roles of the group, at once.
+ */
+export const addGroupMemberMutation = (options?: Partial<Options<AddGroupMemberData>>): UseMutationOptions<AddGroupMemberResponse, AddGroupMemberError, Options<AddGroupMemberData>> => {
+    const mutationOptions: UseMutationOptions<AddGroupMemberResponse, AddGroupMemberError, Options<AddGroupMemberData>> = {
+        mutationFn: async (fnOptions) => await addGroupMember({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const listProjectsQueryKey = (options?: Options<ListProjectsData>) => createQueryKey('listProjects', options);
+
+/**
+ * List projects
+ *
+ * Projects by name: those in which you have a role, and for admins all.
+ */
+export const listProjectsOptions = (options?: Options<ListProjectsData>) => queryOptions<ListProjectsResponse, ListProjectsError, ListProjectsResponse, ReturnType<typeof listProjectsQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listProjects({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listProjectsQueryKey(options)
+});
+
+export const listProjectsInfiniteQueryKey = (options?: Options<ListProjectsData>): QueryKey<Options<ListProjectsData>> => createQueryKey('listProjects', options, true);
+
+/**
+ * List projects
+ *
+ * Projects by name: those in which you have a role, and for admins all.
+ */
+export const listProjectsInfiniteOptions = (options?: Options<ListProjectsData>) => infiniteQueryOptions<ListProjectsResponse, ListProjectsError, InfiniteData<ListProjectsResponse>, QueryKey<Options<ListProjectsData>>, string | null | Pick<QueryKey<Options<ListProjectsData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ListProjectsData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await listProjects({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: listProjectsInfiniteQueryKey(options)
+});
+
+/**
+ * Add a project
+ *
+ * Adds a project without members.
+ */
+export const createProjectMutation = (options?: Partial<Options<CreateProjectData>>): UseMutationOptions<CreateProjectResponse, CreateProjectError, Options<CreateProjectData>> => {
+    const mutationOptions: UseMutationOptions<CreateProjectResponse, CreateProjectError, Options<CreateProjectData>> = {
+        mutationFn: async (fnOptions) => await createProject({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Delete a project
+ *
+ * Deletes it for good, with its roles, its service accounts, and the tokens that are narrowed
+ * to it.
+ */
+export const deleteProjectMutation = (options?: Partial<Options<DeleteProjectData>>): UseMutationOptions<DeleteProjectResponse, DeleteProjectError, Options<DeleteProjectData>> => {
+    const mutationOptions: UseMutationOptions<DeleteProjectResponse, DeleteProjectError, Options<DeleteProjectData>> = {
+        mutationFn: async (fnOptions) => await deleteProject({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const getProjectQueryKey = (options: Options<GetProjectData>) => createQueryKey('getProject', options);
+
+/**
+ * Read a project
+ *
+ * One project.
+ */
+export const getProjectOptions = (options: Options<GetProjectData>) => queryOptions<GetProjectResponse, GetProjectError, GetProjectResponse, ReturnType<typeof getProjectQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await getProject({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: getProjectQueryKey(options)
+});
+
+/**
+ * Change a project
+ *
+ * Changes the limits that are given. What was submitted before stays.
+ */
+export const changeProjectMutation = (options?: Partial<Options<ChangeProjectData>>): UseMutationOptions<ChangeProjectResponse, ChangeProjectError, Options<ChangeProjectData>> => {
+    const mutationOptions: UseMutationOptions<ChangeProjectResponse, ChangeProjectError, Options<ChangeProjectData>> = {
+        mutationFn: async (fnOptions) => await changeProject({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const listMembersQueryKey = (options: Options<ListMembersData>) => createQueryKey('listMembers', options);
+
+/**
+ * List the members of a project
+ *
+ * Groups first, then users, by name.
+ */
+export const listMembersOptions = (options: Options<ListMembersData>) => queryOptions<ListMembersResponse, ListMembersError, ListMembersResponse, ReturnType<typeof listMembersQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listMembers({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listMembersQueryKey(options)
+});
+
+export const listMembersInfiniteQueryKey = (options: Options<ListMembersData>): QueryKey<Options<ListMembersData>> => createQueryKey('listMembers', options, true);
+
+/**
+ * List the members of a project
+ *
+ * Groups first, then users, by name.
+ */
+export const listMembersInfiniteOptions = (options: Options<ListMembersData>) => infiniteQueryOptions<ListMembersResponse, ListMembersError, InfiniteData<ListMembersResponse>, QueryKey<Options<ListMembersData>>, string | null | Pick<QueryKey<Options<ListMembersData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
+// @ts-ignore
+{
+    queryFn: async ({ pageParam, queryKey, signal }) => {
+        // @ts-ignore
+        const page: Pick<QueryKey<Options<ListMembersData>>[0], 'body' | 'headers' | 'path' | 'query'> = typeof pageParam === 'object' ? pageParam : {
+            query: {
+                cursor: pageParam
+            }
+        };
+        const params = createInfiniteParams(queryKey, page);
+        return await listMembers({
+            ...options,
+            ...params,
+            signal,
+            throwOnError: true
+        });
+    },
+    queryKey: listMembersInfiniteQueryKey(options)
+});
+
+/**
+ * Remove a member
+ *
+ * Takes the role away, within seconds. A user may still have one by a group.
+ */
+export const removeMemberMutation = (options?: Partial<Options<RemoveMemberData>>): UseMutationOptions<RemoveMemberResponse, RemoveMemberError, Options<RemoveMemberData>> => {
+    const mutationOptions: UseMutationOptions<RemoveMemberResponse, RemoveMemberError, Options<RemoveMemberData>> = {
+        mutationFn: async (fnOptions) => await removeMember({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Set the role of a member
+ *
+ * Adds a user or a group, or changes the role. It counts at once.
+ */
+export const setMemberMutation = (options?: Partial<Options<SetMemberData>>): UseMutationOptions<SetMemberResponse, SetMemberError, Options<SetMemberData>> => {
+    const mutationOptions: UseMutationOptions<SetMemberResponse, SetMemberError, Options<SetMemberData>> = {
+        mutationFn: async (fnOptions) => await setMember({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};

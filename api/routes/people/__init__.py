@@ -1,0 +1,1 @@
+"""Routes of users, groups and projects; imports what `api.routes` does."""

@@ -1,0 +1,42 @@
+"""Parameters of the routes of users, groups and projects, and what they are refused with."""
+
+from typing import Annotated
+
+from fastapi import Path
+
+from trainhall.api.problems import RefusalError
+from trainhall.cluster.accounts.names import MAX_NAME
+
+
+def _name(what: str, example: str) -> object:
+    return Path(min_length=1, max_length=MAX_NAME, description=what, examples=[example])
+
+
+UserName = Annotated[str, _name("The user's name.", "maria")]
+GroupName = Annotated[str, _name("The group's name.", "vision-lab")]
+ProjectName = Annotated[str, _name("The project's name.", "vision")]
+MemberName = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=MAX_NAME + len("group:"),
+        description="Name of a user, or `group:NAME`.",
+        examples=["group:vision-lab"],
+    ),
+]
+
+NOT_ADMIN = RefusalError(403, "not-allowed", "to add users takes an admin")
+NOT_MAINTAINER = RefusalError(
+    403,
+    "not-allowed",
+    "to change members takes the role maintainer in project vision; you have member; a maintainer "
+    "of vision or an admin can give it",
+)
+NO_USER = RefusalError(404, "not-found", "there is no user 'maria'")
+NO_GROUP = RefusalError(404, "not-found", "there is no group 'vision-lab'")
+NO_PROJECT = RefusalError(404, "not-found", "there is no project 'vision'")
+
+
+def name_taken(kind: str, name: str) -> RefusalError:
+    detail = f"there is a {kind} {name!r} already; use another name"
+    return RefusalError(409, "conflict", detail)

@@ -1,0 +1,61 @@
+"""Names of users, groups and projects.
+
+They are Unicode's composed form (NFC), so that equal letters are equal names, and have no
+characters that change how a line of text is shown.
+"""
+
+import unicodedata
+from collections.abc import Iterable
+
+from trainhall.cluster.errors import ConflictError, InvalidValueError
+
+MAX_NAME = 128
+_FORBIDDEN = frozenset("/\\:")
+"""A name is a segment of a path, and `group:NAME` is a member of a project."""
+_RESERVED = frozenset({".", "..", "me"})
+
+
+def composed(name: str) -> str:
+    """Return a name in the form in which it is stored."""
+    return unicodedata.normalize("NFC", name)
+
+
+def checked_name(name: str) -> str:
+    """Return a new name in the form in which it is stored.
+
+    Raises:
+        InvalidValueError: it is too long, reserved, or has characters that names may not have.
+    """
+    name = composed(name)
+    if (problem := _problem(name)) is not None:
+        raise InvalidValueError("name", name, problem)
+    return name
+
+
+def _problem(name: str) -> str | None:
+    if not 1 <= len(name) <= MAX_NAME:
+        return f"must have 1 to {MAX_NAME} characters"
+    if name != name.strip():
+        return "must not begin or end with a space"
+    for position, character in enumerate(name):
+        # Categories C: controls, those of the direction of text, and halves of surrogate pairs.
+        kind = unicodedata.category(character)
+        if character in _FORBIDDEN or kind[0] == "C" or (kind[0] == "Z" and character != " "):
+            return f"must not contain {character!a} (character {position + 1})"
+    return f"{name!r} is reserved" if name.casefold() in _RESERVED else None
+
+
+def check_unused(kind: str, name: str, taken: Iterable[str]) -> None:
+    """Check that no name differs from this one by case alone.
+
+    Raises:
+        ConflictError: one does.
+    """
+    folded = _folded(name)
+    for other in taken:
+        if _folded(other) == folded:
+            raise ConflictError(f"there is a {kind} {other!r} already; use another name")
+
+
+def _folded(name: str) -> str:
+    return composed(name.casefold())

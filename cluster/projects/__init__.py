@@ -1,0 +1,4 @@
+"""Projects, their members, and their deletion.
+
+It imports `access`, `accounts`, `jobs`, `lifecycle`.
+"""
