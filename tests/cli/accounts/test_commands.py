@@ -188,3 +188,21 @@ def test_doctor_says_who_may_use_the_coordinator(admin: Cli, tmp_path: Path) -> 
     with served(create_app(settings)) as url:
         (everyone,) = check_login(url)
     assert (everyone.status, "every job may" in everyone.detail) == ("warn", True)
+
+
+def test_audit_log_is_printed(admin: Cli) -> None:
+    admin("tokens", "create", "watched")
+    lines = admin("audit", "--action", "token.create", "-o", "jsonl").splitlines()
+    made = json.loads(lines[-1])
+    assert (made["action"], made["fields"]["name"]) == ("token.create", [None, "watched"])
+    table = admin("audit", "--last", "1")
+    assert "token.create" in table
+    assert "name: — → watched" in table
+    assert len(table.splitlines()) == 2
+    everything = json.loads(admin("audit", "--all", "--since", "1h", "-o", "json"))
+    assert everything[-1] == made
+    assert [row["id"] for row in everything] == sorted(row["id"] for row in everything)
+    admin("audit", "--user", "nobody")
+    assert admin.err == "No rows.\n"
+    with pytest.raises(UsageError, match="table or"):
+        admin("audit", "--follow", "-o", "json")

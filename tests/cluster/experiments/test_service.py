@@ -16,6 +16,7 @@ from support.database import on_sqlite
 from support.experiments import RATE, SWEEP, read, trials
 from support.storage.frames import frame, table
 
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.errors import InvalidCursorError, NotFoundError, WrongStateError
 from trainhall.cluster.experiments import load as loading
 from trainhall.cluster.experiments.record import log_committed
@@ -280,6 +281,25 @@ async def test_pause_and_resume_take_the_jobs_along(cluster: SimulatedCluster) -
     # The user's own pause stays.
     assert (await cluster.job(str(third.job_id))).state == "paused"
     assert (await trials(cluster, experiment))[3].job_id is not None
+
+
+async def test_commands_name_the_user_on_each_job(cluster: SimulatedCluster) -> None:
+    await cluster.add_node("alpha", 4)
+    maria = Principal("maria", True, "token")
+    experiments = cluster.coordinator.experiments.limited_to(maria)
+    experiment = await create(cluster, parallel=2)
+    job = str((await trials(cluster, experiment))[0].job_id)
+    await cluster.run_until(job, "running")
+    assert (await experiments.pause(experiment)).reason == "paused by maria"
+    await cluster.run_until(job, "paused")
+    label = f"“rates” (experiment {experiment})"
+    assert (await cluster.job(job)).reason == f"paused by maria with {label}"
+    assert (await experiments.cancel(experiment)).reason == "cancelled by maria"
+    await cluster.run_until(job, "cancelled")
+    reasons = {trial.reason for trial in await trials(cluster, experiment)}
+    assert reasons == {f"cancelled by maria with {label}"}
+    events = (await cluster.coordinator.jobs.events(job, limit=1000)).items
+    assert [e.data["user"] for e in events if e.code == "experiment_paused"] == ["maria"] * 2
 
 
 async def test_cancel_ends_jobs_and_starts_no_more(cluster: SimulatedCluster) -> None:

@@ -1,0 +1,136 @@
+"""The audit log: what a row says and hides, how refusals are bounded, who reads it, how long it is
+kept."""
+
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+from support.nodes.clock import SimulatedClock
+
+from trainhall.cluster.access.audit import HIDDEN, record
+from trainhall.cluster.access.principal import SYSTEM, Principal
+from trainhall.cluster.access.roles import Role
+from trainhall.cluster.accounts import audit
+from trainhall.cluster.accounts.audit import AuditService, Refusal
+from trainhall.cluster.errors import ForbiddenError, NotFoundError
+from trainhall.cluster.notifier import Notifier
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.ports import SystemIds
+from trainhall.cluster.service import ServiceContext
+from trainhall.db.accounts import AuditEntry
+from trainhall.db.database import Database
+
+MARIA = Principal("maria", False, "token", credential="ci", address="192.0.2.7")
+ADMIN = Principal("root", True, "session")
+
+
+@pytest.fixture
+def clock() -> SimulatedClock:
+    return SimulatedClock()
+
+
+@pytest.fixture
+def service(database: Database, clock: SimulatedClock) -> AuditService:
+    return AuditService(ServiceContext(database, clock, SystemIds(), ClusterOptions(), Notifier()))
+
+
+async def rows_of(database: Database) -> list[AuditEntry]:
+    async with database.session() as session:
+        return list(await session.scalars(select(AuditEntry).order_by(AuditEntry.id)))
+
+
+def refusal(address: str = "192.0.2.7", caller: Principal | None = None) -> Refusal:
+    return Refusal(caller, address, "job.cancel", "job1", None, "forbidden", "no role")
+
+
+async def test_row_says_who_did_what(database: Database, clock: SimulatedClock) -> None:
+    async with database.transaction() as session:
+        record(
+            session, MARIA, "job.change", clock.now(), name="job1", project="vision",
+            changes={"notes": (None, "Best."), "tags": (["a"], ["a"]), "target_url": ("x", "y")},
+        )  # fmt: skip
+    (row,) = await rows_of(database)
+    assert (row.user, row.how, row.credential, row.address) == ("maria", "token", "ci", "192.0.2.7")
+    assert (row.action, row.kind, row.object, row.project) == (
+        "job.change", "job", "job1", "vision"
+    )  # fmt: skip
+    assert row.outcome == "done"
+    assert row.fields == {"notes": [None, "Best."], "target_url": [HIDDEN, HIDDEN]}
+
+
+async def test_work_of_the_coordinator_is_not_kept(
+    database: Database, clock: SimulatedClock
+) -> None:
+    async with database.transaction() as session:
+        record(session, SYSTEM, "job.cancel", clock.now(), name="job1")
+    assert await rows_of(database) == []
+
+
+async def test_row_of_undone_change_is_undone(database: Database, clock: SimulatedClock) -> None:
+    with suppress(ZeroDivisionError):
+        async with database.transaction() as session:
+            record(session, MARIA, "job.cancel", clock.now(), name="job1")
+            await session.flush()
+            raise ZeroDivisionError
+    assert await rows_of(database) == []
+
+
+async def test_flood_of_refusals_is_counted(
+    service: AuditService, database: Database, clock: SimulatedClock
+) -> None:
+    for _ in range(5000):
+        service.refused(refusal())
+    service.refused(refusal(caller=MARIA))
+    await service.flush()
+    of_one = audit.REFUSALS_PER_CALLER
+    assert [row.user for row in await rows_of(database)] == [None] * of_one + ["maria"]
+    clock.advance(audit.MINUTE)
+    await service.housekeep()
+    row = (await rows_of(database))[-1]
+    assert (row.detail, row.address) == ("4990 more refusals within a minute", "192.0.2.7")
+    service.refused(refusal())
+    await service.flush()
+    assert len(await rows_of(database)) == of_one + 3
+
+
+async def test_refusals_of_many_addresses_are_bounded(
+    service: AuditService, database: Database, clock: SimulatedClock
+) -> None:
+    for number in range(5000):
+        service.refused(refusal(f"2001:db8::{number:x}"))
+    clock.advance(audit.MINUTE)
+    await service.housekeep()
+    rows = await rows_of(database)
+    assert len(rows) == audit.REFUSALS + audit.COUNTED_CALLERS + 1
+    assert rows[-1].address is None
+    assert rows[-1].detail == "3700 more refusals within a minute"
+
+
+async def test_old_rows_are_deleted(
+    service: AuditService, database: Database, clock: SimulatedClock
+) -> None:
+    for age in (364, 366):
+        async with database.transaction() as session:
+            record(session, MARIA, "job.cancel", clock.now() - timedelta(days=age), name=str(age))
+    await service.housekeep()
+    assert [row.object for row in await rows_of(database)] == ["364"]
+
+
+async def test_maintainers_read_their_projects(
+    service: AuditService, database: Database, clock: SimulatedClock
+) -> None:
+    async with database.transaction() as session:
+        for project in ("vision", "speech", None):
+            record(session, MARIA, "job.cancel", clock.now(), name="job1", project=project)
+    roles = {"vision": Role.MAINTAINER, "speech": Role.MEMBER}
+    otto = service.limited_to(Principal("otto", False, "session", roles=roles))
+    assert [row.project for row in (await otto.list()).items] == ["vision"]
+    assert [row.project for row in (await otto.list(project="vision")).items] == ["vision"]
+    with pytest.raises(ForbiddenError, match="maintainer of project speech"):
+        await otto.list(project="speech")
+    with pytest.raises(NotFoundError, match="no project 'secret'"):
+        await otto.list(project="secret")
+    with pytest.raises(ForbiddenError, match="maintainer of a project"):
+        await service.limited_to(Principal("eve", False, "session")).list()
+    assert len((await service.limited_to(ADMIN).list()).items) == 3
