@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from support.cluster.cluster import TRAINHALL, Cluster, running_cluster
+from support.cluster.web import FIRST_ADMIN
 from support.forking import forks
 from support.holds import STEPS, Gate
 from support.waiting import eventually
@@ -307,7 +308,7 @@ def test_unstarted_paused_job_resumes_with_changes(cli: Cli) -> None:
     job = cli.submit({**QUICK, "resources": {"workers": 64}})
     cli("pause", job)
     printed = cli("resume", job, "--workers", "1").out
-    assert "resumed by a user with resources.workers 1" in printed
+    assert f"resumed by {FIRST_ADMIN} with resources.workers 1" in printed
     cli.cluster.wait_for(job, "completed")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
-from support.cluster.web import served
+from support.cluster.web import FIRST_ADMIN, served
 from support.database import on_sqlite
 from websockets.asyncio.client import ClientConnection, connect
 
@@ -35,7 +35,7 @@ async def test_alert_is_created_read_changed_and_deleted(client: httpx.AsyncClie
     changed = await client.patch(path, json={"on": ["job.waiting"], "waiting_seconds": 60})
     assert changed.json() == {**read, "on": ["job.waiting"], "waiting_seconds": 60, "secret": None}
     off = (await client.patch(path, json={"enabled": False})).json()
-    assert (off["enabled"], off["reason"]) == (False, "disabled by a user")
+    assert (off["enabled"], off["reason"]) == (False, f"disabled by {FIRST_ADMIN}")
     assert (await client.delete(path)).status_code == 204
     assert (await client.get(path)).status_code == 404
     assert (await client.get(ALERTS)).json()["items"] == []

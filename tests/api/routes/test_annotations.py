@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx
+from support.cluster.web import FIRST_ADMIN
 from support.database import on_sqlite
 
 API = "/api/v1/training/jobs"
@@ -35,10 +36,10 @@ async def test_tags_and_notes_change_in_any_state(client: httpx.AsyncClient) -> 
     assert read["spec"]["tags"] == ["Draft", "lr 0.1"]
     events = (await client.get(f"{API}/{job}/events")).json()["items"]
     assert [(e["code"], e["reason"]) for e in events if "changed" in e["code"]] == [
-        ("tags_changed", "a user added tag best and removed tag Draft"),
-        ("tags_changed", "a user removed tags lr 0.1, best"),
-        ("notes_changed", "notes changed by a user"),
-        ("notes_changed", "notes removed by a user"),
+        ("tags_changed", f"{FIRST_ADMIN} added tag best and removed tag Draft"),
+        ("tags_changed", f"{FIRST_ADMIN} removed tags lr 0.1, best"),
+        ("notes_changed", f"notes changed by {FIRST_ADMIN}"),
+        ("notes_changed", f"notes removed by {FIRST_ADMIN}"),
     ]
 
 
@@ -117,7 +118,7 @@ async def test_archived_jobs_are_hidden_until_asked_for(client: httpx.AsyncClien
     assert await listed() == "new old"
     events = (await client.get(f"{API}/{job}/events")).json()["items"]
     assert [e["reason"] for e in events if "archived" in e["code"]] == [
-        "archived by a user", "unarchived by a user",
+        f"archived by {FIRST_ADMIN}", f"unarchived by {FIRST_ADMIN}",
     ]  # fmt: skip
     assert (await client.delete(f"{API}/{other}/record")).status_code == 409
     assert (await client.delete(f"{API}/{job}/record")).status_code == 204

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from support.cluster.web import FIRST_ADMIN
 
 API = "/api/v1"
 DEVICES = [{"index": 0, "kind": "cpu", "name": "slot", "memory_total": 1}]
@@ -200,12 +201,14 @@ async def test_a_drain_is_asked_for_and_taken_back(client: httpx.AsyncClient) ->
     path = f"{API}/cluster/nodes/{node['id']}"
     reply = await client.post(f"{path}/drain", json={"reason": "new disk"})
     assert reply.status_code == 200, reply.text
-    assert (reply.json()["state"], reply.json()["drain_reason"]) == ("pending", "new disk")
-    assert (await client.post(f"{path}/drain")).json()["drain_reason"] == "new disk"
+    why = f"drained by {FIRST_ADMIN}: new disk"
+    assert (reply.json()["state"], reply.json()["drain_reason"]) == ("pending", why)
+    assert (await client.post(f"{path}/drain")).json()["drain_reason"] == why
     assert (await client.post(f"{path}/undrain")).json()["drain_reason"] is None
     events = (await client.get(f"{path}/events")).json()["items"]
     assert [e["reason"] for e in events] == [
-        "registered, not yet joined", "drain requested: new disk", "undrained by a user"
+        f"registered by {FIRST_ADMIN}, not yet joined", f"drain requested: {why}",
+        f"undrained by {FIRST_ADMIN}",
     ]  # fmt: skip
     for body, field in (({"reason": ""}, "reason"), ({"reason": "a\nb"}, "reason"),
                         ({"why": "x"}, "why"), ({"reason": 7}, "reason")):  # fmt: skip

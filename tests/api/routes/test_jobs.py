@@ -4,6 +4,7 @@ from typing import Any
 
 import httpx
 import pytest
+from support.cluster.web import FIRST_ADMIN
 
 API = "/api/v1"
 SPEC: dict[str, Any] = {"name": "digits", "task": {"name": "digits"}, "training": {"steps": 20}}
@@ -56,7 +57,7 @@ async def test_paused_job_is_resumed_in_another_way(client: httpx.AsyncClient) -
     reply = (await client.put(f"{job}/resume", json=changes)).json()
     assert (reply["state"], reply["world_size"]) == ("queued", 2)
     assert reply["spec"]["parallelism"]["strategy"] == "fsdp"
-    reason = "resumed by a user with resources.workers 2, parallelism.strategy fsdp"
+    reason = f"resumed by {FIRST_ADMIN} with resources.workers 2, parallelism.strategy fsdp"
     assert reply["reason"].startswith(reason)
 
 

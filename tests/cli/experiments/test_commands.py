@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from structlog.testing import capture_logs
-from support.cluster.web import served
+from support.cluster.web import FIRST_ADMIN, served
 from support.waiting import eventually
 from typer.main import get_command
 
@@ -154,7 +154,8 @@ def test_trials_of_tpe_are_chosen_later(cli: Cli) -> None:
 
 def test_experiment_is_paused_resumed_and_cancelled(cli: Cli) -> None:
     experiment = cli.create(SWEEP)
-    assert cli("pause", experiment[:10]) == f"rates ({experiment})  paused: paused by a user\n"
+    paused = f"rates ({experiment})  paused: paused by {FIRST_ADMIN}\n"
+    assert cli("pause", experiment[:10]) == paused
     assert cli("resume", experiment, "-o", "name").strip() == experiment
     assert json.loads(cli("cancel", experiment, "-o", "json"))["state"] == "cancelled"
     refused = cli.refused("pause", experiment)
@@ -318,7 +319,7 @@ def test_wait_and_follow_end_with_the_experiment(
         assert "rates (" in capsys.readouterr().err
         cli("cancel", experiment)
         assert follow.wait(client, experiment, None) == 103
-        assert "rates cancelled: cancelled by a user" in capsys.readouterr().err
+        assert f"rates cancelled: cancelled by {FIRST_ADMIN}" in capsys.readouterr().err
         assert follow.until_final(client, experiment) == 103
         assert "4 cancelled" in capsys.readouterr().err
 

@@ -299,7 +299,7 @@ async def test_commands_name_the_user_on_each_job(cluster: SimulatedCluster) -> 
     reasons = {trial.reason for trial in await trials(cluster, experiment)}
     assert reasons == {f"cancelled by maria with {label}"}
     events = (await cluster.coordinator.jobs.events(job, limit=1000)).items
-    assert [e.data["user"] for e in events if e.code == "experiment_paused"] == ["maria"] * 2
+    assert {e.data["user"] for e in events if e.code == "experiment_paused"} == {"maria"}
 
 
 async def test_cancel_ends_jobs_and_starts_no_more(cluster: SimulatedCluster) -> None:

@@ -13,8 +13,12 @@ from support.waiting import eventually
 
 from trainhall.api.host.credentials import admin_token
 from trainhall.api.host.listening import listen
-from trainhall.api.login.first_admin import stored_for_own_user
+from trainhall.api.host.login_name import login_name
+from trainhall.api.login.first_admin import UNNAMED, stored_for_own_user
 from trainhall.api.server import server_config
+
+FIRST_ADMIN = login_name() or UNNAMED
+"""As events name who holds the first credential of a coordinator."""
 
 
 def bearer(folder: Path) -> dict[str, str]:
