@@ -67,6 +67,9 @@ class AlertDelivery(Base):
     alert_id: Mapped[str] = mapped_column(ForeignKey("alerts.id", ondelete="CASCADE"))
     condition: Mapped[str] = mapped_column(String(32))
     text: Mapped[str] = mapped_column(Text)
+    project: Mapped[str | None] = mapped_column(String(128))
+    """Project of what it is about; empty: the whole cluster, which admins see. None: it is about
+    the alert alone."""
     subjects: Mapped[list[Any]]
     """Jobs, nodes or quotas that it is about, each `{kind, id, name}`."""
     subject_count: Mapped[int]

@@ -23,9 +23,10 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.limits import caller_of, limits_of
-from trainhall.api.login.authentication import until_revoked
+from trainhall.api.login.authentication import get_principal, until_revoked
 from trainhall.api.params import MAX_SEQUENCE, checked_id, parse_digits
 from trainhall.api.problems import RefusalError
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.alerts.feed import BrowserFeed
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import NotFoundError
@@ -86,7 +87,8 @@ async def _stream_notifications(websocket: WebSocket, coordinator: Coordinator) 
     if after is None or after > MAX_SEQUENCE:
         await websocket.close(BAD_REQUEST, "after must be the sequence of a notification")
         return
-    await _until_either_ends(websocket, _notify(websocket, coordinator.alert_feed, after))
+    reader = await get_principal(websocket)
+    await _until_either_ends(websocket, _notify(websocket, coordinator.alert_feed, after, reader))
 
 
 @contextlib.asynccontextmanager
@@ -132,12 +134,12 @@ async def _until_gone(websocket: WebSocket) -> None:
             return
 
 
-async def _notify(websocket: WebSocket, feed: BrowserFeed, after: int) -> None:
+async def _notify(websocket: WebSocket, feed: BrowserFeed, after: int, reader: Principal) -> None:
     async with _closing(websocket):
         # Beyond the newest one, where the database is another one now.
         after = min(after, await feed.newest())
         await _send_text(websocket, f'{{"type":"ready","sequence":{after}}}')
-        async with contextlib.aclosing(feed.follow(after)) as notifications:
+        async with contextlib.aclosing(feed.follow(after, reader)) as notifications:
             async for notification in notifications:
                 await _send_text(websocket, notification.model_dump_json())
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -18,6 +18,11 @@ Column = InstrumentedAttribute[Any] | ColumnElement[Any]
 def visible(caller: Principal, project: Column) -> list[ColumnElement[bool]]:
     """Return the conditions under which a caller sees rows of a table with this column."""
     return [] if caller.is_admin else [project.in_(sorted(caller.roles))]
+
+
+def visible_or_none(caller: Principal, project: Column) -> list[ColumnElement[bool]]:
+    """Return the conditions of `visible`; what belongs to no project is visible, too."""
+    return [] if caller.is_admin else [or_(project.is_(None), *visible(caller, project))]
 
 
 def of_visible_jobs(caller: Principal, job_id: Column) -> list[ColumnElement[bool]]:

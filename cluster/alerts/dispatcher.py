@@ -10,6 +10,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.owners import owner_sees
 from trainhall.cluster.alerts.feed import BrowserFeed
 from trainhall.cluster.alerts.sending import GONE, Sender, SendError
 from trainhall.cluster.alerts.targets import TargetKind
@@ -21,6 +22,7 @@ from trainhall.db.alerts import Alert, AlertDelivery
 
 log = structlog.get_logger(__name__)
 
+WITHHELD = "not sent: the alert's owner may not see this any more"
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 3600.0
 FAILURE_LIMIT = timedelta(days=3)
 """Longest failure: then a message is not tried any more, and an alert is disabled."""
@@ -132,8 +134,17 @@ class Dispatcher(Service):
                 .order_by(AlertDelivery.id)
                 .limit(1)
             )
+            is_seen = delivery is None or await session.scalar(
+                select(owner_sees(Alert.user, AlertDelivery.project))
+                .select_from(AlertDelivery)
+                .join(Alert, Alert.id == AlertDelivery.alert_id)
+                .where(AlertDelivery.id == delivery.id)
+            )
         if alert is None or delivery is None or self._is_stopping:
             return False
+        if not is_seen:
+            await self._withhold(delivery)
+            return True
         if alert.target_kind == TargetKind.BROWSER:
             await self._publish(delivery.id)
             return True
@@ -156,6 +167,14 @@ class Dispatcher(Service):
             return await sending
         finally:
             self._sending.discard(sending)
+
+    async def _withhold(self, delivery: AlertDelivery) -> None:
+        """End a message whose owner lost the role that let them see what it is about."""
+        async with self._db.transaction() as session:
+            await _change(
+                session, delivery.id, state="failed", error=WITHHELD, next_try_at=None,
+                finished_at=self._clock.now(),
+            )  # fmt: skip
 
     async def _publish(self, delivery_id: int) -> None:
         """Hand a message to the browsers that listen, now and later."""

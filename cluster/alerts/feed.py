@@ -3,8 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, or_, select
 
+from trainhall.cluster.access.owners import owner_sees
+from trainhall.cluster.access.principal import SYSTEM, Principal
+from trainhall.cluster.access.visibility import visible_or_none
 from trainhall.cluster.alerts import views
 from trainhall.cluster.alerts.messages import TITLES, page_of
 from trainhall.db.alerts import Alert, AlertDelivery
@@ -28,14 +31,17 @@ class BrowserFeed:
         async with self._db.session() as session:
             return await session.scalar(select(func.max(AlertDelivery.sequence))) or 0
 
-    async def follow(self, after: int) -> AsyncGenerator[views.Notification, None]:
-        """Yield the notifications behind `after`, without end."""
+    async def follow(
+        self, after: int, reader: Principal = SYSTEM
+    ) -> AsyncGenerator[views.Notification, None]:
+        """Yield the notifications behind `after`, without end: those of the reader's own alerts, as
+        far as they may still see what these are about."""
         event = asyncio.Event()
         self._waiting.add(event)
         try:
             while True:
                 event.clear()
-                found = await self._read(after)
+                found = await self._read(after, reader)
                 for notification in found:
                     yield notification
                     after = notification.sequence
@@ -44,12 +50,12 @@ class BrowserFeed:
         finally:
             self._waiting.discard(event)
 
-    async def _read(self, after: int) -> list[views.Notification]:
+    async def _read(self, after: int, reader: Principal) -> list[views.Notification]:
         async with self._db.session() as session:
             result = await session.execute(
                 select(AlertDelivery, Alert.name)
                 .join(Alert, Alert.id == AlertDelivery.alert_id)
-                .where(AlertDelivery.sequence > after)
+                .where(AlertDelivery.sequence > after, *_own(reader))
                 .order_by(AlertDelivery.sequence)
                 .limit(_PAGE)
             )
@@ -64,3 +70,14 @@ class BrowserFeed:
             )
             for delivery, name in rows
         ]
+
+
+def _own(reader: Principal) -> list[ColumnElement[bool]]:
+    if not reader.user:
+        return []
+    own = Alert.user == reader.user
+    return [
+        or_(own, Alert.user.is_(None)) if reader.is_admin else own,
+        owner_sees(Alert.user, AlertDelivery.project),
+        *visible_or_none(reader, AlertDelivery.project),
+    ]

@@ -5,13 +5,14 @@ stored until it no longer holds: it is reported once, by whichever coordinator.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, case, func, select
 
+from trainhall.cluster.access.owners import WHOLE_CLUSTER, projects_seen
 from trainhall.cluster.durations import format_duration
 from trainhall.cluster.lifecycle.alerts import Condition, Subject
 from trainhall.cluster.lifecycle.nodes import UNREACHABLE_STATES
@@ -43,6 +44,8 @@ class Holding:
 
     subject: Subject
     text: str
+    project: str
+    """Project that it belongs to, or `WHOLE_CLUSTER`."""
 
     @property
     def key(self) -> str:
@@ -59,6 +62,8 @@ class Change:
     begun: Sequence[Holding]
     ended: frozenset[str]
     """Keys."""
+    project: str = WHOLE_CLUSTER
+    """Project of all that began."""
 
     @property
     def text(self) -> str:
@@ -75,7 +80,8 @@ Finder = Callable[[Row[Any], set[str]], list[Holding]]
 def find_changes(
     connection: Connection, now: datetime, quotas: Quotas, own_disk: DiskUse | None
 ) -> list[Change]:
-    """Compare what holds now with what was reported, for each enabled alert."""
+    """Compare what holds now with what was reported, for each enabled alert, as far as its owner
+    sees that: a change for each project."""
     table = Alert.__table__
     alerts = connection.execute(
         select(table).where(table.c.enabled.is_(True)).order_by(table.c.number)
@@ -84,18 +90,34 @@ def find_changes(
     if not asked:
         return []
     reported = _reported(connection)
+    seen = projects_seen(connection, {alert.user for alert in alerts})
     changes = []
     for condition, find in _finders(connection, asked, now, quotas, own_disk).items():
         for alert in alerts:
             if condition not in alert.on:
                 continue
             known = reported[alert.id, condition]
-            holding = find(alert, known)
-            begun = [each for each in holding if each.key not in known]
+            projects = seen[alert.user]
+            holding = [each for each in find(alert, known) if _is_seen(projects, each, alert)]
             ended = known - {each.key for each in holding}
-            if begun or ended:
-                changes.append(Change(alert.id, condition, begun, frozenset(ended)))
+            if ended:
+                changes.append(Change(alert.id, condition, [], frozenset(ended)))
+            begun: dict[str, list[Holding]] = {}
+            for each in holding:
+                if each.key not in known:
+                    begun.setdefault(each.project, []).append(each)
+            changes += [
+                Change(alert.id, condition, of_project, frozenset(), project)
+                for project, of_project in begun.items()
+            ]
     return changes
+
+
+def _is_seen(projects: Set[str] | None, holding: Holding, alert: Row[Any]) -> bool:
+    """Return whether the owner of an alert may see this."""
+    subject = holding.subject
+    is_own = subject.kind == "user" and subject.name == alert.user
+    return projects is None or is_own or holding.project in projects
 
 
 def _finders(
@@ -149,6 +171,7 @@ def _waiting_too_long(alert: Row[Any], waiting: Iterable[Row[Any]], now: datetim
             Subject("job", job.id, job.name),
             f"{job_label(job.id, job.name)} has waited for "
             f"{format_duration((now - job.since).total_seconds())}: {job.reason}",
+            job.project,
         )
         for job in waiting
         if job.since <= limit and _is_in_scope(alert, job)
@@ -184,7 +207,7 @@ def _full_disks(
             where = subject.name if subject is COORDINATOR else f"node {subject.name}"
             free = f"{(use.total - use.used) / 2**30:,.1f} GiB free"
             text = f"the disk of {where} is {use.percent:.0f} % full; {free}"
-            found.append(Holding(subject, text))
+            found.append(Holding(subject, text, WHOLE_CLUSTER))
     return found
 
 
@@ -213,5 +236,5 @@ def _reached_quotas(
         if alert.scope_kind == "cluster" or (alert.scope_kind, alert.scope_value) == (kind, name):
             subject = Subject("project" if kind == "project" else "user", "", name)
             text = f"{kind} {name} has reached its quota: {count} of {limit} devices"
-            found.append(Holding(subject, text))
+            found.append(Holding(subject, text, name if kind == "project" else WHOLE_CLUSTER))
     return found

@@ -127,7 +127,8 @@ class AlertMonitor(Service):
             )
             if change.begun:
                 subjects = [holding.subject for holding in change.begun]
-                session.add(new_delivery(alert_id, condition, change.text, subjects, now))
+                project = change.project
+                session.add(new_delivery(alert_id, condition, change.text, subjects, now, project))
 
     async def _report_loss(self, finding: LossFinding) -> None:
         """Record the event in the job's timeline, with the messages about it."""

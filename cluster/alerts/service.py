@@ -9,11 +9,20 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.principal import require_admin
+from trainhall.cluster.access.roles import Action
+from trainhall.cluster.access.visibility import check_job, visible_or_none
+from trainhall.cluster.accounts.reach import Reach, read_roles
 from trainhall.cluster.alerts import views
 from trainhall.cluster.alerts.dispatcher import Dispatcher
 from trainhall.cluster.alerts.monitor import AlertMonitor
 from trainhall.cluster.alerts.targets import Target, TargetKind, check_target, new_secret
-from trainhall.cluster.errors import ConflictError, InvalidValueError
+from trainhall.cluster.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidValueError,
+    NotFoundError,
+)
 from trainhall.cluster.lifecycle.alerts import TEST, Condition, new_delivery
 from trainhall.cluster.lifecycle.reasons import A_USER
 from trainhall.cluster.service import Service, ServiceContext, load
@@ -61,17 +70,19 @@ class AlertService(Service):
 
         Raises:
             ConflictError: there are too many.
+            ForbiddenError: its scope is beyond what the caller sees.
             InvalidValueError: a part of it does not fit the others, or this coordinator.
         """
         check_target(wanted.target, self._settings)
         async with self._creating, self._db.transaction() as session:
-            await _check_scope(session, wanted)
+            await self._check_scope(session, wanted)
             if (await session.scalar(select(func.count()).select_from(Alert)) or 0) >= MAX_ALERTS:
                 raise ConflictError(f"there are {MAX_ALERTS} alerts already; delete some first")
             newest = await session.scalar(select(func.max(Alert.number)))
             alert = Alert(
                 id=self._ids.new(),
                 number=(newest or 0) + 1,
+                user=self._caller.user or None,
                 reason="",
                 created_at=self._clock.now(),
                 **_columns(wanted),
@@ -87,12 +98,25 @@ class AlertService(Service):
 
     async def get(self, alert_id: str) -> views.Alert:
         async with self._db.session() as session:
-            return views.alert_view(await load(session, Alert, alert_id))
+            return views.alert_view(await self._load(session, alert_id))
+
+    async def _load(self, session: AsyncSession, alert_id: str, *, locked: bool = False) -> Alert:
+        """Load an alert of the caller's; an admin's are all.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        alert = await load(session, Alert, alert_id, locked=locked)
+        if not self._caller.is_admin and alert.user != self._caller.user:
+            raise NotFoundError("alert", alert_id)
+        return alert
 
     async def list(self, *, limit: int = 50, cursor: str | None = None) -> views.AlertPage:
-        """List alerts, the oldest first."""
+        """List the caller's alerts, and an admin all, the oldest first."""
         pagination.check_limit(limit)
         query = select(Alert).order_by(Alert.number).limit(limit + 1)
+        if not self._caller.is_admin:
+            query = query.where(Alert.user == self._caller.user)
         if cursor is not None:
             query = query.where(Alert.number > pagination.decode_number("alerts", cursor))
         async with self._db.session() as session:
@@ -108,15 +132,17 @@ class AlertService(Service):
             changes: fields of `Definition` to replace.
 
         Raises:
+            ForbiddenError: its scope is beyond what the caller sees.
             InvalidValueError: a part of it does not fit the others, or this coordinator.
         """
         async with self._db.transaction() as session:
-            alert = await load(session, Alert, alert_id, locked=True)
+            alert = await self._load(session, alert_id, locked=True)
             before = _definition(alert)
             wanted = replace(before, **changes)
             if "target" in changes:
                 check_target(wanted.target, self._settings)
-            await _check_scope(session, wanted)
+            if changes.keys() - {"name", "enabled"}:
+                await self._check_scope(session, wanted)
             secret = None
             if wanted.target.kind is TargetKind.WEBHOOK and alert.secret is None:
                 secret = alert.secret = new_secret(self._ids)
@@ -147,14 +173,14 @@ class AlertService(Service):
     async def delete(self, alert_id: str) -> None:
         """Delete an alert with its deliveries; what was not sent is not sent any more."""
         async with self._db.transaction() as session:
-            alert = await load(session, Alert, alert_id, locked=True)
+            alert = await self._load(session, alert_id, locked=True)
             self._audit(session, "alert.delete", alert_id, detail=alert.name)
             await session.delete(alert)
 
     async def test(self, alert_id: str) -> views.Delivery:
         """Send a message that says that it is a test, also of a disabled alert."""
         async with self._db.transaction() as session:
-            alert = await load(session, Alert, alert_id)
+            alert = await self._load(session, alert_id)
             text = f"this is a test of the alert “{alert.name}”"
             delivery = new_delivery(alert_id, TEST, text, [], self._clock.now())
             session.add(delivery)
@@ -171,14 +197,17 @@ class AlertService(Service):
         pagination.check_limit(limit)
         query = (
             select(AlertDelivery)
-            .where(AlertDelivery.alert_id == alert_id)
+            .where(
+                AlertDelivery.alert_id == alert_id,
+                *visible_or_none(self._caller, AlertDelivery.project),
+            )
             .order_by(AlertDelivery.id.desc())
             .limit(limit + 1)
         )
         if cursor is not None:
             query = query.where(AlertDelivery.id < pagination.decode_number("deliveries", cursor))
         async with self._db.session() as session:
-            await load(session, Alert, alert_id)
+            await self._load(session, alert_id)
             rows = (await session.scalars(query)).all()
         following = pagination.encode("deliveries", rows[limit - 1].id) if rows[limit:] else None
         items = [views.delivery_view(row) for row in rows[:limit]]
@@ -189,6 +218,29 @@ class AlertService(Service):
         before = self._clock.now() - KEPT
         async with self._db.transaction() as session:
             await session.execute(delete(AlertDelivery).where(AlertDelivery.finished_at < before))
+
+    async def _check_scope(self, session: AsyncSession, wanted: Definition) -> None:
+        """Check that a scope fits its conditions, and that the caller sees what is in it."""
+        await _check_scope(session, wanted)
+        scope, caller = wanted.scope, self._caller
+        if scope.kind == "cluster":
+            require_admin(caller, "have an alert about the whole cluster")
+        elif scope.kind == "project" and not caller.may(Action.READ, scope.value or ""):
+            message = f"there is no project {scope.value!r} that you see"
+            raise InvalidValueError("scope.value", scope.value, message)
+        elif scope.kind == "job":
+            try:
+                await check_job(session, caller, scope.value or "")
+            except NotFoundError:
+                raise _no_job(scope.value) from None
+        if scope.kind == "user" and not caller.is_admin:
+            # Messages are for the user, whose roles may be more than this credential's.
+            roles = await read_roles(session, caller.user_id, False, Reach(None, None, None))
+            if roles.keys() - caller.roles.keys():
+                raise ForbiddenError(
+                    "an alert about a user's jobs in all projects takes a token that is not "
+                    "narrowed; name a project or a job instead"
+                )
 
     def _wake(self) -> None:
         self._monitor.wake()
@@ -209,7 +261,7 @@ async def _check_scope(session: AsyncSession, wanted: Definition) -> None:
             "scope.value", scope.value, f"is required: the {what} of the {scope.kind}"
         )
     if scope.kind == "job" and await session.get(Job, scope.value) is None:
-        raise InvalidValueError("scope.value", scope.value, "there is no such job; give its id")
+        raise _no_job(scope.value)
     unfit = [each.value for each in wanted.on if each in _OF_NODES]
     if scope.kind == "job" and Condition.QUOTA_REACHED in wanted.on:
         unfit.append(Condition.QUOTA_REACHED.value)
@@ -218,6 +270,10 @@ async def _check_scope(session: AsyncSession, wanted: Definition) -> None:
             "scope.kind", scope.kind, f"does not fit {', '.join(unfit)}, which no {scope.kind} "
             "has; leave out the scope, or make an alert of its own",
         )  # fmt: skip
+
+
+def _no_job(job_id: str | None) -> InvalidValueError:
+    return InvalidValueError("scope.value", job_id, "there is no such job; give its id")
 
 
 def _definition(alert: Alert) -> Definition:

@@ -33,6 +33,8 @@ class Alert(View):
     """Alert: conditions to report, their scope, and the target of the messages."""
 
     id: str
+    user: str | None
+    """Owner; null of alerts from before there were users, which admins see."""
     name: str
     on: list[Condition]
     scope: AlertScope

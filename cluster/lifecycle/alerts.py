@@ -10,9 +10,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from sqlalchemy import and_, bindparam, or_, select
+from sqlalchemy import and_, bindparam, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.owners import WHOLE_CLUSTER, owner_sees
 from trainhall.cluster.lifecycle.reasons import describe, job_label
 from trainhall.db.alerts import Alert, AlertDelivery
 from trainhall.db.models import Job, Node
@@ -54,13 +55,23 @@ class Subject:
 
 
 def new_delivery(
-    alert_id: str, condition: str, text: str, subjects: Sequence[Subject], now: datetime
+    alert_id: str,
+    condition: str,
+    text: str,
+    subjects: Sequence[Subject],
+    now: datetime,
+    project: str | None = None,
 ) -> AlertDelivery:
-    """Return a message to be sent at once."""
+    """Return a message to be sent at once.
+
+    Args:
+        project: of what it is about (`AlertDelivery.project`).
+    """
     return AlertDelivery(
         alert_id=alert_id,
         condition=condition,
         text=sanitize_text(text),
+        project=project,
         subjects=[asdict(subject) for subject in subjects[:MAX_SUBJECTS]],
         subject_count=len(subjects),
         state="pending",
@@ -71,7 +82,7 @@ def new_delivery(
 
 # The lock keeps an alert from being deleted before its message is stored.
 _ALERTS_OF_JOB = (
-    select(Alert.id, Alert.on, Job.name)
+    select(Alert.id, Alert.on, Job.name, Job.project)
     .join_from(
         Alert,
         Job,
@@ -82,14 +93,22 @@ _ALERTS_OF_JOB = (
             and_(Alert.scope_kind == "user", Alert.scope_value == Job.user),
         ),
     )
-    .where(Job.id == bindparam("at_job"), Alert.enabled.is_(True))
+    .where(
+        Job.id == bindparam("at_job"),
+        Alert.enabled.is_(True),
+        owner_sees(Alert.user, Job.project),
+    )
     .order_by(Alert.number)
     .with_for_update(read=True, key_share=True, of=Alert)
 )
 _ALERTS_OF_NODE = (
     select(Alert.id, Alert.on, Node.name)
     .join_from(Alert, Node, Alert.scope_kind == "cluster")
-    .where(Node.id == bindparam("at_node"), Alert.enabled.is_(True))
+    .where(
+        Node.id == bindparam("at_node"),
+        Alert.enabled.is_(True),
+        owner_sees(Alert.user, literal(WHOLE_CLUSTER)),
+    )
     .order_by(Alert.number)
     .with_for_update(read=True, key_share=True, of=Alert)
 )
@@ -110,12 +129,12 @@ async def report_job(
     Args:
         why: the sentence that the event has.
     """
-    for alert_id, on, name in await session.execute(_ALERTS_OF_JOB, {"at_job": job_id}):
+    for alert_id, on, name, project in await session.execute(_ALERTS_OF_JOB, {"at_job": job_id}):
         if condition in on:
             verb = _VERBS[condition]
             text = f"{job_label(job_id, name)} {verb}" + (f": {why}" if why != verb else "")
             subject = Subject("job", job_id, name)
-            session.add(new_delivery(alert_id, condition, text, [subject], now))
+            session.add(new_delivery(alert_id, condition, text, [subject], now, project))
 
 
 async def report_if_stuck(
@@ -132,4 +151,5 @@ async def report_node_down(session: AsyncSession, node_id: str, why: str, now: d
         if Condition.NODE_DOWN in on:
             subject = Subject("node", node_id, name)
             text = f"node {name} is down: {why}"
-            session.add(new_delivery(alert_id, Condition.NODE_DOWN, text, [subject], now))
+            down = new_delivery(alert_id, Condition.NODE_DOWN, text, [subject], now, WHOLE_CLUSTER)
+            session.add(down)

@@ -57,6 +57,12 @@ export type Alert = {
      */
     id: string;
     /**
+     * User
+     *
+     * Owner; null of alerts from before there were users, which admins see.
+     */
+    user: string | null;
+    /**
      * Name
      */
     name: string;
@@ -175,6 +181,12 @@ export type AlertWithSecret = {
      * Id
      */
     id: string;
+    /**
+     * User
+     *
+     * Owner; null of alerts from before there were users, which admins see.
+     */
+    user: string | null;
     /**
      * Name
      */

@@ -109,6 +109,7 @@ def _give_owners() -> None:
         op.add_column(table, _project("project"))
         op.create_index(f"ix_{table}_project", table, ["project"])
     op.add_column("alerts", sa.Column("user", NAME))
+    op.add_column("alert_deliveries", sa.Column("project", NAME))
     op.add_column("nodes", sa.Column("projects", sa.JSON))
     op.add_column("nodes", sa.Column("removed_by", NAME))
     for table in ("jobs", "experiments"):

@@ -195,7 +195,7 @@ async def test_alert_disabled_during_a_check_reports_nothing(cluster: SimulatedC
     await cluster.submit(1)
     await cluster.coordinator.alert_monitor.check()
     await cluster.coordinator.alerts.change(alert.id, {"enabled": False})
-    change = Change(alert.id, Condition.JOB_WAITING, [Holding(COORDINATOR, "x")], frozenset())
+    change = Change(alert.id, Condition.JOB_WAITING, [Holding(COORDINATOR, "x", "")], frozenset())
     await cluster.coordinator.alert_monitor._store(change)
     assert len(await deliveries(cluster, alert.id)) == 1
     await cluster.coordinator.alerts.delete(alert.id)
