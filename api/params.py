@@ -12,7 +12,6 @@ from trainhall.api.problems import invalid_fields, shown
 from trainhall.api.schemas.problems import FieldProblem
 from trainhall.cluster.errors import NotFoundError
 from trainhall.db.cursors import MAX_LENGTH
-from trainhall.training.spec.base import one_line
 
 MAX_SEQUENCE = 2**63 - 1
 _ID = re.compile(r"[0-9A-Za-z_-]{1,32}", re.ASCII)
@@ -27,16 +26,6 @@ Cursor = Annotated[
         max_length=MAX_LENGTH,
         description="`next_cursor` of the previous page; none for the first.",
     ),
-]
-OnlyProject = Annotated[
-    str | None,
-    Query(max_length=128, description="Only those of this project."),
-    AfterValidator(one_line),
-]
-OnlyUser = Annotated[
-    str | None,
-    Query(max_length=128, description="Only those of this user."),
-    AfterValidator(one_line),
 ]
 Sequence = Annotated[int, Query(ge=0, le=MAX_SEQUENCE)]
 IdempotencyKey = Annotated[

@@ -9,6 +9,7 @@ from fastapi import Query, Request, Response
 
 from trainhall.api.addresses import join_command, join_note, pinned
 from trainhall.api.bodies import read_json, unless_disconnected
+from trainhall.api.login.filters import OwnerFilterDep
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import NAME_TAKEN, NODE_GOES, Operations, body
 from trainhall.api.params import Cursor, Limit, NodeId, Time
@@ -181,6 +182,7 @@ async def list_devices(
 @router.operation("GET", "/queue", summary="Read the queue", answer="A page of the queue.")
 async def read_queue(
     services: ServicesDep,
+    of: OwnerFilterDep,
     limit: Limit = 1000,
     cursor: Cursor = None,
     job_id: Annotated[
@@ -196,8 +198,9 @@ async def read_queue(
 ) -> QueuePage:
     """Waiting jobs, the next one first: what each waits for, and when it is expected to start."""
     return await services.queue.list(
-        limit=limit, cursor=cursor, job_id=job_id, history=history, history_since=history_since
-    )
+        limit=limit, cursor=cursor, job_id=job_id, history=history, history_since=history_since,
+        of=of,
+    )  # fmt: skip
 
 
 @router.operation("GET", "/quotas", summary="Read the quotas", answer="A page of quotas.")

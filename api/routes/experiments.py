@@ -6,6 +6,7 @@ from fastapi import Query, Request, Response
 
 from trainhall.api.bodies import parsed, read_document
 from trainhall.api.creation import created, request_key
+from trainhall.api.login.filters import OwnerFilterDep
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi import examples
 from trainhall.api.openapi.describe import (
@@ -23,8 +24,6 @@ from trainhall.api.params import (
     ExperimentId,
     IdempotencyKey,
     Limit,
-    OnlyProject,
-    OnlyUser,
 )
 from trainhall.api.problems import invalid
 from trainhall.cluster.experiments.analysis.views import Analysis
@@ -100,14 +99,10 @@ async def create_experiment(
 
 @router.operation("GET", "", summary="List experiments", answer="A page of experiments.")
 async def list_experiments(
-    services: ServicesDep,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-    project: OnlyProject = None,
-    user: OnlyUser = None,
+    services: ServicesDep, of: OwnerFilterDep, limit: Limit = 50, cursor: Cursor = None
 ) -> ExperimentPage:
     """Lists those of your projects, the newest first."""
-    return await services.experiments.list(limit=limit, cursor=cursor, project=project, user=user)
+    return await services.experiments.list(limit=limit, cursor=cursor, of=of)
 
 
 @router.operation("GET", "/{experiment_id}", summary="Read an experiment", answer="The experiment.")

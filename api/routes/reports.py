@@ -3,9 +3,10 @@
 from fastapi import Request, Response
 
 from trainhall.api.bodies import read_json
+from trainhall.api.login.filters import OwnerFilterDep
 from trainhall.api.login.services import ServicesDep
 from trainhall.api.openapi.describe import REPORT_CHANGED, REPORT_TOO_LARGE, Operations, body
-from trainhall.api.params import Cursor, Limit, OnlyProject, ReportId
+from trainhall.api.params import Cursor, Limit, ReportId
 from trainhall.api.schemas.reports import NewReport, ReportChange
 from trainhall.cluster.reports.views import Report, ReportPage
 
@@ -22,10 +23,10 @@ _EXAMPLE = {
 
 @router.operation("GET", "", summary="List reports", answer="A page of reports.")
 async def list_reports(
-    services: ServicesDep, limit: Limit = 50, cursor: Cursor = None, project: OnlyProject = None
+    services: ServicesDep, of: OwnerFilterDep, limit: Limit = 50, cursor: Cursor = None
 ) -> ReportPage:
     """Lists those of your projects, the newest first, without their texts."""
-    return await services.reports.list(limit=limit, cursor=cursor, project=project)
+    return await services.reports.list(limit=limit, cursor=cursor, of=of)
 
 
 @router.operation(

@@ -23,7 +23,7 @@ _OWNER = out.Column("OWNER", lambda item: str(item["user"] or out.BLANK), spare=
 _PROJECT = out.Column("PROJECT", lambda item: str(item["project"] or out.BLANK), spare=2)
 
 
-def owner_filter(user: str | None, mine: bool, project: str | None) -> dict[str, str | None]:
+def owner_filter(user: str | None, mine: bool, project: str | None) -> out.Json:
     """Return the parameters of a list that these options ask for.
 
     Raises:

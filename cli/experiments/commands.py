@@ -24,6 +24,7 @@ from trainhall.cli.base.options import (
     id_argument,
     with_project,
 )
+from trainhall.cli.base.owners import Mine, OfProject, OfUser, owner_columns, owner_filter
 from trainhall.cli.experiments.summary import (
     best_text,
     counts_text,
@@ -139,6 +140,9 @@ def list_experiments(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, help="How many to list, the newest.")
     ] = 50,
+    mine: Mine = False,
+    user: OfUser = None,
+    project: OfProject = None,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -147,14 +151,17 @@ def list_experiments(
     \b
     Examples:
       trainhall experiment ls
+      trainhall experiment ls --mine
       trainhall experiment ls -o name | head -1
     """
+    of = owner_filter(user, mine, project)
     with connect(url) as client:
-        found = list(client.items("/experiments", limit=limit))
+        found = list(client.items("/experiments", limit=limit, **of))
         out.notice_if_simulated(client)
     columns = [
         out.Column("ID", lambda e: e["id"]),
         out.Column("NAME", lambda e: e["name"]),
+        *owner_columns(found),
         out.Column("KIND", lambda e: e["kind"]),
         out.Column("STATE", lambda e: e["state"]),
         out.Column("ENDED", _ended, right=True),
@@ -437,6 +444,8 @@ def _page(experiment: out.Json, analysis: out.Json | None) -> str:
     entries = [
         ("name", experiment["name"]),
         ("id", experiment["id"]),
+        ("owner", experiment["user"] or out.BLANK),
+        ("project", experiment["project"]),
         ("kind", f"{experiment['kind']}, {spec['method']}"),
         ("state", experiment["state"]),
         ("reason", experiment["reason"]),

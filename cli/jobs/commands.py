@@ -23,7 +23,14 @@ from trainhall.cli.base.options import (
     Url,
     with_project,
 )
-from trainhall.cli.base.owners import Mine, OfProject, OfUser, owner_terms
+from trainhall.cli.base.owners import (
+    Mine,
+    OfProject,
+    OfUser,
+    owner_columns,
+    owner_filter,
+    owner_terms,
+)
 from trainhall.cli.jobs import columns as of_jobs
 from trainhall.cli.jobs import page
 from trainhall.cli.jobs.queue_history import earlier_position, place_of
@@ -190,14 +197,15 @@ def list_jobs(
       trainhall ls -o name | xargs -n1 trainhall cancel
     """
     if queue:
+        of = owner_filter(user, mine, project)
         _refuse_beside_queue(
             state,
             {
                 "--search": search, "--query": query, "--sort": sort, "--view": view,
-                "--columns": columns, "--mine": mine or None, "--user": user, "--project": project,
+                "--columns": columns,
             },
         )  # fmt: skip
-        _list_queue(limit, wide, output, url)
+        _list_queue(limit, wide, output, url, of)
         return
     owned = owner_terms(user, mine, project)
     with connect(url) as client:
@@ -221,7 +229,7 @@ def list_jobs(
     out.print_items(jobs, shown, output, empty=hint or "No jobs.", wide=wide)
 
 
-def _refuse_beside_queue(state: list[str] | None, options: dict[str, Any]) -> None:
+def _refuse_beside_queue(state: list[str] | None, options: dict[str, str | None]) -> None:
     if state:
         raise UsageError("--queue and --state exclude each other: the queue has waiting jobs only")
     for option, value in options.items():
@@ -239,9 +247,9 @@ def _view(client: "Client", name: str) -> out.Json:
     return found
 
 
-def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
+def _list_queue(limit: int, wide: bool, output: Format, url: str, of: out.Json) -> None:
     with connect(url) as client:
-        pages = list(client.pages("/cluster/queue", limit=limit, history=True))
+        pages = list(client.pages("/cluster/queue", limit=limit, history=True, **of))
         out.notice_if_simulated(client)
     entries = [entry for page in pages for entry in page["items"]]
     total = pages[-1]["total"]
@@ -249,6 +257,7 @@ def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
         out.Column("#", lambda e: str(e["position"]), right=True),
         out.Column("ID", lambda e: e["job_id"] or "-"),
         out.Column("NAME", lambda e: e["name"] or out.FOREIGN_JOB),
+        *owner_columns(entries, wide=wide),
         out.Column("PRIORITY", lambda e: str(e["priority"]), right=True, spare=1),
         out.Column("WAITS", lambda e: out.age(e["queued_at"]), right=True, spare=2),
         out.Column(

@@ -11,6 +11,7 @@ from trainhall.cli.base.confirm import confirm_deletion
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import UsageError
 from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Url
+from trainhall.cli.base.owners import Mine, OfProject, OfUser, owner_columns, owner_filter
 
 app = typer.Typer(
     help="Reports: Markdown with live charts, shared by the link of their page.",
@@ -29,19 +30,27 @@ ReportRef = Annotated[
 
 @app.command("list", hidden=True)
 @app.command("ls")
-def list_reports(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+def list_reports(
+    mine: Mine = False,
+    user: OfUser = None,
+    project: OfProject = None,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
     """List the reports, the newest first.
 
     \b
     Examples:
       trainhall report ls
     """
+    of = owner_filter(user, mine, project)
     with connect(url) as client:
-        reports = list(client.items("/reports"))
+        reports = list(client.items("/reports", **of))
         out.notice_if_simulated(client)
     columns = [
         out.Column("ID", lambda r: r["id"]),
         out.Column("TITLE", lambda r: r["title"]),
+        *owner_columns(reports),
         out.Column("UPDATED", lambda r: out.moment(r["updated_at"])),
         out.Column("LINK", lambda r: client.report_page(r["id"])),
     ]

@@ -1,5 +1,6 @@
 """Visibility as conditions of SQL: lists, counts and cursors leave the rest out."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, or_, select
@@ -23,6 +24,26 @@ def visible(caller: Principal, project: Column) -> list[ColumnElement[bool]]:
 def visible_or_none(caller: Principal, project: Column) -> list[ColumnElement[bool]]:
     """Return the conditions of `visible`; what belongs to no project is visible, too."""
     return [] if caller.is_admin else [or_(project.is_(None), *visible(caller, project))]
+
+
+@dataclass(frozen=True)
+class OwnerFilter:
+    """Owner and project that a list is reduced to; None: any."""
+
+    user: str | None = None
+    project: str | None = None
+
+    def conditions(self, user: Column, project: Column) -> list[ColumnElement[bool]]:
+        """Return the conditions for a table with these columns."""
+        pairs = ((user, self.user), (project, self.project))
+        return [column == wanted for column, wanted in pairs if wanted is not None]
+
+    def matches(self, user: str | None, project: str | None) -> bool:
+        """Return whether the list has what belongs to these."""
+        return self.user in (None, user) and self.project in (None, project)
+
+
+ANYBODY = OwnerFilter()
 
 
 def of_visible_jobs(caller: Principal, job_id: Column) -> list[ColumnElement[bool]]:

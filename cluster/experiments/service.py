@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster import pagination
 from trainhall.cluster.access.ownership import owned_spec
 from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
-from trainhall.cluster.access.visibility import visible
+from trainhall.cluster.access.visibility import ANYBODY, OwnerFilter, visible
 from trainhall.cluster.experiments import views
 from trainhall.cluster.experiments.benchmark.capacity import check_capacity
 from trainhall.cluster.experiments.commands import STATE_AFTER, check_allowed
@@ -147,32 +147,19 @@ class ExperimentService(Service):
             return await self._view(session, experiment_id)
 
     async def list(
-        self,
-        *,
-        limit: int = 50,
-        cursor: str | None = None,
-        project: str | None = None,
-        user: str | None = None,
+        self, *, limit: int = 50, cursor: str | None = None, of: OwnerFilter = ANYBODY
     ) -> views.ExperimentPage:
-        """List experiments, the newest first.
-
-        Args:
-            project: only those of this project.
-            user: only those of this user.
-        """
+        """List experiments, the newest first."""
         pagination.check_limit(limit)
         query = (
             select(Experiment)
             .where(*visible(self._caller, Experiment.project))
+            .where(*of.conditions(Experiment.user, Experiment.project))
             .order_by(Experiment.number.desc())
             .limit(limit + 1)
         )
         if cursor is not None:
             query = query.where(Experiment.number < pagination.decode_number("experiments", cursor))
-        if project is not None:
-            query = query.where(Experiment.project == project)
-        if user is not None:
-            query = query.where(Experiment.user == user)
         async with self._db.session() as session:
             rows = (await session.scalars(query)).all()
             items = await views.experiment_views(session, rows[:limit], self._caller)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import defer
 from trainhall.cluster import pagination
 from trainhall.cluster.access.ownership import submission_project
 from trainhall.cluster.access.roles import Action
-from trainhall.cluster.access.visibility import visible
+from trainhall.cluster.access.visibility import ANYBODY, OwnerFilter, visible
 from trainhall.cluster.errors import ConflictError
 from trainhall.cluster.reports import views
 from trainhall.cluster.service import Service, ServiceContext, load
@@ -26,25 +26,20 @@ class ReportService(Service):
         """On Postgres two could take the same number."""
 
     async def list(
-        self, *, limit: int = 50, cursor: str | None = None, project: str | None = None
+        self, *, limit: int = 50, cursor: str | None = None, of: OwnerFilter = ANYBODY
     ) -> views.ReportPage:
-        """List reports, the newest first.
-
-        Args:
-            project: only those of this project.
-        """
+        """List reports, the newest first."""
         pagination.check_limit(limit)
         query = (
             select(Report)
             .where(*visible(self._caller, Report.project))
+            .where(*of.conditions(Report.user, Report.project))
             .options(defer(Report.text))
             .order_by(Report.number.desc())
             .limit(limit + 1)
         )
         if cursor is not None:
             query = query.where(Report.number < pagination.decode_number("reports", cursor))
-        if project is not None:
-            query = query.where(Report.project == project)
         async with self._db.session() as session:
             rows = (await session.scalars(query)).all()
         following = pagination.encode("reports", rows[limit - 1].number) if rows[limit:] else None

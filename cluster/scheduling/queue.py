@@ -11,6 +11,7 @@ from sqlalchemy import select
 from trainhall.cluster import pagination
 from trainhall.cluster.access.ownership import owned_spec
 from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
+from trainhall.cluster.access.visibility import ANYBODY, OwnerFilter
 from trainhall.cluster.errors import InvalidCursorError
 from trainhall.cluster.jobs.spec_changes import sizes_of
 from trainhall.cluster.lifecycle.reasons import FOREIGN_JOB
@@ -72,6 +73,7 @@ class QueueService(Service):
         job_id: str | None = None,
         history: bool = False,
         history_since: datetime | None = None,
+        of: OwnerFilter = ANYBODY,
     ) -> views.QueuePage:
         """List the jobs that wait, in the order in which they will be started, each with its
         reason; jobs of projects that the caller may not see without who and why.
@@ -83,12 +85,19 @@ class QueueService(Service):
             job_id: only this job, if it waits.
             history: with the positions of each job over time.
             history_since: only with those that have begun or ended since then.
+            of: whose jobs; of the jobs of one user or project those that the caller sees.
         """
         pagination.check_limit(limit)
         behind = None if cursor is None else _position_of(cursor)
         async with self._db.session() as session:
             facts = await load_facts(session, self._heartbeats)
         entries = foresee(self._clock.now(), facts, self._options, await self._durations_now())
+        if of != ANYBODY:
+            entries = [
+                e
+                for e in entries
+                if self._may_read(e.job) and of.matches(e.job.user, e.job.project)
+            ]
         total = len(entries)
         if job_id is not None:
             entries = [e for e in entries if e.job.id == job_id and self._may_read(e.job)]

@@ -243,9 +243,16 @@ class Client:
         found: Json = self._rest.experiment(experiment_id)
         return found
 
-    def experiments(self, *, limit: int | None = None) -> Iterator[Json]:
-        """Yield the experiments, the newest first."""
-        return self._rest.items("/experiments", limit=limit)
+    def experiments(
+        self, *, limit: int | None = None, user: str | None = None, project: str | None = None
+    ) -> Iterator[Json]:
+        """Yield the experiments, the newest first.
+
+        Args:
+            user: only those of this user; `me` is you.
+            project: only those of this project.
+        """
+        return self._rest.items("/experiments", limit=limit, user=user, project=project)
 
     def trials(self, experiment_id: str) -> Iterator[Json]:
         """Yield the runs of an experiment: `values`, `objective`, `job_id`, `state`…"""
@@ -304,9 +311,14 @@ class Client:
 
     # -- reports ---------------------------------------------------------------------------------
 
-    def reports(self) -> Iterator[Json]:
-        """Yield the reports that users wrote, the newest first, without their texts."""
-        return self._rest.items("/reports")
+    def reports(self, *, user: str | None = None, project: str | None = None) -> Iterator[Json]:
+        """Yield the reports that users wrote, the newest first, without their texts.
+
+        Args:
+            user: only those of this user; `me` is you.
+            project: only those of this project.
+        """
+        return self._rest.items("/reports", user=user, project=project)
 
     def report(self, report_id: str) -> Json:
         """Return a report by its title or id; its `text` is Markdown."""

@@ -8549,6 +8549,18 @@ export type ReadQueueData = {
          * Of these positions only those that have begun or ended since then.
          */
         history_since?: string | null;
+        /**
+         * User
+         *
+         * Only those of this user; `me` is you.
+         */
+        user?: string | null;
+        /**
+         * Project
+         *
+         * Only those of this project.
+         */
+        project?: string | null;
     };
     url: '/api/v1/cluster/queue';
 };
@@ -9407,17 +9419,17 @@ export type ListExperimentsData = {
          */
         cursor?: string | null;
         /**
+         * User
+         *
+         * Only those of this user; `me` is you.
+         */
+        user?: string | null;
+        /**
          * Project
          *
          * Only those of this project.
          */
         project?: string | null;
-        /**
-         * User
-         *
-         * Only those of this user.
-         */
-        user?: string | null;
     };
     url: '/api/v1/experiments';
 };
@@ -10566,6 +10578,12 @@ export type ListReportsData = {
          * `next_cursor` of the previous page; none for the first.
          */
         cursor?: string | null;
+        /**
+         * User
+         *
+         * Only those of this user; `me` is you.
+         */
+        user?: string | null;
         /**
          * Project
          *

@@ -16,7 +16,7 @@ from trainhall.cli.nodes import quotas
 
 URL = "http://lab:8000"
 ENTRY = {
-    "job_id": "77c0de15f00d", "name": "gpt", "priority": 0, "position": 1,
+    "job_id": "77c0de15f00d", "name": "gpt", "user": "maria", "project": "default", "priority": 0, "position": 1,
     "queued_at": "2026-01-01T00:00:00Z", "reason": "needs 8 GPUs on one host",
     "history": [],
 }  # fmt: skip
@@ -36,8 +36,10 @@ class Coordinator:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def pages(self, path: str, *, limit: int | None = None, history: bool = False) -> Iterator[Any]:
-        del limit
+    def pages(
+        self, path: str, *, limit: int | None = None, history: bool = False, **of: str | None
+    ) -> Iterator[Any]:
+        del limit, of
         assert history == (path == "/cluster/queue")
         return iter(self._pages)
 

@@ -10,6 +10,7 @@ from support.experiments import SWEEP
 
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Role
+from trainhall.cluster.access.visibility import OwnerFilter
 from trainhall.cluster.errors import ForbiddenError, InvalidValueError, NotFoundError
 from trainhall.cluster.experiments.report.formats import ReportFormat
 from trainhall.cluster.experiments.spec import validate_experiment
@@ -56,7 +57,7 @@ async def test_experiments_of_other_projects_are_not_found(shared: SimulatedClus
     services = shared.coordinator
     foreign = services.experiments.limited_to(FOREIGNER)
     assert [each.id for each in (await foreign.list()).items] == [own]
-    assert (await foreign.list(project="vision")).items == []
+    assert (await foreign.list(of=OwnerFilter(project="vision"))).items == []
     for call in (foreign.get, foreign.trials, foreign.pause, foreign.resume, foreign.cancel):
         with pytest.raises(NotFoundError):
             await call(experiment)
@@ -184,3 +185,18 @@ async def test_nodes_and_what_if_need_an_admin(shared: SimulatedCluster) -> None
             await call
     assert (await nodes.get(node.node_id)).state == "ready"
     await shared.coordinator.nodes.limited_to(ADMIN).drain(node.node_id)
+
+
+async def test_queue_of_an_owner_has_what_is_visible(shared: SimulatedCluster) -> None:
+    async def listed(caller: Principal, of: OwnerFilter) -> list[str | None]:
+        page = await shared.coordinator.queue.limited_to(caller).list(of=of)
+        assert page.total == len(page.items)
+        return [entry.name for entry in page.items]
+
+    await shared.submit(2, name="of maria", project="vision", user="maria")
+    await shared.submit(2, name="of otto", project="speech", user="otto")
+    await shared.settle()
+    assert await listed(MARIA, OwnerFilter(user="maria")) == ["of maria"]
+    assert await listed(MARIA, OwnerFilter(user="otto")) == []
+    assert await listed(MARIA, OwnerFilter(project="speech")) == []
+    assert await listed(ADMIN, OwnerFilter(project="speech")) == ["of otto"]
