@@ -18,12 +18,15 @@ READ = "read"
 READERS = frozenset({"analyze_experiment", "ask_what_if"})
 """Operations that change nothing, though their method is no GET."""
 ACTIONS = {
+    "add_group_member": "group.change",
     "capture_gradients": "job.capture_gradients",
     "collect_checkpoints": "checkpoint.collect",
     "create_login_link": "link.create",
     "log_in": "session.create",
+    "log_in_by_password": "session.create",
     "log_out": "session.end",
     "put_code": "code.upload",
+    "remove_group_member": "group.change",
 }
 """Actions of operations whose function does not name them, as `cancel_job` does `job.cancel`."""
 

@@ -109,7 +109,8 @@ class Principal:
         if not self.may(Action.MANAGE, project):
             raise ForbiddenError(
                 f"to {purpose} takes the role {needed_role(Action.MANAGE)} in project {project}; "
-                f"you have {self.roles[project]}; {who_gives_roles(project)}"
+                f"you have {self.roles[project]}; {who_gives_roles(project)}",
+                project=project,
             )
 
     def refusal(self, action: Action, row: Owned, kind: str) -> str | None:

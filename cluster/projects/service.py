@@ -184,7 +184,7 @@ class ProjectService(Service):
                 session.add(row)
             before, row.role = row.role, role.value
             self._audit(
-                session, "project.member", member, project=project.name,
+                session, "member.set", member, project=project.name,
                 changes={"role": (before, role.value)},
             )  # fmt: skip
         self._accounts.forget_known()
@@ -203,7 +203,7 @@ class ProjectService(Service):
                 raise NotFoundError("member", member)
             await session.delete(row)
             self._audit(
-                session, "project.member", member, project=project.name,
+                session, "member.remove", member, project=project.name,
                 changes={"role": (row.role, None)},
             )  # fmt: skip
         self._accounts.forget_known()
