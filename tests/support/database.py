@@ -24,6 +24,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import sessionmaker
 
+from trainhall.cluster.access.roles import DEFAULT_PROJECT
 from trainhall.cluster.simulator.database import Inline
 from trainhall.db.database import Database
 from trainhall.db.models import Base, Job, JobProgress
@@ -111,6 +112,10 @@ class InlineDatabase(Database):
 def make_emptying(url: str) -> None:
     """Let `empty_tables` have a procedure in a Postgres database that has the tables."""
     tables = "; ".join(f'DELETE FROM "{t.name}"' for t in reversed(Base.metadata.sorted_tables))
+    # As the migration leaves it.
+    tables += (
+        f"; INSERT INTO projects (name, limits, created_at) VALUES ('{DEFAULT_PROJECT}', '{{}}', 0)"
+    )
     with _kept_engine(url).begin() as connection:
         connection.exec_driver_sql(
             f"CREATE PROCEDURE empty_tables() LANGUAGE plpgsql AS $$ BEGIN {tables}; END $$"
@@ -118,7 +123,8 @@ def make_emptying(url: str) -> None:
 
 
 def empty_tables(url: str) -> None:
-    """Delete every row of a Postgres database, in one statement that stays planned."""
+    """Delete every row of a Postgres database but the default project, in one statement that stays
+    planned."""
     with _kept_engine(url).begin() as connection:
         # A process of the test before may be about to end.
         connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
