@@ -96,6 +96,56 @@ async def test_upgrade_keeps_the_jobs_of_the_first_tables(empty_database_url: st
     await database.close()
 
 
+async def test_upgrade_gives_everything_a_project(empty_database_url: str) -> None:
+    from alembic import command
+
+    database = Database(empty_database_url)
+    time = int(NOW.timestamp() * 1e6)
+    job = (
+        'INSERT INTO jobs (id, number, name, "user", project, spec, code, priority, state, reason, '
+        "reason_code, attempt, generation, restarts, restarts_step, pauses_after, world_size, "
+        "archived, created_at, queued_at) VALUES (:id, :number, 'n', 'maria', :project, '{}', "
+        f":code, 0, 'queued', '', '', 0, 0, 0, 0, 0, 1, false, {time}, {time})"
+    )
+    experiment = (
+        "INSERT INTO experiments (id, number, name, kind, spec, code, state, reason, reason_code, "
+        "metric, goal, objective_at, parallel, created_at) VALUES ('e', 1, 'e', 'sweep', :spec, "
+        f"'c2', 'running', '', '', 'loss', 'min', 'last', 1, {time})"
+    )
+    others = (
+        f"INSERT INTO idempotency_keys VALUES ('nightly', 'abc', 'b', NULL, {time})",
+        f"INSERT INTO saved_views (name, view, created_at) VALUES ('mine', '{{}}', {time})",
+        f"INSERT INTO users (id, name, is_admin, created_at) VALUES ('u', 'root', true, {time})",
+        "INSERT INTO api_tokens (id, sha256, user_id, name, created_at) "
+        f"VALUES ('t', 'abc', 'u', 'ci', {time})",
+    )
+    async with database.transaction() as session:
+        connection = await session.connection()
+        await connection.run_sync(lambda sync: command.upgrade(runner.config(sync), "0006"))
+        for number, (name, project, code) in enumerate([("a", None, None), ("b", "vision", "c1")]):
+            row = {"id": name, "number": number, "project": project, "code": code}
+            await session.execute(text(job), row)
+        await session.execute(text(experiment), {"spec": '{"job": {"project": "speech"}}'})
+        for statement in others:
+            await session.execute(text(statement))
+    await database.migrate()
+    async with database.session() as session:
+
+        async def read(columns: str, table: str) -> list[Any]:
+            rows = await session.execute(text(f"SELECT {columns} FROM {table} ORDER BY 1"))
+            return [tuple(row) for row in rows]
+
+        assert await read("id, project", "jobs") == [("a", "default"), ("b", "vision")]
+        assert await read("id, project", "experiments") == [("e", "speech")]
+        assert await read("name", "projects") == [("default",), ("speech",), ("vision",)]
+        assert await read("sha256, project", "project_code") == [("c1", "vision"), ("c2", "speech")]
+        assert await read('key, "user", job_id', "idempotency_keys") == [("nightly", "", "b")]
+        assert await read('name, "user"', "saved_views") == [("mine", "")]
+        assert await read("name, kind", "users") == [("root", "person")]
+        assert await read("name, user_id", "api_tokens") == [("ci", "u")]
+    await database.close()
+
+
 async def test_times_keep_their_microseconds_and_zone(database: Database) -> None:
     await add_job(database)
     async with database.session() as session:
