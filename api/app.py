@@ -26,6 +26,7 @@ from trainhall.api.host.login_name import login_name
 from trainhall.api.host.oidc_settings import OidcSettings
 from trainhall.api.limits import Limits
 from trainhall.api.login.authentication import Authentication
+from trainhall.api.login.command_logins import CommandLogins
 from trainhall.api.login.first_admin import (
     UNNAMED,
     ensure_admin_token,
@@ -107,6 +108,7 @@ def create_app(
     app.state.settings = settings
     app.state.login_name = login_name()
     app.state.limits = Limits.of(settings)
+    app.state.command_logins = CommandLogins()
     app.state.provider = app.state.provider_accounts = None
     app.state.startup_error = None
     app.state.failed = False

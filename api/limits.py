@@ -25,8 +25,8 @@ FAILED_JOINS = 20
 """Join tokens that an address may guess within `JOIN_SECONDS`."""
 JOIN_SECONDS = 60.0
 FAILED_LOGINS = 20
-"""Logins of a kind (by an OpenID provider, by a link) that may fail, by address, within
-`LOGIN_SECONDS`."""
+"""Logins of a kind (by an OpenID provider, by a link, of commands) that may fail, by address,
+within `LOGIN_SECONDS`."""
 LOGIN_SECONDS = 60.0
 _MAX_KNOWN = 10_000
 """Callers of which failures are remembered; beyond it the oldest are forgotten."""
@@ -146,6 +146,8 @@ class Limits:
     joins: Guesses = field(default_factory=lambda: Guesses(FAILED_JOINS, JOIN_SECONDS))
     links: Guesses = field(default_factory=lambda: Guesses(FAILED_LOGINS, LOGIN_SECONDS))
     provider_logins: Guesses = field(default_factory=lambda: Guesses(FAILED_LOGINS, LOGIN_SECONDS))
+
+    command_logins: Guesses = field(default_factory=lambda: Guesses(FAILED_LOGINS, LOGIN_SECONDS))
 
     @classmethod
     def of(cls, settings: Settings) -> "Limits":

@@ -32,6 +32,7 @@ from trainhall.api.routes import (
     reports,
     views,
 )
+from trainhall.api.routes.login import commands
 from trainhall.api.routes.people import groups, projects, users
 from trainhall.api.routes.site import probes
 from trainhall.api.schemas.accounts import (
@@ -48,6 +49,13 @@ from trainhall.api.schemas.accounts import (
 )
 from trainhall.api.schemas.alerts import AlertChange, NewAlert
 from trainhall.api.schemas.jobs import Changes, JobEdit, NewView, Resize
+from trainhall.api.schemas.logins import (
+    BrowserCode,
+    DeviceCode,
+    DeviceDecision,
+    NewBrowserLogin,
+    NewDeviceLogin,
+)
 from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
 from trainhall.api.schemas.problems import Problem
 from trainhall.api.schemas.reports import NewReport, ReportChange
@@ -60,7 +68,8 @@ TITLE = "Trainhall"
 PUBLIC_ROUTERS = (
     jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
     experiments.router, alerts.router, views.router, ledger.router,
-    reports.router, auth.router, audit.router, users.router, groups.router, projects.router,
+    reports.router, auth.router, commands.router, audit.router, users.router, groups.router,
+    projects.router,
 )  # fmt: skip
 _DESCRIPTION = """\
 A self-hosted system for distributed training.
@@ -163,6 +172,11 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
                 NewProject,
                 ProjectChange,
                 NewRole,
+                BrowserCode,
+                DeviceCode,
+                DeviceDecision,
+                NewBrowserLogin,
+                NewDeviceLogin,
                 Problem,
             )
         ],

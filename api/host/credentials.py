@@ -38,17 +38,25 @@ def stored_token(url: str) -> str | None:
     return entry["token"]
 
 
-def store_token(url: str, token: str, *, own: bool = False) -> None:
+def store_token(url: str, token: str, *, own: bool = False, token_id: str | None = None) -> None:
     """Store a token in place of any other for this URL.
 
     Args:
         own: it is of a coordinator that this user runs on this host.
+        token_id: its id, if it was made for these commands alone: a logout revokes it.
 
     Raises:
         OSError: the file cannot be written.
     """
     with _changed() as tokens:
-        tokens[_key(url)] = {"token": token} | ({"own": "yes"} if own else {})
+        entry = {"token": token} | ({"own": "yes"} if own else {})
+        tokens[_key(url)] = entry | ({"id": token_id} if token_id is not None else {})
+
+
+def stored_token_id(url: str) -> str | None:
+    """Return the id of the stored token, if it was made for these commands alone."""
+    token_id = _read(credentials_file()).get(_key(url), {}).get("id")
+    return token_id if isinstance(token_id, str) else None
 
 
 def remove_token(url: str, token: str | None = None) -> bool:

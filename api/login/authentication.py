@@ -34,9 +34,16 @@ from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 LOG_IN, LOG_IN_BY_PASSWORD = f"{API_PREFIX}/auth/link", f"{API_PREFIX}/auth/login"
 METHODS = f"{API_PREFIX}/auth/methods"
 OIDC_LOGIN, OIDC_CALLBACK = f"{API_PREFIX}/auth/oidc/login", f"{API_PREFIX}/auth/oidc/callback"
+COMMAND_LOGINS = (
+    f"{API_PREFIX}/auth/device", f"{API_PREFIX}/auth/device/token",
+    f"{API_PREFIX}/auth/browser/token",
+)  # fmt: skip
 OPEN = frozenset(
-    {HEALTH, "/readyz", LOG_IN, LOG_IN_BY_PASSWORD, METHODS, OIDC_LOGIN, OIDC_CALLBACK}
-)
+    {
+        HEALTH, "/readyz", LOG_IN, LOG_IN_BY_PASSWORD, METHODS, OIDC_LOGIN, OIDC_CALLBACK,
+        *COMMAND_LOGINS,
+    }
+)  # fmt: skip
 """Paths that need no credential."""
 SERVER_PREFIXES = ("/api/", "/docs", HEALTH, "/readyz", "/metrics", "/openapi.json")
 """Beginnings of the paths that are no pages of the dashboard."""

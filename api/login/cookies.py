@@ -1,4 +1,6 @@
-"""Cookies of the login."""
+"""Cookies of the login, and the address that a browser came by."""
+
+from urllib.parse import urlsplit
 
 from fastapi import Request, Response
 
@@ -18,3 +20,12 @@ def set_session_cookie(request: Request, response: Response, secret: str | None)
         httponly=True,
         samesite="strict",
     )
+
+
+def own_base(request: Request) -> str:
+    """Return the URL of this coordinator as the caller knows it, without a slash at its end."""
+    public: str | None = request.app.state.settings.public_url
+    host = request.headers.get("host", "").lower()
+    if public is not None and urlsplit(public).netloc.lower() == host:
+        return public.rstrip("/")  # a proxy may end TLS
+    return str(request.base_url).rstrip("/")

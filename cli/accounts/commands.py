@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainhall.api.host.credentials import remove_token, store_token
+from trainhall.api.host.credentials import (
+    remove_token,
+    store_token,
+    stored_token,
+    stored_token_id,
+)
+from trainhall.cli.accounts import browser_login
 from trainhall.cli.base import output as out
 from trainhall.cli.base.browser import open_link
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.credentials import token_for, token_of_own_coordinator
-from trainhall.cli.base.errors import CliError, NotAllowedError, UsageError
+from trainhall.cli.base.errors import CliError, NotAllowedError, NotFoundError, UsageError
 from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Url
 from trainhall.cli.base.quantities import duration
 from trainhall.cluster.accounts.secrets import is_token
@@ -59,6 +65,13 @@ def login(
         str | None,
         typer.Argument(metavar="URL", help="URL of the coordinator.", show_default="--url"),
     ] = None,
+    code: Annotated[
+        bool,
+        typer.Option("--code", help="Show a code for a browser on any host, as over SSH."),
+    ] = False,
+    paste: Annotated[
+        bool, typer.Option("--paste", help="Ask for an API token, or a link of `trainhall open`.")
+    ] = False,
     print_header: Annotated[
         bool,
         typer.Option(
@@ -68,14 +81,16 @@ def login(
     ] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Log the commands of this user in, with an API token or the link of `trainhall open`.
+    """Log the commands of this user in, by a browser, a code, an API token or a link.
 
-    It is read from the terminal, or from standard input, and kept in
+    A browser opens where there is one, else a code is shown. Without a terminal, standard input has
+    an API token or the link of `trainhall open`. The token is kept in
     ~/.config/trainhall/credentials.
 
     \b
     Examples:
-      trainhall login http://lab:8000
+      trainhall login https://lab:8000
+      trainhall login --code https://lab:8000
       curl -H @<(trainhall login --print-header) http://127.0.0.1:8000/api/v1/training/jobs
     """
     url = (at or url).rstrip("/")
@@ -85,38 +100,51 @@ def login(
             raise NotAllowedError(f"there is no credential for {url}; run `trainhall login {url}`")
         print(f"Authorization: Bearer {token}")
         return
-    given = _secret(url)
-    if _LINK in given:
-        linked, _, code = given.partition(_LINK)
-        url = url if at else linked
-        token = _token_by_link(url, code)
-    elif is_token(given):
-        token = given
+    if code and paste:
+        raise UsageError("give either --code or --paste")
+    token_id = None
+    if code or (not paste and sys.stdin.isatty()):
+        token_id, token = browser_login.new_token(url, by_code=code)
     else:
-        raise UsageError("that is neither an API token (th_…) nor a link of `trainhall open`")
+        url, token_id, token = _pasted(url, keeps_url=at is not None)
     with _client(url, token) as client:
         me = client.get("/auth/me")
     try:
-        store_token(url, token)
+        store_token(url, token, token_id=token_id)
     except (OSError, RuntimeError) as error:
         raise CliError(f"the credential cannot be stored: {error}") from None
     out.notice(f"Logged in to {url} as {out.one_line(me['user'])}.")
 
 
 def logout(url: Url = DEFAULT_URL) -> None:
-    """Forget the stored credential of a coordinator. The API token itself stays valid.
+    """Forget the stored credential of a coordinator, and revoke it if `login` made it.
+
+    An API token that was pasted stays valid.
 
     \b
     Examples:
       trainhall logout --url http://lab:8000
     """
+    token_id, failed = stored_token_id(url), None
+    if token_id is not None:
+        try:
+            with _client(url, stored_token(url) or "") as client:
+                client.request("DELETE", f"/auth/tokens/{token_id}")
+        except (NotAllowedError, NotFoundError):
+            pass  # it is void already
+        except CliError as error:
+            failed = error
     try:
         found = remove_token(url)
     except OSError as error:
         raise CliError(f"the credential cannot be removed: {error}") from None
     if not found:
         raise CliError(f"there is no stored credential for {url}")
-    out.notice(f"Logged out of {url}. To void its token, see `trainhall tokens ls`.")
+    if failed is not None:
+        raise CliError(f"forgot the credential, but its token was not revoked: {failed}")
+    revoked = token_id is not None
+    more = "" if revoked else " Its token stays valid: `trainhall tokens rm` revokes it."
+    out.notice(f"Logged out of {url}.{more}")
 
 
 def whoami(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
@@ -226,14 +254,26 @@ def _secret(url: str) -> str:
     return sys.stdin.readline().strip()
 
 
-def _token_by_link(url: str, code: str) -> str:
+def _pasted(url: str, *, keeps_url: bool) -> tuple[str, str | None, str]:
+    """Return the URL, the token's id if it was made for these commands, and the token."""
+    given = _secret(url)
+    if _LINK in given:
+        linked, _, code = given.partition(_LINK)
+        url = url if keeps_url else linked
+        return url, *_token_by_link(url, code)
+    if is_token(given):
+        return url, None, given
+    raise UsageError("that is neither an API token (th_…) nor a link of `trainhall open`")
+
+
+def _token_by_link(url: str, code: str) -> tuple[str, str]:
     """Trade the code of a link for an API token of this user on this host."""
     with _client(url, "") as client:
         client.request("POST", "/auth/link", json={"code": code})  # its client keeps the cookie
         name = f"login from {socket.gethostname()}, {secrets.token_hex(3)}"
         made = client.request("POST", "/auth/tokens", json={"name": name})
         client.request("POST", "/auth/logout")
-    return str(made["token"])
+    return str(made["id"]), str(made["token"])
 
 
 def _client(url: str, token: str) -> "Client":

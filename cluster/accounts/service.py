@@ -162,6 +162,12 @@ class AccountService(CredentialLookup):
                     )  # fmt: skip
         raise NotAllowedError("the name or the password is wrong")
 
+    async def has_passwords(self) -> bool:
+        """Return whether anybody can log in by a password."""
+        known = select(User.id).where(User.password.is_not(None), User.removed_at.is_(None))
+        async with self._db.session() as session:
+            return await session.scalar(known.limit(1)) is not None
+
     # -- a user's own ----------------------------------------------------------------------------
 
     async def create_token(

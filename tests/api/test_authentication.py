@@ -15,6 +15,7 @@ from websockets.sync.client import connect
 
 from trainhall.api.app import create_app
 from trainhall.api.host.credentials import admin_token
+from trainhall.api.login import authentication
 from trainhall.api.settings import Settings
 from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 
@@ -23,6 +24,8 @@ LINK = f"{API_PREFIX}/auth/link"
 LOGIN = f"{API_PREFIX}/auth/login"
 OPEN = {
     ("GET", "/healthz"), ("GET", "/readyz"), ("POST", LINK), ("POST", LOGIN),
+    ("GET", f"{API_PREFIX}/auth/methods"), ("POST", f"{API_PREFIX}/auth/device"),
+    ("POST", f"{API_PREFIX}/auth/device/token"), ("POST", f"{API_PREFIX}/auth/browser/token"),
     ("GET", f"{API_PREFIX}/auth/oidc/login"), ("GET", f"{API_PREFIX}/auth/oidc/callback"),
 }  # fmt: skip
 """Routes that need no credential; every other needs one of a user, or is an agent's."""
@@ -349,6 +352,27 @@ def test_revoked_token_closes_its_streams(
             assert "ready" in str(other.recv(timeout=10))
             with pytest.raises(TimeoutError):
                 other.recv(timeout=0.2)
+
+
+def test_ended_session_closes_its_streams(
+    make_closed: Callable[..., FastAPI], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert authentication.RECHECK_SECONDS <= 5
+    monkeypatch.setattr(authentication, "RECHECK_SECONDS", 0.05)
+    with served(make_closed()) as url, httpx.Client(base_url=f"{url}{API_PREFIX}") as client:
+        admin = bearer(tmp_path / "data")
+        code = client.post("/auth/codes", headers=admin).json()["code"]
+        assert client.post("/auth/link", json={"code": code}).status_code == 204
+        cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+        address = url.replace("http", "ws") + f"{API_PREFIX}/alerts/stream"
+        with connect(address, additional_headers={"Cookie": cookie}) as stream:
+            assert "ready" in str(stream.recv(timeout=10))
+            (session,) = client.get("/auth/sessions").json()["items"]
+            ended = client.delete(f"/auth/sessions/{session['id']}", headers=admin)
+            assert ended.status_code == 204
+            with pytest.raises(ConnectionClosed):
+                stream.recv(timeout=30)
+            assert stream.close_code == 1008
 
 
 def test_foreign_page_is_refused_with_a_cookie(

@@ -2,7 +2,6 @@
 
 import html
 import secrets
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -10,7 +9,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.limits import address_of, limits_of
 from trainhall.api.login.authentication import OIDC_CALLBACK, OIDC_LOGIN, session_cookie
-from trainhall.api.login.cookies import set_session_cookie
+from trainhall.api.login.cookies import own_base, set_session_cookie
 from trainhall.api.login.provider import (
     PENDING_SECONDS,
     NotAcceptedError,
@@ -108,12 +107,7 @@ def _provider(request: Request) -> Provider:
 
 def _redirect_uri(request: Request) -> str:
     """Return where the provider sends the browser back to: to the address that it came by."""
-    base = str(request.base_url).rstrip("/")
-    public: str | None = request.app.state.settings.public_url
-    host = request.headers.get("host", "").lower()
-    if public is not None and urlsplit(public).netloc.lower() == host:
-        base = public.rstrip("/")  # a proxy may end TLS
-    return base + OIDC_CALLBACK
+    return own_base(request) + OIDC_CALLBACK
 
 
 def _pending_name(request: Request) -> str:

@@ -2,7 +2,7 @@
 
 import type { Client, Options as Options2, TDataShape } from './client';
 import { client } from './client.gen';
-import type { AddGroupMemberData, AddGroupMemberErrors, AddGroupMemberResponses, AnalyzeExperimentData, AnalyzeExperimentErrors, AnalyzeExperimentResponses, AskWhatIfData, AskWhatIfErrors, AskWhatIfResponses, CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeAlertData, ChangeAlertErrors, ChangeAlertResponses, ChangeJobData, ChangeJobErrors, ChangeJobResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, ChangeProjectData, ChangeProjectErrors, ChangeProjectResponses, ChangeReportData, ChangeReportErrors, ChangeReportResponses, ChangeUserData, ChangeUserErrors, ChangeUserResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateAlertData, CreateAlertErrors, CreateAlertResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, CreateGroupData, CreateGroupErrors, CreateGroupResponses, CreateLoginLinkData, CreateLoginLinkErrors, CreateLoginLinkResponses, CreateProjectData, CreateProjectErrors, CreateProjectResponses, CreateReportData, CreateReportErrors, CreateReportResponses, CreateTokenData, CreateTokenErrors, CreateTokenResponses, CreateUserData, CreateUserErrors, CreateUserResponses, DeleteAlertData, DeleteAlertErrors, DeleteAlertResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DeleteGroupData, DeleteGroupErrors, DeleteGroupResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteProjectData, DeleteProjectErrors, DeleteProjectResponses, DeleteReportData, DeleteReportErrors, DeleteReportResponses, DeleteTokenData, DeleteTokenErrors, DeleteTokenResponses, DeleteViewData, DeleteViewErrors, DeleteViewResponses, DownloadLogsData, DownloadLogsErrors, DownloadLogsResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, EndSessionData, EndSessionErrors, EndSessionResponses, GetAlertData, GetAlertErrors, GetAlertResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, GetProjectData, GetProjectErrors, GetProjectResponses, GetReportData, GetReportErrors, GetReportResponses, ListAlertsData, ListAlertsErrors, ListAlertsResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListAuditData, ListAuditErrors, ListAuditResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListGroupMembersData, ListGroupMembersErrors, ListGroupMembersResponses, ListGroupsData, ListGroupsErrors, ListGroupsResponses, ListJobGroupsData, ListJobGroupsErrors, ListJobGroupsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListMembersData, ListMembersErrors, ListMembersResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListProjectsData, ListProjectsErrors, ListProjectsResponses, ListReportsData, ListReportsErrors, ListReportsResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListTokensData, ListTokensErrors, ListTokensResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, ListUsersData, ListUsersErrors, ListUsersResponses, ListViewsData, ListViewsErrors, ListViewsResponses, LogInByPasswordData, LogInByPasswordErrors, LogInByPasswordResponses, LogInData, LogInErrors, LogInResponses, LogOutData, LogOutErrors, LogOutResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLedgerData, ReadLedgerErrors, ReadLedgerResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMeData, ReadMeErrors, ReadMeResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPackagesData, ReadPackagesErrors, ReadPackagesResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueHistoryData, ReadQueueHistoryErrors, ReadQueueHistoryResponses, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadReportData, ReadReportErrors, ReadReportResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveGroupMemberData, RemoveGroupMemberErrors, RemoveGroupMemberResponses, RemoveMemberData, RemoveMemberErrors, RemoveMemberResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RemoveUserData, RemoveUserErrors, RemoveUserResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SaveViewData, SaveViewErrors, SaveViewResponses, SetMemberData, SetMemberErrors, SetMemberResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, TestAlertData, TestAlertErrors, TestAlertResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
+import type { AddGroupMemberData, AddGroupMemberErrors, AddGroupMemberResponses, AnalyzeExperimentData, AnalyzeExperimentErrors, AnalyzeExperimentResponses, ApproveBrowserLoginData, ApproveBrowserLoginErrors, ApproveBrowserLoginResponses, AskWhatIfData, AskWhatIfErrors, AskWhatIfResponses, BeginDeviceLoginData, BeginDeviceLoginErrors, BeginDeviceLoginResponses, CancelExperimentData, CancelExperimentErrors, CancelExperimentResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeAlertData, ChangeAlertErrors, ChangeAlertResponses, ChangeJobData, ChangeJobErrors, ChangeJobResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, ChangeProjectData, ChangeProjectErrors, ChangeProjectResponses, ChangeReportData, ChangeReportErrors, ChangeReportResponses, ChangeUserData, ChangeUserErrors, ChangeUserResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, CreateAlertData, CreateAlertErrors, CreateAlertResponses, CreateExperimentData, CreateExperimentErrors, CreateExperimentResponses, CreateGroupData, CreateGroupErrors, CreateGroupResponses, CreateLoginLinkData, CreateLoginLinkErrors, CreateLoginLinkResponses, CreateProjectData, CreateProjectErrors, CreateProjectResponses, CreateReportData, CreateReportErrors, CreateReportResponses, CreateTokenData, CreateTokenErrors, CreateTokenResponses, CreateUserData, CreateUserErrors, CreateUserResponses, DecideDeviceLoginData, DecideDeviceLoginErrors, DecideDeviceLoginResponses, DeleteAlertData, DeleteAlertErrors, DeleteAlertResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DeleteGroupData, DeleteGroupErrors, DeleteGroupResponses, DeleteJobData, DeleteJobErrors, DeleteJobResponses, DeleteProjectData, DeleteProjectErrors, DeleteProjectResponses, DeleteReportData, DeleteReportErrors, DeleteReportResponses, DeleteTokenData, DeleteTokenErrors, DeleteTokenResponses, DeleteViewData, DeleteViewErrors, DeleteViewResponses, DownloadLogsData, DownloadLogsErrors, DownloadLogsResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, EndSessionData, EndSessionErrors, EndSessionResponses, GetAlertData, GetAlertErrors, GetAlertResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetExperimentData, GetExperimentErrors, GetExperimentResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, GetProjectData, GetProjectErrors, GetProjectResponses, GetReportData, GetReportErrors, GetReportResponses, ListAlertsData, ListAlertsErrors, ListAlertsResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListAuditData, ListAuditErrors, ListAuditResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListExperimentsData, ListExperimentsErrors, ListExperimentsResponses, ListGroupMembersData, ListGroupMembersErrors, ListGroupMembersResponses, ListGroupsData, ListGroupsErrors, ListGroupsResponses, ListJobGroupsData, ListJobGroupsErrors, ListJobGroupsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListLoginMethodsData, ListLoginMethodsErrors, ListLoginMethodsResponses, ListMembersData, ListMembersErrors, ListMembersResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, ListProjectsData, ListProjectsErrors, ListProjectsResponses, ListReportsData, ListReportsErrors, ListReportsResponses, ListSessionsData, ListSessionsErrors, ListSessionsResponses, ListTokensData, ListTokensErrors, ListTokensResponses, ListTrialsData, ListTrialsErrors, ListTrialsResponses, ListUsersData, ListUsersErrors, ListUsersResponses, ListViewsData, ListViewsErrors, ListViewsResponses, LogInByPasswordData, LogInByPasswordErrors, LogInByPasswordResponses, LogInData, LogInErrors, LogInResponses, LogOutData, LogOutErrors, LogOutResponses, PauseExperimentData, PauseExperimentErrors, PauseExperimentResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PollDeviceLoginData, PollDeviceLoginErrors, PollDeviceLoginResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadDeviceLoginData, ReadDeviceLoginErrors, ReadDeviceLoginResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLedgerData, ReadLedgerErrors, ReadLedgerResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMeData, ReadMeErrors, ReadMeResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPackagesData, ReadPackagesErrors, ReadPackagesResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueHistoryData, ReadQueueHistoryErrors, ReadQueueHistoryResponses, ReadQueueResponses, ReadQuotasData, ReadQuotasErrors, ReadQuotasResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadReportData, ReadReportErrors, ReadReportResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RegisterNodeData, RegisterNodeErrors, RegisterNodeResponses, RemoveGroupMemberData, RemoveGroupMemberErrors, RemoveGroupMemberResponses, RemoveMemberData, RemoveMemberErrors, RemoveMemberResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RemoveUserData, RemoveUserErrors, RemoveUserResponses, ResizeJobData, ResizeJobErrors, ResizeJobResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeExperimentData, ResumeExperimentErrors, ResumeExperimentResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SaveViewData, SaveViewErrors, SaveViewResponses, SetMemberData, SetMemberErrors, SetMemberResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, TestAlertData, TestAlertErrors, TestAlertResponses, TradeBrowserCodeData, TradeBrowserCodeErrors, TradeBrowserCodeResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -1076,6 +1076,103 @@ export const endSession = <ThrowOnError extends boolean = true>(options: Options
     responseStyle: 'data',
     url: '/api/v1/auth/sessions/{session_id}',
     ...options
+});
+
+/**
+ * List the ways to log in
+ *
+ * Needs no credential.
+ */
+export const listLoginMethods = <ThrowOnError extends boolean = true>(options?: Options<ListLoginMethodsData, ThrowOnError>) => (options?.client ?? client).get<ListLoginMethodsResponses, ListLoginMethodsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/auth/methods',
+    ...options
+});
+
+/**
+ * Begin a login of commands by code
+ *
+ * The user types `user_code` at `url`, in a browser on any host. Needs no credential.
+ */
+export const beginDeviceLogin = <ThrowOnError extends boolean = true>(options: Options<BeginDeviceLoginData, ThrowOnError>) => (options.client ?? client).post<BeginDeviceLoginResponses, BeginDeviceLoginErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/auth/device',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Ask for the token of a login by code
+ *
+ * Ask every `interval` seconds. Needs no credential.
+ */
+export const pollDeviceLogin = <ThrowOnError extends boolean = true>(options: Options<PollDeviceLoginData, ThrowOnError>) => (options.client ?? client).post<PollDeviceLoginResponses, PollDeviceLoginErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/auth/device/token',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Read a login by code
+ *
+ * Shows the user what they are about to approve.
+ */
+export const readDeviceLogin = <ThrowOnError extends boolean = true>(options: Options<ReadDeviceLoginData, ThrowOnError>) => (options.client ?? client).get<ReadDeviceLoginResponses, ReadDeviceLoginErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/auth/device/{user_code}',
+    ...options
+});
+
+/**
+ * Approve or refuse a login by code
+ *
+ * Commands that wait under this code then act as you.
+ */
+export const decideDeviceLogin = <ThrowOnError extends boolean = true>(options: Options<DecideDeviceLoginData, ThrowOnError>) => (options.client ?? client).put<DecideDeviceLoginResponses, DecideDeviceLoginErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/auth/device/{user_code}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Approve a login of commands on this host
+ *
+ * The page hands the code to the commands that opened it, which then act as you.
+ */
+export const approveBrowserLogin = <ThrowOnError extends boolean = true>(options: Options<ApproveBrowserLoginData, ThrowOnError>) => (options.client ?? client).post<ApproveBrowserLoginResponses, ApproveBrowserLoginErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/auth/browser',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Trade the code of a browser for a token
+ *
+ * Only for those who know the verifier of the challenge. Needs no credential.
+ */
+export const tradeBrowserCode = <ThrowOnError extends boolean = true>(options: Options<TradeBrowserCodeData, ThrowOnError>) => (options.client ?? client).post<TradeBrowserCodeResponses, TradeBrowserCodeErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/auth/browser/token',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
 });
 
 /**

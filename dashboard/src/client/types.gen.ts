@@ -999,6 +999,46 @@ export type Best = {
 };
 
 /**
+ * BrowserCode
+ *
+ * Code that the browser handed to the commands.
+ */
+export type BrowserCode = {
+    /**
+     * Code
+     *
+     * The `code` of `POST /auth/browser`.
+     */
+    code: string;
+    /**
+     * Verifier
+     *
+     * Random text whose hash was the challenge.
+     */
+    verifier: string;
+    /**
+     * Client
+     *
+     * Name of the host that asks, for people.
+     */
+    client: string;
+};
+
+/**
+ * BrowserLogin
+ *
+ * Code for the commands that opened the page.
+ */
+export type BrowserLogin = {
+    /**
+     * Code
+     *
+     * `POST /auth/browser/token` takes it, once, within a minute.
+     */
+    code: string;
+};
+
+/**
  * Cause
  *
  * Why an attempt failed, as far as its evidence goes (`cluster.agent.shim.failure_cause`).
@@ -1503,6 +1543,34 @@ export type Device = {
 };
 
 /**
+ * DeviceCode
+ *
+ * Secret of the commands that wait.
+ */
+export type DeviceCode = {
+    /**
+     * Device Code
+     *
+     * The `device_code` of `POST /auth/device`.
+     */
+    device_code: string;
+};
+
+/**
+ * DeviceDecision
+ *
+ * Answer of the user.
+ */
+export type DeviceDecision = {
+    /**
+     * Approve
+     *
+     * False: refuse it.
+     */
+    approve: boolean;
+};
+
+/**
  * DeviceHistory
  *
  * Use of one device of a node.
@@ -1518,6 +1586,44 @@ export type DeviceHistory = {
      * Oldest first.
      */
     points: Array<DevicePoint>;
+};
+
+/**
+ * DeviceLogin
+ *
+ * Login of commands that waits for a browser.
+ */
+export type DeviceLogin = {
+    /**
+     * Device Code
+     *
+     * Secret of the commands: `POST /auth/device/token` takes it.
+     */
+    device_code: string;
+    /**
+     * User Code
+     *
+     * Code to type in the browser.
+     */
+    user_code: string;
+    /**
+     * Url
+     *
+     * Page that takes the code.
+     */
+    url: string;
+    /**
+     * Interval
+     *
+     * Seconds between two requests for the token.
+     */
+    interval: number;
+    /**
+     * Expires In
+     *
+     * Seconds until it ends.
+     */
+    expires_in: number;
 };
 
 /**
@@ -1572,6 +1678,50 @@ export type DevicePoint = {
      * Mean, watts.
      */
     power: number | null;
+};
+
+/**
+ * DeviceRequest
+ *
+ * Login of commands, as the browser shows it.
+ */
+export type DeviceRequest = {
+    /**
+     * User Code
+     */
+    user_code: string;
+    /**
+     * Client
+     *
+     * Name of the host, as the commands give it.
+     */
+    client: string;
+    /**
+     * Address
+     *
+     * Address that they asked from.
+     */
+    address: string;
+    /**
+     * Created At
+     */
+    created_at: string;
+};
+
+/**
+ * DeviceToken
+ *
+ * State of a login of commands.
+ */
+export type DeviceToken = {
+    /**
+     * State
+     */
+    state: 'pending' | 'approved' | 'denied';
+    /**
+     * API token of whoever approved it, shown only once.
+     */
+    token: NewApiToken | null;
 };
 
 /**
@@ -3422,6 +3572,26 @@ export type LoginLink = {
 };
 
 /**
+ * LoginMethods
+ *
+ * Ways to log in beside a login link.
+ */
+export type LoginMethods = {
+    /**
+     * Password
+     *
+     * True if there is a user with a password.
+     */
+    password: boolean;
+    /**
+     * Oidc
+     *
+     * Name of the OpenID provider; null: none is configured.
+     */
+    oidc: string | null;
+};
+
+/**
  * MainMetric
  *
  * Metric that rates the result of a job.
@@ -3627,6 +3797,34 @@ export type NewApiToken = {
      * The token, shown only once.
      */
     token: string;
+};
+
+/**
+ * NewBrowserLogin
+ *
+ * Login of commands on the host of the browser.
+ */
+export type NewBrowserLogin = {
+    /**
+     * Challenge
+     *
+     * SHA-256 of their verifier, in base64url without padding.
+     */
+    challenge: string;
+};
+
+/**
+ * NewDeviceLogin
+ *
+ * Login of commands, to be approved in a browser on any host.
+ */
+export type NewDeviceLogin = {
+    /**
+     * Client
+     *
+     * Name of the host that asks, for people.
+     */
+    client: string;
 };
 
 /**
@@ -11360,6 +11558,391 @@ export type EndSessionResponses = {
 };
 
 export type EndSessionResponse = EndSessionResponses[keyof EndSessionResponses];
+
+export type ListLoginMethodsData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/api/v1/auth/methods';
+};
+
+export type ListLoginMethodsErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ListLoginMethodsError = ListLoginMethodsErrors[keyof ListLoginMethodsErrors];
+
+export type ListLoginMethodsResponses = {
+    /**
+     * What the login page offers.
+     */
+    200: LoginMethods;
+};
+
+export type ListLoginMethodsResponse = ListLoginMethodsResponses[keyof ListLoginMethodsResponses];
+
+export type BeginDeviceLoginData = {
+    body: NewDeviceLogin;
+    path?: never;
+    query?: never;
+    url: '/api/v1/auth/device';
+};
+
+export type BeginDeviceLoginErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Too many requests
+     */
+    429: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type BeginDeviceLoginError = BeginDeviceLoginErrors[keyof BeginDeviceLoginErrors];
+
+export type BeginDeviceLoginResponses = {
+    /**
+     * The codes.
+     */
+    201: DeviceLogin;
+};
+
+export type BeginDeviceLoginResponse = BeginDeviceLoginResponses[keyof BeginDeviceLoginResponses];
+
+export type PollDeviceLoginData = {
+    body: DeviceCode;
+    path?: never;
+    query?: never;
+    url: '/api/v1/auth/device/token';
+};
+
+export type PollDeviceLoginErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Too many requests
+     */
+    429: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type PollDeviceLoginError = PollDeviceLoginErrors[keyof PollDeviceLoginErrors];
+
+export type PollDeviceLoginResponses = {
+    /**
+     * The token, once the login is approved.
+     */
+    200: DeviceToken;
+};
+
+export type PollDeviceLoginResponse = PollDeviceLoginResponses[keyof PollDeviceLoginResponses];
+
+export type ReadDeviceLoginData = {
+    body?: never;
+    path: {
+        /**
+         * User Code
+         *
+         * The code that the user typed.
+         */
+        user_code: string;
+    };
+    query?: never;
+    url: '/api/v1/auth/device/{user_code}';
+};
+
+export type ReadDeviceLoginErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Too many requests
+     */
+    429: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ReadDeviceLoginError = ReadDeviceLoginErrors[keyof ReadDeviceLoginErrors];
+
+export type ReadDeviceLoginResponses = {
+    /**
+     * Who asks.
+     */
+    200: DeviceRequest;
+};
+
+export type ReadDeviceLoginResponse = ReadDeviceLoginResponses[keyof ReadDeviceLoginResponses];
+
+export type DecideDeviceLoginData = {
+    body: DeviceDecision;
+    path: {
+        /**
+         * User Code
+         *
+         * The code that the user typed.
+         */
+        user_code: string;
+    };
+    query?: never;
+    url: '/api/v1/auth/device/{user_code}';
+};
+
+export type DecideDeviceLoginErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Not found
+     */
+    404: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Too many requests
+     */
+    429: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type DecideDeviceLoginError = DecideDeviceLoginErrors[keyof DecideDeviceLoginErrors];
+
+export type DecideDeviceLoginResponses = {
+    /**
+     * Done.
+     */
+    204: void;
+};
+
+export type DecideDeviceLoginResponse = DecideDeviceLoginResponses[keyof DecideDeviceLoginResponses];
+
+export type ApproveBrowserLoginData = {
+    body: NewBrowserLogin;
+    path?: never;
+    query?: never;
+    url: '/api/v1/auth/browser';
+};
+
+export type ApproveBrowserLoginErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Too many requests
+     */
+    429: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type ApproveBrowserLoginError = ApproveBrowserLoginErrors[keyof ApproveBrowserLoginErrors];
+
+export type ApproveBrowserLoginResponses = {
+    /**
+     * The code for them.
+     */
+    201: BrowserLogin;
+};
+
+export type ApproveBrowserLoginResponse = ApproveBrowserLoginResponses[keyof ApproveBrowserLoginResponses];
+
+export type TradeBrowserCodeData = {
+    body: BrowserCode;
+    path?: never;
+    query?: never;
+    url: '/api/v1/auth/browser/token';
+};
+
+export type TradeBrowserCodeErrors = {
+    /**
+     * A valid credential is required
+     */
+    401: Problem;
+    /**
+     * Not allowed
+     */
+    403: Problem;
+    /**
+     * Conflict
+     */
+    409: Problem;
+    /**
+     * Request too large
+     */
+    413: Problem;
+    /**
+     * Unsupported content type
+     */
+    415: Problem;
+    /**
+     * Invalid request
+     */
+    422: Problem;
+    /**
+     * Too many requests
+     */
+    429: Problem;
+    /**
+     * Internal error
+     */
+    500: Problem;
+    /**
+     * Temporarily unavailable
+     */
+    503: Problem;
+};
+
+export type TradeBrowserCodeError = TradeBrowserCodeErrors[keyof TradeBrowserCodeErrors];
+
+export type TradeBrowserCodeResponses = {
+    /**
+     * The token, which is shown only once.
+     */
+    201: NewApiToken;
+};
+
+export type TradeBrowserCodeResponse = TradeBrowserCodeResponses[keyof TradeBrowserCodeResponses];
 
 export type ListAuditData = {
     body?: never;

@@ -3,8 +3,8 @@
 import { type InfiniteData, infiniteQueryOptions, queryOptions, type UseMutationOptions } from '@tanstack/react-query';
 
 import { client } from '../client.gen';
-import { addGroupMember, analyzeExperiment, askWhatIf, cancelExperiment, cancelJob, captureGradients, changeAlert, changeJob, changeNode, changeProject, changeReport, changeUser, collectCheckpoints, createAlert, createExperiment, createGroup, createLoginLink, createProject, createReport, createToken, createUser, deleteAlert, deleteCheckpoint, deleteGroup, deleteJob, deleteProject, deleteReport, deleteToken, deleteView, downloadLogs, drainNode, endSession, getAlert, getCheckpoint, getCode, getExperiment, getJob, getNode, getProject, getReport, listAlerts, listAttempts, listAudit, listCheckpointFiles, listCheckpoints, listDeliveries, listDevices, listEvents, listExperiments, listGroupMembers, listGroups, listJobGroups, listJobs, listMembers, listNodeEvents, listNodes, listProjects, listReports, listSessions, listTokens, listTrials, listUsers, listViews, logIn, logInByPassword, logOut, type Options, pauseExperiment, pauseJob, pinCheckpoint, putCode, readCheckpointFile, readGradients, readGradientsOfStep, readHealth, readLedger, readLogs, readMe, readMetrics, readNodeHistory, readPackages, readPrometheus, readQueue, readQueueHistory, readQuotas, readReadiness, readReport, readSummary, registerNode, removeGroupMember, removeMember, removeNode, removeUser, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, saveView, setMember, submitJob, testAlert, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
-import type { AddGroupMemberData, AddGroupMemberError, AddGroupMemberResponse, AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, AskWhatIfData, AskWhatIfError, AskWhatIfResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeAlertData, ChangeAlertError, ChangeAlertResponse, ChangeJobData, ChangeJobError, ChangeJobResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, ChangeProjectData, ChangeProjectError, ChangeProjectResponse, ChangeReportData, ChangeReportError, ChangeReportResponse, ChangeUserData, ChangeUserError, ChangeUserResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateAlertData, CreateAlertError, CreateAlertResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, CreateGroupData, CreateGroupError, CreateGroupResponse, CreateLoginLinkData, CreateLoginLinkError, CreateLoginLinkResponse, CreateProjectData, CreateProjectError, CreateProjectResponse, CreateReportData, CreateReportError, CreateReportResponse, CreateTokenData, CreateTokenError, CreateTokenResponse, CreateUserData, CreateUserError, CreateUserResponse, DeleteAlertData, DeleteAlertError, DeleteAlertResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DeleteGroupData, DeleteGroupError, DeleteGroupResponse, DeleteJobData, DeleteJobError, DeleteJobResponse, DeleteProjectData, DeleteProjectError, DeleteProjectResponse, DeleteReportData, DeleteReportError, DeleteReportResponse, DeleteTokenData, DeleteTokenError, DeleteTokenResponse, DeleteViewData, DeleteViewError, DeleteViewResponse, DownloadLogsData, DownloadLogsError, DownloadLogsResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, EndSessionData, EndSessionError, EndSessionResponse, GetAlertData, GetAlertError, GetAlertResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, GetProjectData, GetProjectError, GetProjectResponse, GetReportData, GetReportError, GetReportResponse, ListAlertsData, ListAlertsError, ListAlertsResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListAuditData, ListAuditError, ListAuditResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDeliveriesData, ListDeliveriesError, ListDeliveriesResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListGroupMembersData, ListGroupMembersError, ListGroupMembersResponse, ListGroupsData, ListGroupsError, ListGroupsResponse, ListJobGroupsData, ListJobGroupsError, ListJobGroupsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListMembersData, ListMembersError, ListMembersResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListProjectsData, ListProjectsError, ListProjectsResponse, ListReportsData, ListReportsError, ListReportsResponse, ListSessionsData, ListSessionsError, ListSessionsResponse, ListTokensData, ListTokensError, ListTokensResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, ListUsersData, ListUsersError, ListUsersResponse, ListViewsData, ListViewsError, ListViewsResponse, LogInByPasswordData, LogInByPasswordError, LogInByPasswordResponse, LogInData, LogInError, LogInResponse, LogOutData, LogOutError, LogOutResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLedgerData, ReadLedgerError, ReadLedgerResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMeData, ReadMeError, ReadMeResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPackagesData, ReadPackagesError, ReadPackagesResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueHistoryData, ReadQueueHistoryError, ReadQueueHistoryResponse, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveGroupMemberData, RemoveGroupMemberError, RemoveGroupMemberResponse, RemoveMemberData, RemoveMemberError, RemoveMemberResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, RemoveUserData, RemoveUserError, RemoveUserResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SaveViewData, SaveViewError, SaveViewResponse, SetMemberData, SetMemberError, SetMemberResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, TestAlertData, TestAlertError, TestAlertResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
+import { addGroupMember, analyzeExperiment, approveBrowserLogin, askWhatIf, beginDeviceLogin, cancelExperiment, cancelJob, captureGradients, changeAlert, changeJob, changeNode, changeProject, changeReport, changeUser, collectCheckpoints, createAlert, createExperiment, createGroup, createLoginLink, createProject, createReport, createToken, createUser, decideDeviceLogin, deleteAlert, deleteCheckpoint, deleteGroup, deleteJob, deleteProject, deleteReport, deleteToken, deleteView, downloadLogs, drainNode, endSession, getAlert, getCheckpoint, getCode, getExperiment, getJob, getNode, getProject, getReport, listAlerts, listAttempts, listAudit, listCheckpointFiles, listCheckpoints, listDeliveries, listDevices, listEvents, listExperiments, listGroupMembers, listGroups, listJobGroups, listJobs, listLoginMethods, listMembers, listNodeEvents, listNodes, listProjects, listReports, listSessions, listTokens, listTrials, listUsers, listViews, logIn, logInByPassword, logOut, type Options, pauseExperiment, pauseJob, pinCheckpoint, pollDeviceLogin, putCode, readCheckpointFile, readDeviceLogin, readGradients, readGradientsOfStep, readHealth, readLedger, readLogs, readMe, readMetrics, readNodeHistory, readPackages, readPrometheus, readQueue, readQueueHistory, readQuotas, readReadiness, readReport, readSummary, registerNode, removeGroupMember, removeMember, removeNode, removeUser, resizeJob, restoreCheckpoint, resumeExperiment, resumeJob, saveView, setMember, submitJob, testAlert, tradeBrowserCode, undrainNode, unpinCheckpoint, verifyCheckpoint } from '../sdk.gen';
+import type { AddGroupMemberData, AddGroupMemberError, AddGroupMemberResponse, AnalyzeExperimentData, AnalyzeExperimentError, AnalyzeExperimentResponse, ApproveBrowserLoginData, ApproveBrowserLoginError, ApproveBrowserLoginResponse, AskWhatIfData, AskWhatIfError, AskWhatIfResponse, BeginDeviceLoginData, BeginDeviceLoginError, BeginDeviceLoginResponse, CancelExperimentData, CancelExperimentError, CancelExperimentResponse, CancelJobData, CancelJobError, CancelJobResponse, CaptureGradientsData, CaptureGradientsError, CaptureGradientsResponse, ChangeAlertData, ChangeAlertError, ChangeAlertResponse, ChangeJobData, ChangeJobError, ChangeJobResponse, ChangeNodeData, ChangeNodeError, ChangeNodeResponse, ChangeProjectData, ChangeProjectError, ChangeProjectResponse, ChangeReportData, ChangeReportError, ChangeReportResponse, ChangeUserData, ChangeUserError, ChangeUserResponse, CollectCheckpointsData, CollectCheckpointsError, CollectCheckpointsResponse, CreateAlertData, CreateAlertError, CreateAlertResponse, CreateExperimentData, CreateExperimentError, CreateExperimentResponse, CreateGroupData, CreateGroupError, CreateGroupResponse, CreateLoginLinkData, CreateLoginLinkError, CreateLoginLinkResponse, CreateProjectData, CreateProjectError, CreateProjectResponse, CreateReportData, CreateReportError, CreateReportResponse, CreateTokenData, CreateTokenError, CreateTokenResponse, CreateUserData, CreateUserError, CreateUserResponse, DecideDeviceLoginData, DecideDeviceLoginError, DecideDeviceLoginResponse, DeleteAlertData, DeleteAlertError, DeleteAlertResponse, DeleteCheckpointData, DeleteCheckpointError, DeleteCheckpointResponse, DeleteGroupData, DeleteGroupError, DeleteGroupResponse, DeleteJobData, DeleteJobError, DeleteJobResponse, DeleteProjectData, DeleteProjectError, DeleteProjectResponse, DeleteReportData, DeleteReportError, DeleteReportResponse, DeleteTokenData, DeleteTokenError, DeleteTokenResponse, DeleteViewData, DeleteViewError, DeleteViewResponse, DownloadLogsData, DownloadLogsError, DownloadLogsResponse, DrainNodeData, DrainNodeError, DrainNodeResponse, EndSessionData, EndSessionError, EndSessionResponse, GetAlertData, GetAlertError, GetAlertResponse, GetCheckpointData, GetCheckpointError, GetCheckpointResponse, GetCodeData, GetCodeError, GetCodeResponse, GetExperimentData, GetExperimentError, GetExperimentResponse, GetJobData, GetJobError, GetJobResponse, GetNodeData, GetNodeError, GetNodeResponse, GetProjectData, GetProjectError, GetProjectResponse, GetReportData, GetReportError, GetReportResponse, ListAlertsData, ListAlertsError, ListAlertsResponse, ListAttemptsData, ListAttemptsError, ListAttemptsResponse, ListAuditData, ListAuditError, ListAuditResponse, ListCheckpointFilesData, ListCheckpointFilesError, ListCheckpointFilesResponse, ListCheckpointsData, ListCheckpointsError, ListCheckpointsResponse, ListDeliveriesData, ListDeliveriesError, ListDeliveriesResponse, ListDevicesData, ListDevicesError, ListDevicesResponse, ListEventsData, ListEventsError, ListEventsResponse, ListExperimentsData, ListExperimentsError, ListExperimentsResponse, ListGroupMembersData, ListGroupMembersError, ListGroupMembersResponse, ListGroupsData, ListGroupsError, ListGroupsResponse, ListJobGroupsData, ListJobGroupsError, ListJobGroupsResponse, ListJobsData, ListJobsError, ListJobsResponse, ListLoginMethodsData, ListLoginMethodsError, ListLoginMethodsResponse, ListMembersData, ListMembersError, ListMembersResponse, ListNodeEventsData, ListNodeEventsError, ListNodeEventsResponse, ListNodesData, ListNodesError, ListNodesResponse, ListProjectsData, ListProjectsError, ListProjectsResponse, ListReportsData, ListReportsError, ListReportsResponse, ListSessionsData, ListSessionsError, ListSessionsResponse, ListTokensData, ListTokensError, ListTokensResponse, ListTrialsData, ListTrialsError, ListTrialsResponse, ListUsersData, ListUsersError, ListUsersResponse, ListViewsData, ListViewsError, ListViewsResponse, LogInByPasswordData, LogInByPasswordError, LogInByPasswordResponse, LogInData, LogInError, LogInResponse, LogOutData, LogOutError, LogOutResponse, PauseExperimentData, PauseExperimentError, PauseExperimentResponse, PauseJobData, PauseJobError, PauseJobResponse, PinCheckpointData, PinCheckpointError, PinCheckpointResponse, PollDeviceLoginData, PollDeviceLoginError, PollDeviceLoginResponse, PutCodeData, PutCodeError, PutCodeResponse, ReadCheckpointFileData, ReadCheckpointFileError, ReadCheckpointFileResponse, ReadDeviceLoginData, ReadDeviceLoginError, ReadDeviceLoginResponse, ReadGradientsData, ReadGradientsError, ReadGradientsOfStepData, ReadGradientsOfStepError, ReadGradientsOfStepResponse, ReadGradientsResponse, ReadHealthData, ReadHealthError, ReadHealthResponse, ReadLedgerData, ReadLedgerError, ReadLedgerResponse, ReadLogsData, ReadLogsError, ReadLogsResponse, ReadMeData, ReadMeError, ReadMeResponse, ReadMetricsData, ReadMetricsError, ReadMetricsResponse, ReadNodeHistoryData, ReadNodeHistoryError, ReadNodeHistoryResponse, ReadPackagesData, ReadPackagesError, ReadPackagesResponse, ReadPrometheusData, ReadPrometheusError, ReadPrometheusResponse, ReadQueueData, ReadQueueError, ReadQueueHistoryData, ReadQueueHistoryError, ReadQueueHistoryResponse, ReadQueueResponse, ReadQuotasData, ReadQuotasError, ReadQuotasResponse, ReadReadinessData, ReadReadinessError, ReadReadinessResponse, ReadReportData, ReadReportError, ReadReportResponse, ReadSummaryData, ReadSummaryError, ReadSummaryResponse, RegisterNodeData, RegisterNodeError, RegisterNodeResponse, RemoveGroupMemberData, RemoveGroupMemberError, RemoveGroupMemberResponse, RemoveMemberData, RemoveMemberError, RemoveMemberResponse, RemoveNodeData, RemoveNodeError, RemoveNodeResponse, RemoveUserData, RemoveUserError, RemoveUserResponse, ResizeJobData, ResizeJobError, ResizeJobResponse, RestoreCheckpointData, RestoreCheckpointError, RestoreCheckpointResponse, ResumeExperimentData, ResumeExperimentError, ResumeExperimentResponse, ResumeJobData, ResumeJobError, ResumeJobResponse, SaveViewData, SaveViewError, SaveViewResponse, SetMemberData, SetMemberError, SetMemberResponse, SubmitJobData, SubmitJobError, SubmitJobResponse, TestAlertData, TestAlertError, TestAlertResponse, TradeBrowserCodeData, TradeBrowserCodeError, TradeBrowserCodeResponse, UndrainNodeData, UndrainNodeError, UndrainNodeResponse, UnpinCheckpointData, UnpinCheckpointError, UnpinCheckpointResponse, VerifyCheckpointData, VerifyCheckpointError, VerifyCheckpointResponse } from '../types.gen';
 
 export type QueryKey<TOptions extends Options> = [
     Pick<TOptions, 'baseUrl' | 'body' | 'headers' | 'path' | 'query'> & {
@@ -2040,6 +2040,120 @@ export const listSessionsInfiniteOptions = (options?: Options<ListSessionsData>)
 export const endSessionMutation = (options?: Partial<Options<EndSessionData>>): UseMutationOptions<EndSessionResponse, EndSessionError, Options<EndSessionData>> => {
     const mutationOptions: UseMutationOptions<EndSessionResponse, EndSessionError, Options<EndSessionData>> = {
         mutationFn: async (fnOptions) => await endSession({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const listLoginMethodsQueryKey = (options?: Options<ListLoginMethodsData>) => createQueryKey('listLoginMethods', options);
+
+/**
+ * List the ways to log in
+ *
+ * Needs no credential.
+ */
+export const listLoginMethodsOptions = (options?: Options<ListLoginMethodsData>) => queryOptions<ListLoginMethodsResponse, ListLoginMethodsError, ListLoginMethodsResponse, ReturnType<typeof listLoginMethodsQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await listLoginMethods({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: listLoginMethodsQueryKey(options)
+});
+
+/**
+ * Begin a login of commands by code
+ *
+ * The user types `user_code` at `url`, in a browser on any host. Needs no credential.
+ */
+export const beginDeviceLoginMutation = (options?: Partial<Options<BeginDeviceLoginData>>): UseMutationOptions<BeginDeviceLoginResponse, BeginDeviceLoginError, Options<BeginDeviceLoginData>> => {
+    const mutationOptions: UseMutationOptions<BeginDeviceLoginResponse, BeginDeviceLoginError, Options<BeginDeviceLoginData>> = {
+        mutationFn: async (fnOptions) => await beginDeviceLogin({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Ask for the token of a login by code
+ *
+ * Ask every `interval` seconds. Needs no credential.
+ */
+export const pollDeviceLoginMutation = (options?: Partial<Options<PollDeviceLoginData>>): UseMutationOptions<PollDeviceLoginResponse, PollDeviceLoginError, Options<PollDeviceLoginData>> => {
+    const mutationOptions: UseMutationOptions<PollDeviceLoginResponse, PollDeviceLoginError, Options<PollDeviceLoginData>> = {
+        mutationFn: async (fnOptions) => await pollDeviceLogin({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+export const readDeviceLoginQueryKey = (options: Options<ReadDeviceLoginData>) => createQueryKey('readDeviceLogin', options);
+
+/**
+ * Read a login by code
+ *
+ * Shows the user what they are about to approve.
+ */
+export const readDeviceLoginOptions = (options: Options<ReadDeviceLoginData>) => queryOptions<ReadDeviceLoginResponse, ReadDeviceLoginError, ReadDeviceLoginResponse, ReturnType<typeof readDeviceLoginQueryKey>>({
+    queryFn: async ({ queryKey, signal }) => await readDeviceLogin({
+        ...options,
+        ...queryKey[0],
+        signal,
+        throwOnError: true
+    }),
+    queryKey: readDeviceLoginQueryKey(options)
+});
+
+/**
+ * Approve or refuse a login by code
+ *
+ * Commands that wait under this code then act as you.
+ */
+export const decideDeviceLoginMutation = (options?: Partial<Options<DecideDeviceLoginData>>): UseMutationOptions<DecideDeviceLoginResponse, DecideDeviceLoginError, Options<DecideDeviceLoginData>> => {
+    const mutationOptions: UseMutationOptions<DecideDeviceLoginResponse, DecideDeviceLoginError, Options<DecideDeviceLoginData>> = {
+        mutationFn: async (fnOptions) => await decideDeviceLogin({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Approve a login of commands on this host
+ *
+ * The page hands the code to the commands that opened it, which then act as you.
+ */
+export const approveBrowserLoginMutation = (options?: Partial<Options<ApproveBrowserLoginData>>): UseMutationOptions<ApproveBrowserLoginResponse, ApproveBrowserLoginError, Options<ApproveBrowserLoginData>> => {
+    const mutationOptions: UseMutationOptions<ApproveBrowserLoginResponse, ApproveBrowserLoginError, Options<ApproveBrowserLoginData>> = {
+        mutationFn: async (fnOptions) => await approveBrowserLogin({
+            ...options,
+            ...fnOptions,
+            throwOnError: true
+        })
+    };
+    return mutationOptions;
+};
+
+/**
+ * Trade the code of a browser for a token
+ *
+ * Only for those who know the verifier of the challenge. Needs no credential.
+ */
+export const tradeBrowserCodeMutation = (options?: Partial<Options<TradeBrowserCodeData>>): UseMutationOptions<TradeBrowserCodeResponse, TradeBrowserCodeError, Options<TradeBrowserCodeData>> => {
+    const mutationOptions: UseMutationOptions<TradeBrowserCodeResponse, TradeBrowserCodeError, Options<TradeBrowserCodeData>> = {
+        mutationFn: async (fnOptions) => await tradeBrowserCode({
             ...options,
             ...fnOptions,
             throwOnError: true
