@@ -39,7 +39,7 @@ def new_token(url: str, *, by_code: bool) -> tuple[str, str]:
         by_code: the browser is on another host.
 
     Raises:
-        CliError: it was refused, or nobody approved it in time.
+        CliError: it was refused, or not approved in time.
     """
     return _by_code(url) if by_code or not has_browser() else _by_browser(url)
 
@@ -71,7 +71,7 @@ def _by_code(url: str) -> tuple[str, str]:
                 raise NotAllowedError("the login was refused in the browser")
             if reply["state"] == "approved":
                 return _made(reply["token"])
-    raise CliError("nobody approved the login in time; try again")
+    raise CliError("the login was not approved in time; try again")
 
 
 def _by_browser(url: str) -> tuple[str, str]:
@@ -90,7 +90,7 @@ def _by_browser(url: str) -> tuple[str, str]:
         out.notice(f"Approve the login {challenge[:6]} in the browser. If none opens: {page}")
         webbrowser.open(page)
         if not listener.answered.wait(BROWSER_SECONDS):
-            raise CliError("nobody approved the login in time; try again, or use --code")
+            raise CliError("the login was not approved in time; try again, or use --code")
     if listener.code is None:
         raise NotAllowedError("the login was refused in the browser")
     body = {"code": listener.code, "verifier": verifier, "client": client_name}

@@ -9,6 +9,8 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access import audit
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.rules import Rule
 from trainhall.cluster.accounts.sessions import add_session
 from trainhall.cluster.errors import ForbiddenError
@@ -21,8 +23,10 @@ log = structlog.get_logger(__name__)
 
 MAX_NAME = 96
 MAX_SUBJECT = 255
+BY_PROVIDER = "by an OpenID provider"
+"""Note in the audit log."""
 UNNAMED = "user"
-"""Name of those whom the provider gives none that can be used."""
+"""Name of users whose provider sends none that can be used."""
 _ATTEMPTS = 3
 
 
@@ -60,11 +64,12 @@ class ProviderAccounts:
                 for user in await session.scalars(select(User).where(User.admin_by_provider)):
                     await _withdraw_admin(session, user)
 
-    async def log_in(self, identity: Identity, client: str) -> str:
+    async def log_in(self, identity: Identity, client: str, address: str = "") -> str:
         """Log a browser in, as a user that is made at the first login; return its secret.
 
         Args:
             client: the browser's description of itself.
+            address: where it is.
 
         Raises:
             ForbiddenError: the user was removed, or has an identity that cannot be kept.
@@ -75,17 +80,37 @@ class ProviderAccounts:
         while True:
             try:
                 async with self._db.transaction() as session:
-                    user = await self._user(session, identity)
+                    user = await self._user(session, identity, address)
+                    was_admin = user.is_admin
                     await self._apply(session, user, identity.groups)
+                    await session.refresh(user)
+                    if user.is_admin != was_admin:
+                        changes = {"admin": (was_admin, user.is_admin)}
+                        self._audit(session, user, address, "user.change", changes)
                     return await add_session(
-                        session, user.id, client, clock=self._clock, ids=self._ids
-                    )
+                        session, user.id, client, clock=self._clock, ids=self._ids,
+                        address=address, detail=BY_PROVIDER,
+                    )  # fmt: skip
             except IntegrityError:  # the same name or the same person at once
                 if attempt == _ATTEMPTS:
                     raise
                 attempt += 1
 
-    async def _user(self, session: AsyncSession, identity: Identity) -> User:
+    def _audit(
+        self,
+        session: AsyncSession,
+        user: User,
+        address: str,
+        action: str,
+        changes: audit.Changes | None = None,
+    ) -> None:
+        caller = Principal(user.name, user.is_admin, "session", user.id, address=address)
+        audit.record(
+            session, caller, action, self._clock.now(), name=user.name, changes=changes,
+            detail=BY_PROVIDER,
+        )  # fmt: skip
+
+    async def _user(self, session: AsyncSession, identity: Identity, address: str) -> User:
         user = await session.scalar(
             select(User).where(User.issuer == identity.issuer, User.subject == identity.subject)
         )
@@ -105,6 +130,7 @@ class ProviderAccounts:
             )
             session.add(user)
             await session.flush()
+            self._audit(session, user, address, "user.create")
             log.info("user_created_by_provider", user=user.name, issuer=identity.issuer)
         return user
 

@@ -355,11 +355,11 @@ def test_revoked_token_closes_its_streams(
 
 
 def test_ended_session_closes_its_streams(
-    make_closed: Callable[..., FastAPI], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_app: Callable[..., FastAPI], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert authentication.RECHECK_SECONDS <= 5
     monkeypatch.setattr(authentication, "RECHECK_SECONDS", 0.05)
-    with served(make_closed()) as url, httpx.Client(base_url=f"{url}{API_PREFIX}") as client:
+    with served(make_app()) as url, httpx.Client(base_url=f"{url}{API_PREFIX}") as client:
         admin = bearer(tmp_path / "data")
         code = client.post("/auth/codes", headers=admin).json()["code"]
         assert client.post("/auth/link", json={"code": code}).status_code == 204

@@ -82,7 +82,8 @@ async def finish(
     try:
         identity = await provider.finish(pending, code, _redirect_uri(request))
         accounts = request.app.state.provider_accounts
-        secret = await accounts.log_in(identity, request.headers.get("user-agent", ""))
+        client = request.headers.get("user-agent", "")
+        secret = await accounts.log_in(identity, client, address_of(request))
     except ProviderAwayError as away:
         return _away(provider, away)
     except NotAcceptedError as refusal:

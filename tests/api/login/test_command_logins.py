@@ -147,7 +147,7 @@ async def test_browser_code_needs_its_verifier(
     assert (await commands.post(f"{AUTH}/browser/token", json=wanted)).status_code == 401
 
 
-async def test_methods_are_told_to_anyone(commands: httpx.AsyncClient) -> None:
+async def test_methods_need_no_credential(commands: httpx.AsyncClient) -> None:
     reply = await commands.get(f"{AUTH}/methods")
     assert reply.json() == {"password": False, "oidc": None}
 

@@ -126,7 +126,7 @@ def test_foreign_pages_cannot_answer(
         return True
 
     monkeypatch.setattr("webbrowser.open", open_page)
-    with pytest.raises(CliError, match="nobody approved"):
+    with pytest.raises(CliError, match="not approved"):
         run("login", url)
     assert statuses == [404, 404]
 

@@ -30,7 +30,7 @@ def identity(
 async def users(database: Database) -> dict[str, bool]:
     async with database.session() as session:
         found = await session.execute(select(User.name, User.is_admin))
-        return dict(found.tuples().all())
+        return {row.name: row.is_admin for row in found}
 
 
 async def groups(database: Database) -> list[str]:
