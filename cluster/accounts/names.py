@@ -12,7 +12,7 @@ from trainhall.cluster.errors import ConflictError, InvalidValueError
 MAX_NAME = 128
 _FORBIDDEN = frozenset("/\\:")
 """A name is a segment of a path, and `group:NAME` is a member of a project."""
-_RESERVED = frozenset({".", "..", "me"})
+RESERVED = frozenset({".", "..", "me"})
 
 
 def composed(name: str) -> str:
@@ -38,11 +38,16 @@ def _problem(name: str) -> str | None:
     if name != name.strip():
         return "must not begin or end with a space"
     for position, character in enumerate(name):
-        # Categories C: controls, those of the direction of text, and halves of surrogate pairs.
-        kind = unicodedata.category(character)
-        if character in _FORBIDDEN or kind[0] == "C" or (kind[0] == "Z" and character != " "):
+        if not is_allowed(character):
             return f"must not contain {character!a} (character {position + 1})"
-    return f"{name!r} is reserved" if name.casefold() in _RESERVED else None
+    return f"{name!r} is reserved" if name.casefold() in RESERVED else None
+
+
+def is_allowed(character: str) -> bool:
+    """Return whether names may have a character."""
+    # Categories C: controls, those of the direction of text, and halves of surrogate pairs.
+    kind = unicodedata.category(character)[0]
+    return character not in _FORBIDDEN and kind != "C" and (kind != "Z" or character == " ")
 
 
 def check_unused(kind: str, name: str, taken: Iterable[str]) -> None:

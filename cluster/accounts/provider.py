@@ -1,6 +1,5 @@
 """Users who an OpenID provider knows: their first login, and their rights by rules."""
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.access import audit
 from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.accounts.names import RESERVED, composed, is_allowed
 from trainhall.cluster.accounts.rules import Rule
 from trainhall.cluster.accounts.sessions import add_session
 from trainhall.cluster.errors import ForbiddenError
@@ -200,12 +200,11 @@ def free_name(wished: str, taken: Iterable[str]) -> str:
 
     Upper and lower case are the same name.
     """
-    text = unicodedata.normalize("NFC", sanitize_text(wished))
-    printable = "".join(char if char.isprintable() else " " for char in text)
-    base = " ".join(printable.split())[:MAX_NAME].strip() or UNNAMED
-    known = {name.casefold() for name in taken}
+    known = {composed(name.casefold()) for name in taken} | RESERVED
+    text = "".join(char if is_allowed(char) else " " for char in composed(sanitize_text(wished)))
+    base = " ".join(text.split())[:MAX_NAME].strip() or UNNAMED
     number, name = 1, base
-    while name.casefold() in known:
+    while composed(name.casefold()) in known:
         number += 1
         name = f"{base}-{number}"
     return name

@@ -114,6 +114,7 @@ NAMES = {
     "setMember",
     "removeMember",
     "logOut",
+    "listAudit",
     "listLoginMethods",
     "beginDeviceLogin",
     "pollDeviceLogin",

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import select, update
 from support.nodes.clock import SimulatedClock
 
+from trainhall.cluster.accounts.names import checked_name
 from trainhall.cluster.accounts.provider import Identity, ProviderAccounts, free_name
 from trainhall.cluster.accounts.rules import Rule
 from trainhall.cluster.errors import ForbiddenError
@@ -102,7 +103,9 @@ async def test_removed_rules_end_their_rights(database: Database) -> None:
     [
         ("maria", "maria"), ("Otto", "Otto-3"), (" o\u202etto\n", "o tto"), ("", "user"),
         ("\ud800\0", "?\N{REPLACEMENT CHARACTER}"), ("e\u0301", "\u00e9"), ("x" * 500, "x" * 96),
+        ("me", "me-2"), ("LAB\\maria", "LAB maria"), ("..", "..-2"),
     ],
 )  # fmt: skip
 def test_names_are_free_and_printable(wished: str, name: str) -> None:
-    assert free_name(wished, ["otto", "OTTO-2"]) == name
+    found = free_name(wished, ["otto", "OTTO-2"])
+    assert found == checked_name(found) == name
