@@ -151,6 +151,7 @@ async def _open_accounts(
     accounts = app.state.coordinator.accounts
     admin = await accounts.ensure_admin(app.state.login_name or UNNAMED)
     app.state.admin = admin
+    await app.state.coordinator.projects.configure(settings.projects)
     if settings.oidc is not None and not settings.mock:
         await _open_provider(app, settings.oidc)
     if not settings.asks_for_login:

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -23,6 +30,7 @@ from pydantic_settings import (
 from trainhall.api.host.config_file import SettingsError, read_file, user_data_dir
 from trainhall.api.host.oidc_settings import OidcSettings
 from trainhall.api.host.tls import Tls
+from trainhall.cluster.access.limits import ProjectLimits
 from trainhall.cluster.api_paths import is_base_url
 from trainhall.cluster.durations import parse_duration
 from trainhall.cluster.options import AlertOptions, ClusterOptions, Prices
@@ -30,6 +38,7 @@ from trainhall.cluster.quotas import Quotas
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds, or text with a unit: 90s, 10m, 2h."""
+_PROJECTS = '{"vision": {"priority": 10, "paths": ["/data/vision"]}}'
 Price = Annotated[float | None, Field(ge=0, le=10**9)]
 
 
@@ -112,6 +121,8 @@ class Settings(BaseSettings):
     """Without a heartbeat for so long, a node's attempts are replaced."""
     quotas: Annotated[Quotas, NoDecode] = Field(default_factory=Quotas)
     """Devices that projects and users may hold at once (docs/scheduling.md)."""
+    projects: Annotated[dict[str, ProjectLimits], NoDecode] = Field(default_factory=dict)
+    """Limits of projects, which are set, and the projects added, at each start."""
     preemption: bool = True
     """Let jobs of higher priority preempt others: these pause or shrink."""
     priority_ageing: Annotated[Duration, Field(gt=0, le=10**9)] = 24 * 3600.0
@@ -148,15 +159,16 @@ class Settings(BaseSettings):
             value = value.split(",")
         return frozenset(name.strip().lower() for name in value if name.strip())
 
-    @field_validator("quotas", mode="before")
+    @field_validator("quotas", "projects", mode="before")
     @classmethod
-    def _decoded(cls, value: Any) -> Any:
+    def _decoded(cls, value: Any, info: ValidationInfo) -> Any:
         if not isinstance(value, str):
             return value
         try:
             return json.loads(value)
         except ValueError:
-            raise ValueError('must be JSON, such as {"users": {"*": 8}}') from None
+            example = '{"users": {"*": 8}}' if info.field_name == "quotas" else _PROJECTS
+            raise ValueError(f"must be JSON, such as {example}") from None
 
     @field_validator("trusted_proxies")
     @classmethod

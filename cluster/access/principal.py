@@ -126,22 +126,6 @@ class Principal:
         )
 
 
-def require_admin(caller: Principal, action: str) -> None:
-    """Check that a caller is an admin.
-
-    Args:
-        action: what it takes one for, as in `drain a node`.
-
-    Raises:
-        ForbiddenError: they are none.
-    """
-    if not caller.is_admin:
-        raise ForbiddenError(
-            f"to {action} takes an admin, and {caller.user} is none, or their token is narrowed; "
-            "an admin can do it, or make you one"
-        )
-
-
 def who_gives_roles(project: str) -> str:
     """Return who can give a role, as refusals end."""
     return f"a maintainer of {project} or an admin can give it"

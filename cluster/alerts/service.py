@@ -9,7 +9,6 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
-from trainhall.cluster.access.principal import require_admin
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.access.visibility import check_job, visible_or_none
 from trainhall.cluster.accounts.reach import Reach, read_roles
@@ -224,7 +223,7 @@ class AlertService(Service):
         await _check_scope(session, wanted)
         scope, caller = wanted.scope, self._caller
         if scope.kind == "cluster":
-            require_admin(caller, "have an alert about the whole cluster")
+            caller.check_admin("have alerts about the whole cluster")
         elif scope.kind == "project" and not caller.may(Action.READ, scope.value or ""):
             message = f"there is no project {scope.value!r} that you see"
             raise InvalidValueError("scope.value", scope.value, message)

@@ -7,6 +7,7 @@ from sqlalchemy import bindparam, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.limits import check_size, limits_for
 from trainhall.cluster.access.principal import Owner, Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.access.visibility import check_job
@@ -168,6 +169,7 @@ class CheckpointService(Service):
             commands.check_allowed(job, commands.Command.RESTORE)
             check_allowed(row, CheckpointCommand.RESTORE)
             spec = changed_spec(job.spec, resources, parallelism)
+            check_size(await limits_for(session, self._caller, job.project), spec, job.spec)
             changes: dict[str, Any] = {
                 **job_columns(spec),
                 "restore_checkpoint_id": row.id,

@@ -349,6 +349,20 @@ def _grid(spec: ExperimentSpec) -> Iterator[dict[str, Any]]:
             yield values
 
 
+def limited_samples(
+    spec: ExperimentSpec, planned: Sequence[Configuration]
+) -> Iterator[Configuration]:
+    """Yield the configurations by which jobs differ in what a project may limit; of method `tpe`,
+    which has none yet, each value of a list and each end of a range."""
+    if any(field.split(".")[0] in _LIMITED for field in spec.space):
+        configurations = planned or _samples(spec)
+        yield from (each for each in configurations if not each.problem)
+
+
+_LIMITED = ("priority", "resources", "checkpoint", "code", "script", "task")
+"""First parts of the fields that limits of projects are about."""
+
+
 def _samples(spec: ExperimentSpec) -> Iterator[Configuration]:
     """Yield configurations that have each value of a list and each end of a range."""
     samples = {field: dimension.samples for field, dimension in spec.space.items()}

@@ -6,9 +6,11 @@ from sqlalchemy import func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.limits import check_limits, limits_for
 from trainhall.cluster.access.ownership import owned_spec
 from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
 from trainhall.cluster.access.visibility import ANYBODY, OwnerFilter, visible
+from trainhall.cluster.errors import InvalidValueError
 from trainhall.cluster.experiments import views
 from trainhall.cluster.experiments.benchmark.capacity import check_capacity
 from trainhall.cluster.experiments.commands import STATE_AFTER, check_allowed
@@ -16,6 +18,7 @@ from trainhall.cluster.experiments.load import running_reason
 from trainhall.cluster.experiments.runs import (
     Configuration,
     job_of,
+    limited_samples,
     num_runs,
     of_job,
     plan_configurations,
@@ -33,7 +36,7 @@ from trainhall.cluster.lifecycle.states import UNFINISHED_TRIALS, ExperimentStat
 from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.db.experiments import Experiment, Trial
 from trainhall.db.models import Job, JobProgress
-from trainhall.training.spec import SpecError
+from trainhall.training.spec import JobSpec, SpecError
 
 
 class ExperimentService(Service):
@@ -59,7 +62,8 @@ class ExperimentService(Service):
             raise of_job(error) from None
         async with self._db.session() as session:
             if self._caller.how != "none":  # who may name a new project
-                await owned_spec(session, self._caller, job_of(spec, {}, 1, 1), self._clock)
+                job = await owned_spec(session, self._caller, job_of(spec, {}, 1, 1), self._clock)
+                await self._check_limits(session, spec, planned, job)
             hint = await metric_hint(session, self._caller, spec.objective.metric)
         return views.ExperimentPlan(
             name=spec.name,
@@ -105,10 +109,43 @@ class ExperimentService(Service):
             await check_capacity(session, spec, planned)
         return planned
 
+    async def _check_limits(
+        self,
+        session: AsyncSession,
+        spec: ExperimentSpec,
+        planned: list[Configuration],
+        job: JobSpec,
+    ) -> None:
+        """Check that each job is within the limits of the project.
+
+        Args:
+            job: one without the values that vary, with its owner.
+
+        Raises:
+            InvalidValueError: one is not.
+        """
+        limits = await limits_for(session, self._caller, job.project)
+        if limits is None:
+            return
+        owner = {"user": job.user, "project": job.project}
+
+        def check() -> None:
+            check_limits(limits, job)
+            for each in limited_samples(spec, planned):
+                run = job_of(spec, each.values, each.number, 1).model_copy(update=owner)
+                check_limits(limits, run)
+
+        try:
+            await asyncio.to_thread(check)
+        except InvalidValueError as error:
+            message = error.message.removeprefix(f"{error.field}: ")
+            raise InvalidValueError(f"job.{error.field}", error.value, message) from None
+
     async def _add(
         self, session: AsyncSession, spec: ExperimentSpec, planned: list[Configuration]
     ) -> str:
         job = await owned_spec(session, self._caller, job_of(spec, {}, 1, 1), self._clock)
+        await self._check_limits(session, spec, planned, job)
         owner = {"user": job.user, "project": job.project}
         await self._code.keep(session, job.code, job.project or DEFAULT_PROJECT)
         spec = spec.model_copy(update={"job": {**spec.job, **owner}})

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.access.limits import check_size, limits_for
 from trainhall.cluster.access.principal import SYSTEM, Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
@@ -147,6 +148,7 @@ async def give_command(
         }
     if asked:
         spec = changed_spec(job.spec, asked.get("resources"), asked.get("parallelism"))
+        check_size(await limits_for(session, caller, job.project), spec, job.spec)
         changes |= job_columns(spec)
     if not await move_job(
         session, job_id, state, end,

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.limits import check_limits, check_size, limits_for
 from trainhall.cluster.access.ownership import owned_spec
 from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
 from trainhall.cluster.access.visibility import check_job
@@ -69,6 +70,7 @@ class JobService(Service):
 
         async def add(session: AsyncSession) -> str:
             owned = await owned_spec(session, self._caller, spec, self._clock)
+            check_limits(await limits_for(session, self._caller, owned.project), owned)
             await self._check_queue(session, owned.user)
             await self._code.keep(session, owned.code, owned.project or DEFAULT_PROJECT)
             new, now, user = self._ids.new(), self._clock.now(), self._caller.named
@@ -272,6 +274,7 @@ class JobService(Service):
             state = JobState(job.state)
             check_allowed(job, Command.RESIZE)
             spec = resized_spec(job.spec, resources)
+            check_size(await limits_for(session, self._caller, job.project), spec, job.spec)
             document = spec.model_dump(mode="json")
             if document == job.spec:
                 return await self._view(session, job_id)

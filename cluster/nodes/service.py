@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
-from trainhall.cluster.access.principal import Principal, require_admin
+from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import (
     ConflictError,
@@ -66,7 +66,7 @@ class NodeService(Service):
         Raises:
             ConflictError: a node of that name is alive, or being removed.
         """
-        require_admin(self._caller, "add a node")
+        self._caller.check_admin("add nodes")
         if name is not None:
             check_name("name", name)
         labels = labels or {}
@@ -275,7 +275,7 @@ class NodeService(Service):
 
         Its jobs save and move to other nodes. A node that is lost or never joined goes at once.
         """
-        require_admin(self._caller, "remove a node")
+        self._caller.check_admin("remove nodes")
         now = self._clock.now()
         async with self._db.transaction() as session:
             node = await load(session, Node, node_id, locked=True)
@@ -304,7 +304,7 @@ class NodeService(Service):
     async def drain(self, node_id: str, reason: str | None = None) -> views.Node:
         """Give a node no new work and have its jobs save and move; it stays drained until
         `undrain`. Without a reason, one that is drained already keeps its own."""
-        require_admin(self._caller, "drain a node")
+        self._caller.check_admin("drain nodes")
         async with self._db.transaction() as session:
             node = await load(session, Node, node_id, locked=True)
             if not node.removing:  # which drains it too
@@ -338,7 +338,7 @@ class NodeService(Service):
         Raises:
             ConflictError: it is being removed.
         """
-        require_admin(self._caller, "undrain a node")
+        self._caller.check_admin("undrain nodes")
         idle_seconds = self._heartbeats.seconds_since(node_id)
         reachable = idle_seconds < self._options.suspect_after_seconds
         async with self._db.transaction() as session:
@@ -362,7 +362,7 @@ class NodeService(Service):
 
     async def label(self, node_id: str, changes: Mapping[str, str | None]) -> views.Node:
         """Set labels of a node, and take away those whose new value is None."""
-        require_admin(self._caller, "change a node")
+        self._caller.check_admin("change nodes")
         async with self._db.transaction() as session:
             node = await load(session, Node, node_id, locked=True)
             labels = {**node.labels, **changes}

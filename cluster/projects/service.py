@@ -1,12 +1,13 @@
 """Projects, and the roles of users and groups in them."""
 
 import asyncio
+from collections.abc import Mapping
 
 from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
-from trainhall.cluster.access.limits import ProjectLimits
+from trainhall.cluster.access.limits import LIMITS_OF_NEW, ProjectLimits
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action, Role
 from trainhall.cluster.access.visibility import visible
@@ -66,7 +67,7 @@ class ProjectService(Service):
             return self._view(await self._find(session, name))
 
     async def create(self, name: str, limits: ProjectLimits) -> views.Project:
-        """Add a project without members.
+        """Add a project without members; limits that are not given are those of new projects.
 
         Raises:
             ConflictError: there is one of this name.
@@ -77,7 +78,8 @@ class ProjectService(Service):
         self._caller.check_admin("add projects")
         async with self._turn, self._db.transaction() as session:
             check_unused("project", name, await session.scalars(select(Project.name)))
-            project = Project(name=name, limits=_stored(limits), created_at=self._clock.now())
+            limited = {**_stored(LIMITS_OF_NEW), **_stored(limits)}
+            project = Project(name=name, limits=limited, created_at=self._clock.now())
             session.add(project)
             await session.flush()
             self._audit(
@@ -105,6 +107,19 @@ class ProjectService(Service):
                 session, "project.change", project.name, project=project.name, changes=changes
             )
             return self._view(project)
+
+    async def configure(self, limits: Mapping[str, ProjectLimits]) -> None:
+        """Set limits that the coordinator's configuration gives, and add projects that there are
+        not yet."""
+        async with self._turn, self._db.transaction() as session:
+            for name, given in limits.items():
+                name = checked_name(name)
+                project = await session.get(Project, name)
+                if project is None:
+                    new, now = _stored(LIMITS_OF_NEW), self._clock.now()
+                    project = Project(name=name, limits=new, created_at=now)
+                    session.add(project)
+                project.limits = {**project.limits, **_stored(given)}
 
     async def delete(self, name: str, *, with_contents: bool = False) -> None:
         """Delete a project, with its roles and service accounts.

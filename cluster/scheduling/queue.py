@@ -9,6 +9,7 @@ from datetime import datetime
 from sqlalchemy import select
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.limits import check_limits, limits_for
 from trainhall.cluster.access.ownership import owned_spec
 from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
 from trainhall.cluster.access.visibility import ANYBODY, OwnerFilter
@@ -120,11 +121,13 @@ class QueueService(Service):
 
         Raises:
             ForbiddenError: the caller may not submit to its project.
-            InvalidValueError: there is no such project, or none is given and there are several.
+            InvalidValueError: there is no such project, none is given and there are several, or the
+                job is beyond its limits.
         """
         if self._caller.how != "none":  # who may name a new project
             async with self._db.session() as session:
                 spec = await owned_spec(session, self._caller, spec, self._clock)
+                check_limits(await limits_for(session, self._caller, spec.project), spec)
         facts = await self._settled_facts()
         now = self._clock.now()
         job = self._as_submitted(spec, facts.jobs)

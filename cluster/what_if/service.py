@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import timedelta
 from threading import Event
 
-from trainhall.cluster.access.principal import require_admin
 from trainhall.cluster.errors import InvalidValueError
 from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
@@ -32,7 +31,7 @@ class WhatIfService(Service):
             ForbiddenError: the caller is no admin, who alone sees everybody's waits.
             InvalidValueError: it removes a node that there is not.
         """
-        require_admin(self._caller, "ask what another cluster would change")
+        self._caller.check_admin("ask what another cluster would change")
         now = self._clock.now()
         since = now - timedelta(days=days)
         nodes = await self._nodes()

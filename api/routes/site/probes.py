@@ -22,7 +22,6 @@ from trainhall.api.openapi.describe import (
 from trainhall.api.problems import RefusalError
 from trainhall.api.schemas.probes import Health, Readiness
 from trainhall.api.settings import Settings
-from trainhall.cluster.access.principal import require_admin
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.monitoring import prometheus
 
@@ -96,7 +95,7 @@ async def read_prometheus(
     """Text exposition format: the cluster's figures, and the coordinator's own; for admins, and for
     API tokens with the scope `metrics`."""
     if METRICS_SCOPE not in caller.scopes:
-        require_admin(caller, f"read these figures without a token of scope {METRICS_SCOPE}")
+        caller.check_admin(f"read these figures without a token of scope {METRICS_SCOPE}")
     own = generate_latest(request.app.state.figures.registry)
     text = await prometheus.exposition(coordinator.db, coordinator.clock.now()) + own
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

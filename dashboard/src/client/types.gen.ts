@@ -4911,25 +4911,26 @@ export type ProjectChange = {
 /**
  * ProjectLimits
  *
- * Limits of a project; null: none.
+ * Limits of a project; null: none. Admins have none.
  */
 export type ProjectLimits = {
     /**
      * Priority
      *
-     * Highest `priority` of its jobs.
+     * Highest `priority` of its jobs; that of a new project is 0.
      */
     priority?: number | null;
     /**
      * Devices
      *
-     * Devices that it holds at once.
+     * Most devices of one of its jobs; quotas limit what it holds at once.
      */
     devices?: number | null;
     /**
      * Paths
      *
-     * Folders under which `checkpoint.path` and other paths of hosts may lie.
+     * Folders of hosts under which `checkpoint.path`, `code`, scripts, interpreters and data may
+     * lie; a new project has none, so that its jobs use uploaded code and their own folders.
      */
     paths?: Array<string> | null;
 };
