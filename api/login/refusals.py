@@ -10,6 +10,7 @@ from starlette.types import Scope
 from trainhall.api.context import coordinator_of
 from trainhall.api.limits import address_of
 from trainhall.api.problems import RefusalError
+from trainhall.cluster.access.audit import HIDDEN
 from trainhall.cluster.accounts.audit import Refusal
 from trainhall.cluster.api_paths import AGENT_PREFIX
 from trainhall.cluster.errors import ForbiddenError, NotFoundError
@@ -17,16 +18,25 @@ from trainhall.cluster.errors import ForbiddenError, NotFoundError
 READ = "read"
 READERS = frozenset({"analyze_experiment", "ask_what_if"})
 """Operations that change nothing, though their method is no GET."""
+PREPARING = frozenset({"approve_browser_login", "begin_device_login", "decide_device_login"})
+"""Operations that store nothing: what comes of them, a token, leaves a row."""
+SECRETS = frozenset({"user_code"})
+"""Parameters of paths that are secret for a while."""
 ACTIONS = {
     "add_group_member": "group.change",
+    "approve_browser_login": "login.approve",
+    "begin_device_login": "login.begin",
     "capture_gradients": "job.capture_gradients",
     "collect_checkpoints": "checkpoint.collect",
     "create_login_link": "link.create",
+    "decide_device_login": "login.approve",
     "log_in": "session.create",
     "log_in_by_password": "session.create",
     "log_out": "session.end",
+    "poll_device_login": "token.create",
     "put_code": "code.upload",
     "remove_group_member": "group.change",
+    "trade_browser_code": "token.create",
 }
 """Actions of operations whose function does not name them, as `cancel_job` does `job.cancel`."""
 
@@ -55,6 +65,8 @@ def note_refusal(connection: HTTPConnection, refusal: RefusalError, error: Excep
     operation, parameters = _operation(scope)
     action = action_of(operation, scope.get("method", "GET"))
     name = scope["path"] if action == READ else next(reversed(parameters.values()), None)
+    if not SECRETS.isdisjoint(parameters):
+        name = HIDDEN
     project = error.project if isinstance(error, ForbiddenError) else hidden_in
     detail = "it is invisible to the user" if hidden_in is not None else refusal.detail
     coordinator_of(connection).audit.refused(

@@ -15,7 +15,8 @@ from support.cluster.web import bearer_of
 from support.database import on_sqlite
 from support.storage.finished_jobs import add_finished_jobs
 
-from trainhall.api.login.refusals import READ, action_of
+from trainhall.api.login.command_logins import challenge_of
+from trainhall.api.login.refusals import PREPARING, READ, action_of
 from trainhall.api.openapi_document import document
 from trainhall.cluster.accounts.secrets import token_of
 from trainhall.cluster.api_paths import API_PREFIX
@@ -58,7 +59,7 @@ def _mutating() -> dict[str, tuple[str, str]]:
     for path, methods in document()["paths"].items():
         for method, operation in methods.items():
             name = "".join(f"_{c.lower()}" if c.isupper() else c for c in operation["operationId"])
-            if action_of(name, method.upper()) != READ:
+            if action_of(name, method.upper()) != READ and name not in PREPARING:
                 found[name] = (method.upper(), path)
     return found
 
@@ -195,6 +196,7 @@ async def _walk_logins(walk: Walk, admin: httpx.AsyncClient) -> None:
         walk.secrets += [code, *(cookie.value or "" for cookie in admin.cookies.jar)]
         sessions.append((await admin.get(f"{API_PREFIX}/auth/sessions")).json()["items"][-1]["id"])
     await walk.step("end_session", session_id=sessions[0])
+    await _walk_logins_of_commands(walk, admin)
     # By the cookie of the other one.
     credential = admin.headers.pop("Authorization")
     method, path = walk.operations["log_out"]
@@ -204,6 +206,23 @@ async def _walk_logins(walk: Walk, admin: httpx.AsyncClient) -> None:
     expected = ("session.end", "session", sessions[1], sessions[1])
     assert (row["action"], row["how"], row["credential"], row["object"]) == expected
     walk.walked.append("log_out")
+
+
+async def _walk_logins_of_commands(walk: Walk, admin: httpx.AsyncClient) -> None:
+    """Two logins that the browser approves, by its cookie."""
+    auth, verifier = f"{API_PREFIX}/auth", "v" * 50
+    begun = (await admin.post(f"{auth}/device", json={"client": "gpu-07"})).json()
+    credential = admin.headers.pop("Authorization")
+    path = f"{auth}/device/{begun['user_code']}"
+    assert (await admin.put(path, json={"approve": True})).status_code == 204
+    asked = {"challenge": challenge_of(verifier)}
+    code = (await admin.post(f"{auth}/browser", json=asked)).json()["code"]
+    admin.headers["Authorization"] = credential
+    polled = {"device_code": begun["device_code"]}
+    given = (await walk.step("poll_device_login", polled))["token"]["token"]
+    wanted = {"code": code, "verifier": verifier, "client": "laptop"}
+    traded = (await walk.step("trade_browser_code", wanted))["token"]
+    walk.secrets += [begun["device_code"], begun["user_code"], code, verifier, given, traded]
 
 
 async def _walk_people(walk: Walk, admin: httpx.AsyncClient) -> None:
@@ -252,6 +271,30 @@ async def test_refused_credential_is_noted(admin: httpx.AsyncClient) -> None:
         assert row["outcome"] == "unauthenticated"
         assert (row["user"], row["object"], row["address"]) == (None, job, "192.0.2.7")
         assert forged not in str(row)
+
+
+@on_sqlite
+async def test_secret_in_a_refused_path_is_hidden(admin: httpx.AsyncClient) -> None:
+    begun = (await admin.post(f"{API_PREFIX}/auth/device", json={"client": "x"})).json()
+    path = f"{API_PREFIX}/auth/device/{begun['user_code']}"
+    assert (await admin.put(path, json={"approve": True})).status_code == 403
+    wrong = {"Authorization": f"Bearer {token_of('b' * 43)}"}
+    assert (await admin.get(path, headers=wrong)).status_code == 401
+    rows = (await admin.get(f"{API_PREFIX}/audit")).json()["items"]
+    assert [(row["action"], row["object"]) for row in rows] == [
+        ("read", "(hidden)"), ("login.approve", "(hidden)")
+    ]  # fmt: skip
+    assert begun["user_code"] not in str(rows)
+
+
+@on_sqlite
+async def test_wrong_password_is_noted(admin: httpx.AsyncClient) -> None:
+    given = {"name": "a mistyped password", "password": "another password"}
+    reply = await admin.post(f"{API_PREFIX}/auth/login", json=given)
+    assert reply.status_code == 401
+    (row,) = (await admin.get(f"{API_PREFIX}/audit")).json()["items"]
+    assert (row["action"], row["outcome"]) == ("session.create", "unauthenticated")
+    assert "mistyped" not in str(row)
 
 
 @on_sqlite
