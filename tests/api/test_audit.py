@@ -20,8 +20,6 @@ from trainhall.api.login.refusals import PREPARING, READ, action_of
 from trainhall.api.openapi_document import document
 from trainhall.cluster.accounts.secrets import token_of
 from trainhall.cluster.api_paths import API_PREFIX
-from trainhall.cluster.errors import ForbiddenError, NotFoundError
-from trainhall.cluster.jobs.service import JobService
 from trainhall.db.accounts import AuditEntry
 from trainhall.db.database import Database
 from trainhall.db.models import Checkpoint
@@ -306,27 +304,32 @@ async def test_request_without_credential_is_not_noted(admin: httpx.AsyncClient)
 
 
 @on_sqlite
-async def test_forbidden_and_invisible_are_noted(closed: FastAPI, admin: httpx.AsyncClient) -> None:
+async def test_forbidden_and_invisible_are_noted(admin: httpx.AsyncClient) -> None:
     job = (await admin.post(f"{API_PREFIX}/training/jobs", json=SPEC)).json()["id"]
-    error = ForbiddenError("to change it takes the role member", project="default")
-    hidden = NotFoundError("job", job, hidden_in="default")
-    noted = []
-    for raised in (error, hidden):
-
-        async def refuse(_self: JobService, _id: str, raised: Exception = raised) -> None:
-            raise raised
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(JobService, "pause", refuse)
-            reply = await admin.put(f"{API_PREFIX}/training/jobs/{job}/pause")
-        noted.append(reply.status_code)
-    assert noted == [403, 404]
-    rows = (await admin.get(f"{API_PREFIX}/audit", params={"project": "default"})).json()["items"]
-    rows = [row for row in rows if row["outcome"] == "forbidden"]
-    assert [(row["action"], row["object"], row["project"]) for row in rows] == [
-        ("job.pause", job, "default")
-    ] * 2
-    assert rows[0]["user"] == closed.state.admin.user
+    login = {"name": "eve", "password": "a long password"}
+    await admin.post(f"{API_PREFIX}/users", json=login)
+    credential = admin.headers.pop("Authorization")
+    assert (await admin.post(f"{API_PREFIX}/auth/login", json=login)).status_code == 204
+    path = f"{API_PREFIX}/training/jobs/{job}/pause"
+    assert (await admin.put(path)).status_code == 404
+    assert (await admin.put(path.replace(job, "nosuchjob"))).status_code == 404
+    member = f"{API_PREFIX}/projects/default/members/eve"
+    role = {"role": "viewer"}
+    made = await admin.put(member, json=role, headers={"Authorization": credential})
+    assert made.status_code == 204
+    assert (await admin.put(path)).status_code == 403
+    assert (await admin.get(f"{API_PREFIX}/audit")).status_code == 403
+    admin.headers["Authorization"] = credential
+    page = (await admin.get(f"{API_PREFIX}/audit", params={"user": "eve"})).json()
+    found = [
+        (row["action"], row["object"], row["project"], row["outcome"]) for row in page["items"]
+    ]
+    paused = ("job.pause", job, "default", "forbidden")
+    assert found[:3] == [("read", f"{API_PREFIX}/audit", None, "forbidden"), paused, paused]
+    assert [action for action, *_ in found[3:]] == ["session.create"]
+    first, second = page["items"][2]["detail"], page["items"][1]["detail"]
+    assert first == "it is invisible to the user"
+    assert "takes the role" in second
 
 
 @on_sqlite
