@@ -28,7 +28,7 @@ from trainhall.api.limits import address_of
 from trainhall.api.login.refusals import note_refusal
 from trainhall.api.problems import RefusalError
 from trainhall.cluster.access.principal import Principal
-from trainhall.cluster.accounts.service import AccountService
+from trainhall.cluster.accounts.service import METRICS_SCOPE, AccountService
 from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
 
 LOG_IN, LOG_IN_BY_PASSWORD = f"{API_PREFIX}/auth/link", f"{API_PREFIX}/auth/login"
@@ -45,6 +45,8 @@ OPEN = frozenset(
     }
 )  # fmt: skip
 """Paths that need no credential."""
+PATHS_OF_SCOPES = {METRICS_SCOPE: "/metrics"}
+"""All that a token with a scope reaches."""
 SERVER_PREFIXES = ("/api/", "/docs", HEALTH, "/readyz", "/metrics", "/openapi.json")
 """Beginnings of the paths that are no pages of the dashboard."""
 RECHECK_SECONDS = 5.0
@@ -94,6 +96,8 @@ class Authentication:
         if principal is not None:
             principal = replace(principal, address=address_of(HTTPConnection(scope)))
         scope["trainhall.principal"] = principal
+        if principal is not None and principal.scopes and not _is_in_scope(principal, path):
+            return _out_of_scope(principal)
         if principal is not None or _is_open(path, scope, scope["app"].router.routes):
             return None
         refusal = _refused(scope, find is not None)
@@ -145,6 +149,17 @@ def _is_open(path: str, scope: Scope, routes: Sequence[BaseRoute]) -> bool:
     return all(route.matches(scope)[0] is Match.NONE for route in routes)
 
 
+def _is_in_scope(principal: Principal, path: str) -> bool:
+    return any(path == PATHS_OF_SCOPES.get(scope) for scope in principal.scopes)
+
+
+def _out_of_scope(principal: Principal) -> RefusalError:
+    paths = ", ".join(PATHS_OF_SCOPES.get(scope, scope) for scope in sorted(principal.scopes))
+    return RefusalError(
+        403, "not-allowed", f"this token is for {paths} alone", headers={"Connection": "close"}
+    )
+
+
 def _refused(scope: Scope, given: bool) -> RefusalError:
     detail = NO_CREDENTIAL
     if given:
@@ -172,18 +187,25 @@ async def get_principal(connection: HTTPConnection) -> Principal:
 PrincipalDep = Annotated[Principal, Depends(get_principal)]
 
 
-async def until_revoked(connection: HTTPConnection) -> None:
-    """Wait until the credential of a long connection is no longer valid."""
+async def until_revoked(connection: HTTPConnection) -> str:
+    """Wait until the credential of a long connection is no longer valid, or reaches elsewhere.
+
+    Returns:
+        What happened, for the user.
+    """
     find: Lookup | None = connection.scope.get("trainhall.lookup")
-    if find is None:
-        await asyncio.Event().wait()  # none was needed
-        return
+    before = principal_or_none(connection)
     while True:
         await asyncio.sleep(RECHECK_SECONDS)
+        if find is None or before is None:
+            continue  # none was needed
         # A database that does not answer ends no connection.
         with suppress(DBAPIError):
-            if await find() is None:
-                return
+            now = await find()
+            if now is None:
+                return "logged out: the credential is no longer valid"
+            if (now.is_admin, dict(now.roles)) != (before.is_admin, dict(before.roles)):
+                return "your roles have changed; connect again"
 
 
 def session_cookie(connection: HTTPConnection) -> str:

@@ -7,7 +7,7 @@ Each message is a JSON object. Close codes:
     4400  `after` is no sequence
     4408  the viewer was too slow; it may reconnect with `after`
     1008  the viewer sends messages all the time
-    1008  the viewer was logged out, or its token was revoked
+    1008  the viewer was logged out, its token was revoked, or its roles have changed
     1011  the coordinator failed; it may reconnect
     1012  the coordinator is being restarted; likewise
 """
@@ -114,11 +114,11 @@ async def _until_either_ends(websocket: WebSocket, sending: Coroutine[Any, Any, 
     tasks = (sender, reader, revoked)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        is_revoked = revoked.done() and not reader.done()
+        why = revoked.result() if revoked.done() and not reader.done() else None
     finally:
         await end_tasks(tasks)
-    if is_revoked:
-        await _close(websocket, LOGGED_OUT, "logged out: the credential is no longer valid")
+    if why is not None:
+        await _close(websocket, LOGGED_OUT, why)
 
 
 async def _until_gone(websocket: WebSocket) -> None:

@@ -4,7 +4,7 @@ import secrets
 import socket
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -165,10 +165,15 @@ def whoami(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
                 ("user", me["user"]),
                 ("admin", "yes" if me["admin"] else "no"),
                 ("credential", _CREDENTIALS.get(me["how"], me["how"])),
+                ("projects", _projects(me)),
                 ("coordinator", url),
             ]
         ),
     )
+
+
+def _projects(me: out.Json) -> str:
+    return ", ".join(f"{each['name']} ({each['role']})" for each in me["projects"]) or "none"
 
 
 _CREDENTIALS = {"none": "none is needed", "token": "API token", "session": "session"}
@@ -187,6 +192,20 @@ def create_token(
             show_default="90 days",
         ),
     ] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", help="The only project that it reaches.")
+    ] = None,
+    role: Annotated[
+        str | None,
+        typer.Option("--role", help="The most that it allows: viewer, member or maintainer."),
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", help="All that it may do: metrics, for Prometheus."),
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", help="Service account that it is for.")
+    ] = None,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -196,8 +215,12 @@ def create_token(
     Examples:
       trainhall tokens create ci
       trainhall tokens create nightly --expires 48h
+      trainhall tokens create board --project vision --role viewer
+      trainhall tokens create nightly --user ci-vision
+      trainhall tokens create prometheus --scope metrics --expires 365d
     """  # fmt: skip
-    body = {"name": name}
+    narrowed = {"project": project, "role": role, "scopes": scope or None, "user": user}
+    body: dict[str, Any] = {"name": name, **{k: v for k, v in narrowed.items() if v is not None}}
     if expires is not None:
         body["expires_at"] = (datetime.now(UTC) + timedelta(seconds=expires)).isoformat()
     with connect(url) as client:
@@ -209,18 +232,23 @@ def create_token(
 
 @tokens.command("list", hidden=True)
 @tokens.command("ls")
-def list_tokens(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """List your API tokens.
+def list_tokens(
+    user: Annotated[str | None, typer.Option("--user", help="Tokens of this user.")] = None,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """List your API tokens, or those of a service account.
 
     \b
     Examples:
       trainhall tokens ls
     """
     with connect(url) as client:
-        found = list(client.items("/auth/tokens"))
+        found = list(client.items("/auth/tokens", user=user))
     columns = [
         out.Column("ID", lambda t: t["id"]),
         out.Column("NAME", lambda t: t["name"]),
+        out.Column("REACH", _reach),
         out.Column("CREATED", lambda t: out.moment(t["created_at"])),
         out.Column("EXPIRES", lambda t: out.moment(t["expires_at"]) if t["expires_at"] else ""),
         out.Column("LAST USE", lambda t: out.age(t["used_at"])),
@@ -228,11 +256,19 @@ def list_tokens(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     out.print_items(found, columns, output, empty="No tokens.")
 
 
+def _reach(token: out.Json) -> str:
+    if token["scopes"]:
+        return ", ".join(token["scopes"])
+    parts = [token["role"], f"in {token['project']}" if token["project"] else None]
+    return " ".join(part for part in parts if part) or "everything"
+
+
 @tokens.command("rm")
 def remove(
     token: Annotated[
         str, typer.Argument(metavar="TOKEN", help="Its name, or a unique prefix of its id.")
     ],
+    user: Annotated[str | None, typer.Option("--user", help="Token of this user.")] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Revoke an API token: requests with it are refused.
@@ -242,7 +278,7 @@ def remove(
       trainhall tokens rm ci
     """
     with connect(url) as client:
-        found = client.token(token)
+        found = client.token(token, user)
         client.request("DELETE", f"/auth/tokens/{found['id']}")
     out.notice(f"Revoked {out.label(found)}.")
 

@@ -393,9 +393,13 @@ class Client:
         found = exact or [a for a in alerts if a["id"].startswith(reference)]
         return only(found, "alert", reference)
 
-    def token(self, reference: str) -> Any:
-        """Return an API token by its name or any unique prefix of its id."""
-        tokens = list(self.items("/auth/tokens"))
+    def token(self, reference: str, user: str | None = None) -> Any:
+        """Return an API token by its name or any unique prefix of its id.
+
+        Args:
+            user: whose; None: the caller's.
+        """
+        tokens = list(self.items("/auth/tokens", user=user))
         exact = [t for t in tokens if reference in (t["id"], t["name"])]
         found = exact or [t for t in tokens if t["id"].startswith(reference)]
         return only(found, "token", reference)

@@ -29,6 +29,17 @@ async def owned_spec(
     return spec.model_copy(update={"user": user, "project": project})
 
 
+async def hold_project(session: AsyncSession, project: str | None) -> None:
+    """Keep a project from being deleted before this transaction ends.
+
+    Raises:
+        InvalidValueError: it was deleted.
+    """
+    held = select(Project.name).where(Project.name == project)
+    if await session.scalar(held.with_for_update(read=True, key_share=True)) is None:
+        raise InvalidValueError("project", project, f"the project {project!r} was deleted")
+
+
 async def submission_project(
     session: AsyncSession, caller: Principal, given: str | None, clock: Clock
 ) -> str:

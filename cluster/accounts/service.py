@@ -34,6 +34,7 @@ CODE_SECONDS = 60.0
 MAX_TOKENS = 100
 """API tokens of a user."""
 METRICS_SCOPE = "metrics"
+"""Scope of an API token that reads the figures for Prometheus, and nothing else."""
 WHOLE = Reach(None, None, None)
 """Reach of a token that may do whatever its user may."""
 

@@ -20,7 +20,7 @@ from trainhall.cluster.accounts.service import (
 )
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
 from trainhall.cluster.service import Service, ServiceContext
-from trainhall.db.accounts import GroupMember, Member, User
+from trainhall.db.accounts import ApiToken, GroupMember, Member, User
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +219,10 @@ async def _set_admin(session: AsyncSession, row: User, admin: bool) -> None:
         others = select(User.id).where(User.is_admin, User.removed_at.is_(None)).order_by(User.id)
         if not set(await session.scalars(others.with_for_update())) - {row.id}:
             raise ConflictError(f"{row.name} is the last admin; make another user an admin first")
+    if row.is_admin and not admin:
+        # Only admins read the figures of the whole cluster.
+        scoped = (ApiToken.user_id == row.id, ApiToken.scopes.is_not(None))
+        await session.execute(delete(ApiToken).where(*scoped))
     row.is_admin = admin
     row.admin_by_provider = False  # it is as an admin says now
 

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
 from trainhall.cluster.access.limits import check_limits, limits_for
-from trainhall.cluster.access.ownership import owned_spec
+from trainhall.cluster.access.ownership import hold_project, owned_spec
 from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
 from trainhall.cluster.access.visibility import ANYBODY, OwnerFilter, visible
 from trainhall.cluster.errors import InvalidValueError
@@ -145,6 +145,7 @@ class ExperimentService(Service):
         self, session: AsyncSession, spec: ExperimentSpec, planned: list[Configuration]
     ) -> str:
         job = await owned_spec(session, self._caller, job_of(spec, {}, 1, 1), self._clock)
+        await hold_project(session, job.project)
         await self._check_limits(session, spec, planned, job)
         owner = {"user": job.user, "project": job.project}
         await self._code.keep(session, job.code, job.project or DEFAULT_PROJECT)

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
 from trainhall.cluster.access.limits import check_limits, check_size, limits_for
-from trainhall.cluster.access.ownership import owned_spec
+from trainhall.cluster.access.ownership import hold_project, owned_spec
 from trainhall.cluster.access.roles import DEFAULT_PROJECT, Action
 from trainhall.cluster.access.visibility import check_job
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError, TooManyError
@@ -70,6 +70,7 @@ class JobService(Service):
 
         async def add(session: AsyncSession) -> str:
             owned = await owned_spec(session, self._caller, spec, self._clock)
+            await hold_project(session, owned.project)
             check_limits(await limits_for(session, self._caller, owned.project), owned)
             await self._check_queue(session, owned.user)
             await self._code.keep(session, owned.code, owned.project or DEFAULT_PROJECT)

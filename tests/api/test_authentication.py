@@ -375,6 +375,28 @@ def test_ended_session_closes_its_streams(
             assert stream.close_code == 1008
 
 
+def test_changed_roles_close_streams(
+    make_app: Callable[..., FastAPI], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainhall.api.login.authentication.RECHECK_SECONDS", 0.05)
+    with served(make_app()) as url, httpx.Client(base_url=f"{url}{API_PREFIX}") as admin:
+        admin.headers.update(bearer(tmp_path / "data"))
+        service = {"name": "ci", "kind": "service"}
+        assert admin.post("/users", json=service).status_code == 201
+        assert admin.post("/projects", json={"name": "vision"}).status_code == 201
+        made = admin.post("/auth/tokens", json={"name": "viewer", "user": "ci"}).json()
+        headers = {"Authorization": f"Bearer {made['token']}"}
+        address = url.replace("http", "ws") + f"{API_PREFIX}/alerts/stream"
+        with connect(address, additional_headers=headers) as stream:
+            assert "ready" in str(stream.recv(timeout=10))
+            role = {"role": "viewer"}
+            assert admin.put("/projects/vision/members/ci", json=role).status_code == 204
+            with pytest.raises(ConnectionClosed):
+                stream.recv(timeout=30)
+            assert stream.close_code == 1008
+            assert "roles" in (stream.close_reason or "")
+
+
 def test_foreign_page_is_refused_with_a_cookie(
     make_app: Callable[..., FastAPI], tmp_path: Path
 ) -> None:

@@ -22,13 +22,12 @@ from trainhall.api.openapi.describe import (
 from trainhall.api.problems import RefusalError
 from trainhall.api.schemas.probes import Health, Readiness
 from trainhall.api.settings import Settings
+from trainhall.cluster.accounts.service import METRICS_SCOPE
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.monitoring import prometheus
 
 router = APIRouter(tags=["probes"])
 
-METRICS_SCOPE = "metrics"
-"""Scope of an API token that reads these figures."""
 _MIN_FREE_BYTES = 1024 * 1024
 
 _REFUSALS: Responses = {refusal.status: problem(refusal) for refusal in (FORBIDDEN, FAILED)}

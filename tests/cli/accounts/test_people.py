@@ -1,0 +1,118 @@
+"""Users, groups, projects and narrowed tokens from the command line."""
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+from support.cluster.web import bearer, served
+from support.login.accounts import cheap_passwords
+from typer.main import get_command
+
+from trainhall.api.app import create_app
+from trainhall.api.settings import Settings
+from trainhall.cli.base.errors import NotAllowedError, UsageError, WrongStateError
+from trainhall.cli.main import app
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    settings = Settings(data_dir=folder, database_url=f"sqlite:///{folder}/trainhall.db")
+    with capture_logs(), cheap_passwords(), served(create_app(settings)) as address:
+        yield address
+
+
+Cli = Callable[..., str]
+
+
+@pytest.fixture
+def cli(
+    url: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Cli:
+    """Commands of the first admin; return what they print."""
+    admin = bearer(folder)["Authorization"].removeprefix("Bearer ")
+
+    def run(*arguments: str, given: str = "", token: str = admin) -> str:
+        monkeypatch.setenv("TRAINHALL_TOKEN", token)
+        monkeypatch.setattr(sys, "stdin", io.StringIO(given))
+        capsys.readouterr()
+        command = [*arguments, "--url", url]
+        get_command(app).main(command, prog_name="trainhall", standalone_mode=False)
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_lab_is_set_up(cli: Cli, url: str) -> None:
+    cli("users", "add", "maria", "--password-stdin", given="first password\n")
+    cli("projects", "add", "vision")
+    cli("groups", "add", "lab")
+    assert "maria" in cli("groups", "members", "lab", "--add", "maria")
+    shown = cli(
+        "projects", "members", "vision", "--add", "group:lab=viewer", "--add", "maria=member"
+    )
+    assert [line.split()[0] for line in shown.splitlines()[1:]] == ["group:lab", "maria"]
+    with pytest.raises(UsageError, match="maria=member"):
+        cli("projects", "members", "vision", "--add", "maria")
+    cli("projects", "set", "vision", "--limit", "priority=0")
+    assert "priority=0" in cli("projects", "ls")
+    assert "maria" in cli("users", "ls", "-o", "name").split()
+    with httpx.Client(base_url=f"{url}/api/v1") as browser:
+        login = {"name": "maria", "password": "first password"}
+        assert browser.post("/auth/login", json=login).status_code == 204
+        made = browser.post("/auth/tokens", json={"name": "shell"})
+    token = made.json()["token"]
+    assert "vision (member)" in cli("whoami", token=token)
+    lines = "first password\nsecond password\n"
+    cli("users", "set", "maria", "--password-stdin", given=lines, token=token)
+    narrow = cli(
+        "tokens", "create", "board", "--project", "vision", "--role", "viewer", token=token
+    )
+    assert "viewer in vision" in cli("tokens", "ls", token=token)
+    assert "vision (viewer)" in cli("whoami", token=narrow.strip())
+    with pytest.raises(NotAllowedError, match="narrowed"):
+        cli("tokens", "create", "another", token=narrow.strip())
+    cli("projects", "members", "vision", "--remove", "maria")
+    assert "vision (viewer)" in cli("whoami", token=token)
+    cli("groups", "rm", "lab")
+    assert "vision" not in cli("whoami", token=token)
+    cli("users", "rm", "maria", "--yes")
+    with pytest.raises(NotAllowedError):
+        cli("whoami", token=token)
+    (removed,) = json.loads(cli("users", "ls", "--removed", "-o", "json"))
+    assert removed["name"] == "maria"
+    cli("users", "set", "maria", "--restore", "--admin")
+    cli("projects", "rm", "vision")
+
+
+def test_service_account_scrapes_figures(cli: Cli, url: str) -> None:
+    cli("users", "add", "prometheus", "--service")
+    command = ("tokens", "create", "scrape", "--user", "prometheus", "--scope", "metrics")
+    token = cli(*command).strip()
+    header = {"Authorization": f"Bearer {token}"}
+    assert httpx.get(f"{url}/metrics", headers=header).status_code == 200
+    for path in ("/api/v1/auth/me", "/api/v1/training/jobs", "/docs", "/metricsx", "/"):
+        assert httpx.get(f"{url}{path}", headers=header).status_code == 403
+    assert "metrics" in cli("tokens", "ls", "--user", "prometheus")
+    cli("tokens", "rm", "scrape", "--user", "prometheus")
+    assert httpx.get(f"{url}/metrics", headers=header).status_code == 401
+
+
+def test_errors_have_their_kinds(cli: Cli) -> None:
+    with pytest.raises(WrongStateError, match="cannot be deleted"):
+        cli("projects", "rm", "default")
+    with pytest.raises(UsageError, match="not a name"):
+        cli("users", "rm", "..", "--yes")
+    with pytest.raises(UsageError, match="confirm with --yes"):
+        cli("users", "rm", "maria")
+    with pytest.raises(UsageError, match="give what to change"):
+        cli("users", "set", "maria")
