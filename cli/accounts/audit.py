@@ -79,11 +79,11 @@ def audit(
         _print(found, output)
         if follow:
             newest = found[-1]["id"] if found else 0
-            for row in _following(client, newest, asked):
+            for row in following(client, newest, asked):
                 print(_line(row, output), flush=True)
 
 
-def _following(client: "Client", newest: int, asked: dict[str, Any]) -> Iterator[out.Json]:
+def following(client: "Client", newest: int, asked: dict[str, Any]) -> Iterator[out.Json]:
     """Yield rows as they come, without an end."""
     while True:
         time.sleep(FOLLOW_SECONDS)

@@ -9,6 +9,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import pagination
+from trainhall.cluster.access.audit import Changes
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.access.visibility import check_job, visible_or_none
 from trainhall.cluster.accounts.reach import Reach, read_roles
@@ -89,7 +90,7 @@ class AlertService(Service):
             if wanted.target.kind is TargetKind.WEBHOOK:
                 alert.secret = new_secret(self._ids)
             session.add(alert)
-            self._audit(session, "alert.create", alert.id, detail=alert.name)
+            self._note(session, "alert.create", alert)
             await session.flush()
             view = views.alert_with_secret(alert, alert.secret)
         self._wake()
@@ -153,7 +154,7 @@ class AlertService(Service):
                 alert.reason = f"disabled by {self._caller.named or A_USER}"
             old, new = _columns(before), _columns(wanted)
             changed = {name: (old[name], new[name]) for name in old}
-            self._audit(session, "alert.change", alert_id, changes=changed, detail=alert.name)
+            self._note(session, "alert.change", alert, changed)
             await self._forget_withdrawn(session, alert)
             await session.flush()
             view = views.alert_with_secret(alert, secret)
@@ -173,7 +174,7 @@ class AlertService(Service):
         """Delete an alert with its deliveries; what was not sent is not sent any more."""
         async with self._db.transaction() as session:
             alert = await self._load(session, alert_id, locked=True)
-            self._audit(session, "alert.delete", alert_id, detail=alert.name)
+            self._note(session, "alert.delete", alert)
             await session.delete(alert)
 
     async def test(self, alert_id: str) -> views.Delivery:
@@ -183,7 +184,7 @@ class AlertService(Service):
             text = f"this is a test of the alert “{alert.name}”"
             delivery = new_delivery(alert_id, TEST, text, [], self._clock.now())
             session.add(delivery)
-            self._audit(session, "alert.test", alert_id, detail=alert.name)
+            self._note(session, "alert.test", alert)
             await session.flush()
             view = views.delivery_view(delivery)
         self._dispatcher.wake()
@@ -240,6 +241,13 @@ class AlertService(Service):
                     "an alert about a user's jobs in all projects takes a token that is not "
                     "narrowed; name a project or a job instead"
                 )
+
+    def _note(
+        self, session: AsyncSession, action: str, alert: Alert, changes: Changes | None = None
+    ) -> None:
+        """Add to the audit log what the caller does to an alert."""
+        project = alert.scope_value if alert.scope_kind == "project" else None
+        self._audit(session, action, alert.id, project=project, changes=changes, detail=alert.name)
 
     def _wake(self) -> None:
         self._monitor.wake()

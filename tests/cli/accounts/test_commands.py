@@ -4,6 +4,7 @@ import io
 import json
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from typer.main import get_command
 from trainhall.api.app import create_app
 from trainhall.api.host import credentials
 from trainhall.api.settings import Settings
+from trainhall.cli.accounts import audit
+from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import CliError, NotAllowedError, NotFoundError, UsageError
 from trainhall.cli.main import app
 from trainhall.cli.nodes.doctor_checks import check_login
@@ -206,3 +209,18 @@ def test_audit_log_is_printed(admin: Cli) -> None:
     assert admin.err == "No rows.\n"
     with pytest.raises(UsageError, match="table or"):
         admin("audit", "--follow", "-o", "json")
+
+
+def test_audit_log_is_followed(admin: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    (newest,) = json.loads(admin("audit", "--last", "1", "-o", "json"))
+    with connect(admin.url) as client:
+        made = iter([[], ["followed", "followed too"], ["last"]])
+
+        def sleep(_seconds: float) -> None:
+            for name in next(made):
+                client.request("POST", "/auth/tokens", json={"name": name})
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        rows = audit.following(client, newest["id"], {"action": "token"})
+        found = [next(rows)["fields"]["name"][1] for _ in range(3)]
+    assert found == ["followed", "followed too", "last"]
