@@ -49,7 +49,7 @@ PATHS_OF_SCOPES = {METRICS_SCOPE: "/metrics"}
 """All that a token with a scope reaches."""
 SERVER_PREFIXES = ("/api/", "/docs", HEALTH, "/readyz", "/metrics", "/openapi.json")
 """Beginnings of the paths that are no pages of the dashboard."""
-RECHECK_SECONDS = 5.0
+RECHECK_SECONDS = 2.0
 """Interval between checks of the credential of an open stream."""
 _REMEDY = (
     "`trainhall open` on the coordinator's host makes a link that logs a browser in, `trainhall "

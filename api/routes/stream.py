@@ -24,6 +24,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from trainhall.api.context import CoordinatorDep
 from trainhall.api.limits import caller_of, limits_of
 from trainhall.api.login.authentication import get_principal, until_revoked
+from trainhall.api.login.services import LimitedServices, ServicesDep
 from trainhall.api.params import MAX_SEQUENCE, checked_id, parse_digits
 from trainhall.api.problems import RefusalError
 from trainhall.cluster.access.principal import Principal
@@ -31,8 +32,8 @@ from trainhall.cluster.alerts.feed import BrowserFeed
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import NotFoundError
 from trainhall.cluster.gateway.channel import close_reason
-from trainhall.cluster.waiting import end_tasks
-from trainhall.monitoring.live import Frame, Hub, ViewerTooSlowError
+from trainhall.cluster.waiting import end_tasks, run_to_end
+from trainhall.monitoring.live import Frame, ViewerTooSlowError
 
 log = structlog.get_logger(__name__)
 router = APIRouter()
@@ -52,24 +53,19 @@ MAX_CHATTER = 100
 
 
 @router.websocket("/metrics/stream/{job_id}")
-async def stream(websocket: WebSocket, job_id: str, coordinator: CoordinatorDep) -> None:
-    """Frames behind `?after=SEQ`, until the viewer leaves."""
+async def stream(websocket: WebSocket, job_id: str, services: ServicesDep) -> None:
+    """Frames behind `?after=SEQ`, until the viewer leaves, or may not see the job any more."""
     async with _admitted(websocket) as is_admitted:
         if is_admitted:
-            await _stream(websocket, job_id, coordinator)
+            await _stream(websocket, job_id, services)
 
 
-async def _stream(websocket: WebSocket, job_id: str, coordinator: Coordinator) -> None:
+async def _stream(websocket: WebSocket, job_id: str, services: LimitedServices) -> None:
     after = parse_digits(websocket.query_params.get("after", "0"))
     if after is None or after > MAX_SEQUENCE:
         await websocket.close(BAD_REQUEST, "after must be the seq of a frame")
         return
-    try:
-        checked_id("job", job_id)
-    except NotFoundError as error:
-        await websocket.close(UNKNOWN_JOB, close_reason(error.message))
-        return
-    await _until_either_ends(websocket, _send(websocket, coordinator.hub, job_id, after))
+    await _until_either_ends(websocket, _send(websocket, services, job_id, after))
 
 
 @router.websocket("/alerts/stream")
@@ -144,10 +140,13 @@ async def _notify(websocket: WebSocket, feed: BrowserFeed, after: int, reader: P
                 await _send_text(websocket, notification.model_dump_json())
 
 
-async def _send(websocket: WebSocket, hub: Hub, job_id: str, after: int) -> None:
+async def _send(websocket: WebSocket, services: LimitedServices, job_id: str, after: int) -> None:
     async with _closing(websocket):
+        await run_to_end(services.jobs.check(checked_id("job", job_id)))
         # Closed with the viewer, so that the hub forgets it at once.
-        frames_of = cast(AsyncGenerator[list[Frame], None], hub.follow(job_id, after))
+        frames_of = cast(
+            AsyncGenerator[list[Frame], None], services.unlimited.hub.follow(job_id, after)
+        )
         async with contextlib.aclosing(frames_of) as pages:
             async for frames in pages:
                 for frame in frames:
@@ -168,7 +167,7 @@ async def _closing(websocket: WebSocket) -> AsyncIterator[None]:
         await _close(websocket, TOO_SLOW, str(error))
     except TimeoutError:
         await _close(websocket, TOO_SLOW, f"the viewer read nothing for {SEND_SECONDS:g} s")
-    except LookupError as error:
+    except (LookupError, NotFoundError) as error:
         await _close(websocket, UNKNOWN_JOB, str(error))
     except WebSocketDisconnect:
         return
