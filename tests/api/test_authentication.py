@@ -1,14 +1,14 @@
 """Who a request comes from: without a credential nothing is answered but what is meant to be."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
-from starlette.routing import BaseRoute, Mount
+from support.access.routes import routes_of
 from support.cluster.web import bearer, bearer_of, served
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -54,25 +54,10 @@ async def log_in(client: httpx.AsyncClient, app: FastAPI) -> httpx.Response:
     return await client.post(LINK, json={"code": made.json()["code"]})
 
 
-def _routes(routes: list[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every method and path; of a websocket the method is WS."""
-    for route in routes:
-        if isinstance(route, Mount):
-            yield from _routes(list(route.routes), prefix + route.path)
-        elif (inner := getattr(route, "effective_candidates", None)) is not None:
-            assert not route.effective_low_priority_routes()  # type: ignore[attr-defined]
-            yield from _routes(inner(), prefix)
-        else:
-            shown: Any = getattr(route, "starlette_route", None) or route
-            path = prefix + str(shown.path)
-            for method in getattr(route, "methods", None) or {"WS"}:
-                yield method, path
-
-
 async def test_every_route_needs_a_credential_unless_listed(
     closed: FastAPI, anyone: httpx.AsyncClient
 ) -> None:
-    routes = {(m, p) for m, p in _routes(list(closed.router.routes)) if m != "HEAD"}
+    routes = {(m, p) for m, p in routes_of(list(closed.router.routes)) if m != "HEAD"}
     documented = {
         (method.upper(), path)
         for path, methods in closed.openapi()["paths"].items()

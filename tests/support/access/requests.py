@@ -1,0 +1,80 @@
+"""What each route is asked for: parameters and bodies of requests about some things."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from support.access.world import Things, spec_of
+from support.archives import archive
+
+V1 = "/api/v1"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Parts of a request beside its method and path."""
+
+    query: dict[str, str] = field(default_factory=dict)
+    json: Any = None
+    content: bytes | None = None
+    params: dict[str, str] = field(default_factory=dict)
+    """Values of the parameters of its path, in place of those of the things."""
+
+
+def asked(method: str, path: str, things: Things, name: str) -> Asked:
+    """What a valid request of a route is about these things.
+
+    Args:
+        name: one that nothing has yet.
+    """
+    match method, path.removeprefix(V1):
+        case "POST", "/training/jobs":
+            return Asked(json=spec_of(things.mark))
+        case "GET", "/training/jobs/groups":
+            return Asked(query={"by": "tag"})
+        case "PATCH", "/training/jobs/{job_id}":
+            return Asked(json={"notes": "other"})
+        case "PUT", "/training/jobs/{job_id}/resize":
+            return Asked(json={"workers": 2})
+        case "PUT", "/training/code/{sha256}":
+            # Bytes that the other project has, too.
+            digest, data = archive(**{"shared.py": "print(1)"})
+            return Asked(query={"project": things.project}, content=data, params={"sha256": digest})
+        case "POST", "/experiments":
+            return Asked(
+                json={
+                    "name": things.mark, "kind": "sweep", "method": "grid",
+                    "job": spec_of(things.mark), "space": {"resources.workers": [1]},
+                    "objective": {"metric": "loss"},
+                }
+            )  # fmt: skip
+        case "GET", "/experiments/{experiment_id}/report":
+            return Asked(query={"format": "json"})
+        case "POST", "/cluster/nodes":
+            return Asked(json={})
+        case "PATCH", "/cluster/nodes/{node_id}":
+            return Asked(json={"labels": {"rack": "b"}})
+        case "POST", "/cluster/what-if":
+            return Asked(json={"days": 7})
+        case "POST", "/alerts":
+            scope = {"kind": "project", "value": things.project}
+            return Asked(
+                json={
+                    "name": name, "on": ["job.failed"], "target": {"kind": "browser"},
+                    "scope": scope,
+                }
+            )  # fmt: skip
+        case "PATCH", "/alerts/{alert_id}":
+            return Asked(json={"enabled": False})
+        case "POST", "/views":
+            return Asked(json={"name": name})
+        case "POST", "/reports":
+            return Asked(json={"title": "mine", "text": "text"})
+        case "PATCH", "/reports/{report_id}":
+            return Asked(json={"version": 1, "title": "other"})
+        case "POST", "/auth/link":
+            return Asked(json={"code": "x"})
+        case "POST", "/auth/codes":
+            return Asked(json={})
+        case "POST", "/auth/tokens":
+            return Asked(json={"name": name})
+    return Asked()
