@@ -9,11 +9,11 @@ coordinators of one host don't log each other out.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from fastapi import Depends
@@ -30,6 +30,7 @@ from trainhall.api.problems import RefusalError
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.service import METRICS_SCOPE, AccountService
 from trainhall.cluster.api_paths import AGENT_PREFIX, API_PREFIX
+from trainhall.cluster.waiting import run_to_end
 
 LOG_IN, LOG_IN_BY_PASSWORD = f"{API_PREFIX}/auth/link", f"{API_PREFIX}/auth/login"
 METHODS = f"{API_PREFIX}/auth/methods"
@@ -112,7 +113,7 @@ class Authentication:
         return f"__Host-{name}" if scope["scheme"] in ("https", "wss") or by_proxy else name
 
 
-Lookup = Callable[[], Awaitable[Principal | None]]
+Lookup = Callable[[], Coroutine[Any, Any, Principal | None]]
 """Finds the principal of a credential, as long as that is valid."""
 
 
@@ -201,7 +202,7 @@ async def until_revoked(connection: HTTPConnection) -> str:
             continue  # none was needed
         # A database that does not answer ends no connection.
         with suppress(DBAPIError):
-            now = await find()
+            now = await run_to_end(find())
             if now is None:
                 return "logged out: the credential is no longer valid"
             if (now.is_admin, dict(now.roles)) != (before.is_admin, dict(before.roles)):

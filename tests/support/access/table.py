@@ -103,6 +103,8 @@ POST   /cluster/what-if                            401     200      200    200  
 GET    /metrics/cluster/summary                    401     200      200    200    200   200        200   200 open
 GET    /ledger                                     401     200      200    200    200   200        200   200 open
 
+GET    /audit                                      401     403      403    403    403   403        200   200
+
 POST   /auth/link                                  401     401      401    401    401   401        401   401
 POST   /auth/codes                                 401     403      201    201    201   201        201   201 open
 POST   /auth/logout                                401     204      204    204    204   204        204   204
