@@ -9,7 +9,7 @@ from support.access.sockets import OPEN, Socket
 from support.access.world import OWN
 
 from trainhall.api.login import authentication
-from trainhall.cluster.accounts import service
+from trainhall.cluster.accounts import lookup
 from trainhall.db.accounts import Member
 
 
@@ -18,7 +18,7 @@ async def test_stream_ends_with_the_role(
 ) -> None:
     assert authentication.RECHECK_SECONDS < 5
     monkeypatch.setattr(authentication, "RECHECK_SECONDS", 0.05)
-    monkeypatch.setattr(service, "CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(lookup, "CACHE_SECONDS", 0.0)
     things = await projects.world.add(OWN, "colleague")
     path = f"/api/v1/metrics/stream/{things.job}"
     async with (

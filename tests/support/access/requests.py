@@ -71,6 +71,13 @@ def asked(method: str, path: str, things: Things, name: str) -> Asked:
             return Asked(json={"title": "mine", "text": "text"})
         case "PATCH", "/reports/{report_id}":
             return Asked(json={"version": 1, "title": "other"})
+        case _, "/users/{name}":
+            return Asked(json={"admin": True}, params={"name": things.owner})
+        case "POST", "/users" | "/groups" | "/projects":
+            return Asked(json={"name": name})
+        case _, str(below) if below.startswith("/projects/{name}"):
+            body = {"role": "viewer"} if method == "PUT" else {"limits": {}}
+            return Asked(json=body, params={"name": things.project, "member": things.owner})
         case "POST", "/auth/link":
             return Asked(json={"code": "x"})
         case "POST", "/auth/codes":

@@ -111,9 +111,37 @@ POST   /auth/logout                                401     204      204    204  
 GET    /auth/me                                    401     200      200    200    200   200        200   200
 GET    /auth/tokens                                401     200      200    200    200   200        200   200
 POST   /auth/tokens                                401     403      201    201    201   201        201   201 open
-DELETE /auth/tokens/{token_id}                     401     404      404    404    404   204        404   404
+DELETE /auth/tokens/{token_id}                     401     403      404    404    404   204        404   204
 GET    /auth/sessions                              401     200      200    200    200   200        200   200
-DELETE /auth/sessions/{session_id}                 401     404      404    404    404   204        404   404
+DELETE /auth/sessions/{session_id}                 401     403      404    404    404   204        404   404
+
+POST   /auth/login                                  401     401      401    401    401   401        401   401 open
+GET    /auth/methods                                200     200      200    200    200   200        200   200 open
+POST   /auth/browser                                401     403      201    201    201   201        201   201 open
+POST   /auth/browser/token                          401     401      401    401    401   401        401   401 open
+POST   /auth/device                                 201     201      201    201    201   201        201   201 open
+POST   /auth/device/token                           401     401      401    401    401   401        401   401 open
+GET    /auth/device/{user_code}                     401     404      404    404    404   404        404   404 open
+PUT    /auth/device/{user_code}                     401     403      404    404    404   404        404   404 open
+
+GET    /users                                       401     200      200    200    200   200        200   200 open
+POST   /users                                       401     403      403    403    403   403        403   201 open
+PATCH  /users/{name}                                401     403      403    403    403   403        403   200 open
+DELETE /users/{name}                                401     403      403    403    403   403        403   204 open
+GET    /groups                                      401     200      200    200    200   200        200   200 open
+POST   /groups                                      401     403      403    403    403   403        403   201 open
+DELETE /groups/{group}                              401     403      403    403    403   403        403   204 open
+GET    /groups/{group}/members                      401     200      200    200    200   200        200   200 open
+PUT    /groups/{group}/members/{user}               401     403      403    403    403   403        403   204 open
+DELETE /groups/{group}/members/{user}               401     403      403    403    403   403        403   204 open
+GET    /projects                                    401     200      200    200    200   200        200   200 open
+POST   /projects                                    401     403      403    403    403   403        403   201 open
+GET    /projects/{name}                             401     404      404    200    200   200        200   200 open
+PATCH  /projects/{name}                             401     404      404    403    403   403        200   200 open
+DELETE /projects/{name}                             401     404      404    403    403   403        403   409 open
+GET    /projects/{name}/members                     401     404      404    200    200   200        200   200 open
+PUT    /projects/{name}/members/{member}            401     404      404    403    403   403        204   204 open
+DELETE /projects/{name}/members/{member}            401     404      404    403    403   403        204   204 open
 
 GET    ~/metrics                                   401     200      403    403    403   403        403   200 open
 GET    ~/healthz                                   200     200      200    200    200   200        200   200
