@@ -76,7 +76,7 @@ def asked(method: str, path: str, things: Things, name: str) -> Asked:
         case "POST", "/users" | "/groups" | "/projects":
             return Asked(json={"name": name})
         case _, str(below) if below.startswith("/projects/{name}"):
-            body = {"role": "viewer"} if method == "PUT" else {"limits": {}}
+            body: dict[str, Any] = {"role": "viewer"} if method == "PUT" else {"limits": {}}
             return Asked(json=body, params={"name": things.project, "member": things.owner})
         case "POST", "/auth/link":
             return Asked(json={"code": "x"})
