@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BeforeValidator, Field
+from pydantic import AwareDatetime, BeforeValidator, Field, StrictBool
 
 from trainhall.api.schemas.base import Body, Name
 from trainhall.cluster.access.limits import ProjectLimits
@@ -69,7 +69,7 @@ class NewUser(Body):
     name: AccountName
     """Unique, whatever the case of its letters; also among removed users."""
     kind: Literal["person", "service"] = "person"
-    admin: bool = False
+    admin: StrictBool = False
     """May do everything in every project."""
     password: Password | None = None
     """Left out or null: no login by password."""
@@ -80,12 +80,12 @@ class NewUser(Body):
 class UserChange(Body):
     """Changes to a user; what is left out or null stays."""
 
-    admin: bool | None = None
+    admin: StrictBool | None = None
     password: Password | None = None
     """Ends the user's other sessions."""
     old_password: Annotated[str, Field(max_length=MAX_PASSWORD)] | None = None
     """Needed to change your own."""
-    removed: bool | None = None
+    removed: StrictBool | None = None
     """False restores a removed user, without roles and credentials."""
 
 

@@ -116,11 +116,16 @@ class UserService(Service):
         Raises:
             ConflictError: there would be no admin any more, or they were removed.
             ForbiddenError, NotFoundError: the caller may not, or sees no such user.
-            InvalidValueError: the old password is wrong, or something does not fit the kind.
+            InvalidValueError: nothing is given, the old password is wrong, or something does not
+                fit the kind.
             TooManyError: too many old passwords were wrong.
         """
         async with self._db.session() as session:
             user = await self._find(session, name)
+        if (changes.admin, changes.removed, changes.password) == (None, None, None):
+            raise InvalidValueError(
+                "admin", None, "give what to change: admin, password or removed"
+            )
         is_own = user.id == self._caller.user_id
         if changes.admin is not None or changes.removed is not None or not is_own:
             self._caller.check_admin("change users")

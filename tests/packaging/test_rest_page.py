@@ -147,8 +147,8 @@ def test_rest_page_commands_work_in_order(cluster: Cluster) -> None:
 def test_websocket_line_streams_frames(cluster: Cluster) -> None:
     cluster.cancel_everything()  # what the page submits would run first
     job = cluster.submit(QUICK)
-    (address,) = re.findall(r'connect\("(ws:[^"]+)"', PAGE)
-    url = address.replace("http://127.0.0.1:8000", cluster.url).replace("/ID?", f"/{job}?")
+    (address,) = re.findall(r'connect\(\s*"(ws:[^"]+)"', PAGE)
+    url = address.replace("/ID?", f"/{job}?")
     url = url.replace("ws://127.0.0.1:8000", cluster.url.replace("http", "ws"))
     seen: dict[str, int] = {}
     with connect(url, additional_headers=bearer(cluster.folder / "coordinator")) as stream:
