@@ -8,5 +8,6 @@ export function Root() {
   const { pathname } = useLocation();
   const { error } = useMe();
   if (pathname === "/login") return <Outlet />;
-  return isLoggedOut(error) ? <LoginPage /> : <Shell />;
+  if (isLoggedOut(error)) return <LoginPage />;
+  return pathname.startsWith("/login/") ? <Outlet /> : <Shell />;
 }

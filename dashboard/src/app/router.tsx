@@ -35,6 +35,35 @@ const login = createRoute({
   component: LoginPage,
 });
 
+/** Approval of commands that show a code. */
+const deviceLogin = createRoute({
+  getParentRoute: () => root,
+  path: "/login/device",
+  component: lazyComponent(() => import("@/features/login/device-page")),
+});
+
+interface CommandsSearch {
+  /** Where `trainhall login` listens on this host. */
+  port?: number | undefined;
+  challenge?: string | undefined;
+  state?: string | undefined;
+  /** Name of the host, as the commands give it. */
+  client?: string | undefined;
+}
+
+/** Approval of commands on the host of this browser. */
+const commandsLogin = createRoute({
+  getParentRoute: () => root,
+  path: "/login/commands",
+  validateSearch: (raw): CommandsSearch => ({
+    ...(isWithin(raw.port, 1, 65_535) ? { port: raw.port } : {}),
+    ...(raw.challenge ? { challenge: String(raw.challenge).slice(0, 64) } : {}),
+    ...(raw.state ? { state: String(raw.state).slice(0, 64) } : {}),
+    ...(raw.client ? { client: String(raw.client).slice(0, 128) } : {}),
+  }),
+  component: lazyComponent(() => import("@/features/login/commands-page")),
+});
+
 interface JobsSearch extends ColumnsSearch {
   show?: Filter | undefined;
   search?: string | undefined;
@@ -258,6 +287,8 @@ export const router = createRouter({
   routeTree: root.addChildren([
     home,
     login,
+    deviceLogin,
+    commandsLogin,
     jobs,
     job,
     compare,

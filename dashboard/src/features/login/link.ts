@@ -11,10 +11,16 @@ export function rememberPath(path: string): void {
   localStorage.setItem(KEY, path);
 }
 
-/** The page to go to after the login. */
+/** The page to go to after the login, which is then forgotten. */
 export function takePath(): string {
-  const path = localStorage.getItem(KEY) ?? HOME;
+  const path = pathToOpen();
   localStorage.removeItem(KEY);
+  return path;
+}
+
+/** The page to go to after the login. */
+export function pathToOpen(): string {
+  const path = localStorage.getItem(KEY) ?? HOME;
   // A path of this coordinator, not an address of another.
   return /^\/(?![/\\])/.test(path) ? path : HOME;
 }

@@ -1,7 +1,12 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import {
+  approveBrowserLoginMutation,
+  decideDeviceLoginMutation,
+  listLoginMethodsOptions,
+  logInByPasswordMutation,
   logInMutation,
   logOutMutation,
+  readDeviceLoginOptions,
   readMeOptions,
   readMeQueryKey,
 } from "@/client/@tanstack/react-query.gen";
@@ -25,6 +30,40 @@ export function useLogIn(done: () => void) {
       done();
     },
   });
+}
+
+export function usePasswordLogin(done: () => void) {
+  const queries = useQueryClient();
+  return useMutation({
+    ...logInByPasswordMutation(),
+    onSuccess: async () => {
+      await queries.resetQueries({ queryKey: readMeQueryKey() });
+      done();
+    },
+  });
+}
+
+/** Ways to log in beside a link. */
+export function useLoginMethods() {
+  return useQuery({ ...listLoginMethodsOptions(), staleTime: 60_000, retry: false });
+}
+
+/** The login of commands that waits under a code; none is asked for without a code. */
+export function useDeviceRequest(userCode: string) {
+  return useQuery({
+    ...readDeviceLoginOptions({ path: { user_code: userCode } }),
+    enabled: userCode !== "",
+    retry: false,
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+}
+
+export function useDecideDevice() {
+  return useMutation(decideDeviceLoginMutation());
+}
+
+export function useApproveBrowser() {
+  return useMutation(approveBrowserLoginMutation());
 }
 
 export function useLogOut() {
