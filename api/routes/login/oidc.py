@@ -88,7 +88,7 @@ async def finish(
         return _away(provider, away)
     except NotAcceptedError as refusal:
         guesses.fail(address_of(request))
-        return _refused(request, 403, f"{provider.name}: {refusal}")
+        return _refused(request, 403, f"{provider.name}: {refusal}.")
     except ForbiddenError as refusal:
         return _refused(request, 403, _sentence(refusal))
     response = RedirectResponse(own_path(pending.path), 303, {"Cache-Control": "no-store"})

@@ -127,6 +127,6 @@ describe("the page of commands on this host", () => {
 
   it("refuses an address that is not complete", async () => {
     await open("/login/commands?port=99999&challenge=x", { "GET /auth/me": ME });
-    expect(await screen.findByText(/run `trainhall login` again/)).toBeVisible();
+    expect(await screen.findByText(/This address is not complete/)).toBeVisible();
   });
 });

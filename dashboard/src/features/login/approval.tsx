@@ -1,4 +1,4 @@
-import { Alert, Button, Group, Text } from "@mantine/core";
+import { Alert, Button, Code, Group, Text } from "@mantine/core";
 import { useMe } from "@/shared/api/login";
 import { Problem } from "@/shared/ui/problem";
 
@@ -21,10 +21,10 @@ export function Approval({ client, code, address, error, isPending, onDecide }: 
     <>
       <Text>
         Commands on <b>{client}</b> {address === undefined ? "" : `(${address}) `}ask to act as{" "}
-        <b>{me?.user}</b>. They show the code <b>{code}</b>.
+        <b>{me?.user}</b>. They show the code <b style={{ whiteSpace: "nowrap" }}>{code}</b>.
       </Text>
       <Alert color="orange" variant="light">
-        Approve only a login that you have just started yourself, with `trainhall login`.
+        Approve only a login that you have just started yourself, with <Code>trainhall login</Code>.
       </Alert>
       {error ? <Problem error={error} what="Could not answer the login" /> : null}
       <Group grow>

@@ -1,4 +1,4 @@
-import { Text } from "@mantine/core";
+import { Code, Text } from "@mantine/core";
 import { useSearch } from "@tanstack/react-router";
 import { useApproveBrowser } from "@/shared/api/login";
 import { Approval } from "./approval";
@@ -14,7 +14,9 @@ export default function CommandsPage() {
   if (port === undefined || !CHALLENGE.test(challenge) || state === "" || client === "") {
     return (
       <LoginFrame title="Log in commands">
-        <Text ta="center">This address is not complete: run `trainhall login` again.</Text>
+        <Text ta="center">
+          This address is not complete. Run <Code>trainhall login</Code> again.
+        </Text>
       </LoginFrame>
     );
   }

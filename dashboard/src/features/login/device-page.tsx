@@ -40,7 +40,7 @@ export default function DevicePage() {
         <Stack gap="sm">
           <TextInput
             label="Code"
-            description="As `trainhall login` shows it."
+            description="As trainhall login shows it."
             placeholder="WDJB-MJHT"
             value={text}
             autoComplete="off"
