@@ -28,6 +28,7 @@ from trainhall.api.host.descriptors import raise_limit
 from trainhall.api.host.listening import ListenError, inherited, listen, url_of
 from trainhall.api.host.private_files import keep_private
 from trainhall.api.host.tls import CertificateError, ServedCertificate
+from trainhall.api.host.tls_admission import TlsServer
 from trainhall.api.login.first_admin import print_login_link
 from trainhall.api.logs import configure_logging
 from trainhall.api.settings import Settings
@@ -128,7 +129,7 @@ def _run(
         for link in links:
             print_login_link(link)
 
-    server = Server(server_config(app), started, certificate, settings.head_seconds)
+    server = Server(server_config(app), started, certificate)
     app.state.is_over = lambda: server.should_exit
     # A failure at the start is reported below, once and as text.
     uvicorn_log = logging.getLogger("uvicorn.error")
@@ -184,13 +185,12 @@ class Server(uvicorn.Server):
 
     def __init__(
         self,
-        config: uvicorn.Config,
+        config: BoundedConfig,
         on_started: Callable[[], None],
         certificate: ServedCertificate | None = None,
-        handshake_seconds: float = 10.0,
     ) -> None:
         super().__init__(config)
-        self._handshake_seconds = handshake_seconds
+        self._table = config.table
         self._on_started = on_started
         self._certificate = certificate
         self._renewal: asyncio.Task[None] | None = None
@@ -198,7 +198,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self._certificate is not None:
             self.config.ssl = self._certificate.context
-        with _limited_handshakes(self._handshake_seconds):
+        with _limited_handshakes(self._table):
             await super().startup(sockets)
         if self.started:
             if self._certificate is not None:
@@ -231,15 +231,16 @@ class Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def _limited_handshakes(seconds: float) -> Iterator[None]:
-    """Let servers end a connection whose TLS handshake takes longer: uvicorn has no option for it,
-    and the event loop would wait for a minute."""
+def _limited_handshakes(table: ConnectionTable) -> Iterator[None]:
+    """Let servers count a TLS connection before its handshake: uvicorn has no option for it, and
+    the event loop would wait for any number, for a minute each."""
     loop: Any = asyncio.get_running_loop()
 
-    def create_server(*arguments: Any, ssl: Any = None, **options: Any) -> Any:
-        if ssl is not None:
-            options |= {"ssl": ssl, "ssl_handshake_timeout": seconds}
-        return create(*arguments, **options)
+    async def create_server(serve: Any, *, sock: Any, ssl: Any = None, **options: Any) -> Any:
+        if ssl is None:
+            return await create(serve, sock=sock, **options)
+        sock.listen(table.backlog)
+        return TlsServer(serve, sock, ssl, table)
 
     create, loop.create_server = loop.create_server, create_server
     try:

@@ -106,7 +106,7 @@ class Settings(BaseSettings):
     head_seconds: Annotated[Duration, Field(gt=0, le=3600)] = 10.0
     """A request's headers end within so long, or the connection does."""
     body_seconds: Annotated[Duration, Field(gt=0, le=3600)] = 30.0
-    """Without a byte of a body for so long, the connection ends."""
+    """Without a byte of a body for so long, or of a response that is read, the connection ends."""
     viewers_per_user: Annotated[int, Field(ge=1, le=10**6)] = 20
     """Live streams that one user may have open from one address."""
     uploads_per_user: Annotated[int, Field(ge=1, le=10**6)] = 4

@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from trainhall.api.host.connection_table import ConnectionTable
+from trainhall.api.host.connection_table import ConnectionTable, UnreadOutput
 
 _LINGER_BYTES = 16 * 1024 * 1024
 _LINGER_TICKS = 3
@@ -57,6 +57,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._check_head = False
         self._refusal: bytes | None = None
         self._discarded = 0
+        self._unread = UnreadOutput(self._table.now)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -68,7 +69,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._table.waiting.discard(self)
             transport.abort()
             return
-        self._counted = self._table.enter(self._address)
+        self._counted = self._table.connections.enter(self._address)
         if not self._counted:
             most = self._table.per_address
             self._refuse(
@@ -90,7 +91,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._table.waiting.discard(self)
         if self._counted:
             self._counted = False
-            self._table.leave(self._address)
+            self._table.connections.leave(self._address)
 
     def data_received(self, data: bytes) -> None:
         if self._at == _REFUSED:
@@ -144,7 +145,9 @@ class BoundedHttp(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def check_time(self, now: int) -> None:
-        if self._at == _REFUSED:
+        if self._unread.ticks(self.transport, now) > self._table.body_ticks:
+            self.transport.abort()
+        elif self._at == _REFUSED:
             if now - self._since > _LINGER_TICKS:
                 self.transport.abort()
         elif self._at == _HEAD:

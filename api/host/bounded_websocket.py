@@ -7,6 +7,7 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame
 
 from trainhall.api.host.bounded_http import BoundedConfig
+from trainhall.api.host.connection_table import UnreadOutput
 
 _MAX_FRAGMENTS = 1024
 """Each takes memory beside its bytes, even an empty one."""
@@ -25,18 +26,34 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._counted = False
         self._pings = 0
         self._pinged_at = 0
+        self._unread = UnreadOutput(self._table.now)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._address = self.client[0] if self.client else None
         # It has just left as a connection of HTTP, so there is room for it.
-        self._counted = self._table.enter(self._address)
+        self._counted = self._table.connections.enter(self._address)
+        self._table.watch(self, self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._table.waiting.discard(self)
         if self._counted:
             self._counted = False
-            self._table.leave(self._address)
+            self._table.connections.leave(self._address)
         super().connection_lost(exc)
+
+    def check_time(self, now: int) -> None:
+        """End it, if what was sent to it is not read."""
+        if self._unread.ticks(self.transport, now) > self._table.body_ticks:
+            self.transport.abort()
+
+    def idle_since(self, now: int) -> tuple[int, int] | None:
+        """Return None: it is never closed for others."""
+        return None
+
+    def close_idle(self) -> None:
+        """Close it."""
+        self.transport.abort()
 
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) >= _MAX_FRAGMENTS:

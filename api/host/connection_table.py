@@ -5,10 +5,13 @@ below are in use. So much is left free for the database, for files and for the a
 """
 
 import asyncio
+import fcntl
 import ipaddress
+import sys
+import termios
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from trainhall.api.host.descriptors import open_files_limit
 from trainhall.api.host.listening import BACKLOG
@@ -29,7 +32,8 @@ class ConnectionLimits:
     """Time from a request's first byte, or from the connection's beginning, to the end of its
     headers."""
     body_seconds: float = 30.0
-    """Time without a byte of a body that is waited for."""
+    """Time without a byte of a body that is waited for, or without a byte of a response that the
+    other side reads."""
     per_address: int = 1000
     """Connections of one address at once; of IPv6 one network of 64 bits."""
 
@@ -48,6 +52,62 @@ class Waiting(Protocol):
         """Close it, in favour of others."""
 
 
+class AddressCounter:
+    """Limit of what each address has at once; None, of a Unix socket, has no limit."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._counts: Counter[str] = Counter()
+
+    def enter(self, address: str | None) -> bool:
+        """Count one of an address; False: it has as many as it may."""
+        if address is None:
+            return True
+        key = _network(address)
+        if self._counts[key] >= self.most:
+            return False
+        self._counts[key] += 1
+        return True
+
+    def leave(self, address: str | None) -> None:
+        """Count it no more."""
+        if address is None:
+            return
+        key = _network(address)
+        self._counts[key] -= 1
+        if self._counts[key] <= 0:
+            del self._counts[key]
+
+
+class UnreadOutput:
+    """Time for which the other side has read nothing of what waits to be sent to it."""
+
+    def __init__(self, now: int) -> None:
+        self._bytes = 0
+        self._since = now
+
+    def ticks(self, transport: Any, now: int) -> int:
+        """Return the ticks without progress."""
+        size: int = transport.get_write_buffer_size()
+        if size:
+            size += _unacknowledged(transport)
+        if size == 0 or size < self._bytes:
+            self._since = now
+        self._bytes = size
+        return now - self._since
+
+
+def _unacknowledged(transport: Any) -> int:
+    """Return the bytes that the system itself keeps of a connection: up to megabytes, of which it
+    lets a program see only large steps. 0 where it does not say."""
+    opened = transport.get_extra_info("socket")
+    try:
+        reply = fcntl.ioctl(opened.fileno(), termios.TIOCOUTQ, bytes(4))
+    except (OSError, AttributeError):
+        return 0
+    return int.from_bytes(reply, sys.byteorder)
+
+
 @dataclass(eq=False)
 class ConnectionTable:
     """Connections of one server, and a clock for their time limits.
@@ -61,7 +121,6 @@ class ConnectionTable:
     now: int = 0
     """Ticks so far."""
     waiting: set[Waiting] = field(default_factory=set)
-    _per_address: Counter[str] = field(default_factory=Counter)
     _ticking: bool = False
 
     def __post_init__(self) -> None:
@@ -72,34 +131,14 @@ class ConnectionTable:
         self._ceiling = max(files - RESERVE - 2 * self.backlog, files // 2)
         # However few descriptors there are, one address never has all of them.
         self.per_address = min(self.limits.per_address, max(self._ceiling // 2, 1))
+        self.connections = AddressCounter(self.per_address)
+        # Counted apart, so that an address that has all its connections still gets the refusal.
+        self.handshakes = AddressCounter(max(self.per_address // 4, 1))
         self.head_ticks = self._ticks(self.limits.head_seconds)
         self.body_ticks = self._ticks(self.limits.body_seconds)
 
     def _ticks(self, seconds: float) -> int:
         return max(int(seconds / self.tick_seconds), 1) + 1
-
-    def enter(self, address: str | None) -> bool:
-        """Count a connection of an address; False: it has as many as it may.
-
-        Args:
-            address: None of a Unix socket, whose connections are not limited.
-        """
-        if address is None:
-            return True
-        key = _network(address)
-        if self._per_address[key] >= self.per_address:
-            return False
-        self._per_address[key] += 1
-        return True
-
-    def leave(self, address: str | None) -> None:
-        """Count it no more."""
-        if address is None:
-            return
-        key = _network(address)
-        self._per_address[key] -= 1
-        if self._per_address[key] <= 0:
-            del self._per_address[key]
 
     def has_room(self, descriptor: int) -> bool:
         """Return whether a connection may stay; idle ones are closed for it."""

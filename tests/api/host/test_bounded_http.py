@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import signal
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,3 +205,74 @@ def test_ordinary_requests_are_served_as_before(tmp_path: Path) -> None:
             idle_until = time.monotonic() + 3
             eventually("time to pass", lambda: time.monotonic() > idle_until)
             assert kept.get(f"{url}/healthz").is_success
+
+
+def held(process: int, source: str) -> int:
+    """Connections of a process from an address."""
+    found = psutil.Process(process).net_connections(kind="tcp")
+    return sum(1 for each in found if each.raddr and each.raddr.ip == source)
+
+
+@pytest.mark.processes
+def test_handshakes_of_an_address_are_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINHALL_TLS_SELF_SIGNED", "true")
+    monkeypatch.setenv("TRAINHALL_CONNECTIONS_PER_ADDRESS", "20")
+    monkeypatch.setenv("TRAINHALL_HEAD_SECONDS", "60")
+    with coordinator(tmp_path) as process, contextlib.ExitStack() as attackers:
+        url = url_of(process)
+        silent = [attackers.enter_context(connected(url, "127.0.0.2")) for _ in range(50)]
+        eventually("the others to be closed", lambda: held(process.pid, "127.0.0.2") == 5)
+        context = ssl.create_default_context(cafile=str(tmp_path / "data" / "tls" / "ca.pem"))
+        with httpx.Client(verify=context) as http:
+            assert http.get(f"{url}/readyz").status_code == 200, "another address"
+        for connection in silent:
+            connection.close()
+        eventually("all to have left", lambda: held(process.pid, "127.0.0.2") == 0)
+        for _ in range(10):
+            with httpx.Client(verify=context) as http:
+                assert http.get(f"{url}/readyz").status_code == 200
+        with connected(url, "127.0.0.2") as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            with contextlib.suppress(ConnectionResetError):
+                assert b"HTTP" not in plain.recv(1000)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=15)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
+
+
+def asks_for_much(url: str, source: str) -> socket.socket:
+    """A connection that asks for far more than a system keeps for it, and reads nothing yet."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.bind((source, 0))
+    made.settimeout(30)
+    made.connect(address(url))
+    made.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 100)
+    return made
+
+
+@pytest.mark.processes
+def test_response_that_is_not_read_ends(tmp_path: Path) -> None:
+    with coordinator(tmp_path) as process:
+        url = url_of(process)
+        size = len(httpx.get(f"{url}/openapi.json").content)
+        with asks_for_much(url, "127.0.0.2"), asks_for_much(url, "127.0.0.3") as slow:
+            read = [slow.recv(1000)]  # the one before is served, too
+            assert held(process.pid, "127.0.0.2") == 1
+
+            def reads_slowly() -> int:
+                read.append(slow.recv(4096))
+                return held(process.pid, "127.0.0.2")
+
+            eventually("the one that reads nothing to end", lambda: reads_slowly() == 0)
+            assert all(read), "it reads, if slowly"
+            assert sum(map(len, read)) < 10 * size, "most is still to come"
+            got = 0
+            while got < 20 * size:
+                piece = slow.recv(1 << 20)
+                assert piece
+                got += len(piece)
+        assert httpx.get(f"{url}/readyz").status_code == 200

@@ -48,23 +48,23 @@ def test_address_has_at_most_half_of_all_descriptors() -> None:
 
 def test_addresses_are_counted_apart() -> None:
     counted = table(2)
-    assert [counted.enter("10.0.0.1") for _ in range(3)] == [True, True, False]
-    assert counted.enter("10.0.0.2")
-    counted.leave("10.0.0.1")
-    assert counted.enter("10.0.0.1")
-    assert all(counted.enter(None) for _ in range(5)), "a Unix socket has no address"
+    assert [counted.connections.enter("10.0.0.1") for _ in range(3)] == [True, True, False]
+    assert counted.connections.enter("10.0.0.2")
+    counted.connections.leave("10.0.0.1")
+    assert counted.connections.enter("10.0.0.1")
+    assert all(counted.connections.enter(None) for _ in range(5)), "a Unix socket has no address"
 
 
 def test_network_of_ipv6_counts_as_one_address() -> None:
     counted = table(2)
-    assert counted.enter("2001:db8::1")
-    assert counted.enter("2001:db8::ffff:2")
-    assert not counted.enter("2001:db8:0:0:3::9")
-    assert counted.enter("2001:db8:0:1::1")
-    assert counted.enter("::ffff:10.0.0.1")
-    assert counted.enter("10.0.0.1")
-    assert not counted.enter("::ffff:10.0.0.1")
-    assert counted.enter("fe80::1%eth0")
+    assert counted.connections.enter("2001:db8::1")
+    assert counted.connections.enter("2001:db8::ffff:2")
+    assert not counted.connections.enter("2001:db8:0:0:3::9")
+    assert counted.connections.enter("2001:db8:0:1::1")
+    assert counted.connections.enter("::ffff:10.0.0.1")
+    assert counted.connections.enter("10.0.0.1")
+    assert not counted.connections.enter("::ffff:10.0.0.1")
+    assert counted.connections.enter("fe80::1%eth0")
 
 
 def test_idle_connections_are_closed_for_new_ones() -> None:
