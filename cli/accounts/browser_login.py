@@ -4,10 +4,8 @@ import base64
 import hashlib
 import html
 import http.server
-import os
 import secrets
 import socket
-import sys
 import threading
 import time
 import webbrowser
@@ -16,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from trainhall.cli.accounts.browser import has_browser
 from trainhall.cli.base import output as out
 from trainhall.cli.base.errors import CliError, NotAllowedError
 
@@ -42,20 +41,6 @@ def new_token(url: str, *, by_code: bool) -> tuple[str, str]:
         CliError: it was refused, or not approved in time.
     """
     return _by_code(url) if by_code or not has_browser() else _by_browser(url)
-
-
-def has_browser() -> bool:
-    """Return whether a browser of this user can be opened on this host."""
-    if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY"):
-        return False
-    shown = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if sys.platform.startswith("linux") and not shown:
-        return False
-    try:
-        webbrowser.get()
-    except webbrowser.Error:
-        return False
-    return True
 
 
 def _by_code(url: str) -> tuple[str, str]:

@@ -15,8 +15,8 @@ from trainhall.api.host.credentials import (
     stored_token_id,
 )
 from trainhall.cli.accounts import browser_login
+from trainhall.cli.accounts.browser import open_link
 from trainhall.cli.base import output as out
-from trainhall.cli.base.browser import open_link
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.credentials import token_for, token_of_own_coordinator
 from trainhall.cli.base.errors import CliError, NotAllowedError, NotFoundError, UsageError
