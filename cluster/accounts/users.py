@@ -139,6 +139,8 @@ class UserService(Service):
                 await self._check_password(user, changes.old_password)
             hashed = await self._accounts.passwords.hash(changes.password)
         async with self._db.transaction() as session:
+            if changes.admin is False or changes.removed:
+                await _lock_admins(session)
             row = await session.get_one(User, user.id, with_for_update=True)
             before = _audited(row)
             if changes.removed is not None:
@@ -163,6 +165,7 @@ class UserService(Service):
             ForbiddenError, NotFoundError: the caller may not, or sees no such user.
         """
         async with self._db.transaction() as session:
+            await _lock_admins(session)
             row = await self._find(session, name, locked=True)
             if row.project is not None:
                 self._caller.check_manages(row.project, "remove service accounts")
@@ -216,15 +219,21 @@ class UserService(Service):
             await session.execute(delete(table).where(table.user_id == row.id))
 
 
+_ADMINS = select(User.id).where(User.is_admin, User.removed_at.is_(None)).order_by(User.id)
+
+
+async def _lock_admins(session: AsyncSession) -> None:
+    """Keep two admins from demoting each other; before any of them is locked for itself."""
+    await session.execute(_ADMINS.with_for_update())
+
+
 async def _set_admin(session: AsyncSession, row: User, admin: bool) -> None:
     if admin and row.removed_at is not None:
         raise ConflictError(f"user {row.name} was removed; restore them first")
     if row.is_admin and not admin:
-        # Locked, so that two admins do not demote each other.
-        others = select(User.id).where(User.is_admin, User.removed_at.is_(None)).order_by(User.id)
-        if not set(await session.scalars(others.with_for_update())) - {row.id}:
+        others = set(await session.scalars(_ADMINS)) - {row.id}
+        if not others:
             raise ConflictError(f"{row.name} is the last admin; make another user an admin first")
-    if row.is_admin and not admin:
         # Only admins read the figures of the whole cluster.
         scoped = (ApiToken.user_id == row.id, ApiToken.scopes.is_not(None))
         await session.execute(delete(ApiToken).where(*scoped))
