@@ -1,1 +1,2 @@
-"""Alerts: lasting conditions, losses, and the delivery of stored messages; imports `lifecycle`."""
+"""Alerts: lasting conditions, losses, and the delivery of stored messages; imports `access`,
+`accounts` and `lifecycle`."""

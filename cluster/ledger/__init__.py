@@ -13,5 +13,5 @@ that time, and divide into
 Time in steps is the job-wide metric `step_seconds`, of which `data_seconds` is the waiting. Energy
 is the measured power of GPUs over the time that they were held.
 
-It imports `monitoring` and, of the cluster, only `service` and what that imports.
+It imports `monitoring` and, of the cluster, only `access`, `service` and what that imports.
 """

@@ -1,1 +1,1 @@
-"""Nodes: joining, heartbeats, faults and quarantine; imports `lifecycle` and `wire`."""
+"""Nodes: joining, heartbeats, faults and quarantine; imports `access`, `lifecycle` and `wire`."""

@@ -1,4 +1,4 @@
 """The waiting jobs: their order, their positions over time, and durations of similar jobs.
 
-It imports `lifecycle`.
+It imports `access` and `lifecycle`.
 """

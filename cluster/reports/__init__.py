@@ -1,1 +1,2 @@
-"""Reports that users write: Markdown with live charts; imports `service`."""
+"""Reports that users write: Markdown with live charts; imports `access` and
+`service`."""

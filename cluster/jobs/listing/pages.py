@@ -34,7 +34,7 @@ class PageRequest:
     me: str | None = None
     """Name that `user:me` stands for in the query; None: it is not known."""
     caller: Principal = SYSTEM
-    """Who asks: the rest is left out."""
+    """User who asks, and sees nothing else."""
 
 
 async def read_page(
