@@ -4,12 +4,13 @@ PORT ?= 8000
 DATA_DIR ?= .run
 ONCE ?=
 SEEDS ?= 10000
+MINUTES ?= 60
 ONLY ?=
 RUNS ?=
 SEED ?= 0
 BIN := .venv/bin
 
-.PHONY: help run up check test slow integrations simulate chaos lint format generate bench bench-collectives build clean
+.PHONY: help run up check test slow integrations simulate chaos fuzz lint format generate bench bench-collectives build clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -44,6 +45,10 @@ simulate: ## 10,000 seeds of a failing cluster, on all cores (SEEDS=10000)
 chaos: ## Real faults on a real cluster of processes; as root in networks of its own too (ONLY=partition, RUNS=3, SEED=0)
 	$(setup) test
 	$(BIN)/python scripts/chaos.py --seed $(SEED) $(if $(ONLY),--only "$(ONLY)") $(if $(RUNS),--runs $(RUNS)) --json .run/chaos.json
+
+fuzz: ## An hour of random requests as every role of two projects (MINUTES=60, SEED=0)
+	$(setup) test
+	$(BIN)/python scripts/fuzz_roles.py --minutes $(MINUTES) --seed $(SEED)
 
 lint: ## Style, types, boundaries, and that generated files are current
 	$(setup) lint

@@ -16,7 +16,8 @@ from trainhall.cli.nodes import quotas
 
 URL = "http://lab:8000"
 ENTRY = {
-    "job_id": "77c0de15f00d", "name": "gpt", "user": "maria", "project": "default", "priority": 0, "position": 1,
+    "job_id": "77c0de15f00d", "name": "gpt", "user": "maria", "project": "default",
+    "priority": 0, "position": 1,
     "queued_at": "2026-01-01T00:00:00Z", "reason": "needs 8 GPUs on one host",
     "history": [],
 }  # fmt: skip

@@ -13,7 +13,8 @@ from trainhall.cli.jobs import commands as jobs
 from trainhall.cli.jobs.page import RECENT_EVENTS, recent_events, strategy
 
 JOB: dict[str, Any] = {
-    "name": "digits", "user": "maria", "project": "default", "state": "running", "reason": None, "step": 3, "total_steps": 9,
+    "name": "digits", "user": "maria", "project": "default", "state": "running", "reason": None,
+    "step": 3, "total_steps": 9,
     "attempt": 0, "generation": 1, "world_size": 1, "priority": 0,
     "metrics": {}, "main_metric": None,
     "spec": {"script": {"path": "/train.py"}, "training": {"reproducible": False}},
