@@ -68,16 +68,30 @@ def asked(method: str, path: str, things: Things, name: str) -> Asked:
         case "POST", "/views":
             return Asked(json={"name": name})
         case "POST", "/reports":
-            return Asked(json={"title": "mine", "text": "text"})
+            return Asked(json={"title": "mine", "text": "text", "project": things.project})
         case "PATCH", "/reports/{report_id}":
             return Asked(json={"version": 1, "title": "other"})
         case _, "/users/{name}":
-            return Asked(json={"admin": True}, params={"name": things.owner})
+            return Asked(json={"removed": False}, params={"name": things.person})
         case "POST", "/users" | "/groups" | "/projects":
             return Asked(json={"name": name})
         case _, str(below) if below.startswith("/projects/{name}"):
             body: dict[str, Any] = {"role": "viewer"} if method == "PUT" else {"limits": {}}
-            return Asked(json=body, params={"name": things.project, "member": things.owner})
+            return Asked(json=body, params={"name": things.project, "member": things.person})
+        case _, str(below) if below.startswith("/groups/{group}"):
+            return Asked(params={"group": things.group, "user": things.person})
+        case _, "/auth/device/{user_code}":
+            return Asked(json={"approve": True}, params={"user_code": "BCDF-GHJK"})
+        case "POST", "/auth/device":
+            return Asked(json={"client": "a host"})
+        case "POST", "/auth/device/token":
+            return Asked(json={"device_code": "x" * 43})
+        case "POST", "/auth/browser":
+            return Asked(json={"challenge": "x" * 43})
+        case "POST", "/auth/browser/token":
+            return Asked(json={"code": "x" * 43, "verifier": "x" * 43, "client": "a host"})
+        case "POST", "/auth/login":
+            return Asked(json={})  # wrong passwords would be slowed down
         case "POST", "/auth/link":
             return Asked(json={"code": "x"})
         case "POST", "/auth/codes":

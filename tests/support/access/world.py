@@ -25,7 +25,7 @@ from trainhall.cluster.accounts.secrets import sha256, token_of
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.experiments.spec import parse_experiment
 from trainhall.cluster.lifecycle.reasons import EventCode
-from trainhall.db.accounts import ApiToken, LoginSession, Member, Project, User
+from trainhall.db.accounts import ApiToken, Group, LoginSession, Member, Project, User
 from trainhall.db.alerts import Alert, AlertDelivery
 from trainhall.db.documents import Allocation
 from trainhall.db.events import record_event
@@ -92,6 +92,10 @@ class Things:
     """Name of a saved view of the owner."""
     code: str
     """SHA-256 of uploaded code of the project."""
+    group: str
+    """Name of a group without members."""
+    person: str
+    """Name of a viewer of the project who sends no requests."""
     experiment: str = ""
 
     @property
@@ -105,7 +109,7 @@ class Things:
             "job_id": self.job, "checkpoint_id": self.checkpoint, "report_id": self.report,
             "alert_id": self.alert, "experiment_id": self.experiment, "token_id": self.token,
             "session_id": self.session, "sha256": self.code, "node_id": NODE, "step": str(STEP),
-            "path": FILE, "name": self.view,
+            "path": FILE, "name": self.view, "group": self.group, "person": self.person,
         }  # fmt: skip
 
     @property
@@ -190,7 +194,8 @@ class World:
         things = Things(
             mark=mark, owner=user_of(who), job=job.id, checkpoint=f"c{number:011d}",
             report=f"r{number:011d}", alert=f"a{number:011d}", token=f"t{number:011d}",
-            session=f"s{number:011d}", view=f"{mark}-view-{number}", code=digest,
+            session=f"s{number:011d}", group=f"group-{number}",
+            person=f"{mark}-person-{number}", view=f"{mark}-view-{number}", code=digest,
             experiment=await self._experiment(mark, owner) if experiment else "",
         )  # fmt: skip
         await self._add_run(things)
@@ -276,6 +281,7 @@ class World:
     async def _add_documents(self, things: Things, number: int, user_id: str) -> None:
         """Add what users write beside jobs."""
         mark = things.mark
+        number *= 1_000  # routes number theirs from the last one on
         async with self.coordinator.db.transaction() as session:
             session.add(
                 Report(
@@ -299,6 +305,16 @@ class World:
                     subjects=[], subject_count=0, state="delivered", created_at=NOW,
                 )
             )  # fmt: skip
+            session.add(Group(name=things.group, created_at=NOW))
+            person = User(
+                id=f"p{number}", name=things.person, is_admin=False,
+                created_at=NOW + timedelta(days=365),
+            )  # fmt: skip
+            session.add(person)
+            await session.flush()
+            session.add(
+                Member(id=f"m{number}", project=things.project, user_id=person.id, role=Role.VIEWER)
+            )
             view = {"state": [], "search": "", "query": "", "sort": "", "columns": [], "pinned": 0,
                     "group": None}  # fmt: skip
             session.add(SavedView(user=things.owner, name=things.view, view=view, created_at=NOW))
