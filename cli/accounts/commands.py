@@ -14,7 +14,6 @@ from trainhall.api.host.credentials import (
     stored_token,
     stored_token_id,
 )
-from trainhall.cli.accounts import browser_login
 from trainhall.cli.accounts.browser import open_link
 from trainhall.cli.base import output as out
 from trainhall.cli.base.connect import connect
@@ -104,7 +103,9 @@ def login(
         raise UsageError("give either --code or --paste")
     token_id = None
     if code or (not paste and sys.stdin.isatty()):
-        token_id, token = browser_login.new_token(url, by_code=code)
+        from trainhall.cli.accounts.browser_login import new_token
+
+        token_id, token = new_token(url, by_code=code)
     else:
         url, token_id, token = _pasted(url, keeps_url=at is not None)
     with _client(url, token) as client:
