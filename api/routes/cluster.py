@@ -114,14 +114,25 @@ async def list_node_events(services: ServicesDep, node_id: NodeId) -> NodeEvents
     "PATCH",
     "/nodes/{node_id}",
     invalid("labels.rack", "a\nb", "may not hold control characters or line breaks"),
-    summary="Change a node's labels",
+    summary="Change a node",
     answer="The node.",
-    reads=body(NodeChange, {"labels": {"labels": {"rack": "c", "gpu": None}}}, required=True),
+    reads=body(
+        NodeChange,
+        {
+            "labels": {"labels": {"rack": "c", "gpu": None}},
+            "projects": {"projects": ["vision"]},
+        },
+        required=True,
+    ),
 )
 async def change_node(services: ServicesDep, node_id: NodeId, request: Request) -> Node:
-    """Labels that are not named stay as they are."""
+    """Changes its labels, or the projects whose jobs it gets. What is not named stays as it is, and
+    jobs that run there stay."""
     change = await read_json(request, NodeChange)
-    return await services.nodes.label(node_id, change.labels)
+    node = await services.nodes.label(node_id, change.labels)
+    if "projects" in change.model_fields_set:
+        node = await services.nodes.limit(node_id, change.projects)
+    return node
 
 
 @router.operation(

@@ -1,8 +1,8 @@
 """Requests about nodes, and responses that only the API has."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.config import JsonDict
 
 from trainhall.api.schemas.base import Body
@@ -17,6 +17,7 @@ _NAME: JsonDict = {"pattern": f"^{NAME.pattern}$", "minLength": 1, "maxLength": 
 _KEY: JsonDict = {"type": "string", **_NAME, "maxLength": MAX_KEY}
 _LABELS: JsonDict = {"maxProperties": MAX_LABELS, "propertyNames": _KEY}
 Name = Annotated[str, Field(json_schema_extra=_NAME)]
+ProjectName = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(one_line)]
 Label = Annotated[str, Field(json_schema_extra={"maxLength": MAX_LABEL})]
 
 
@@ -41,8 +42,16 @@ class Drain(Body):
 class NodeChange(Body):
     """Changes to a node."""
 
-    labels: dict[str, Label | None] = Field(json_schema_extra=_LABELS)
+    labels: dict[str, Label | None] = Field(default_factory=dict, json_schema_extra=_LABELS)
     """Labels to set; null takes one away. The others stay."""
+    projects: Annotated[list[ProjectName], Field(max_length=1000)] | None = None
+    """The only projects whose jobs it gets; null: all. Left out, it stays as it is."""
+
+    @model_validator(mode="after")
+    def _check_given(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("give labels or projects")
+        return self
 
 
 class NodeEvents(View):

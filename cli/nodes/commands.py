@@ -125,6 +125,37 @@ def label(
     out.print_item(changed, output, lambda: f"{changed['name']}  {_shown(changed['labels'])}")
 
 
+@app.command("set")
+def set_(
+    node: NodeName,
+    projects: Annotated[
+        str,
+        typer.Option(
+            "--projects", metavar="A,B", help="The only projects whose jobs it gets; '' for all."
+        ),
+    ],
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Limit a node to jobs of some projects. Jobs that run there stay.
+
+    \b
+    Examples:
+      trainhall nodes set gpu-07 --projects vision,speech
+      trainhall nodes set gpu-07 --projects ''
+    """
+    names = [name.strip() for name in projects.split(",") if name.strip()]
+    with connect(url) as client:
+        found = client.node(node)
+        body = {"projects": names or None}
+        changed = client.request("PATCH", f"/cluster/nodes/{found['id']}", json=body)
+    out.print_item(changed, output, lambda: f"{changed['name']}  {_of_projects(changed)}")
+
+
+def _of_projects(node: out.Json) -> str:
+    return "all projects" if node["projects"] is None else ", ".join(node["projects"])
+
+
 @app.command("drain")
 def drain(
     node: NodeName,

@@ -163,6 +163,7 @@ class ReasonCode(StrEnum):
     DRAINED = ("drained", "{why}; nothing runs on it")
     UNDRAINED = ("undrained", "undrained by {user}")
     LABELS_CHANGED = ("labels_changed", "labels{by}: {labels}")
+    PROJECTS_CHANGED = ("projects_changed", "{change}{by}")
     REMOVED = ("removed", "{why}")
 
 

@@ -14,6 +14,7 @@ from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.errors import (
     ConflictError,
+    InvalidValueError,
     NodeRemovedError,
     NotAllowedError,
     ProtocolMismatchError,
@@ -40,6 +41,7 @@ from trainhall.cluster.nodes.names import check_labels, check_name
 from trainhall.cluster.service import Service, ServiceContext, load
 from trainhall.cluster.wire.join_token import PREFIX, JoinToken
 from trainhall.cluster.wire.protocol import PROTOCOL_VERSION, JoinReply, JoinRequest
+from trainhall.db.accounts import Project
 from trainhall.db.models import Attempt, Device, Grant, Job, Node, NodeEvent, RemovedNode
 from trainhall.db.sanitize import sanitize_text
 
@@ -212,7 +214,7 @@ class NodeService(Service):
             nodes = (await session.scalars(query)).all()
             ids = [node.id for node in nodes[:limit]]
             devices = await _devices_of(session, ids, self._caller)
-        items = [_node_view(node, devices) for node in nodes[:limit]]
+        items = [_node_view(node, devices, self._caller) for node in nodes[:limit]]
         following = pagination.encode("nodes", items[-1].name) if len(nodes) > limit else None
         return views.NodePage(items=items, next_cursor=following)
 
@@ -385,6 +387,40 @@ class NodeService(Service):
         self._notifier.notify_reconciler()
         return view
 
+    async def limit(self, node_id: str, projects: Sequence[str] | None) -> views.Node:
+        """Give a node only jobs of these projects; None: of all. Jobs that run there stay.
+
+        Raises:
+            ForbiddenError: the caller is no admin.
+            InvalidValueError: there is no such project.
+        """
+        self._caller.check_admin("change nodes")
+        wanted = None if projects is None else sorted(set(projects))
+        async with self._db.transaction() as session:
+            node = await load(session, Node, node_id, locked=True)
+            known = await session.scalars(
+                select(Project.name).where(Project.name.in_(wanted or ()))
+            )
+            if unknown := set(wanted or ()) - set(known):
+                name = min(unknown)
+                raise InvalidValueError("projects", name, f"there is no project {name!r}")
+            if wanted != node.projects:
+                self._audit(
+                    session, "node.change", node_id,
+                    changes={"projects": (node.projects, wanted)}, detail=f"node {node.name}",
+                )  # fmt: skip
+                node.projects = wanted
+                state, now = NodeState(node.state), self._clock.now()
+                # Everybody reads events, so they name no project.
+                change = "open to all projects" if wanted is None else "limited to some projects"
+                reason = Reason.of(
+                    ReasonCode.PROJECTS_CHANGED, change=change, user=self._caller.named
+                )
+                await record_node_event(session, node_id, state, reason, now)
+            view = await self._view(session, node)
+        self._notifier.notify_reconciler()
+        return view
+
     async def events(self, node_id: str) -> Sequence[views.NodeEvent]:
         """Return the events of a node, oldest first; the last 100 are kept."""
         async with self._db.session() as session:
@@ -395,7 +431,8 @@ class NodeService(Service):
             return [views.NodeEvent.of(row) for row in rows]
 
     async def _view(self, session: AsyncSession, node: Node) -> views.Node:
-        return _node_view(node, await _devices_of(session, [node.id], self._caller))
+        devices = await _devices_of(session, [node.id], self._caller)
+        return _node_view(node, devices, self._caller)
 
     def removed(self, node_id: str) -> None:
         """Forget what is remembered of a removed node, and end its connection."""
@@ -420,9 +457,15 @@ async def delete_node(session: AsyncSession, node: Node, *, now: datetime) -> No
     await session.execute(delete(Node).where(Node.id == node.id))
 
 
-def _node_view(node: Node, devices: Mapping[str, list[views.Device]]) -> views.Node:
+def _node_view(
+    node: Node, devices: Mapping[str, list[views.Device]], reader: Principal
+) -> views.Node:
+    projects = node.projects
+    if projects is not None:
+        projects = [name for name in projects if reader.may(Action.READ, name)]
     return views.Node.of(
         node,
+        projects=projects,
         devices=devices.get(node.id, []),
         host=node.host_use,
         refused_commands=refused_commands(node),

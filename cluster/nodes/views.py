@@ -71,6 +71,8 @@ class Node(View):
     agent_version: str | None
     last_seen_at: Time | None
     labels: JsonObject
+    projects: list[str] | None
+    """The only projects whose jobs it gets, as far as you see them; null: all."""
     devices: list[Device]
     address: str
     """Address at which other nodes reach it."""

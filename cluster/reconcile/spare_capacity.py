@@ -5,7 +5,7 @@ from functools import cached_property
 
 from trainhall.cluster.lifecycle.states import WAITING_STATES
 from trainhall.cluster.quotas import Quota, Quotas
-from trainhall.cluster.scheduling.demand import group_of, matches, resolve_device
+from trainhall.cluster.scheduling.demand import OpenNodes, group_of, is_open, matches
 from trainhall.cluster.scheduling.placement import DeviceKey, PlacedNode, devices_of
 from trainhall.cluster.scheduling.quota_use import QuotaUse
 from trainhall.cluster.scheduling.supply import count_of, may_serve, takes_work
@@ -41,9 +41,9 @@ class SpareCapacity:
     @cached_property
     def _waiting(self) -> list[tuple[JobFacts, str]]:
         """Jobs that wait, each with the kind of device that it waits for."""
-        auto = resolve_device("auto", self._facts.nodes)
+        nodes = OpenNodes(self._facts.nodes)
         return [
-            (job, group_of(job, auto).kind)
+            (job, group_of(job, nodes).kind)
             for job in self._facts.jobs
             if job.state in WAITING_STATES
         ]
@@ -120,4 +120,4 @@ class SpareCapacity:
 
 
 def _fits(job: JobFacts, node: NodeFacts) -> bool:
-    return matches(job.selector.items(), node.labels)
+    return is_open(node, job.project) and matches(job.selector.items(), node.labels)

@@ -1,6 +1,6 @@
 """A job's demand for devices, and its wording."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainhall.cluster.snapshot.model import JobFacts, NodeFacts
@@ -16,9 +16,11 @@ class Group:
     """cpu or cuda."""
     selector: frozenset[tuple[str, str]] = _NO_SELECTOR
     one_host: bool = False
+    closed: frozenset[str] = frozenset()
+    """Ids of nodes that are limited to other projects."""
 
     def allows(self, node: NodeFacts) -> bool:
-        return matches(self.selector, node.labels)
+        return node.id not in self.closed and matches(self.selector, node.labels)
 
     @property
     def condition(self) -> str:
@@ -34,11 +36,38 @@ def matches(selector: Iterable[tuple[str, str]], labels: Mapping[str, str]) -> b
     return all(labels.get(key) == value for key, value in selector)
 
 
-def group_of(job: JobFacts, auto: str) -> Group:
-    """`auto` is the kind that this word stands for in the cluster as it is."""
+def is_open(node: NodeFacts, project: str | None) -> bool:
+    """Return whether a node gets jobs of a project."""
+    return node.projects is None or project in node.projects
+
+
+class OpenNodes:
+    """Nodes that get jobs of each project."""
+
+    def __init__(self, nodes: Sequence[NodeFacts]) -> None:
+        self._nodes = nodes
+        self._is_limited = any(node.projects is not None for node in nodes)
+        self._known: dict[str | None, tuple[frozenset[str], str]] = {}
+
+    def closed_to(self, project: str | None) -> tuple[frozenset[str], str]:
+        """Return the ids of the nodes that are limited to other projects, and the kind of device
+        that `auto` stands for on the others."""
+        key = project if self._is_limited else None
+        found = self._known.get(key)
+        if found is None:
+            closed = [node for node in self._nodes if self._is_limited and not is_open(node, key)]
+            ids = frozenset(node.id for node in closed)
+            auto = resolve_device("auto", (n for n in self._nodes if n.id not in ids))
+            found = self._known[key] = (ids, auto)
+        return found
+
+
+def group_of(job: JobFacts, nodes: OpenNodes) -> Group:
+    """Return the group of a job in the cluster as it is."""
+    closed, auto = nodes.closed_to(job.project)
     kind = auto if job.device == "auto" else job.device
     selector = frozenset(job.selector.items()) if job.selector else _NO_SELECTOR
-    return Group(kind, selector, job.one_host)
+    return Group(kind, selector, job.one_host, closed)
 
 
 def resolve_device(device: str, nodes: Iterable[NodeFacts]) -> str:

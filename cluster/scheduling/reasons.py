@@ -116,6 +116,9 @@ def never(served: Served, all_nodes: Sequence[NodeFacts], *, only_one_host: bool
         only_one_host: several hosts together could hold it.
     """
     group = served.group
+    if group.closed and len(group.closed) == len(all_nodes):
+        return "all nodes are limited to other projects: ask an admin for one"
+    all_nodes = [node for node in all_nodes if node.id not in group.closed]
     if not any(_has_joined(node) for node in all_nodes):
         return _none_joined("node", all_nodes)
     if group.selector and not served.nodes:
@@ -135,7 +138,8 @@ def _capacity(served: Served) -> str:
     if group.one_host and capacity:
         return f"the largest host has {has}"
     if not group.selector:
-        return f"the whole cluster has {has}"
+        where = "all nodes of its project have" if group.closed else "the whole cluster has"
+        return f"{where} {has}"
     one = len(served.nodes) == 1
     return f"its host {served.nodes[0].name} has {has}" if one else f"its hosts have {has}"
 

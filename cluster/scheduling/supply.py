@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from trainhall.cluster.lifecycle.reasons import Reason
 from trainhall.cluster.lifecycle.states import NodeState
-from trainhall.cluster.scheduling.demand import Group, group_of, resolve_device
+from trainhall.cluster.scheduling.demand import Group, OpenNodes, group_of
 from trainhall.cluster.scheduling.placement import FreeDevices, FreePool, PlacedNode, PoolPart
 from trainhall.cluster.scheduling.reservation import Reservation
 from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts, NodeFacts
@@ -17,7 +17,7 @@ class Served:
 
     group: Group
     nodes: Sequence[NodeFacts]
-    """Nodes that its selector allows, in any state."""
+    """Nodes that its selector allows and that are open to its project, in any state."""
     part: PoolPart
     """Free devices, on nodes that may be given new work."""
     capacity: int
@@ -40,19 +40,19 @@ class Supply:
             (grant.node_id, grant.device_index): grant.job_id for grant in facts.grants
         }
         """The job that holds a device, by node id and index."""
-        self.auto = resolve_device("auto", facts.nodes)
+        self._open = OpenNodes(facts.nodes)
         self._pools: dict[str, FreePool] = {}
         self._served: dict[Group, Served] = {}
-        self._plain: dict[tuple[str, bool], Served] = {}
+        self._plain: dict[tuple[str, bool, frozenset[str]], Served] = {}
         """Supply of jobs without a selector: a queue is long, and its jobs are of few groups."""
 
     def for_job(self, job: JobFacts) -> Served:
         if job.selector:
-            return self.of(group_of(job, self.auto))
-        key = (job.device, job.one_host)
+            return self.of(group_of(job, self._open))
+        key = (job.device, job.one_host, self._open.closed_to(job.project)[0])
         served = self._plain.get(key)
         if served is None:
-            served = self._plain[key] = self.of(group_of(job, self.auto))
+            served = self._plain[key] = self.of(group_of(job, self._open))
         return served
 
     def of(self, group: Group) -> Served:

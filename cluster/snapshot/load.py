@@ -51,6 +51,7 @@ _NODES = select(
     Node.state,
     Node.removing,
     Node.labels,
+    Node.projects,
     Node.drain_reason,
     Node.removed_by,
 ).order_by(Node.name)
@@ -173,7 +174,11 @@ async def _nodes(
     rows = await connection.execute(_NODES)
     return tuple(
         NodeFacts(
-            **row._asdict() | {"state": NodeState(row.state)},
+            **row._asdict()
+            | {
+                "state": NodeState(row.state),
+                "projects": None if row.projects is None else frozenset(row.projects),
+            },
             seconds_since_heartbeat=heartbeats.seconds_since(row.id),
             devices=tuple(devices[row.id]),
         )

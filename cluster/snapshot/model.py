@@ -31,6 +31,8 @@ class NodeFacts:
     """Its present devices. An attempt may still hold others."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels that a job's selector is compared with."""
+    projects: frozenset[str] | None = None
+    """The only projects whose jobs it gets; None: all."""
     drain_reason: str | None = None
     removed_by: str | None = None
     """Why it is to be drained; None: it is not."""

@@ -381,9 +381,10 @@ export const getNode = <ThrowOnError extends boolean = true>(options: Options<Ge
 });
 
 /**
- * Change a node's labels
+ * Change a node
  *
- * Labels that are not named stay as they are.
+ * Changes its labels, or the projects whose jobs it gets. What is not named stays as it is, and
+ * jobs that run there stay.
  */
 export const changeNode = <ThrowOnError extends boolean = true>(options: Options<ChangeNodeData, ThrowOnError>) => (options.client ?? client).patch<ChangeNodeResponses, ChangeNodeErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

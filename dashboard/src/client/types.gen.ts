@@ -4182,6 +4182,12 @@ export type Node = {
         [key: string]: unknown;
     };
     /**
+     * Projects
+     *
+     * The only projects whose jobs it gets, as far as you see them; null: all.
+     */
+    projects: Array<string> | null;
+    /**
      * Devices
      */
     devices: Array<Device>;
@@ -4237,9 +4243,15 @@ export type NodeChange = {
      *
      * Labels to set; null takes one away. The others stay.
      */
-    labels: {
+    labels?: {
         [key: string]: string | null;
     };
+    /**
+     * Projects
+     *
+     * The only projects whose jobs it gets; null: all. Left out, it stays as it is.
+     */
+    projects?: Array<string> | null;
 };
 
 /**

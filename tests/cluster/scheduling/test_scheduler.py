@@ -110,7 +110,7 @@ def test_later_job_does_not_overtake() -> None:
     )
     first, second = schedule(NOW, facts, OPTIONS)
     assert first.placed is None
-    assert first.text == "needs 4 CPU slots; 3 of 4 are free, job runs holds 1"
+    assert first.text == "needs 4 CPU slots; 3 of 4 are free, a job that is ending holds 1"
     assert second.text == (
         "needs 1 CPU slot; waiting for job job1 (4 CPU slots), ahead in the queue"
     )

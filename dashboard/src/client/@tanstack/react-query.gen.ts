@@ -735,9 +735,10 @@ export const getNodeOptions = (options: Options<GetNodeData>) => queryOptions<Ge
 });
 
 /**
- * Change a node's labels
+ * Change a node
  *
- * Labels that are not named stay as they are.
+ * Changes its labels, or the projects whose jobs it gets. What is not named stays as it is, and
+ * jobs that run there stay.
  */
 export const changeNodeMutation = (options?: Partial<Options<ChangeNodeData>>): UseMutationOptions<ChangeNodeResponse, ChangeNodeError, Options<ChangeNodeData>> => {
     const mutationOptions: UseMutationOptions<ChangeNodeResponse, ChangeNodeError, Options<ChangeNodeData>> = {
