@@ -8,6 +8,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -65,11 +66,12 @@ class TlsServer:
             if self._table.has_room(connection.fileno()) and self._table.handshakes.enter(address):
                 handshake = _Handshake(self._shake_hands(connection), address, self._table)
                 self._handshakes.add(handshake)
-                handshake.task.add_done_callback(
-                    lambda _, done=handshake: self._handshakes.discard(done)
-                )
+                handshake.task.add_done_callback(partial(self._forget, handshake))
             else:
                 connection.close()
+
+    def _forget(self, handshake: "_Handshake", _: "asyncio.Task[None]") -> None:
+        self._handshakes.discard(handshake)
 
     async def _shake_hands(self, connection: socket.socket) -> None:
         try:

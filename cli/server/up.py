@@ -28,6 +28,7 @@ from trainhall.cli.base.options import (
     Mock,
     PassEnv,
     Port,
+    RunAs,
     Slots,
     TlsCert,
     TlsKey,
@@ -62,6 +63,7 @@ def up(
     insecure: Insecure = False,
     slots: Slots = None,
     pass_env: PassEnv = None,
+    run_as: RunAs = None,
     mock: Mock = False,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -100,8 +102,10 @@ def up(
     folder = (data_dir or user_data_dir()).absolute()
     with _only_one(folder), _listening(host, port) as listener:
         tls = _tls(folder, host, tls_cert, tls_key, tls_self_signed)
+        if run_as is not None:
+            _check_run_as(run_as, folder / "agent")
         cluster = LocalCluster(
-            folder, host, listener, database_url, insecure, slots, pass_env or [], tls
+            folder, host, listener, database_url, insecure, slots, pass_env or [], run_as, tls
         )
         raise typer.Exit(cluster.run(spec, once))
 
@@ -118,6 +122,7 @@ class LocalCluster:
         insecure: bool,
         slots: int | None,
         pass_env: list[str],
+        run_as: str | None,
         tls: "Tls | None",
     ) -> None:
         from trainhall.cli.server.supervise import MARK, Child
@@ -125,6 +130,7 @@ class LocalCluster:
         self._folder = folder
         self._host = host
         self._insecure = insecure
+        self._run_as = run_as
         port = listener.getsockname()[1]
         self.url = url_of(listener, host, tls=tls is not None)
         self._tls = tls
@@ -153,6 +159,8 @@ class LocalCluster:
             agent += ["--slots", str(slots)]
         for name in pass_env:
             agent += ["--pass-env", name]
+        if run_as is not None:
+            agent += ["--run-as", run_as]
         if tls is not None:
             # Its names need not be those of loopback: it is known by its file.
             agent += ["--tls-own", str(tls.file)]
@@ -211,10 +219,12 @@ class LocalCluster:
                 return
             made = client.request("POST", "/auth/codes", json={"seconds": LINK_SECONDS})
         notice(f"Log in at {self.url}/login#code={made['code']}")
-        notice(
-            "  (works once, for 10 minutes; `trainhall open` makes another). Jobs run as your own "
-            "user and can read your credentials (docs/security.md)."
-        )
+        notice("  (works once, for 10 minutes; `trainhall open` makes another)")
+        if self._run_as is None:
+            notice(
+                "Jobs run as your own user and can read your credentials (docs/security.md); as "
+                "root, --run-as gives them another."
+            )
 
     def _prepare_agent(self) -> str | None:
         """Return the token that this host's agent needs; print which jobs it will resume."""
@@ -319,6 +329,26 @@ def _tls(
     except CertificateError as error:
         raise UsageError(str(error)) from None
     return tls
+
+
+def _check_run_as(run_as: str, folder: Path) -> None:
+    """Check what the agent would refuse: it would be restarted again and again.
+
+    Raises:
+        UsageError: there is no such user.
+        CliError: jobs cannot run as it.
+    """
+    from trainhall.cluster.agent.data_dir import DataDir
+    from trainhall.cluster.agent.options import AgentError, OptionError
+    from trainhall.cluster.agent.run_as import parse_run_as
+
+    try:
+        users = parse_run_as(run_as)
+        users.check(DataDir(folder, is_shared=True).attempts)
+    except OptionError as error:
+        raise UsageError(str(error)) from None
+    except AgentError as error:
+        raise CliError(str(error)) from None
 
 
 def _listening(host: str, port: int) -> socket.socket:

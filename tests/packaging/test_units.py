@@ -53,7 +53,9 @@ def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
         ["systemd-analyze", "verify", "--man=no", str(copy)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    # Known from systemd 254 on; an earlier one only says so.
+    unknown = [line for line in done.stderr.splitlines() if "'DelegateSubgroup'" not in line]
+    assert (done.returncode, unknown) == (0, [])
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda p: p.name)

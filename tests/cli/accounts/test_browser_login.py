@@ -19,6 +19,7 @@ from trainhall.api.app import create_app
 from trainhall.api.host.credentials import credentials_file, stored_token
 from trainhall.api.settings import Settings
 from trainhall.cli.accounts import browser_login
+from trainhall.cli.accounts.browser import has_browser
 from trainhall.cli.base.errors import CliError, NotAllowedError, UsageError
 from trainhall.cli.main import app
 from trainhall.cluster.api_paths import API_PREFIX
@@ -136,9 +137,9 @@ def test_session_over_ssh_gets_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SSH_CONNECTION", "SSH_TTY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DISPLAY", ":0")
-    assert browser_login.has_browser()
+    assert has_browser()
     monkeypatch.setenv("SSH_TTY", "/dev/pts/1")
-    assert not browser_login.has_browser()
+    assert not has_browser()
 
 
 def test_code_and_paste_exclude_each_other(url: str) -> None:

@@ -1,5 +1,8 @@
 """What `up` is told at its start, and what it says of it."""
 
+import os
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -40,3 +43,25 @@ def test_up_warns_when_listening_for_others(host: str) -> None:
     assert "on other hosts are refused" in warning
     assert up._who_is_refused(host, insecure=True) is None
     assert up._who_is_refused("127.0.0.1", insecure=False) is None
+
+
+def test_up_refuses_users_that_jobs_cannot_run_as(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="is no user of this host"):
+        up._check_run_as("no-such-user", tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(CliError, match="needs"):
+        up._check_run_as("2000000-2000010", tmp_path)
+
+
+def test_up_hands_its_user_of_jobs_to_the_agent(tmp_path: Path) -> None:
+    def arguments(run_as: str | None) -> list[str]:
+        with up._listening("127.0.0.1", 0) as listener:
+            return up.LocalCluster(
+                tmp_path, "127.0.0.1", listener, None, False, None, [], run_as, None
+            )._agent_arguments
+
+    given = arguments("70000-70010")
+    assert given[given.index("--run-as") + 1] == "70000-70010"
+    assert "--run-as" not in arguments(None)
