@@ -126,6 +126,16 @@ async def test_removed_user_loses_everything_at_once(app: FastAPI, admin: Person
     assert (await program.get("auth/me")).status_code == 401
 
 
+async def test_jobs_of_removed_user_continue(app: FastAPI, admin: Person) -> None:
+    maria = await new_person(app, "maria", vision="member")
+    spec = {"name": "quick", "task": {"name": "digits"}}
+    made = await maria.post("training/jobs", json=spec)
+    assert made.status_code == 201, made.text
+    assert (await admin.delete("users/maria")).status_code == 204
+    job = (await admin.get(f"training/jobs/{made.json()['id']}")).json()
+    assert (job["user"], job["project"], job["state"]) == ("maria", "vision", "queued")
+
+
 async def test_own_password_needs_the_old_one(app: FastAPI, admin: Person) -> None:
     maria, elsewhere = await new_person(app, "maria"), Person(app)
     await elsewhere.log_in("maria")
