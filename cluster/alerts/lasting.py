@@ -214,10 +214,10 @@ def _full_disks(
 def _devices_held(connection: Connection) -> Counter[tuple[str, str]]:
     """Count the devices that each project and user holds."""
     held: Counter[tuple[str, str]] = Counter()
+    # Grouped by job first: SQLite would go through all jobs in the order of their projects.
+    granted = select(Grant.job_id, func.count().label("count")).group_by(Grant.job_id).subquery()
     rows = connection.execute(
-        select(Job.project, Job.user, func.count())
-        .join(Grant, Grant.job_id == Job.id)
-        .group_by(Job.project, Job.user)
+        select(Job.project, Job.user, granted.c.count).join(granted, granted.c.job_id == Job.id)
     )
     for project, user, count in rows:
         held["project", project or ""] += count

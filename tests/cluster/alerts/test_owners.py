@@ -86,7 +86,7 @@ async def test_alerts_are_their_owners_alone(shared: SimulatedCluster) -> None:
 
 async def test_scopes_are_within_what_the_user_sees(shared: SimulatedCluster) -> None:
     job = await shared.submit(1, project="vision", user="maria")
-    with pytest.raises(ForbiddenError, match="an alert about the whole cluster takes an admin"):
+    with pytest.raises(ForbiddenError, match="alerts about the whole cluster takes an admin"):
         await add(shared, MARIA, Scope())
     with pytest.raises(InvalidValueError, match="there is no project 'vision' that you see"):
         await add(shared, OTTO, Scope("project", "vision"))

@@ -17,6 +17,7 @@ from support.experiments import RATE, SWEEP, read, trials
 from support.storage.frames import frame, table
 
 from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.access.roles import DEFAULT_PROJECT
 from trainhall.cluster.errors import InvalidCursorError, NotFoundError, WrongStateError
 from trainhall.cluster.experiments import load as loading
 from trainhall.cluster.experiments.record import log_committed
@@ -375,6 +376,8 @@ async def test_code_of_pending_trials_is_kept(cluster: SimulatedCluster) -> None
     code = cluster.folder / "code" / ("0" * 64)
     code.parent.mkdir(parents=True, exist_ok=True)
     code.touch()
+    async with cluster.db.transaction() as session:
+        await cluster.coordinator.code.keep(session, code.name, DEFAULT_PROJECT)
     job = {"name": "a", "code": code.name, "script": {"path": "train.py", "args": ["${a}"]}}
     experiments = cluster.coordinator.experiments
     view, _ = await experiments.create(sweep(job=job, space={"parameters.a": [1]}))

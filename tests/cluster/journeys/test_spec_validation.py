@@ -4,6 +4,7 @@ import pytest
 from support.cluster.simulated import SimulatedCluster
 from support.validations import record_validations
 
+from trainhall.cluster.access.roles import DEFAULT_PROJECT
 from trainhall.training.spec import parse_spec
 
 
@@ -22,5 +23,6 @@ async def test_coordinator_validates_a_stored_spec_once(
     for _ in range(3):
         cluster.coordinator.gateway.wake(node.node_id)
         await cluster.heartbeat()
-    assert node.running(view.id).assignment.launch.spec == submitted
+    stored = submitted.model_copy(update={"project": DEFAULT_PROJECT})
+    assert node.running(view.id).assignment.launch.spec == stored
     assert len(validated) == 2, "as it was submitted, and as it is stored"
