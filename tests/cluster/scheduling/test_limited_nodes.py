@@ -55,7 +55,7 @@ def test_auto_is_the_kind_of_open_nodes() -> None:
     assert (of(other), of(own)) == (["b"], ["a"])
 
 
-def test_waiting_for_a_closed_node_blocks_nobody() -> None:
+def test_waiting_for_a_closed_node_blocks_no_other() -> None:
     runs = [running("r", 1, {"a": [0, 1]}, project="vision")]
     waiting = [job(2, 2, project="vision"), job(3, 2, project="speech")]
     nodes = [node("a", 2, projects=VISION), node("b", 1, projects=frozenset({"speech"}))]
