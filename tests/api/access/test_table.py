@@ -1,6 +1,7 @@
 """Who may do what: every route and stream, by role, in the own project and in another one."""
 
 import re
+from collections.abc import Callable
 
 from fastapi import FastAPI
 from support.access.projects import Projects
@@ -20,7 +21,8 @@ ENTRANCES = {"nobody": (OWN, FOREIGN), "scraper": (OWN, FOREIGN), "stranger": (O
 """Marks of the projects that each may learn nothing of; the others: of the foreign one."""
 
 
-async def test_table_has_a_row_for_each_route(app: FastAPI) -> None:
+def test_table_has_a_row_for_each_route(make_app: Callable[..., FastAPI]) -> None:
+    app = make_app()
     documented = {
         (method.upper(), path)
         for path, methods in app.openapi()["paths"].items()
