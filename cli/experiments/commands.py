@@ -24,7 +24,6 @@ from trainhall.cli.base.options import (
     id_argument,
     with_project,
 )
-from trainhall.cli.base.owners import Mine, OfProject, OfUser, owner_columns, owner_filter
 from trainhall.cli.experiments.summary import (
     best_text,
     counts_text,
@@ -32,6 +31,7 @@ from trainhall.cli.experiments.summary import (
     steps_text,
     trial_means,
 )
+from trainhall.cli.owners import Mine, OfProject, OfUser, owner_columns, owner_filter
 from trainhall.cluster.experiments.report.formats import ReportFormat as FileFormat
 
 if TYPE_CHECKING:

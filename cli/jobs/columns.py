@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from trainhall.cli.base import output as out
 from trainhall.cli.base.errors import UsageError
-from trainhall.cli.base.owners import owner_columns
 from trainhall.cli.jobs import page
+from trainhall.cli.owners import owner_columns
 from trainhall.cluster.jobs.listing.keys import AGGREGATES, FIELDS, METRICS, NO, PARAMETERS, nearest
 from trainhall.cluster.jobs.listing.query import parse_query
 

@@ -23,7 +23,10 @@ from trainhall.cli.base.options import (
     Url,
     with_project,
 )
-from trainhall.cli.base.owners import (
+from trainhall.cli.jobs import columns as of_jobs
+from trainhall.cli.jobs import page
+from trainhall.cli.jobs.queue_history import earlier_position, place_of
+from trainhall.cli.owners import (
     Mine,
     OfProject,
     OfUser,
@@ -31,9 +34,6 @@ from trainhall.cli.base.owners import (
     owner_filter,
     owner_terms,
 )
-from trainhall.cli.jobs import columns as of_jobs
-from trainhall.cli.jobs import page
-from trainhall.cli.jobs.queue_history import earlier_position, place_of
 from trainhall.cli.spec import specs
 from trainhall.cli.spec.overrides import Changes, Workers, body_of
 from trainhall.cluster.jobs.listing.keys import FIELDS, SORT_KEYS

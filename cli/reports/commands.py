@@ -11,7 +11,7 @@ from trainhall.cli.base.confirm import confirm_deletion
 from trainhall.cli.base.connect import connect
 from trainhall.cli.base.errors import UsageError
 from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Url
-from trainhall.cli.base.owners import Mine, OfProject, OfUser, owner_columns, owner_filter
+from trainhall.cli.owners import Mine, OfProject, OfUser, owner_columns, owner_filter
 
 app = typer.Typer(
     help="Reports: Markdown with live charts, shared by the link of their page.",

@@ -76,7 +76,9 @@ def pages(client: httpx.Client) -> dict[str, str]:
         "/jobs": "Jobs", "/queue": "Queue", "/nodes": "Nodes", "/new": "New job",
         "/alerts": "Alerts", "/ledger": "Ledger", "/reports/new": "New report",
         "/what-if": "What if",
-        "/experiments": "Experiments", "/experiments/new": "New experiment",
+        "/projects": "Projects", "/projects/default": "default", "/users": "Users",
+        "/tokens": "API tokens", "/sessions": "Sessions", "/audit": "Audit",
+        "/reports": "Reports", "/experiments": "Experiments", "/experiments/new": "New experiment",
         "/nowhere": "Page not found", f"/compare?jobs={failed},{running}": "Compare",
     }  # fmt: skip
     tabs = [(f"/jobs/{failed}", "Timeline")]

@@ -12,6 +12,8 @@ function experiment(change: Record<string, unknown> = {}): Record<string, unknow
   return {
     id: ID,
     name: "digits learning rate",
+    user: "maria",
+    project: "default",
     kind: "sweep",
     state: "running",
     reason: "at most 2 unfinished at a time",

@@ -5,7 +5,8 @@ import { problem } from "../test/fake-api";
 import { list, open } from "../test/open";
 import { router } from "./router";
 
-const ME = { user: "maria", admin: true, how: "session" };
+const VISION = { name: "vision", role: "member" };
+const ME = { user: "maria", admin: true, how: "session", projects: [VISION] };
 const REFUSED = () => problem(401, "A valid credential is required", "this request has none");
 const JOBS = { "GET /training/jobs": list() };
 

@@ -1,9 +1,9 @@
-/** The pages of the main navigation. */
+/** The pages of the main navigation; `scoped`: lists that are reduced to the chosen scope. */
 export const MAIN_PAGES = [
-  { label: "Jobs", to: "/jobs" },
-  { label: "Experiments", to: "/experiments" },
-  { label: "Reports", to: "/reports" },
-  { label: "Queue", to: "/queue" },
+  { label: "Jobs", to: "/jobs", scoped: true },
+  { label: "Experiments", to: "/experiments", scoped: true },
+  { label: "Reports", to: "/reports", scoped: true },
+  { label: "Queue", to: "/queue", scoped: true },
   { label: "Nodes", to: "/nodes" },
   { label: "Ledger", to: "/ledger" },
   { label: "Alerts", to: "/alerts" },
@@ -17,4 +17,9 @@ export const PAGES = [
   { label: "What if", to: "/what-if" },
   { label: "New experiment", to: "/experiments/new" },
   { label: "New report", to: "/reports/new" },
+  { label: "Projects", to: "/projects" },
+  { label: "Users and groups", to: "/users" },
+  { label: "API tokens", to: "/tokens" },
+  { label: "Sessions", to: "/sessions" },
+  { label: "Audit", to: "/audit" },
 ] as const;

@@ -11,6 +11,8 @@ const REPORT = {
   text: "# Best\n\n```chart\nquery: state:running\nmetric: loss\n```\n\n```chart\nqurey: a\n```\n\n```sh\nls\n```",
   version: 3,
   created_at: "2026-01-01T00:00:00Z",
+  user: "maria",
+  project: "default",
   updated_at: "2026-01-02T00:00:00Z",
 };
 const GET = `GET /reports/${REPORT.id}`;

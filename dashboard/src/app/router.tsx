@@ -1,4 +1,5 @@
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
+import { auditSearch } from "@/features/audit/search";
 import type { KindOnJob } from "@/features/experiments/create/from-job";
 import { type TrialSearch, trialSearch } from "@/features/experiments/detail/charts/selection";
 import type { TrialSort } from "@/features/experiments/detail/trials";
@@ -14,6 +15,7 @@ import { whatIfSearch } from "@/features/what-if/question";
 import { type CurveView, curveView } from "@/shared/curves/controls/view";
 import type { Spread } from "@/shared/curves/data/curve";
 import { isSpread } from "@/shared/curves/data/spread";
+import { rememberedScope, type Scope, scopeOf } from "@/shared/owners/scope";
 import { lazyComponent } from "@/shared/page/lazy-component";
 import { Missing } from "./missing";
 import { Root } from "./root";
@@ -25,7 +27,7 @@ const home = createRoute({
   getParentRoute: () => root,
   path: "/",
   beforeLoad: () => {
-    throw redirect({ to: "/jobs" });
+    throw redirect({ to: "/jobs", search: rememberedScope() });
   },
 });
 
@@ -64,7 +66,7 @@ const commandsLogin = createRoute({
   component: lazyComponent(() => import("@/features/login/commands-page")),
 });
 
-interface JobsSearch extends ColumnsSearch {
+interface JobsSearch extends ColumnsSearch, Scope {
   show?: Filter | undefined;
   search?: string | undefined;
   /** As the coordinator parses it: `state:failed lr>0.01`. */
@@ -88,6 +90,7 @@ const jobs = createRoute({
     ...(isGroupBy(raw.group) ? { group: raw.group } : {}),
     ...(raw.selected ? { selected: String(raw.selected) } : {}),
     ...columnsOf(raw),
+    ...scopeOf(raw),
   }),
   component: lazyComponent(() => import("@/features/jobs/jobs-page")),
 });
@@ -148,6 +151,7 @@ const compare = createRoute({
 const reports = createRoute({
   getParentRoute: () => root,
   path: "/reports",
+  validateSearch: scopeOf,
   component: lazyComponent(() => import("@/features/reports/reports-page")),
 });
 
@@ -198,6 +202,7 @@ const nodes = createRoute({
 const queue = createRoute({
   getParentRoute: () => root,
   path: "/queue",
+  validateSearch: scopeOf,
   component: lazyComponent(() => import("@/features/queue/queue-page")),
 });
 
@@ -224,6 +229,7 @@ const alerts = createRoute({
 const experiments = createRoute({
   getParentRoute: () => root,
   path: "/experiments",
+  validateSearch: scopeOf,
   component: lazyComponent(() => import("@/features/experiments/list/experiments-page")),
 });
 
@@ -271,6 +277,49 @@ const newExperiment = createRoute({
   component: lazyComponent(() => import("@/features/experiments/create/new-experiment-page")),
 });
 
+const projects = createRoute({
+  getParentRoute: () => root,
+  path: "/projects",
+  component: lazyComponent(() => import("@/features/people/projects-page")),
+});
+
+const project = createRoute({
+  getParentRoute: () => root,
+  path: "/projects/$project",
+  component: lazyComponent(() => import("@/features/people/project-page")),
+});
+
+interface UsersSearch {
+  /** Those who were removed, in place of the others. */
+  removed?: true | undefined;
+}
+
+const users = createRoute({
+  getParentRoute: () => root,
+  path: "/users",
+  validateSearch: (raw): UsersSearch => (raw.removed === true ? { removed: true } : {}),
+  component: lazyComponent(() => import("@/features/people/users-page")),
+});
+
+const tokens = createRoute({
+  getParentRoute: () => root,
+  path: "/tokens",
+  component: lazyComponent(() => import("@/features/account/tokens-page")),
+});
+
+const sessions = createRoute({
+  getParentRoute: () => root,
+  path: "/sessions",
+  component: lazyComponent(() => import("@/features/account/sessions-page")),
+});
+
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: "/audit",
+  validateSearch: auditSearch,
+  component: lazyComponent(() => import("@/features/audit/audit-page")),
+});
+
 interface NewSearch {
   /** Begin with the spec of this job. */
   from?: string | undefined;
@@ -304,6 +353,12 @@ export const router = createRouter({
     whatIf,
     alerts,
     submit,
+    projects,
+    project,
+    users,
+    tokens,
+    sessions,
+    audit,
   ]),
   defaultPreload: "intent",
   parseSearch,

@@ -12,21 +12,14 @@ import {
 import { Link, Outlet, useRouter } from "@tanstack/react-router";
 import { useCallback, useState } from "react";
 import { useHealth, useSummary } from "@/shared/api/cluster";
-import { useLogOut, useMe } from "@/shared/api/login";
 import { plural } from "@/shared/format";
 import { useNotifications } from "@/shared/live/notifications";
+import { useRememberedScope } from "@/shared/owners/scope";
 import { IconButton } from "@/shared/ui/icon-button";
-import {
-  CheckIcon,
-  HelpIcon,
-  MoonIcon,
-  ScreenIcon,
-  SearchIcon,
-  SunIcon,
-  UserIcon,
-} from "@/shared/ui/icons";
+import { CheckIcon, HelpIcon, MoonIcon, ScreenIcon, SearchIcon, SunIcon } from "@/shared/ui/icons";
 import { MAIN_PAGES } from "./pages";
 import { Palette } from "./palette";
+import { ProfileMenu } from "./profile-menu";
 import classes from "./shell.module.css";
 import { ShortcutsHelp, useShortcuts } from "./shortcuts";
 
@@ -34,6 +27,7 @@ export function Shell() {
   const router = useRouter();
   const openPath = useCallback((path: string) => router.history.push(path), [router]);
   useNotifications(openPath);
+  const scope = useRememberedScope();
   const [open, setOpen] = useState<"palette" | "help" | null>(null);
   const close = () => setOpen(null);
   const openHelp = () => setOpen("help");
@@ -46,15 +40,16 @@ export function Shell() {
       <AppShell.Header className={classes.header ?? ""}>
         <Container size={1440} h="100%">
           <div className={classes.row}>
-            <Link to="/jobs" className={classes.brand} aria-label="Trainhall, jobs">
+            <Link to="/jobs" search={scope} className={classes.brand} aria-label="Trainhall, jobs">
               <img src="/favicon.svg" width={24} height={24} alt="" />
               <span className={classes.word}>Trainhall</span>
             </Link>
             <nav className={classes.nav} aria-label="Main">
-              {MAIN_PAGES.map(({ label, to }) => (
+              {MAIN_PAGES.map(({ label, to, ...page }) => (
                 <Link
                   key={to}
                   to={to}
+                  search={"scoped" in page ? scope : {}}
                   className={classes.link}
                   activeOptions={{ includeSearch: false }}
                 >
@@ -141,29 +136,6 @@ function HelpMenu({ onShortcuts }: { onShortcuts: () => void }) {
         <Menu.Item onClick={onShortcuts} rightSection={<Kbd size="xs">?</Kbd>}>
           Keyboard shortcuts
         </Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
-  );
-}
-
-/** The user, and the way out of a session; nothing where no login is needed. */
-function ProfileMenu() {
-  const me = useMe().data;
-  const logOut = useLogOut();
-  if (me === undefined || me.how === "none") return null;
-  return (
-    <Menu position="bottom-end" width={200}>
-      <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" size="lg" aria-label={`User ${me.user}`}>
-          <UserIcon />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Label>
-          {me.user}
-          {me.admin ? ", admin" : ""}
-        </Menu.Label>
-        <Menu.Item onClick={() => logOut.mutate({})}>Log out</Menu.Item>
       </Menu.Dropdown>
     </Menu>
   );

@@ -9,6 +9,7 @@ import {
   resumeJobMutation,
 } from "@/client/@tanstack/react-query.gen";
 import { useJobChange } from "./api/jobs";
+import { useRights } from "./api/rights";
 import { isFinished, type Job } from "./api/types";
 import { RowLink } from "./table/row-link";
 import { Command } from "./ui/command";
@@ -17,6 +18,7 @@ import icons from "./ui/icon.module.css";
 import { AgainIcon, ArchiveIcon, CancelIcon, PauseIcon, PlayIcon, TrashIcon } from "./ui/icons";
 import { ButtonLink } from "./ui/links";
 import { notifyDone, notifyProblem } from "./ui/notify";
+import { Refusable } from "./ui/refusable";
 
 interface Props {
   job: Pick<Job, "id" | "name" | "finished_at" | "allowed_commands" | "refused_commands">;
@@ -36,12 +38,21 @@ export function JobCommands({ job, compact = false }: Props) {
 }
 
 function Again({ job, compact }: Required<Props>) {
+  const { submit } = useRights();
   const search = { from: job.id };
   if (!compact) {
     return (
-      <ButtonLink size="xs" variant="default" leftSection={<AgainIcon />} to="/new" search={search}>
-        Submit again
-      </ButtonLink>
+      <Refusable refused={submit} label="Submit again" icon={<AgainIcon />}>
+        <ButtonLink
+          size="xs"
+          variant="default"
+          leftSection={<AgainIcon />}
+          to="/new"
+          search={search}
+        >
+          Submit again
+        </ButtonLink>
+      </Refusable>
     );
   }
   return (
@@ -83,7 +94,7 @@ function PutAway({ job }: Pick<Props, "job">) {
         label={label}
         icon={<ArchiveIcon />}
         busy={busy}
-        refused={archives ? job.refused_commands.archive : null}
+        refused={job.refused_commands[archives ? "archive" : "unarchive"]}
         onClick={() => change.mutate({ path, body: { archived: archives } })}
       />
       <Confirm

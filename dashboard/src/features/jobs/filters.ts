@@ -1,5 +1,6 @@
 import type { JobGroupPage } from "@/client";
 import type { Job } from "@/shared/api/types";
+import { ownerTerms, type Scope } from "@/shared/owners/scope";
 
 interface Listing {
   label: string;
@@ -28,9 +29,10 @@ export type Filter = keyof typeof LISTINGS;
 
 export const FILTERS: Readonly<Record<Filter, Listing>> = LISTINGS;
 
-/** A query with the filter's own term, which comes last: an error keeps its position. */
-export function queryOf(show: Filter, query: string): string {
-  return [query.trim(), FILTERS[show].term ?? ""].join(" ").trim();
+/** A query with the terms of filter and scope, which come last: an error keeps its position. */
+export function queryOf(show: Filter, query: string, scope: Scope = {}): string {
+  const terms = [query.trim(), FILTERS[show].term ?? "", ownerTerms(scope)];
+  return terms.filter((term) => term !== "").join(" ");
 }
 
 export function isFilter(value: unknown): value is Filter {

@@ -3,9 +3,12 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useCallback, useMemo, useRef, useState } from "react";
 import type { JobPage } from "@/client";
 import { useSummary } from "@/shared/api/cluster";
+import { useRights } from "@/shared/api/rights";
 import { CopyAs } from "@/shared/copy/copy-as";
 import { listing } from "@/shared/copy/snippets";
 import { count } from "@/shared/format";
+import { scopeOf } from "@/shared/owners/scope";
+import { ScopeSwitch } from "@/shared/owners/scope-switch";
 import { usePageCommands } from "@/shared/page/commands";
 import { PageHeading } from "@/shared/page/heading";
 import { LoadMore } from "@/shared/page/load-more";
@@ -14,6 +17,7 @@ import { Empty } from "@/shared/ui/empty";
 import { PlusIcon } from "@/shared/ui/icons";
 import { ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
+import { Refusable } from "@/shared/ui/refusable";
 import { SearchField } from "@/shared/ui/search-field";
 import { useJobGroups } from "./api/job-groups";
 import { type PageRange, useJobList } from "./api/job-list";
@@ -39,12 +43,13 @@ export default function JobsPage() {
   const asked = route.useSearch();
   const { show = "all", search = "", query = "", sort, selected: ids, ...more } = asked;
   const { columns: given, pinned, group } = more;
+  const scope = scopeOf(asked);
   const columns = useMemo(() => shownColumns({ columns: given, pinned }), [given, pinned]);
   const navigate = route.useNavigate();
   const [onScreen, setOnScreen] = useState<PageRange>([0, 0]);
   const order = sort ?? NEWEST_FIRST;
   const { states } = FILTERS[show];
-  const filter = { states, search, query: queryOf(show, query) };
+  const filter = { states, search, query: queryOf(show, query, scope) };
   const jobs = useJobList(filter, order, onScreen, group === undefined);
   const groups = useJobGroups(group, filter);
   const error = group === undefined ? jobs.error : groups.error;
@@ -101,7 +106,9 @@ export default function JobsPage() {
       <PageHeading title="Jobs">
         <Group gap="xs">
           <CopyAs snippets={() => listing(window.location.origin, { ...filter, sort })} />
-          <ViewsMenu search={{ show, search, query, sort, columns: given, pinned, group }} />
+          <ViewsMenu
+            search={{ show, search, query, sort, columns: given, pinned, group, ...scope }}
+          />
           <GroupSelect
             value={group}
             onChange={(next) =>
@@ -122,13 +129,24 @@ export default function JobsPage() {
               })
             }
           />
-          <ButtonLink to="/new" size="xs" leftSection={<PlusIcon />}>
-            New job
-          </ButtonLink>
+          <NewJob />
         </Group>
       </PageHeading>
       <Group justify="space-between" align="flex-start" gap="sm">
-        <StateFilter show={show} search={search} query={query} onChange={showState} />
+        <Group gap="sm">
+          <ScopeSwitch
+            scope={scope}
+            onChange={(next) =>
+              void navigate({ search: (old) => ({ ...old, ...next, selected: undefined }) })
+            }
+          />
+          <StateFilter
+            show={show}
+            search={search}
+            query={queryOf("all", query, scope)}
+            onChange={showState}
+          />
+        </Group>
         <Group gap="xs" align="flex-start">
           <QueryInput
             value={query}
@@ -191,7 +209,7 @@ export default function JobsPage() {
             </div>
           ) : null}
           {jobs.data && rows.length === 0 && !jobs.isPlaceholderData ? (
-            show === "all" && search.trim() === "" && query.trim() === "" ? (
+            show === "all" && search.trim() === "" && queryOf("all", query, scope) === "" ? (
               <NoJobs />
             ) : (
               <Empty title="No job matches">
@@ -259,6 +277,16 @@ function countText(filter: Filter, counts: Record<string, number>): string {
   return found === undefined ? "" : count(found);
 }
 
+function NewJob() {
+  return (
+    <Refusable refused={useRights().submit} label="New job" icon={<PlusIcon />}>
+      <ButtonLink to="/new" size="xs" leftSection={<PlusIcon />}>
+        New job
+      </ButtonLink>
+    </Refusable>
+  );
+}
+
 function NoJobs() {
   return (
     <Empty title="No jobs yet">
@@ -267,9 +295,7 @@ function NoJobs() {
           Submit one from the command line with <Code>trainhall submit examples/digits.yaml</Code>,
           or write a spec here.
         </div>
-        <ButtonLink to="/new" size="xs" leftSection={<PlusIcon />}>
-          New job
-        </ButtonLink>
+        <NewJob />
       </Stack>
     </Empty>
   );

@@ -1,14 +1,17 @@
 import { Alert, Button, Code, Group, Modal, Stack, Text, TextInput } from "@mantine/core";
 import { useState } from "react";
+import { useRights } from "@/shared/api/rights";
 import { CopyButton } from "@/shared/copy/copy-button";
 import { AlertIcon, PlusIcon } from "@/shared/ui/icons";
 import { Problem } from "@/shared/ui/problem";
+import { Refusable } from "@/shared/ui/refusable";
 import { useRegisterNode } from "./api/nodes";
 
 /** Registers a node and shows the command that joins it. */
 export function AddNode() {
   const [open, setOpen] = useState(false);
   const [name, setName] = useState("");
+  const { admin } = useRights();
   const register = useRegisterNode();
   const close = (): void => {
     setOpen(false);
@@ -17,9 +20,11 @@ export function AddNode() {
   };
   return (
     <>
-      <Button size="xs" leftSection={<PlusIcon />} onClick={() => setOpen(true)}>
-        Add a node
-      </Button>
+      <Refusable refused={admin} label="Add a node" icon={<PlusIcon />}>
+        <Button size="xs" leftSection={<PlusIcon />} onClick={() => setOpen(true)}>
+          Add a node
+        </Button>
+      </Refusable>
       <Modal opened={open} onClose={close} title="Add a node" size="lg" centered>
         {register.data ? (
           <Stack gap="sm">

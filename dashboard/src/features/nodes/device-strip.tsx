@@ -4,7 +4,7 @@ import classes from "./nodes.module.css";
 
 /** One cell a device: filled by its utilization, empty and pale when it is free. */
 export function DeviceStrip({ devices }: { devices: readonly Device[] }) {
-  const busy = devices.filter((device) => device.busy).length;
+  const busy = devices.filter(({ busy }) => busy).length;
   return (
     <div
       className={classes.strip}
@@ -24,7 +24,7 @@ export function DeviceStrip({ devices }: { devices: readonly Device[] }) {
 export function DeviceLines({ devices }: { devices: readonly Device[] }) {
   return devices.map(({ index, busy, job_name, utilization, gone }) => (
     <div key={index}>
-      {index}: {job_name ?? (busy ? FOREIGN_JOB : "free")}, {gone ? "gone" : percent(utilization)}
+      {index}: {busy ? (job_name ?? FOREIGN_JOB) : "free"}, {gone ? "gone" : percent(utilization)}
     </div>
   ));
 }

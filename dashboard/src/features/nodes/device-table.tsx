@@ -1,8 +1,8 @@
 import { Text, Tooltip } from "@mantine/core";
-import { type Device, FOREIGN_JOB } from "@/shared/api/types";
+import type { Device } from "@/shared/api/types";
 import { bytes, celsius, percent, watts } from "@/shared/format";
+import { JobLink } from "@/shared/owners/job-link";
 import { type Column, Table } from "@/shared/table/table";
-import { AnchorLink } from "@/shared/ui/links";
 import { Meter } from "@/shared/ui/meter";
 import classes from "./nodes.module.css";
 
@@ -68,6 +68,10 @@ export function DeviceTable({ node, devices }: { node: string; devices: Device[]
   );
 }
 
+interface HolderProps {
+  device: Device;
+}
+
 function Gone() {
   return (
     <Tooltip label="Its host no longer reports it. It is removed once its job releases it.">
@@ -78,23 +82,20 @@ function Gone() {
   );
 }
 
-function Holder({ device }: { device: Device }) {
-  if (!device.job_id) {
+function Holder({ device: { busy, job_id, job_name, job_user, job_project } }: HolderProps) {
+  if (!busy) {
     return (
       <Text span size="sm" c="dimmed">
-        {device.busy ? FOREIGN_JOB : "free"}
+        free
       </Text>
     );
   }
+  const owner = [job_user, job_project].filter((name) => name !== null).join(" · ");
   return (
-    <AnchorLink
-      to="/jobs/$jobId"
-      params={{ jobId: device.job_id }}
-      size="sm"
-      className={classes.holder ?? ""}
-    >
-      {device.job_name}
-    </AnchorLink>
+    <div className={classes.holder}>
+      <JobLink id={job_id} name={job_name} />
+      {owner === "" ? null : <p className="small dimmed">{owner}</p>}
+    </div>
   );
 }
 

@@ -1,5 +1,6 @@
 import { Text, TextInput } from "@mantine/core";
 import { useState } from "react";
+import { useRights } from "@/shared/api/rights";
 import type { ClusterNode } from "@/shared/api/types";
 import { plural } from "@/shared/format";
 import { Command } from "@/shared/ui/command";
@@ -11,6 +12,7 @@ import { jobsOn } from "./node-sums";
 export function DrainButton({ node }: { node: ClusterNode }) {
   const [open, setOpen] = useState(false);
   const [reason, setReason] = useState("");
+  const { admin } = useRights();
   const change = useSetDrained(node.id);
   const jobs = jobsOn(node.devices).length;
   if (node.drain_reason !== null) {
@@ -19,7 +21,7 @@ export function DrainButton({ node }: { node: ClusterNode }) {
         label="Undrain"
         name={`Undrain ${node.name}`}
         busy={change.isPending}
-        refused={node.refused_commands.undrain}
+        refused={admin ?? node.refused_commands.undrain}
         onClick={() => change.mutate({ drained: false })}
       />
     );
@@ -33,7 +35,7 @@ export function DrainButton({ node }: { node: ClusterNode }) {
       <Command
         label="Drain"
         name={`Drain ${node.name}`}
-        refused={node.refused_commands.drain}
+        refused={admin ?? node.refused_commands.drain}
         onClick={() => setOpen(true)}
       />
       {open ? (

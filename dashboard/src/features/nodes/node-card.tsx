@@ -1,12 +1,13 @@
 import { Button, Group, Stack, Text, Title } from "@mantine/core";
 import { useState } from "react";
+import { useRights } from "@/shared/api/rights";
 import type { ClusterNode } from "@/shared/api/types";
 import { bytes, percent, plural } from "@/shared/format";
+import { JobLink } from "@/shared/owners/job-link";
 import { lazyComponent } from "@/shared/page/lazy-component";
 import { Command } from "@/shared/ui/command";
 import { Confirm } from "@/shared/ui/confirm";
 import { OpenIcon } from "@/shared/ui/icons";
-import { AnchorLink } from "@/shared/ui/links";
 import { Meter } from "@/shared/ui/meter";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
@@ -30,6 +31,7 @@ interface Props {
 
 /** A node with all of its devices. */
 export function NodeCard({ node, onClose }: Props) {
+  const { admin } = useRights();
   const remove = useRemoveNode();
   const [open, setOpen] = useState(false);
   const busy = node.devices.filter((device) => device.busy).length;
@@ -92,7 +94,7 @@ export function NodeCard({ node, onClose }: Props) {
                 name={`Remove ${node.name}`}
                 danger
                 busy={remove.isPending}
-                refused={node.refused_commands.remove}
+                refused={admin ?? node.refused_commands.remove}
                 onClick={ask}
               />
             )}
@@ -130,10 +132,7 @@ function Consequences({ node }: { node: ClusterNode }) {
           <ul className={classes.moving}>
             {jobs.map(({ id, name, devices }) => (
               <li key={id}>
-                <AnchorLink to="/jobs/$jobId" params={{ jobId: id }} size="sm">
-                  {name}
-                </AnchorLink>{" "}
-                ({plural(devices, "device")} here)
+                <JobLink id={id} name={name} /> ({plural(devices, "device")} here)
               </li>
             ))}
           </ul>

@@ -36,14 +36,22 @@ describe("a node in one line", () => {
 
   it("lists each job once, with its devices", () => {
     const held = [
-      device(0, { job_id: "a", job_name: "Nightly ranker" }),
-      device(1, { job_id: "b" }),
+      device(0, { busy: true, job_id: "a", job_name: "Nightly ranker" }),
+      device(1, { busy: true, job_id: "b" }),
+      // Of another project.
+      device(4, { busy: true, job_id: null, job_name: null }),
+      device(5, { busy: true, job_id: null, job_name: null }),
     ];
     expect(
-      jobsOn([...held, device(2, { job_id: "a", job_name: "Nightly ranker" }), device(3)]),
+      jobsOn([
+        ...held,
+        device(2, { busy: true, job_id: "a", job_name: "Nightly ranker" }),
+        device(3),
+      ]),
     ).toEqual([
       { id: "a", name: "Nightly ranker", devices: 2 },
       { id: "b", name: "b", devices: 1 },
+      { id: null, name: null, devices: 2 },
     ]);
   });
 
@@ -53,7 +61,7 @@ describe("a node in one line", () => {
       state: "suspect",
       address: "10.0.0.11",
       labels: { rack: "7" },
-      devices: [device(0, { job_id: "a1", job_name: "Nightly ranker" })],
+      devices: [device(0, { busy: true, job_id: "a1", job_name: "Nightly ranker" })],
     } as unknown as ClusterNode;
     for (const text of ["", "GPU-01", "susp", "rack=7", "a1", "nightly", "0.11"]) {
       expect(isAbout(node, text), text).toBe(true);

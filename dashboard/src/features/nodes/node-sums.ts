@@ -26,17 +26,18 @@ export function summed(devices: readonly Device[]): Sums {
 }
 
 interface JobOnNode {
-  id: string;
-  name: string;
+  /** Null, as is its name: jobs of other projects, which count as one. */
+  id: string | null;
+  name: string | null;
   /** How many devices of the node it holds. */
   devices: number;
 }
 
 /** The jobs that hold devices, in the order of the devices. */
 export function jobsOn(devices: readonly Device[]): JobOnNode[] {
-  const jobs = new Map<string, JobOnNode>();
-  for (const { job_id: id, job_name: name } of devices) {
-    if (id === null) continue;
+  const jobs = new Map<string | null, JobOnNode>();
+  for (const { busy, job_id: id, job_name: name } of devices) {
+    if (!busy) continue;
     const devices = (jobs.get(id)?.devices ?? 0) + 1;
     jobs.set(id, { id, name: name ?? id, devices });
   }
@@ -51,7 +52,7 @@ export function isAbout(node: ClusterNode, text: string): boolean {
     node.state,
     node.address ?? "",
     ...Object.entries(node.labels).map(([key, value]) => `${key}=${String(value)}`),
-    ...jobsOn(node.devices).flatMap(({ id, name }) => [id, name]),
+    ...jobsOn(node.devices).flatMap(({ id, name }) => [id ?? "", name ?? ""]),
   ];
   return wanted === "" || texts.some((each) => each.toLowerCase().includes(wanted));
 }

@@ -1,9 +1,9 @@
 import { Tooltip } from "@mantine/core";
 import type { ClusterNode } from "@/shared/api/types";
 import { bytes, celsius, NOTHING, percent, watts } from "@/shared/format";
+import { JobLink } from "@/shared/owners/job-link";
 import { type Column, Table } from "@/shared/table/table";
 import { CloseIcon } from "@/shared/ui/icons";
-import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { DeviceLines, DeviceStrip } from "./device-strip";
 import { NodeCard } from "./node-card";
@@ -70,9 +70,7 @@ const COLUMNS: Column<ClusterNode>[] = [
     cell: (node) =>
       jobsOn(node.devices).map(({ id, name, devices }) => (
         <span key={id}>
-          <AnchorLink to="/jobs/$jobId" params={{ jobId: id }} inherit>
-            {name}
-          </AnchorLink>
+          <JobLink id={id} name={name} />
           {devices > 1 ? ` × ${devices}` : ""}
         </span>
       )),

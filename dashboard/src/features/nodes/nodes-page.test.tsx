@@ -14,7 +14,7 @@ const NODE = {
   state: "ready",
   drain_reason: null,
   refused_commands: {},
-  devices: [{ index: 0, job_id: "j1", busy: true }],
+  devices: [{ index: 0, busy: true, job_id: "j1" }],
 } as unknown as ClusterNode;
 
 const sent = (asked: Request[], path: string) =>
@@ -77,7 +77,7 @@ it("a grid has a tile for each node, which opens its devices", async () => {
 });
 
 it("a device that its host no longer reports is marked as gone", async () => {
-  const there = { index: 0, kind: "cpu", name: "EPYC", job_id: null, busy: false, gone: false };
+  const there = { index: 0, kind: "cpu", name: "EPYC", busy: false, job_id: null, gone: false };
   const devices = [there, { ...there, index: 1, gone: true }] as unknown as Device[];
   shown(<DeviceTable node="gpu-07" devices={devices} />, {});
   const [, first, second] = within(
@@ -85,4 +85,27 @@ it("a device that its host no longer reports is marked as gone", async () => {
   ).getAllByRole("row");
   expect(first?.firstElementChild).toHaveTextContent(/^0 EPYC$/);
   expect(second?.firstElementChild).toHaveTextContent(/^1 EPYC, gone$/);
+});
+
+it("a device names no job of another project", async () => {
+  const base = { kind: "cpu", name: "EPYC", gone: false, busy: true, index: 0 };
+  const foreign = { ...base, job_id: null, job_name: null, job_user: null, job_project: null };
+  const own = { ...base, index: 1, job_id: "b2", job_name: "tiny" };
+  const devices = [foreign, { ...own, job_user: "maria", job_project: "vision" }];
+  shown(<DeviceTable node="gpu-07" devices={devices as unknown as Device[]} />, {});
+  const [, first, second] = within(
+    await screen.findByRole("table", { name: "Devices of gpu-07" }),
+  ).getAllByRole("row");
+  expect(first).toHaveTextContent("a job of another project");
+  expect(within(first as HTMLElement).queryByRole("link")).toBeNull();
+  expect(second).toHaveTextContent("tinymaria · vision");
+});
+
+it("only an admin drains nodes", async () => {
+  const maria = { user: "maria", admin: false, how: "session", projects: [] };
+  shown(<DrainButton node={NODE} />, { "GET /auth/me": maria });
+  const button = screen.getByRole("button", { name: "Drain gpu-07" });
+  await waitFor(() => expect(button).toHaveAccessibleDescription("This takes an admin."));
+  await userEvent.click(button);
+  expect(screen.queryByRole("dialog")).toBeNull();
 });

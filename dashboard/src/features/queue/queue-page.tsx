@@ -1,10 +1,15 @@
 import { Code, Group, Stack, Text, Title } from "@mantine/core";
+import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { QueuePosition } from "@/client";
 import { itemsOf } from "@/shared/api/pages";
-import { FOREIGN_JOB, type QueueEntry } from "@/shared/api/types";
+import type { QueueEntry } from "@/shared/api/types";
 import { count, plural, timeZone } from "@/shared/format";
 import { useSampleTime } from "@/shared/now";
+import { JobLink } from "@/shared/owners/job-link";
+import { Owner } from "@/shared/owners/owner";
+import { isNarrow } from "@/shared/owners/scope";
+import { ScopeSwitch } from "@/shared/owners/scope-switch";
 import { LoadMore } from "@/shared/page/load-more";
 import { earlierPosition, PositionSteps } from "@/shared/queue-history";
 import { type Column, Table } from "@/shared/table/table";
@@ -18,9 +23,16 @@ import { useQueue } from "./api/queue";
 import classes from "./queue-page.module.css";
 import { QuotaSection } from "./quotas";
 
+const route = getRouteApi("/queue");
+
+/** Jobs of other projects have no id; only one has a position at a time. */
+const keyOf = ({ job_id, position }: QueueEntry) => job_id ?? `position ${position}`;
+
 export default function QueuePage() {
   useTitle("Queue");
-  const queue = useQueue();
+  const scope = route.useSearch();
+  const navigate = route.useNavigate();
+  const queue = useQueue(scope);
   const entries = itemsOf(queue.data, keyOf);
   const total = queue.data?.pages.at(-1)?.total ?? 0;
   return (
@@ -39,8 +51,12 @@ export default function QueuePage() {
           What if there were more nodes?
         </AnchorLink>
       </Group>
+      <ScopeSwitch scope={scope} onChange={(search) => void navigate({ search })} />
       <Pending query={queue} what="the queue" />
-      {queue.data && entries.length === 0 ? (
+      {queue.data && entries.length === 0 && isNarrow(scope) ? (
+        <Empty title="No waiting job matches">Choose other owners or projects.</Empty>
+      ) : null}
+      {queue.data && entries.length === 0 && !isNarrow(scope) ? (
         <Empty title="The queue is empty">
           No job waits. <Code>trainhall submit --dry-run</Code> shows when a new job would start.
         </Empty>
@@ -50,10 +66,6 @@ export default function QueuePage() {
       <QuotaSection />
     </Stack>
   );
-}
-
-function keyOf({ job_id, position }: QueueEntry): string {
-  return job_id ?? `other ${position}`;
 }
 
 const columnsIn = (zone: string): Column<QueueEntry>[] => [
@@ -70,19 +82,21 @@ const columnsIn = (zone: string): Column<QueueEntry>[] => [
     className: classes.job,
     cell: ({ job_id, name, needs, priority }) => (
       <>
-        {job_id === null ? (
-          <Text size="sm">{FOREIGN_JOB}</Text>
-        ) : (
-          <AnchorLink to="/jobs/$jobId" params={{ jobId: job_id }} size="sm" fw={600}>
-            {name}
-          </AnchorLink>
-        )}
+        <Text size="sm" fw={job_id === null ? 400 : 600}>
+          <JobLink id={job_id} name={name} />
+        </Text>
         <Text size="xs" c="dimmed">
           {plural(needs.count, needs.device === "cpu" ? "CPU slot" : "GPU")}
           {priority === 0 ? "" : ` · priority ${priority}`}
         </Text>
       </>
     ),
+  },
+  {
+    id: "owner",
+    header: "Owner",
+    className: classes.owner,
+    cell: ({ user, project }) => (project === null ? null : <Owner of={{ user, project }} />),
   },
   {
     id: "history",

@@ -9,15 +9,16 @@ import {
 } from "@/client/@tanstack/react-query.gen";
 import { BY_CURSOR } from "@/shared/api/pages";
 import type { Report } from "@/shared/api/types";
+import { ownerParameters, type Scope } from "@/shared/owners/scope";
 import { notifyProblem } from "@/shared/ui/notify";
 
 const PAGE = 100;
 const POLL_MS = 10_000;
 
-/** The reports, the newest first. */
-export function useReports() {
+/** The reports of a scope, the newest first. */
+export function useReports(scope: Scope) {
   return useInfiniteQuery({
-    ...listReportsInfiniteOptions({ query: { limit: PAGE } }),
+    ...listReportsInfiniteOptions({ query: { limit: PAGE, ...ownerParameters(scope) } }),
     ...BY_CURSOR,
     refetchInterval: POLL_MS,
   });

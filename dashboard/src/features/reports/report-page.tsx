@@ -1,6 +1,7 @@
 import { Group, Stack, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { ApiError } from "@/shared/api/problem";
+import { useRights } from "@/shared/api/rights";
 import type { Report } from "@/shared/api/types";
 import { CopyButton } from "@/shared/copy/copy-button";
 import { PageHeading } from "@/shared/page/heading";
@@ -11,6 +12,7 @@ import { NotFound } from "@/shared/ui/empty";
 import { TrashIcon } from "@/shared/ui/icons";
 import { ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
+import { Refusable } from "@/shared/ui/refusable";
 import { Ago } from "@/shared/ui/time";
 import { useReport, useReportCommands } from "./api";
 import { ReportBody } from "./report-body";
@@ -36,7 +38,8 @@ export default function ReportPage() {
 }
 
 function Reading({ report }: { report: Report }) {
-  const { id, title, text, updated_at } = report;
+  const { id, title, text, user, project, updated_at } = report;
+  const rights = useRights();
   const navigate = route.useNavigate();
   const { remove } = useReportCommands();
   return (
@@ -44,21 +47,24 @@ function Reading({ report }: { report: Report }) {
       <PageHeading title={title}>
         <Group gap="xs">
           <Text size="xs" c="dimmed">
-            changed <Ago value={updated_at} />
+            {user === null ? "" : `by ${user}, `}project {project}, changed{" "}
+            <Ago value={updated_at} />
           </Text>
           <CopyButton label="Copy link" value={`${window.location.origin}/reports/${id}`} />
-          <ButtonLink
-            size="xs"
-            variant="default"
-            to="/reports/$reportId"
-            params={{ reportId: id }}
-            search={{ edit: true }}
-          >
-            Edit
-          </ButtonLink>
+          <Refusable refused={rights.inProject(project, "member")} label="Edit">
+            <ButtonLink
+              size="xs"
+              variant="default"
+              to="/reports/$reportId"
+              params={{ reportId: id }}
+              search={{ edit: true }}
+            >
+              Edit
+            </ButtonLink>
+          </Refusable>
           <Confirm
             title={`Delete ${title}?`}
-            text="This deletes it for all users. Its jobs stay."
+            text="This deletes it for all members of its project. Its jobs stay."
             action="Delete the report"
             onConfirm={() =>
               remove.mutate(
@@ -73,6 +79,7 @@ function Reading({ report }: { report: Report }) {
                 icon={<TrashIcon />}
                 danger
                 busy={remove.isPending}
+                refused={rights.command(report)}
                 onClick={ask}
               />
             )}

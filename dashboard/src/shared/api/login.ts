@@ -10,6 +10,7 @@ import {
   readMeOptions,
   readMeQueryKey,
 } from "@/client/@tanstack/react-query.gen";
+import { forgetScope } from "../owners/scope";
 import { ApiError } from "./problem";
 
 /** The user of this browser, which changes only with a login. */
@@ -68,6 +69,12 @@ export function useApproveBrowser() {
 
 export function useLogOut() {
   const queries = useQueryClient();
-  // Nothing of what this user has seen stays on the page.
-  return useMutation({ ...logOutMutation(), onSuccess: () => queries.resetQueries() });
+  return useMutation({
+    ...logOutMutation(),
+    onSuccess: () => {
+      forgetScope();
+      // Nothing of what this user has seen stays on the page.
+      return queries.resetQueries();
+    },
+  });
 }

@@ -33,6 +33,7 @@ export type {
   RegisteredNode,
   Remark,
   Report,
+  Role,
   ScalingCurve,
   ScalingPoint,
   SeriesOut as Series,

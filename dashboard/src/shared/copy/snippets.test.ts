@@ -42,7 +42,9 @@ it("a submission is repeated with its document, in Python if that is valid", () 
   const spec = { name: 'a "b"', compile: false, data: null, sizes: [1, 0.5], params: {} };
   const { cli, curl, python } = submission("job", ORIGIN, "name: a\n", spec);
   expect(cli).toBe(`trainhall submit - --url ${ORIGIN} <<'EOF'\nname: a\nEOF\n`);
-  expect(curl).toMatch(/^curl -H \S+ .*\) -X POST \S+\/training\/jobs .* --data-binary @- <<'EOF'\nname: a\n/);
+  expect(curl).toMatch(
+    /^curl -H \S+ .*\) -X POST \S+\/training\/jobs .* --data-binary @- <<'EOF'\nname: a\n/,
+  );
   expect(python).toBe(`import trainhall as th
 
 with th.Client("${ORIGIN}") as client:

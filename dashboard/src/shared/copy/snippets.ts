@@ -64,7 +64,9 @@ export function listing(origin: string, { states, search, query, sort }: JobsQue
   ];
   return {
     cli: ["trainhall ls", ...flags, "--url", shellWord(origin)].join(" "),
-    curl: [curl(origin), "-G", shellWord(`${origin}/api/v1/training/jobs`), ...parameters].join(" "),
+    curl: [curl(origin), "-G", shellWord(`${origin}/api/v1/training/jobs`), ...parameters].join(
+      " ",
+    ),
     python: client(
       origin,
       `for job in client.jobs(${keywords.join(", ")}):`,

@@ -1,6 +1,7 @@
 import { Breadcrumbs, Group, Progress, Text, Title } from "@mantine/core";
 import type { ReactNode } from "react";
 import { CopyIconButton } from "../copy/copy-button";
+import { type Owned, useRememberedScope, userTerm } from "../owners/scope";
 import { LinkedText } from "../ui/linked-text";
 import { AnchorLink } from "../ui/links";
 import { StateBadge } from "../ui/state-badge";
@@ -17,10 +18,11 @@ interface Props {
 
 /** The top of the page of a job or an experiment: where it is listed, its id, name and state. */
 export function RunTitle({ what, run: { id, name, state }, status, commands }: Props) {
+  const scope = useRememberedScope();
   return (
     <>
       <Breadcrumbs separator="/" mb={6}>
-        <AnchorLink to={`/${what}s`} size="xs">
+        <AnchorLink to={`/${what}s`} search={scope} size="xs">
           {what === "job" ? "Jobs" : "Experiments"}
         </AnchorLink>
         <Group gap={2}>
@@ -58,6 +60,27 @@ export function RunFacts({ children }: { children: ReactNode }) {
     <Text size="xs" c="dimmed" className={classes.facts ?? ""}>
       {children}
     </Text>
+  );
+}
+
+/** Owner and project of a run; each leads to the jobs that share it. */
+export function OwnerFacts({ of: { user, project } }: { of: Owned }) {
+  return (
+    <>
+      {user === null ? null : (
+        <span>
+          <AnchorLink to="/jobs" search={{ query: userTerm(user) }} size="xs">
+            {user}
+          </AnchorLink>
+        </span>
+      )}
+      <span>
+        project{" "}
+        <AnchorLink to="/jobs" search={{ project }} size="xs">
+          {project}
+        </AnchorLink>
+      </span>
+    </>
   );
 }
 

@@ -23,7 +23,13 @@ export function Empty({ title, alone, children }: Props) {
 }
 
 /** The page of an id that nothing has. */
-export function NotFound({ what, id }: { what: "job" | "experiment" | "report"; id: string }) {
+export function NotFound({
+  what,
+  id,
+}: {
+  what: "job" | "experiment" | "report" | "project";
+  id: string;
+}) {
   return (
     <Empty title={`${what.charAt(0).toUpperCase()}${what.slice(1)} not found`} alone>
       No {what} has the id <code>{id}</code>.{" "}

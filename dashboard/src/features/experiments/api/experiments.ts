@@ -12,6 +12,7 @@ import { BY_CURSOR, everyPage } from "@/shared/api/pages";
 import { withCode } from "@/shared/api/problem";
 import type { Analysis, Experiment, ExperimentPlan, Trial } from "@/shared/api/types";
 import { type Submission, yamlRequest } from "@/shared/api/yaml";
+import { ownerParameters, type Scope } from "@/shared/owners/scope";
 import { notifyProblem } from "@/shared/ui/notify";
 
 const PAGE = 50;
@@ -20,10 +21,10 @@ const POLL_MS = 3000;
 const SPEEDS_POLL_MS = 10_000;
 const SETTLED_MS = 20_000;
 
-/** The experiments, the newest first, page by page. */
-export function useExperiments() {
+/** The experiments of a scope, the newest first, page by page. */
+export function useExperiments(scope: Scope) {
   return useInfiniteQuery({
-    ...listExperimentsInfiniteOptions({ query: { limit: PAGE } }),
+    ...listExperimentsInfiniteOptions({ query: { limit: PAGE, ...ownerParameters(scope) } }),
     ...BY_CURSOR,
     refetchInterval: POLL_MS,
   });

@@ -1,7 +1,7 @@
 import { Group, Text } from "@mantine/core";
 import type { Experiment } from "@/shared/api/types";
 import { count, metric, plural } from "@/shared/format";
-import { RunFacts, RunProgress, RunReason, RunTitle } from "@/shared/page/run-header";
+import { OwnerFacts, RunFacts, RunProgress, RunReason, RunTitle } from "@/shared/page/run-header";
 import { AnchorLink } from "@/shared/ui/links";
 import { Ago } from "@/shared/ui/time";
 import { ownReason, runsOf, stepsText } from "../runs";
@@ -30,6 +30,7 @@ export function Header({ experiment }: { experiment: Experiment }) {
       />
       {reason !== "" ? <RunReason text={reason} /> : null}
       <RunFacts>
+        <OwnerFacts of={experiment} />
         <span>{kindText(experiment)}</span>
         <span>
           {objective.goal === "max" ? "highest" : "lowest"} {objective.metric}

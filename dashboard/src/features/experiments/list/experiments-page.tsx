@@ -1,7 +1,12 @@
 import { Code, Stack, Text } from "@mantine/core";
+import { getRouteApi } from "@tanstack/react-router";
 import { itemsOf } from "@/shared/api/pages";
+import { useRights } from "@/shared/api/rights";
 import type { Experiment } from "@/shared/api/types";
 import { count, metric } from "@/shared/format";
+import { Owner } from "@/shared/owners/owner";
+import { isNarrow } from "@/shared/owners/scope";
+import { ScopeSwitch } from "@/shared/owners/scope-switch";
 import { PageHeading } from "@/shared/page/heading";
 import { IdText } from "@/shared/page/id-text";
 import { LoadMore } from "@/shared/page/load-more";
@@ -13,6 +18,7 @@ import { PlusIcon } from "@/shared/ui/icons";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink, ButtonLink } from "@/shared/ui/links";
 import { Pending } from "@/shared/ui/problem";
+import { Refusable } from "@/shared/ui/refusable";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
 import { useExperiments } from "../api/experiments";
@@ -20,19 +26,28 @@ import { ownReason, runsOf } from "../runs";
 import { kindText, specOf } from "../spec";
 import classes from "./experiments-page.module.css";
 
+const route = getRouteApi("/experiments");
+
 export default function ExperimentsPage() {
   useTitle("Experiments");
-  const list = useExperiments();
+  const scope = route.useSearch();
+  const navigate = route.useNavigate();
+  const list = useExperiments(scope);
   const experiments = itemsOf(list.data, ({ id }) => id);
   return (
     <Stack gap="md">
       <PageHeading title="Experiments">
-        <ButtonLink to="/experiments/new" size="xs" leftSection={<PlusIcon />}>
-          New experiment
-        </ButtonLink>
+        <NewExperiment />
       </PageHeading>
+      <ScopeSwitch scope={scope} onChange={(search) => void navigate({ search })} />
       <Pending query={list} what="the experiments" height={240} />
-      {list.data && experiments.length === 0 ? <NoExperiments /> : null}
+      {list.data && experiments.length === 0 ? (
+        isNarrow(scope) ? (
+          <Empty title="No experiment matches">Choose other owners or projects.</Empty>
+        ) : (
+          <NoExperiments />
+        )
+      ) : null}
       {experiments.length > 0 ? (
         <Table
           label="Experiments"
@@ -71,10 +86,11 @@ const COLUMNS: Column<Experiment>[] = [
       </>
     ),
   },
+  { id: "owner", header: "Owner", width: "10%", cell: (experiment) => <Owner of={experiment} /> },
   {
     id: "state",
     header: "State",
-    width: "24%",
+    width: "20%",
     cell: (experiment) => (
       <>
         <StateBadge state={experiment.state} />
@@ -86,13 +102,13 @@ const COLUMNS: Column<Experiment>[] = [
       </>
     ),
   },
-  { id: "kind", header: "Kind", width: "9%", cell: kindText },
-  { id: "runs", header: "Runs", width: "20%", cell: (experiment) => <Runs of={experiment} /> },
-  { id: "best", header: "Best", width: "15%", cell: (experiment) => <BestValue of={experiment} /> },
+  { id: "kind", header: "Kind", width: "8%", cell: kindText },
+  { id: "runs", header: "Runs", width: "18%", cell: (experiment) => <Runs of={experiment} /> },
+  { id: "best", header: "Best", width: "13%", cell: (experiment) => <BestValue of={experiment} /> },
   {
     id: "created",
     header: "Created",
-    width: "10%",
+    width: "9%",
     right: true,
     cell: ({ created_at }) => <Ago value={created_at} />,
   },
@@ -133,6 +149,16 @@ function BestValue({ of }: { of: Experiment }) {
   );
 }
 
+function NewExperiment() {
+  return (
+    <Refusable refused={useRights().submit} label="New experiment" icon={<PlusIcon />}>
+      <ButtonLink to="/experiments/new" size="xs" leftSection={<PlusIcon />}>
+        New experiment
+      </ButtonLink>
+    </Refusable>
+  );
+}
+
 function NoExperiments() {
   return (
     <Empty title="No experiments yet">
@@ -143,9 +169,7 @@ function NoExperiments() {
           <Code>trainhall experiment create examples/experiments/learning_rate.yaml</Code>, or write
           one here; <Code>docs/experiments.md</Code> describes its keys.
         </div>
-        <ButtonLink to="/experiments/new" size="xs" leftSection={<PlusIcon />}>
-          New experiment
-        </ButtonLink>
+        <NewExperiment />
       </Stack>
     </Empty>
   );

@@ -3,6 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { changeJobMutation } from "@/client/@tanstack/react-query.gen";
 import { useJobChanged } from "@/shared/api/jobs";
+import { useRights } from "@/shared/api/rights";
 import type { Job } from "@/shared/api/types";
 import { lazyComponent } from "@/shared/page/lazy-component";
 import { Tags } from "@/shared/page/tags";
@@ -15,24 +16,29 @@ const Markdown = lazyComponent(() => import("@/shared/ui/markdown"), "the notes"
 
 const MAX_TAGS = 32;
 
-/** The tags and notes of a job, which any user may change. */
+/** The tags and notes of a job, which any member of its project may change. */
 export function Annotations({ job }: { job: Job }) {
+  const refused = useRights().inProject(job.project, "member");
   const [editing, setEditing] = useState<"tags" | "notes" | null>(null);
   const close = () => setEditing(null);
   return (
     <>
       <Group gap="xs" mt={8}>
         <Tags tags={job.tags} />
-        <Edit
-          label={job.tags.length > 0 ? "Edit tags" : "Add tags"}
-          on={() => setEditing("tags")}
-        />
-        {job.notes === "" ? <Edit label="Add notes" on={() => setEditing("notes")} /> : null}
+        {refused === null ? (
+          <Edit
+            label={job.tags.length > 0 ? "Edit tags" : "Add tags"}
+            on={() => setEditing("tags")}
+          />
+        ) : null}
+        {refused === null && job.notes === "" ? (
+          <Edit label="Add notes" on={() => setEditing("notes")} />
+        ) : null}
       </Group>
       {job.notes === "" ? null : (
         <section className={`app-card ${classes.notes}`} aria-label="Notes">
           <Markdown text={job.notes} />
-          <Edit label="Edit notes" on={() => setEditing("notes")} />
+          {refused === null ? <Edit label="Edit notes" on={() => setEditing("notes")} /> : null}
         </section>
       )}
       {editing === "tags" ? <TagsDialog job={job} onClose={close} /> : null}

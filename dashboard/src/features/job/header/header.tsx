@@ -14,7 +14,7 @@ import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
 import { useCurveVersion } from "@/shared/live/use-job-live";
 import { useSampleTime } from "@/shared/now";
-import { RunFacts, RunProgress, RunReason, RunTitle } from "@/shared/page/run-header";
+import { OwnerFacts, RunFacts, RunProgress, RunReason, RunTitle } from "@/shared/page/run-header";
 import { earlierPosition } from "@/shared/queue-history";
 import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
@@ -120,6 +120,7 @@ function Facts({ job }: { job: Job }) {
   const details = spec.task && parallelism ? parallelismOf(parallelism, job) : [];
   return (
     <RunFacts>
+      <OwnerFacts of={job} />
       {job.experiment ? <ExperimentLink run={job.experiment} /> : null}
       <span>{spec.task?.name ? `task ${spec.task.name}` : "script"}</span>
       <span>{plural(job.world_size, "worker")}</span>

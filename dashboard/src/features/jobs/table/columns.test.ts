@@ -23,7 +23,7 @@ describe("columns", () => {
     });
     for (const raw of [{}, { columns: "user" }, { columns: [] }, { pinned: -1 }, { pinned: "1" }])
       expect(columnsOf(raw)).toEqual({});
-    expect(shownColumns(columnsOf({ pinned: 99 }))).toEqual({ ids: DEFAULT_COLUMNS, pinned: 6 });
+    expect(shownColumns(columnsOf({ pinned: 99 }))).toEqual({ ids: DEFAULT_COLUMNS, pinned: 7 });
     expect(toSearch({ ids: DEFAULT_COLUMNS, pinned: 0 })).toEqual({});
     expect(toSearch(columns("name user", 1))).toEqual({ columns: ["name", "user"], pinned: 1 });
   });

@@ -6,6 +6,7 @@ export type ColumnId = string;
 /** Columns that are chosen by a URL without any, in their order. */
 export const DEFAULT_COLUMNS: readonly ColumnId[] = [
   "name",
+  "user",
   "state",
   "step",
   "metric",

@@ -9,6 +9,7 @@ import { Sparkline } from "@/shared/curves/chart/sparkline";
 import { ranSeconds, useElapsed } from "@/shared/elapsed";
 import { count, duration, metric, NOTHING, plural, valueAt } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
+import { Owner } from "@/shared/owners/owner";
 import { IdText } from "@/shared/page/id-text";
 import { Tags } from "@/shared/page/tags";
 import { Later } from "@/shared/table/later";
@@ -28,7 +29,7 @@ import { direction, firstSort, nextSort, type Sort } from "./sort";
 const OWN: Record<ColumnId, Pick<Column<Job>, "right" | "cell"> & { px: number }> = {
   name: { px: 220, cell: (job) => <JobName job={job} /> },
   state: {
-    px: 250,
+    px: 220,
     cell: (job) => (
       <>
         <StateBadge state={job.state} />
@@ -36,15 +37,15 @@ const OWN: Record<ColumnId, Pick<Column<Job>, "right" | "cell"> & { px: number }
       </>
     ),
   },
-  step: { px: 190, cell: (job) => <JobProgress job={job} /> },
-  metric: { px: 230, cell: (job) => <MetricOrLastLine job={job} /> },
+  step: { px: 175, cell: (job) => <JobProgress job={job} /> },
+  metric: { px: 210, cell: (job) => <MetricOrLastLine job={job} /> },
   world_size: { px: 80, right: true, cell: (job) => count(job.world_size) },
   created_at: { px: 110, right: true, cell: (job) => <Ago value={job.created_at} /> },
   started_at: { px: 110, right: true, cell: (job) => <When value={job.started_at} /> },
   finished_at: { px: 110, right: true, cell: (job) => <When value={job.finished_at} /> },
   duration: { px: 150, right: true, cell: (job) => <Elapsed job={job} /> },
   gpu_hours: { px: 100, right: true, cell: (job) => metric(job.gpu_hours) },
-  user: { px: 120, cell: (job) => job.user ?? NOTHING },
+  user: { px: 110, cell: (job) => <Owner of={job} /> },
   project: { px: 120, cell: (job) => job.project },
   tags: { px: 160, cell: (job) => <Tags tags={job.tags} /> },
   task: { px: 130, cell: (job) => (job.spec.task as { name?: string } | null)?.name ?? "script" },

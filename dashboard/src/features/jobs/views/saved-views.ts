@@ -1,11 +1,12 @@
 import type { SavedListView } from "@/client";
+import type { Scope } from "@/shared/owners/scope";
 import { FILTERS, type Filter, isFilter, queryOf } from "../filters";
 import type { GroupBy } from "../groups/groups";
 import { type ColumnsSearch, columnsOf } from "../table/columns";
 import { NEWEST_FIRST, type Sort } from "../table/sort";
 
 /** The part of the URL of the jobs page that a view keeps. */
-export interface ViewSearch extends ColumnsSearch {
+export interface ViewSearch extends ColumnsSearch, Scope {
   show?: Filter | undefined;
   search?: string | undefined;
   query?: string | undefined;
@@ -33,7 +34,7 @@ export function viewOf(name: string, { show = "all", ...search }: ViewSearch) {
     name,
     state: [...(FILTERS[show].states ?? [])],
     search: search.search?.trim() ?? "",
-    query: queryOf(show, search.query ?? ""),
+    query: queryOf(show, search.query ?? "", search),
     sort: search.sort ?? "",
     columns: search.columns ?? [],
     pinned: search.pinned ?? 0,

@@ -1,7 +1,7 @@
 import type { QueuePosition } from "@/client";
 
 interface Entry {
-  /** Null for a job of another project, whose positions are not shown. */
+  /** Null: a job of another project, whose history is not read. */
   job_id: string | null;
   history?: QueuePosition[] | null;
 }
@@ -44,16 +44,17 @@ export class Positions {
   /** Adds the history of a page; the page with the whole history of its jobs. */
   add<E extends Entry>(items: E[], isWhole: boolean): E[] {
     const read = items.flatMap(({ history }) => (history ?? []).flatMap(timesOf));
-    const before = items.flatMap(({ job_id }) =>
-      job_id === null ? [] : [this.known.get(job_id)?.until ?? 0],
+    const before = items.flatMap(({ job_id: id }) =>
+      id === null ? [] : (this.known.get(id)?.until ?? 0),
     );
     const until = Math.max(0, ...read, ...(isWhole ? [] : before));
     return items.map((item) => {
-      if (item.job_id === null) return item;
+      const { job_id: id } = item;
+      if (id === null) return item;
       const changes = item.history ?? [];
-      const earlier = isWhole ? [] : (this.known.get(item.job_id)?.history ?? []);
+      const earlier = isWhole ? [] : (this.known.get(id)?.history ?? []);
       const history = joined(earlier, changes);
-      this.known.set(item.job_id, { history, until, round: this.round });
+      this.known.set(id, { history, until, round: this.round });
       return { ...item, history };
     });
   }

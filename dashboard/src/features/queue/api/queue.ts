@@ -4,17 +4,19 @@ import { type QueuePage, type QuotaPage, readQueue, readQuotas } from "@/client"
 import { readQueueInfiniteQueryKey, readQuotasQueryKey } from "@/client/@tanstack/react-query.gen";
 import { BY_CURSOR, everyPage } from "@/shared/api/pages";
 import type { Quota } from "@/shared/api/types";
+import { ownerParameters, type Scope } from "@/shared/owners/scope";
 import { Positions } from "./positions";
 
 const PAGE = 100;
 const POLL_MS = 3000;
 
-/** The waiting jobs in their order, page by page, each with its positions over time. */
-export function useQueue() {
+/** The waiting jobs of a scope in their order, page by page, each with its positions over time. */
+export function useQueue(scope: Scope) {
   const [positions] = useState(() => new Positions());
+  const of = ownerParameters(scope);
   return useInfiniteQuery({
-    queryKey: readQueueInfiniteQueryKey({ query: { limit: PAGE, history: true } }),
-    queryFn: ({ pageParam, signal }) => readPage(positions, pageParam, signal),
+    queryKey: readQueueInfiniteQueryKey({ query: { limit: PAGE, history: true, ...of } }),
+    queryFn: ({ pageParam, signal }) => readPage(positions, of, pageParam, signal),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: BY_CURSOR.getNextPageParam,
     refetchInterval: POLL_MS,
@@ -24,12 +26,13 @@ export function useQueue() {
 /** Reads a page; of the positions only what has changed, unless one of its jobs is new here. */
 async function readPage(
   positions: Positions,
+  of: ReturnType<typeof ownerParameters>,
   cursor: string | undefined,
   signal: AbortSignal,
 ): Promise<QueuePage> {
   if (cursor === undefined) positions.begin();
   const read = (history_since?: string) =>
-    readQueue({ query: { limit: PAGE, cursor, history: true, history_since }, signal });
+    readQueue({ query: { ...of, limit: PAGE, cursor, history: true, history_since }, signal });
   const since = positions.since();
   const page = await read(since);
   const isWhole = since === undefined || page.items.some(({ job_id }) => !positions.has(job_id));

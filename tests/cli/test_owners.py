@@ -8,7 +8,7 @@ from trainhall.api.host.login_name import login_name
 from trainhall.cli.base.client import Client
 from trainhall.cli.base.errors import UsageError
 from trainhall.cli.base.options import with_project
-from trainhall.cli.base.owners import owner_columns, owner_filter, owner_terms
+from trainhall.cli.owners import owner_columns, owner_filter, owner_terms
 from trainhall.cluster.jobs.listing.query import parse_query
 
 URL = "http://lab:8000"
