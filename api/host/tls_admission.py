@@ -22,7 +22,7 @@ _PAUSE_SECONDS = 0.1
 
 
 class TlsServer:
-    """What uvicorn uses of an `asyncio.Server`: it accepts on a socket that listens.
+    """Server in place of an `asyncio.Server`, as far as uvicorn uses it: it accepts on a socket.
 
     Args:
         serve: makes the protocol that a connection speaks over TLS.

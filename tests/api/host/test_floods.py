@@ -33,7 +33,7 @@ def slow_upload(url: str, source: str) -> socket.socket:
 
 
 @pytest.mark.processes
-def test_slow_uploads_keep_nobody_from_uploading(tmp_path: Path) -> None:
+def test_slow_uploads_let_others_upload(tmp_path: Path) -> None:
     with coordinator(tmp_path) as process, contextlib.ExitStack() as attackers:
         url = url_of(process)
         for number in range(128):  # four of each address
@@ -50,7 +50,7 @@ def test_slow_uploads_keep_nobody_from_uploading(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_flood_of_viewers_is_seen_by_nobody_else(tmp_path: Path) -> None:
+def test_flood_of_viewers_disturbs_no_other_viewer(tmp_path: Path) -> None:
     with coordinator(tmp_path) as process, contextlib.ExitStack() as viewers:
         url = url_of(process)
         job = httpx.post(f"{url}{API}/training/jobs", json=SPEC).json()["id"]
