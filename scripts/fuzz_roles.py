@@ -45,8 +45,8 @@ from trainhall.api.server import server_config
 from trainhall.api.settings import Settings
 from trainhall.cluster.coordinator import Coordinator
 
-NOBODY = "nobody"
-CALLERS = (*ROLES, "boss", "scraper", NOBODY)
+ANONYMOUS = "anonymous"
+CALLERS = (*ROLES, "boss", "scraper", ANONYMOUS)
 EXAMPLES = 12
 REAL_IDS = 0.7
 """Share of requests whose path has ids of the two projects."""
@@ -193,7 +193,7 @@ def _ask(
             known = {key: real[key] for key in case.path_parameters if key in real}
             case.path_parameters.update(known)
         headers = {}
-        if caller != NOBODY:
+        if caller != ANONYMOUS:
             headers["Authorization"] = f"Bearer {projects.world.tokens[caller]}"
         found.add(caller, case.call(base_url=url, session=session, headers=headers), hidden)
 
