@@ -97,7 +97,11 @@ function Limits({ project }: { project: Project }) {
         {texts.length > 0 ? `${texts.join("; ")}.` : "None."}
       </Text>
       <Text size="xs" c="dimmed">
-        Quotas and devices in use are on the <AnchorLink to="/queue">queue’s page</AnchorLink>.
+        Quotas and devices in use are on the{" "}
+        <AnchorLink to="/queue" underline="always">
+          queue’s page
+        </AnchorLink>
+        .
       </Text>
       {open ? <LimitsDialog project={project} onClose={() => setOpen(false)} /> : null}
     </section>

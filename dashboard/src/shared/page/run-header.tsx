@@ -75,9 +75,8 @@ export function OwnerFacts({ of: { user, project } }: { of: Owned }) {
         </span>
       )}
       <span>
-        project{" "}
         <AnchorLink to="/jobs" search={{ project }} size="xs">
-          {project}
+          project {project}
         </AnchorLink>
       </span>
     </>
