@@ -97,10 +97,13 @@ class Authentication:
         if principal is not None:
             principal = replace(principal, address=address_of(HTTPConnection(scope)))
         scope["trainhall.principal"] = principal
-        if principal is not None and principal.scopes and not _is_in_scope(principal, path):
-            return _out_of_scope(principal)
-        if principal is not None or _is_open(path, scope, scope["app"].router.routes):
+        if principal is not None and not _is_beyond(principal, path):
             return None
+        if _is_open(path, scope, scope["app"].router.routes):
+            scope["trainhall.principal"] = None  # a narrowed credential is none here
+            return None
+        if principal is not None:
+            return _out_of_scope(principal)
         refusal = _refused(scope, find is not None)
         if find is not None:
             note_refusal(HTTPConnection(scope), refusal, refusal)
@@ -150,8 +153,10 @@ def _is_open(path: str, scope: Scope, routes: Sequence[BaseRoute]) -> bool:
     return all(route.matches(scope)[0] is Match.NONE for route in routes)
 
 
-def _is_in_scope(principal: Principal, path: str) -> bool:
-    return any(path == PATHS_OF_SCOPES.get(scope) for scope in principal.scopes)
+def _is_beyond(principal: Principal, path: str) -> bool:
+    """Return whether a path is beyond all that the credential is for."""
+    scopes = principal.scopes
+    return bool(scopes) and all(path != PATHS_OF_SCOPES.get(scope) for scope in scopes)
 
 
 def _out_of_scope(principal: Principal) -> RefusalError:

@@ -103,7 +103,7 @@ GET    /ledger                                      401     403      200    200 
 
 GET    /audit                                       401     403      403    403    403   403        200   200
 
-POST   /auth/link                                   401     403      401    401    401   401        401   401
+POST   /auth/link                                   401     401      401    401    401   401        401   401
 POST   /auth/codes                                  401     403      201    201    201   201        201   201
 POST   /auth/logout                                 401     403      204    204    204   204        204   204
 GET    /auth/me                                     401     403      200    200    200   200        200   200
@@ -113,12 +113,12 @@ DELETE /auth/tokens/{token_id}                      401     403      404    404 
 GET    /auth/sessions                               401     403      200    200    200   200        200   200
 DELETE /auth/sessions/{session_id}                  401     403      404    404    404   204        404   404
 
-POST   /auth/login                                  422     403      422    422    422   422        422   422
-GET    /auth/methods                                200     403      200    200    200   200        200   200
+POST   /auth/login                                  422     422      422    422    422   422        422   422
+GET    /auth/methods                                200     200      200    200    200   200        200   200
 POST   /auth/browser                                401     403      403    403    403   403        403   403
-POST   /auth/browser/token                          401     403      401    401    401   401        401   401
-POST   /auth/device                                 201     403      201    201    201   201        201   201
-POST   /auth/device/token                           404     403      404    404    404   404        404   404
+POST   /auth/browser/token                          401     401      401    401    401   401        401   401
+POST   /auth/device                                 201     201      201    201    201   201        201   201
+POST   /auth/device/token                           404     404      404    404    404   404        404   404
 GET    /auth/device/{user_code}                     401     403      404    404    404   404        404   404
 PUT    /auth/device/{user_code}                     401     403      403    403    403   403        403   403
 
@@ -143,7 +143,7 @@ DELETE /projects/{name}/members/{member}            401     403      404    403 
 
 GET    ~/metrics                                    401     200      403    403    403   403        403   200
 GET    ~/healthz                                    200     200      200    200    200   200        200   200
-GET    ~/readyz                                     200     403      200    200    200   200        200   200
+GET    ~/readyz                                     200     200      200    200    200   200        200   200
 """  # noqa: E501
 """Paths are below /api/v1, or at the root behind `~`."""
 
