@@ -254,7 +254,7 @@ describe("the users", () => {
   it("are added, changed and removed by an admin", async () => {
     const asked = await open("/users", { ...answers, "GET /auth/me": ADMIN });
     expect(await screen.findByText("service account of vision")).toBeVisible();
-    await userEvent.click(screen.getByRole("button", { name: "Make jo an admin" }));
+    await userEvent.click(screen.getByRole("button", { name: "Make admin: jo" }));
     await userEvent.click(screen.getByRole("button", { name: "New user" }));
     await userEvent.type(await screen.findByLabelText("Name"), "new");
     await userEvent.click(screen.getByRole("button", { name: "Add user" }));

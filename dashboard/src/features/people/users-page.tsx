@@ -126,7 +126,7 @@ function Commands({ user, refused, onPassword }: CommandsProps & { onPassword: O
       {isPerson ? (
         <Command
           label="Set password"
-          name={`Set the password of ${name}`}
+          name={`Set password of ${name}`}
           refused={name === me?.user ? null : refused}
           onClick={() => onPassword(name)}
         />
@@ -134,7 +134,7 @@ function Commands({ user, refused, onPassword }: CommandsProps & { onPassword: O
       {isPerson ? (
         <Command
           label={admin ? "Make no admin" : "Make admin"}
-          name={admin ? `Make ${name} no admin` : `Make ${name} an admin`}
+          name={`Make ${admin ? "no admin" : "admin"}: ${name}`}
           busy={change.isPending}
           refused={refused}
           onClick={() => change.mutate({ path: { name }, body: { admin: !admin } })}

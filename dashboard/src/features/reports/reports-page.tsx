@@ -69,7 +69,10 @@ export default function ReportsPage() {
       {list.data && reports.length === 0 ? (
         <Empty title={isNarrow(scope) ? "No report matches" : "No reports yet"}>
           A report is Markdown with live charts of jobs, shared by the link of its page.{" "}
-          <AnchorLink to="/compare">Compare</AnchorLink> has a button that begins one.
+          <AnchorLink to="/compare" underline="always">
+            Compare
+          </AnchorLink>{" "}
+          has a button that begins one.
         </Empty>
       ) : null}
       {reports.length > 0 ? (
