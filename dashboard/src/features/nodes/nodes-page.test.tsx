@@ -29,7 +29,7 @@ it("a node is drained by a dialog that takes a reason", async () => {
   await userEvent.click(screen.getByRole("button", { name: "Drain gpu-07" }));
   const dialog = within(await screen.findByRole("dialog", { name: "Drain gpu-07?" }));
   expect(dialog.getByText(/1 job on it will save and move/)).toBeInTheDocument();
-  expect(asked).toEqual([]);
+  expect(asked.filter(({ method }) => method === "POST")).toEqual([]);
   await userEvent.type(dialog.getByLabelText("Reason"), " a new disk ");
   await userEvent.click(dialog.getByRole("button", { name: "Drain node" }));
   expect(await (await sent(asked, "/n1/drain")).json()).toEqual({ reason: "a new disk" });
