@@ -5,6 +5,7 @@ from typing import Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.frames import Frame
+from websockets.protocol import State
 
 from trainhall.api.host.bounded_http import BoundedConfig
 from trainhall.api.host.connection_table import UnreadOutput
@@ -41,6 +42,14 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self._counted = False
             self._table.connections.leave(self._address)
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """End it with the server. uvicorn's own fails where the other side has just closed it."""
+        if self.handshake_complete and not self.close_sent and self.conn.state is not State.OPEN:
+            self.stop_keepalive()
+            self.transport.close()
+            return
+        super().shutdown()
 
     def check_time(self, now: int) -> None:
         """End it, if what was sent to it is not read."""
