@@ -273,7 +273,8 @@ class Client:
 
     def create_experiment(self, experiment: dict[str, Any], *, dry_run: bool = False) -> Any:
         """Create an experiment once, however often the connection breaks."""
-        experiment = {**experiment, "job": self._owned(experiment["job"])}
+        if "job" in experiment:  # without one it is refused with the reason
+            experiment = {**experiment, "job": self._owned(experiment["job"])}
         if dry_run:
             asked = {"dry_run": "true"}
             return self.request("POST", "/experiments", json=experiment, params=asked)

@@ -31,7 +31,7 @@ SERVER_ONLY = (
     "uploads_per_user", "queued_jobs_per_user", "log_bytes_per_job",
     "quotas", "preemption", "priority_ageing", "grow_after", "grow_by_restart_after",
     "alerts_private_targets", "smtp_url", "mail_from", "price_gpu_hour", "price_cpu_hour",
-    "price_kwh", "currency", "public_ca", "trusted_proxies",
+    "price_kwh", "currency", "public_ca", "trusted_proxies", "audit_days", "oidc", "projects",
 )  # fmt: skip
 OF_ONE_COMMAND = ("coordinator", "address", "pass_env", "run_as")
 

@@ -100,7 +100,7 @@ def test_service_account_scrapes_figures(cli: Cli, url: str) -> None:
     token = cli(*command).strip()
     header = {"Authorization": f"Bearer {token}"}
     assert httpx.get(f"{url}/metrics", headers=header).status_code == 200
-    for path in ("/api/v1/auth/me", "/api/v1/training/jobs", "/docs", "/metricsx", "/"):
+    for path in ("/api/v1/auth/me", "/api/v1/training/jobs", "/docs", "/api/v1/nothing"):
         assert httpx.get(f"{url}{path}", headers=header).status_code == 403
     assert "metrics" in cli("tokens", "ls", "--user", "prometheus")
     cli("tokens", "rm", "scrape", "--user", "prometheus")
