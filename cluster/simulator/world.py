@@ -42,7 +42,7 @@ from trainhall.training.link.launch import Launch
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 
-LIMITED_PROJECT, LIMITED_DEVICES = "limited", 2
+LIMITED_USER, LIMITED_DEVICES = "limited", 2
 OPTIONS = ClusterOptions(
     heartbeat_seconds=1.5,
     suspect_after_seconds=3.0,
@@ -57,7 +57,7 @@ OPTIONS = ClusterOptions(
     grow_by_restart_after_seconds=10.0,
     # What is packed is not read here, and it is proved elsewhere.
     packing_seconds=1e6,
-    quotas=Quotas(projects={LIMITED_PROJECT: LIMITED_DEVICES}),
+    quotas=Quotas(users={LIMITED_USER: LIMITED_DEVICES}),
 )
 """Shorter than in production, in the same order: most nodes are lost while jobs run."""
 FAULTY_SECONDS = (8.0, 14.0)
@@ -92,7 +92,7 @@ class World(Cluster[Host]):
         self.jobs: list[str] = []
         """Jobs whose submission was acknowledged."""
         self.limited: set[str] = set()
-        """Jobs of a project with a quota."""
+        """Jobs of a user with a quota."""
         loop = asyncio.get_running_loop()
         self.disk = Disk(chance.stream(seed, "disk"), self._on_commit)
         self.inspector = Inspector(self.disk.connection, self.hosts, OPTIONS, story, loop.time)
@@ -221,7 +221,7 @@ class World(Cluster[Host]):
                 continue
             self.inspector.acknowledged[key] = view.id
             self.jobs.append(view.id)
-            if job.project == LIMITED_PROJECT:
+            if job.user == LIMITED_USER:
                 self.limited.add(view.id)
             self.story.log("user", f"submitted {key}: job {view.id}, {view.world_size} workers")
             return view.id
@@ -357,7 +357,7 @@ def _spec(random_: random.Random, number: int, slots: int) -> JobSpec:
     document = _document(random_, number, resources, steps, priority)
     if (resources.get("workers") or resources["min_workers"]) <= LIMITED_DEVICES:
         # A job larger than its quota would wait forever.
-        document["project"] = LIMITED_PROJECT
+        document["user"] = LIMITED_USER
     # Draws of its own, which change nothing else.
     own = random.Random(f"pauses/{document['recovery']}/{document['checkpoint']}/{steps}")
     if own.random() < PAUSING_SHARE:

@@ -62,7 +62,7 @@ BEGAN_AMONG_NODES = f"{GRACE}: a coordinator began with nodes"
 SENT_AGAIN = f"{ONCE}: what had been sent before was sent again"
 TAKEN_OVER = f"{DEVICES}: a device went from one attempt to another"
 DRAINED_NODE = f"{DRAINED}: a node was drained"
-AT_QUOTA = f"{QUOTAS}: a project held all that it may"
+AT_QUOTA = f"{QUOTAS}: a user held all that they may"
 EXERCISED = (
     EDGE_TAKEN, ASKED_AGAIN, SURVIVED, LAUNCHED_AGAIN, REVOKED_REPORTED, RAN_BESIDE, ENDED_ALONE,
     ENDED_LATE, NODE_LOST, BEGAN_AMONG_NODES, SENT_AGAIN, TAKEN_OVER, DRAINED_NODE,
@@ -186,7 +186,7 @@ class Inspector(Check):
         rows = self._db.execute(
             "SELECT a.job_id, a.number, a.state, a.goal, a.failure, a.rendezvous, "
             "a.revoked, a.allocation, a.generation, j.attempt, j.generation, "
-            "json_extract(j.spec, '$.project'), "
+            "json_extract(j.spec, '$.user'), "
             "(SELECT count(*) FROM checkpoints c WHERE c.job_id = a.job_id "
             " AND c.attempt = a.number), "
             "(SELECT json_group_array(g.node_id || ' ' || g.device_index) FROM grants g "
@@ -197,7 +197,7 @@ class Inspector(Check):
         held: Counter[str | None] = Counter()
         for (
             job_id, number, state, goal, failure, rendezvous, revoked, allocation, generation,
-            newest, newest_generation, project, checkpoints, grants,
+            newest, newest_generation, user, checkpoints, grants,
         ) in rows:  # fmt: skip
             key = (job_id, number)
             placed = devices_of(allocation)
@@ -217,7 +217,7 @@ class Inspector(Check):
                         f"{newest} in {newest_generation}",
                     )
                 needed = {f"{node_id} {index}" for node_id, index in placed}
-                held[project] += len(needed)
+                held[user] += len(needed)
                 # After a regrouping it also holds what its processes have yet to leave.
                 if missing := needed - _held(grants):
                     self._violated(DEVICES, f"attempt {key} is {state} without {sorted(missing)}")
@@ -247,13 +247,13 @@ class Inspector(Check):
         self._generations[key] = (generation, placed)
 
     def _check_quotas(self, held: Counter[str | None]) -> None:
-        """Check quotas; `held`: devices of active attempts, by their jobs' project."""
-        for project, most in self._options.quotas.projects.items():
+        """Check quotas; `held`: devices of active attempts, by their jobs' user."""
+        for user, most in self._options.quotas.users.items():
             self._story.checks[QUOTAS] += 1
-            self._story.exercised[AT_QUOTA] += held[project] == most
-            if held[project] > most:
+            self._story.exercised[AT_QUOTA] += held[user] == most
+            if held[user] > most:
                 self._violated(
-                    QUOTAS, f"project {project} may hold {most} devices, and holds {held[project]}"
+                    QUOTAS, f"user {user} may hold {most} devices, and holds {held[user]}"
                 )
 
     def _check_nodes(self) -> None:

@@ -155,7 +155,7 @@ def test_simulator_detects_shims_without_isolation(monkeypatch: pytest.MonkeyPat
 
 
 def test_simulator_detects_uncounted_quotas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a project holds already is not held against its next job. Nothing else goes wrong."""
+    """What a user holds already is not held against its next job. Nothing else goes wrong."""
     spec_of = world._spec
 
     def limited(random_, number, slots):  # type: ignore[no-untyped-def]
@@ -163,7 +163,7 @@ def test_simulator_detects_uncounted_quotas(monkeypatch: pytest.MonkeyPatch) -> 
         workers = {"workers": min(slots, world.LIMITED_DEVICES)}
         resources = spec.resources.model_copy(update=workers)
         return spec.model_copy(
-            update={"resources": resources, "project": world.LIMITED_PROJECT, "priority": 0}
+            update={"resources": resources, "user": world.LIMITED_USER, "priority": 0}
         )
 
     monkeypatch.setattr(world, "_spec", limited)
