@@ -8,12 +8,13 @@ from alembic.autogenerate.api import AutogenContext
 from trainhall.db.accounts import User
 from trainhall.db.alerts import Alert
 from trainhall.db.experiments import IdempotencyKey
+from trainhall.db.lease import CoordinatorLease
 from trainhall.db.ledger import LedgerEntry
 from trainhall.db.reports import Report
 from trainhall.db.types import UtcTime
 
 # Together they import the modules of all tables.
-TABLES = (User, Alert, IdempotencyKey, LedgerEntry, Report)
+TABLES = (User, Alert, IdempotencyKey, CoordinatorLease, LedgerEntry, Report)
 
 
 def render(kind: str, item: Any, _context: AutogenContext) -> str | Literal[False]:

@@ -1,5 +1,6 @@
 """groups, projects, roles and the audit log; what belongs to a user or a project"""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -181,7 +182,7 @@ def _add_projects() -> None:
         sa.column("limits", sa.JSON),
         sa.column("created_at", TIME),
     )
-    now = connection.scalar(sa.text("SELECT coalesce(max(created_at), 0) FROM jobs"))
+    now = int(datetime.now(UTC).timestamp() * 1e6)
     rows = [{"name": name, "limits": {}, "created_at": now} for name in sorted(names)]
     connection.execute(sa.insert(projects), rows)
 
