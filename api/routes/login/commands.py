@@ -31,7 +31,7 @@ from trainhall.api.schemas.logins import (
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.views import NewApiToken
 from trainhall.cluster.coordinator import Coordinator
-from trainhall.cluster.errors import NotFoundError
+from trainhall.cluster.errors import NotAllowedError, NotFoundError
 
 router = Operations(prefix="/auth", tags=["accounts"])
 UserCode = Annotated[
@@ -213,7 +213,7 @@ async def trade_browser_code(
     wanted = await read_json(request, BrowserCode)
     try:
         principal = _logins(request).trade(wanted.code, wanted.verifier)
-    except Exception:
+    except NotAllowedError:
         guesses.fail(address_of(request))
         raise
     response.headers["Cache-Control"] = "no-store"

@@ -1,6 +1,6 @@
 """Logins of commands that a browser approves: by a code, and by a page on the same host."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 
 import httpx
 import pytest
@@ -42,11 +42,11 @@ async def browser(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def clock(app: FastAPI) -> Iterator[list[float]]:
+def clock(app: FastAPI) -> list[float]:
     """The monotonic time of logins."""
     now = [1000.0]
     app.state.command_logins.now = lambda: now[0]
-    return now  # type: ignore[return-value]
+    return now
 
 
 async def begin(commands: httpx.AsyncClient) -> dict[str, str]:
