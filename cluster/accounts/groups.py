@@ -152,14 +152,13 @@ class GroupService(Service):
 
 
 async def active_user(session: AsyncSession, name: str) -> User:
-    """Return the user of a name, unless they were removed.
+    """Return the user of a name, who is not removed before this transaction ends.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is none, or they were removed.
     """
-    user = await session.scalar(
-        select(User).where(User.name == composed(name), User.removed_at.is_(None))
-    )
+    query = select(User).where(User.name == composed(name), User.removed_at.is_(None))
+    user = await session.scalar(query.with_for_update(read=True))
     if user is None:
         raise NotFoundError("user", name)
     return user

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.access import audit
 from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.accounts.names import RESERVED, composed, is_allowed
+from trainhall.cluster.accounts.rows import demote, lock_admins
 from trainhall.cluster.accounts.rules import Rule
 from trainhall.cluster.accounts.sessions import add_session
 from trainhall.cluster.errors import ForbiddenError
@@ -61,6 +62,7 @@ class ProviderAccounts:
                 delete(GroupMember).where(GroupMember.by_provider, GroupMember.group.not_in(groups))
             )
             if not any(rule.admin for rule in self._rules):
+                await lock_admins(session)
                 for user in await session.scalars(select(User).where(User.admin_by_provider)):
                     await _withdraw_admin(session, user)
 
@@ -80,15 +82,16 @@ class ProviderAccounts:
         while True:
             try:
                 async with self._db.transaction() as session:
+                    if any(rule.admin for rule in self._rules):
+                        await lock_admins(session)
                     user = await self._user(session, identity, address)
                     was_admin = user.is_admin
                     await self._apply(session, user, identity.groups)
-                    await session.refresh(user)
                     if user.is_admin != was_admin:
                         changes = {"admin": (was_admin, user.is_admin)}
                         self._audit(session, user, address, "user.change", changes)
                     return await add_session(
-                        session, user.id, client, clock=self._clock, ids=self._ids,
+                        session, user, client, clock=self._clock, ids=self._ids,
                         address=address, detail=BY_PROVIDER,
                     )  # fmt: skip
             except IntegrityError:  # the same name or the same person at once
@@ -112,7 +115,9 @@ class ProviderAccounts:
 
     async def _user(self, session: AsyncSession, identity: Identity, address: str) -> User:
         user = await session.scalar(
-            select(User).where(User.issuer == identity.issuer, User.subject == identity.subject)
+            select(User)
+            .where(User.issuer == identity.issuer, User.subject == identity.subject)
+            .with_for_update(key_share=True)
         )
         if user is not None and user.removed_at is not None:
             raise ForbiddenError(
@@ -184,15 +189,8 @@ class ProviderAccounts:
 
 async def _withdraw_admin(session: AsyncSession, user: User) -> None:
     """End what the provider gave, unless nobody else could give it back."""
-    others = select(func.count()).where(
-        User.is_admin, User.removed_at.is_(None), User.kind == "person", User.id != user.id
-    )
-    if not await session.scalar(others):
+    if not await demote(session, user):
         log.warning("last_admin_kept", user=user.name)
-        return
-    await session.execute(
-        update(User).where(User.id == user.id).values(is_admin=False, admin_by_provider=False)
-    )
 
 
 def free_name(wished: str, taken: Iterable[str]) -> str:

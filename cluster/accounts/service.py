@@ -15,6 +15,7 @@ from trainhall.cluster.accounts.names import composed
 from trainhall.cluster.accounts.passwords import Passwords
 from trainhall.cluster.accounts.pauses import Pauses
 from trainhall.cluster.accounts.reach import Reach
+from trainhall.cluster.accounts.rows import lock_user
 from trainhall.cluster.accounts.secrets import sha256, token_of
 from trainhall.cluster.accounts.sessions import add_session
 from trainhall.cluster.errors import (
@@ -92,13 +93,14 @@ class AccountService(CredentialLookup):
 
         Raises:
             ForbiddenError: it is a service account, or the caller's token is narrowed.
+            NotAllowedError: the user was removed.
         """
         check_whole(principal, "log in")
         now = self._clock.now()
         code = self._ids.secret()
         expires = now + timedelta(seconds=seconds)
         async with self._db.transaction() as session:
-            await _check_person(session, principal.user_id, "log in")
+            _check_person(await _locked(session, principal.user_id), "log in")
             await session.execute(delete(LoginCode).where(LoginCode.expires_at <= now))
             session.add(
                 LoginCode(sha256=sha256(code), user_id=principal.user_id, expires_at=expires)
@@ -116,14 +118,15 @@ class AccountService(CredentialLookup):
         Raises:
             NotAllowedError: the code is unknown, was used, or has expired.
         """
+        of_code = (LoginCode.sha256 == sha256(code), LoginCode.expires_at > self._clock.now())
         async with self._db.transaction() as session:
-            taken = delete(LoginCode).where(LoginCode.sha256 == sha256(code))
-            row = (
-                await session.execute(taken.returning(LoginCode.user_id, LoginCode.expires_at))
-            ).first()
-            if row is not None and row[1] > self._clock.now():
+            user_id = await session.scalar(select(LoginCode.user_id).where(*of_code))
+            # Before the code, as a removal does.
+            user = await lock_user(session, user_id) if user_id is not None else None
+            taken = delete(LoginCode).where(*of_code).returning(LoginCode.user_id)
+            if user is not None and (await session.execute(taken)).first() is not None:
                 return await add_session(
-                    session, row[0], client, clock=self._clock, ids=self._ids,
+                    session, user, client, clock=self._clock, ids=self._ids,
                     address=address, detail="by a link",
                 )  # fmt: skip
         raise NotAllowedError(
@@ -152,13 +155,13 @@ class AccountService(CredentialLookup):
         if await self.passwords.matches(password, hashed):
             async with self._db.transaction() as session:
                 # Neither was she removed meanwhile, nor her password changed.
-                same = select(User.id).where(*known, User.password == hashed).with_for_update()
-                user_id = await session.scalar(same)
-                if user_id is not None:
+                same = select(User).where(*known, User.password == hashed)
+                user = await session.scalar(same.with_for_update(key_share=True))
+                if user is not None:
                     self.pauses.forget(of_name)
                     self.pauses.undo(of_address)
                     return await add_session(
-                        session, user_id, client, clock=self._clock, ids=self._ids,
+                        session, user, client, clock=self._clock, ids=self._ids,
                         address=address, detail="by a password",
                     )  # fmt: skip
         raise NotAllowedError("the name or the password is wrong")
@@ -189,6 +192,7 @@ class AccountService(CredentialLookup):
             ConflictError: the user has one of this name, or too many.
             ForbiddenError: the caller may not create such a token.
             InvalidValueError: it would reach further than the caller.
+            NotAllowedError: the user was removed.
             NotFoundError: there is no such user that the caller sees.
         """
         check_whole(principal, "create tokens")
@@ -199,10 +203,11 @@ class AccountService(CredentialLookup):
         async with self._db.transaction() as session:
             if user is None:
                 user_id, subject = principal.user_id, "you have"
-                await _check_person(session, user_id, "create tokens")
+                _check_person(await _locked(session, user_id), "create tokens")
             else:
                 user_id, subject = await _managed(session, principal, user), f"{user} has"
-                if user_id != principal.user_id and not await _is_service(session, user_id):
+                is_person = (await _locked(session, user_id)).kind == "person"
+                if user_id != principal.user_id and is_person:
                     raise ForbiddenError(f"{user} is a person, who creates tokens herself")
             # Tokens that have expired leave room for new ones.
             await session.execute(
@@ -390,13 +395,18 @@ def _check_reach(principal: Principal, reach: Reach) -> None:
         raise InvalidValueError("role", reach.role, f"you do not have this role {where}")
 
 
-async def _check_person(session: AsyncSession, user_id: str, purpose: str) -> None:
-    if await _is_service(session, user_id):
+async def _locked(session: AsyncSession, user_id: str) -> User:
+    """Return a user, to whom a credential is given: one that was looked up before a removal, as of
+    a login that waits, is none any more."""
+    user = await lock_user(session, user_id)
+    if user is None:
+        raise NotAllowedError("the user was removed; an admin can restore the account")
+    return user
+
+
+def _check_person(user: User, purpose: str) -> None:
+    if user.kind == "service":
         raise ForbiddenError(f"a service account cannot {purpose}")
-
-
-async def _is_service(session: AsyncSession, user_id: str) -> bool:
-    return await session.scalar(select(User.kind).where(User.id == user_id)) == "service"
 
 
 async def _manages(session: AsyncSession, principal: Principal, name: str) -> bool:

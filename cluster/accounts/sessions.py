@@ -18,7 +18,7 @@ MAX_CLIENT = 256
 
 async def add_session(
     session: AsyncSession,
-    user_id: str,
+    user: User,
     client: str,
     *,
     clock: Clock,
@@ -29,6 +29,7 @@ async def add_session(
     """Log a browser in; return the secret for its cookie.
 
     Args:
+        user: locked, so that a removal at the same time ends the session, too.
         client: the browser's description of itself.
         address: where it is.
         detail: how they logged in, for the audit log.
@@ -41,14 +42,13 @@ async def add_session(
         LoginSession(
             id=new,
             sha256=sha256(secret),
-            user_id=user_id,
+            user_id=user.id,
             client=sanitize_text(client, MAX_CLIENT),
             created_at=now,
             used_at=now,
             expires_at=now + SESSION_LIFE,
         )
     )
-    user = await session.get_one(User, user_id)
-    caller = Principal(user.name, user.is_admin, "session", user_id, new, new, address)
+    caller = Principal(user.name, user.is_admin, "session", user.id, new, new, address)
     audit.record(session, caller, "session.create", now, name=new, detail=detail)
     return secret

@@ -12,6 +12,7 @@ from trainhall.cluster.access.principal import Principal
 from trainhall.cluster.access.roles import Action
 from trainhall.cluster.accounts import views
 from trainhall.cluster.accounts.names import check_unused, checked_name, composed
+from trainhall.cluster.accounts.rows import demote, lock_admins
 from trainhall.cluster.accounts.service import (
     AccountService,
     check_whole,
@@ -20,7 +21,7 @@ from trainhall.cluster.accounts.service import (
 )
 from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
 from trainhall.cluster.service import Service, ServiceContext
-from trainhall.db.accounts import ApiToken, GroupMember, Member, User
+from trainhall.db.accounts import GroupMember, Member, User
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +141,7 @@ class UserService(Service):
             hashed = await self._accounts.passwords.hash(changes.password)
         async with self._db.transaction() as session:
             if changes.admin is False or changes.removed:
-                await _lock_admins(session)
+                await lock_admins(session)
             row = await session.get_one(User, user.id, with_for_update=True)
             before = _audited(row)
             if changes.removed is not None:
@@ -165,7 +166,7 @@ class UserService(Service):
             ForbiddenError, NotFoundError: the caller may not, or sees no such user.
         """
         async with self._db.transaction() as session:
-            await _lock_admins(session)
+            await lock_admins(session)
             row = await self._find(session, name, locked=True)
             if row.project is not None:
                 self._caller.check_manages(row.project, "remove service accounts")
@@ -219,24 +220,11 @@ class UserService(Service):
             await session.execute(delete(table).where(table.user_id == row.id))
 
 
-_ADMINS = select(User.id).where(User.is_admin, User.removed_at.is_(None)).order_by(User.id)
-
-
-async def _lock_admins(session: AsyncSession) -> None:
-    """Keep two admins from demoting each other; before any of them is locked for itself."""
-    await session.execute(_ADMINS.with_for_update())
-
-
 async def _set_admin(session: AsyncSession, row: User, admin: bool) -> None:
     if admin and row.removed_at is not None:
         raise ConflictError(f"user {row.name} was removed; restore them first")
-    if row.is_admin and not admin:
-        others = set(await session.scalars(_ADMINS)) - {row.id}
-        if not others:
-            raise ConflictError(f"{row.name} is the last admin; make another user an admin first")
-        # Only admins read the figures of the whole cluster.
-        scoped = (ApiToken.user_id == row.id, ApiToken.scopes.is_not(None))
-        await session.execute(delete(ApiToken).where(*scoped))
+    if row.is_admin and not admin and not await demote(session, row):
+        raise ConflictError(f"{row.name} is the last admin; make another user an admin first")
     row.is_admin = admin
     row.admin_by_provider = False  # it is as an admin says now
 

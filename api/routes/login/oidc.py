@@ -84,6 +84,7 @@ async def finish(
         accounts = request.app.state.provider_accounts
         client = request.headers.get("user-agent", "")
         secret = await accounts.log_in(identity, client, address_of(request))
+        coordinator.accounts.forget_known()  # other sessions may have more rights, or less
     except ProviderAwayError as away:
         return _away(provider, away)
     except NotAcceptedError as refusal:

@@ -8,9 +8,12 @@ from support.nodes.clock import SimulatedClock
 
 from trainhall.cluster.accounts.names import checked_name
 from trainhall.cluster.accounts.provider import Identity, ProviderAccounts, free_name
+from trainhall.cluster.accounts.reach import Reach
 from trainhall.cluster.accounts.rules import Rule
+from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.errors import ForbiddenError
 from trainhall.cluster.ports import SystemIds
+from trainhall.cluster.service import ServiceContext
 from trainhall.db.accounts import Group, GroupMember, LoginSession, User
 from trainhall.db.database import Database
 
@@ -69,6 +72,29 @@ async def test_last_admin_stays_admin(database: Database) -> None:
     await made.log_in(identity("2", "ops", name="otto"), "")
     await made.log_in(identity("1"), "")
     assert await users(database) == {"maria": False, "otto": True}
+
+
+@pytest.mark.side_by_side
+async def test_admins_who_leave_at_once_leave_one(database: Database) -> None:
+    made = accounts(database, ADMINS)
+    subjects = ("1", "2", "3")
+    for subject in subjects:
+        await made.log_in(identity(subject, "ops"), "")
+    await asyncio.gather(*(made.log_in(identity(subject), "") for subject in subjects))
+    assert sorted((await users(database)).values()) == [False, False, True]
+
+
+async def test_admin_who_left_has_no_metrics_token(
+    database: Database, context: ServiceContext
+) -> None:
+    made, service = accounts(database, ADMINS), AccountService(context)
+    secret = await made.log_in(identity("1", "ops"), "")
+    await made.log_in(identity("2", "ops", name="otto"), "")
+    maria = await service.of_session(secret)
+    assert maria is not None
+    token = await service.create_token(maria, "metrics", reach=Reach(None, None, ["metrics"]))
+    await made.log_in(identity("1"), "")
+    assert await service.of_token(token.token) is None
 
 
 async def test_rights_given_by_hand_are_kept(database: Database) -> None:

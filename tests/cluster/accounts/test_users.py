@@ -6,11 +6,12 @@ import pytest
 from sqlalchemy import func, select
 
 from trainhall.cluster.access.principal import Principal
+from trainhall.cluster.accounts.secrets import sha256
 from trainhall.cluster.accounts.service import AccountService
 from trainhall.cluster.accounts.users import UserChanges, UserService
-from trainhall.cluster.errors import ConflictError
+from trainhall.cluster.errors import ConflictError, NotAllowedError
 from trainhall.cluster.service import ServiceContext
-from trainhall.db.accounts import User
+from trainhall.db.accounts import LoginCode, User
 from trainhall.db.database import Database
 
 
@@ -39,6 +40,23 @@ async def test_name_is_given_once(users: UserService, maria: Principal) -> None:
     wished = ("Otto", "otto", "OTTO", "oTTo")
     added = await asyncio.gather(*map(users.create, wished), return_exceptions=True)
     assert [type(each) for each in added].count(ConflictError) == 3
+
+
+async def test_removed_user_gets_no_credential(
+    users: UserService, accounts: AccountService, maria: Principal
+) -> None:
+    """Whatever began before the removal: a restore would bring it back to life."""
+    await users.create("otto", admin=True)
+    link = await accounts.new_code(maria)
+    code = LoginCode(sha256=sha256(link.code), user_id=maria.user_id, expires_at=link.expires_at)
+    await users.remove("maria")
+    async with users._db.transaction() as session:
+        session.add(code)  # as by a transaction that the removal did not see
+    with pytest.raises(NotAllowedError):
+        await accounts.log_in(link.code, "")
+    for given in (accounts.new_code(maria), accounts.create_token(maria, "ci")):
+        with pytest.raises(NotAllowedError, match="was removed"):
+            await given
 
 
 async def test_look_up_under_way_is_not_kept(
