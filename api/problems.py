@@ -142,6 +142,7 @@ def _of_ingest(error: IngestError) -> RefusalError:
 _OF_CLUSTER: Mapping[type[ClusterError], tuple[int, str]] = {
     cluster_errors.ForbiddenError: (403, "not-allowed"),
     cluster_errors.NotFoundError: (404, "not-found"),
+    cluster_errors.NotHeldError: (404, "not-found"),
     cluster_errors.WrongStateError: (409, "wrong-state"),
     cluster_errors.ConflictError: (409, "conflict"),
     cluster_errors.RevokedError: (409, "revoked"),

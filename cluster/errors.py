@@ -2,6 +2,7 @@
 
     ClusterError
     ├── NotFoundError           no such job, node, checkpoint or file
+    │   └── NotHeldError        a node asks for what is another's
     ├── WrongStateError         the thing exists, but not in a state that allows this
     ├── ConflictError           it contradicts what already holds, or another change came first
     ├── InvalidCursorError      a page cursor that was not handed out here
@@ -41,6 +42,10 @@ class NotFoundError(ClusterError):
         self.hidden_in = hidden_in
         """Project of one that the caller may not see."""
         super().__init__(f"there is no {kind} {identity!r}")
+
+
+class NotHeldError(NotFoundError):
+    """A node's credential speaks for no such part of a job."""
 
 
 class WrongStateError(ClusterError):

@@ -169,9 +169,9 @@ class AuditEntry(Base):
     user: Mapped[str | None] = mapped_column(String(128))
     """Name of the user. None: not known, or the coordinator itself."""
     how: Mapped[str] = mapped_column(String(16))
-    """Credential: token, session, none."""
+    """Credential: token, session, node, none."""
     credential: Mapped[str | None] = mapped_column(String(128))
-    """Name of the API token, or id of the session."""
+    """Name of the API token, or id of the session or node."""
     address: Mapped[str | None] = mapped_column(String(64))
     """Address that the request came from."""
     action: Mapped[str] = mapped_column(String(64))

@@ -13,7 +13,7 @@ from trainhall.api.problems import RefusalError
 from trainhall.cluster.access.audit import HIDDEN
 from trainhall.cluster.accounts.audit import Refusal
 from trainhall.cluster.api_paths import AGENT_PREFIX
-from trainhall.cluster.errors import ForbiddenError, NotFoundError
+from trainhall.cluster.errors import ForbiddenError, NotFoundError, NotHeldError
 
 READ = "read"
 READERS = frozenset({"analyze_experiment", "ask_what_if"})
@@ -39,6 +39,17 @@ ACTIONS = {
     "trade_browser_code": "token.create",
 }
 """Actions of operations whose function does not name them, as `cancel_job` does `job.cancel`."""
+AGENT_ACTIONS = {
+    "commit": "checkpoint.commit",
+    "connect": "node.connect",
+    "join": "node.join",
+    "put_file": "checkpoint.upload",
+    "ship": "metrics.ship",
+    "ship_events": "events.ship",
+    "ship_logs": "logs.ship",
+    "ship_metrics": "metrics.ship",
+}
+"""Those of agents' operations; the others read."""
 
 
 def action_of(operation: str, method: str) -> str:
@@ -56,12 +67,13 @@ def action_of(operation: str, method: str) -> str:
 def note_refusal(connection: HTTPConnection, refusal: RefusalError, error: Exception) -> None:
     """Add to the audit log a request that was refused for want of a right or of a credential, or
     that was answered as if there were nothing, for want of the right to see it."""
+    scope = connection.scope
+    if scope["path"].startswith(f"{AGENT_PREFIX}/"):
+        note_agent_refusal(connection, refusal, error)
+        return
     hidden_in = error.hidden_in if isinstance(error, NotFoundError) else None
     if refusal.status not in (401, 403) and hidden_in is None:
         return
-    scope = connection.scope
-    if scope["path"].startswith(f"{AGENT_PREFIX}/"):
-        return  # an agent whose credential has ended tries again and again
     operation, parameters = _operation(scope)
     action = action_of(operation, scope.get("method", "GET"))
     name = scope["path"] if action == READ else next(reversed(parameters.values()), None)
@@ -78,6 +90,31 @@ def note_refusal(connection: HTTPConnection, refusal: RefusalError, error: Excep
             project=project,
             outcome="unauthenticated" if refusal.status == 401 else "forbidden",
             detail=detail,
+        )
+    )
+
+
+def note_agent_refusal(connection: HTTPConnection, refusal: RefusalError, error: Exception) -> None:
+    """Add to the audit log an agent's request whose credential was refused, or that was answered as
+    if there were nothing, as another node holds it. One without a credential is not noted."""
+    scope = connection.scope
+    operation, parameters = _operation(scope)
+    is_denied = refusal.status in (401, 403, 410)
+    given = operation == "join" or "authorization" in connection.headers
+    if not (isinstance(error, NotHeldError) or (is_denied and given)):
+        return
+    action = AGENT_ACTIONS.get(operation, READ)
+    coordinator_of(connection).audit.refused(
+        Refusal(
+            caller=None,
+            address=address_of(connection),
+            action=action,
+            name=scope["path"] if action == READ else parameters.get("job_id"),
+            project=None,
+            outcome="unauthenticated" if is_denied else "forbidden",
+            detail=refusal.detail,
+            is_agent=True,
+            node=scope.get("trainhall.node"),
         )
     )
 

@@ -20,10 +20,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from trainhall.api.bodies import read_body, read_json, uploaded
 from trainhall.api.context import coordinator_of
 from trainhall.api.limits import TURN_SECONDS, address_of, limits_of
+from trainhall.api.login.refusals import note_agent_refusal
 from trainhall.api.params import checked_id, parse_digits
 from trainhall.api.problems import RefusalError, invalid, refusal_of, shown
 from trainhall.cluster.api_paths import AGENT_PREFIX
-from trainhall.cluster.errors import NodeRemovedError, NotAllowedError, NotFoundError
+from trainhall.cluster.errors import NodeRemovedError, NotAllowedError, NotFoundError, NotHeldError
 from trainhall.cluster.gateway.channel import ChannelClosedError, close_reason
 from trainhall.cluster.nodes.holders import Holders
 from trainhall.cluster.tls import CA_PATH
@@ -172,6 +173,7 @@ async def ship(websocket: WebSocket) -> None:
         return
     except (NotAllowedError, NodeRemovedError) as error:
         # Not answered: the agent may have joined again meanwhile, and then sends it all again.
+        _note(websocket, error)
         await channel.close(CloseCode.REMOVED, str(error))
     except ValueError as error:
         await channel.close(CloseCode.INVALID, str(error))
@@ -195,6 +197,9 @@ async def _stored(
         holders = coordinator_of(websocket).holders
         stores = (_store(ingest, holders, node_id, item, data) for item, data in items)
         results = await asyncio.gather(*stores, return_exceptions=True)
+    for result in results:
+        if isinstance(result, NotHeldError):
+            _note(websocket, result)
     failures = {
         repr(result)[:500]: result
         for result in results
@@ -239,10 +244,17 @@ async def _admitted(websocket: WebSocket) -> str | None:
         refusal = refusal_of(error)
         if refusal is None:
             raise
+        note_agent_refusal(websocket, refusal, error)
         await websocket.send_denial_response(refusal.response())
         return None
     await websocket.accept()
     return node_id
+
+
+def _note(websocket: WebSocket, error: Exception) -> None:
+    refusal = refusal_of(error)
+    assert refusal is not None
+    note_agent_refusal(websocket, refusal, error)
 
 
 _JOB = "/jobs/{job_id}"
@@ -311,7 +323,9 @@ async def authenticate(connection: HTTPConnection) -> str:
         NodeRemovedError: the node that held it was removed.
         NotAllowedError: no node holds it.
     """
-    return await coordinator_of(connection).nodes.authenticate(_bearer(connection))
+    node_id = await coordinator_of(connection).nodes.authenticate(_bearer(connection))
+    connection.scope["trainhall.node"] = node_id
+    return node_id
 
 
 def _bearer(connection: HTTPConnection) -> str:

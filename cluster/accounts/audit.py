@@ -27,8 +27,11 @@ REFUSALS_PER_CALLER = 10
 """Refusals of one caller in a minute that get a row each; the others are counted."""
 REFUSALS = 300
 """The same, of all callers together."""
+AGENT_SECONDS = 3600.0
+"""Time in which an address has as many rows for refusals of agents: one whose credential has ended
+tries again for days."""
 COUNTED_CALLERS = 1000
-"""Callers whose refusals are counted by name in a minute; the others together."""
+"""Callers whose refusals are counted by name; the others together."""
 GATHER_SECONDS = 0.1
 
 Outcome = Literal["done", "unauthenticated", "forbidden"]
@@ -42,9 +45,9 @@ class AuditRecord(View):
     user: str | None
     """Null: the credential was not known."""
     how: str
-    """Credential: token, session, or none."""
+    """Credential: token, session, node (that of an agent), or none."""
     credential: str | None
-    """Name of the API token, or id of the session."""
+    """Name of the API token, or id of the session or node."""
     address: str | None
     """Address that the request came from."""
     action: str
@@ -79,10 +82,14 @@ class Refusal:
     project: str | None
     outcome: Outcome
     detail: str
+    is_agent: bool = False
+    """True: of an agent, not of a user."""
+    node: str | None = None
+    """Id of the node whose credential it has; None: the credential was not known."""
 
 
 @dataclass
-class _Minute:
+class _Window:
     since: float
     written: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Rows, by user and address."""
@@ -93,30 +100,40 @@ class _Minute:
 class AuditService(Service):
     def __init__(self, context: ServiceContext) -> None:
         super().__init__(context)
-        self._refusals = _Refusals(self._clock.monotonic())
+        now = self._clock.monotonic()
+        self._of_users = _Refusals(now, MINUTE)
+        self._of_agents = _Refusals(now, AGENT_SECONDS)
+        self._came = asyncio.Event()
         self._writing = asyncio.Lock()
 
     def refused(self, refusal: Refusal) -> None:
         """Keep a refusal, to be written soon: the answer does not wait for it, and so takes as long
         where there is something that the caller may not see as where there is nothing."""
-        self._refusals.add(refusal, self._clock.now(), self._clock.monotonic())
+        refusals = self._of_agents if refusal.is_agent else self._of_users
+        refusals.add(refusal, self._clock.now(), self._clock.monotonic())
+        self._came.set()
 
     async def run(self) -> None:
         """Write refusals as they come."""
         while True:
-            await self._refusals.came.wait()
+            await self._came.wait()
+            self._came.clear()
             await asyncio.sleep(GATHER_SECONDS)
             await self.flush()
 
     async def stop(self) -> None:
         """Write what is still to be written."""
-        self._refusals.end_minute(self._clock.now(), self._clock.monotonic())
+        await self._end_windows(early=True)
+
+    async def _end_windows(self, *, early: bool = False) -> None:
+        for refusals in (self._of_users, self._of_agents):
+            refusals.end_window(self._clock.now(), self._clock.monotonic(), early=early)
         await self.flush()
 
     async def flush(self) -> None:
         """Write the refusals that have come."""
         async with self._writing:
-            taken = self._refusals.take()
+            taken = [*self._of_users.take(), *self._of_agents.take()]
             if not taken:
                 return
             try:
@@ -170,8 +187,7 @@ class AuditService(Service):
 
     async def housekeep(self) -> None:
         """Delete what is older than it is kept, and write how many refusals had no row."""
-        self._refusals.end_minute(self._clock.now(), self._clock.monotonic())
-        await self.flush()
+        await self._end_windows()
         before = self._clock.now() - timedelta(days=self._options.audit_days)
         async with self._db.transaction() as session:
             await session.execute(delete(AuditEntry).where(AuditEntry.time < before))
@@ -192,40 +208,39 @@ def _readable(caller: Principal, project: str | None) -> list[ColumnElement[bool
 
 
 class _Refusals:
-    """Rows of refusals that are still to be written: so many of a caller in a minute, and so many
+    """Rows of refusals that are still to be written: so many of a caller within a time, and so many
     of all together; the others are counted, so that no flood of them fills the disk."""
 
-    def __init__(self, now: float) -> None:
-        self.came = asyncio.Event()
-        self._minute = _Minute(now)
+    def __init__(self, now: float, seconds: float) -> None:
+        self._seconds = seconds
+        self._window = _Window(now)
         self._pending: list[AuditEntry] = []
 
     def add(self, refusal: Refusal, now: datetime, monotonic: float) -> None:
-        self.end_minute(now, monotonic)
+        self.end_window(now, monotonic)
         caller = refusal.caller
         key = (caller.user if caller is not None else "", refusal.address)
-        minute = self._minute
-        if minute.written[key] >= REFUSALS_PER_CALLER or minute.written.total() >= REFUSALS:
-            known = key in minute.counted or len(minute.counted) < COUNTED_CALLERS
-            minute.counted[key if known else ("", "")] += 1
+        window = self._window
+        if window.written[key] >= REFUSALS_PER_CALLER or window.written.total() >= REFUSALS:
+            known = key in window.counted or len(window.counted) < COUNTED_CALLERS
+            window.counted[key if known else ("", "")] += 1
             return
-        minute.written[key] += 1
+        window.written[key] += 1
         self._pending.append(_row(refusal, now))
-        self.came.set()
 
-    def end_minute(self, now: datetime, monotonic: float) -> None:
-        """Once a minute is over, add what was only counted in it, and begin the next one."""
-        if monotonic - self._minute.since < MINUTE:
+    def end_window(self, now: datetime, monotonic: float, *, early: bool = False) -> None:
+        """Once the time is over, or early, add what was only counted in it, and begin anew."""
+        if not early and monotonic - self._window.since < self._seconds:
             return
-        for (user, address), count in self._minute.counted.items():
-            self._pending.append(_count(user, address, count, now))
-        if self._minute.counted:
-            self.came.set()
-        self._minute = _Minute(monotonic)
+        within = "a minute" if self._seconds == MINUTE else "an hour"
+        for (user, address), count in self._window.counted.items():
+            self._pending.append(
+                _count(user, address, f"{count} more refusals within {within}", now)
+            )
+        self._window = _Window(monotonic)
 
     def take(self) -> Sequence[AuditEntry]:
         taken, self._pending = self._pending, []
-        self.came.clear()
         return taken
 
 
@@ -235,11 +250,12 @@ def _row(refusal: Refusal, now: datetime) -> AuditEntry:
         refusal.detail,
     )  # fmt: skip
     row.address = refusal.address[:64] or None
+    if refusal.node is not None:
+        row.how, row.credential = "node", refusal.node
     return row
 
 
-def _count(user: str, address: str, count: int, now: datetime) -> AuditEntry:
-    detail = f"{count} more refusals within a minute"
+def _count(user: str, address: str, detail: str, now: datetime) -> AuditEntry:
     row = audit.entry(None, "refused", now, None, None, "forbidden", detail)
     row.user, row.address = user or None, address or None
     return row

@@ -12,7 +12,7 @@ from typing import Any, Self
 from sqlalchemy import Select, exists, select
 from sqlalchemy.sql import bindparam
 
-from trainhall.cluster.errors import NotFoundError
+from trainhall.cluster.errors import NotHeldError
 from trainhall.cluster.wire.writers import rank_writer, recovery_writer
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Grant, Job
@@ -58,7 +58,7 @@ class Holders:
         its ranks and writers, too.
 
         Raises:
-            NotFoundError: it ran on other nodes.
+            NotHeldError: it ran on other nodes.
         """
         await self._check(node_id, job_id, attempt, None)
 
@@ -66,7 +66,7 @@ class Holders:
         """Check that a rank of an attempt runs, or ran, on a node, in any of its generations.
 
         Raises:
-            NotFoundError: it ran on other nodes.
+            NotHeldError: it ran on other nodes.
         """
         await self._check(node_id, job_id, attempt, rank)
 
@@ -75,7 +75,7 @@ class Holders:
         did not: of an attempt that it holds, or that a later one on it is to search for.
 
         Raises:
-            NotFoundError: the launch gave the node no such name.
+            NotHeldError: the launch gave the node no such name.
         """
         await self._check(node_id, job_id, attempt, writer)
 
@@ -98,7 +98,7 @@ class Holders:
                 holds = holds or part in _searched_for(node_id, job_id, attempt, rows[1:])
                 what = f"{part} of attempt {attempt}"
         if not holds:
-            raise NotFoundError(_KINDS[type(part)], f"{what} of job {job_id} on this node")
+            raise NotHeldError(_KINDS[type(part)], f"{what} of job {job_id} on this node")
         self._known[key] = None
         while len(self._known) > MAX_KNOWN:
             self._known.pop(next(iter(self._known)))
@@ -107,19 +107,19 @@ class Holders:
         """Check that a node runs a job now: it may read the job's checkpoints.
 
         Raises:
-            NotFoundError: it does not.
+            NotHeldError: it does not.
         """
         if not await self._holds(_RUNS_HERE, job_id=job_id, node_id=node_id):
-            raise NotFoundError("job", f"{job_id} on this node")
+            raise NotHeldError("job", f"{job_id} on this node")
 
     async def check_code(self, node_id: str, sha256: str) -> None:
         """Check that a node runs a job with this code now.
 
         Raises:
-            NotFoundError: it does not.
+            NotHeldError: it does not.
         """
         if not await self._holds(_NEEDS_CODE, sha256=sha256, node_id=node_id):
-            raise NotFoundError("code", f"{sha256} of a job on this node")
+            raise NotHeldError("code", f"{sha256} of a job on this node")
 
     async def _holds(self, statement: Select[bool], **values: str) -> bool:
         async with self._db.session() as session:

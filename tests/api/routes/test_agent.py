@@ -319,7 +319,7 @@ async def test_node_speaks_only_for_attempts_it_holds(url: str) -> None:
     async with httpx.AsyncClient(base_url=url, timeout=20) as client:
         (await client.put(f"{API}/training/code/{sha256}", content=code)).raise_for_status()
         _, holder = await joined(client)
-        _, stranger = await joined(client, "stranger")
+        node_id, stranger = await joined(client, "stranger")
         async with connect(socket_url(url), additional_headers=holder) as agent:
             await agent.send(report())
             spec = {"name": "coded", "script": {"path": "train"}, "code": sha256}
@@ -356,6 +356,43 @@ async def test_node_speaks_only_for_attempts_it_holds(url: str) -> None:
                 address = f"{API}/agent/{path}"
                 answer = await client.request(method, address, content=content, headers=holder)
                 assert "on this node" not in answer.text, path
+        rows = (await client.get(f"{API}/audit", params={"limit": 50})).json()["items"]
+    refused_rows = [row for row in rows if row["outcome"] != "done"]
+    assert {(row["how"], row["credential"], row["outcome"]) for row in refused_rows} == {
+        ("node", node_id, "forbidden")
+    }
+    assert [row["action"] for row in reversed(refused_rows)] == [
+        "metrics.ship", "events.ship", "logs.ship", "checkpoint.upload", "checkpoint.commit",
+        "read", "read", "read", "metrics.ship",
+    ]  # fmt: skip
+    assert refused_rows[-1]["object"] == job
+
+
+async def test_refused_credentials_of_agents_are_audited(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+        node_id, credential = await joined(client)
+        wrong = {"Authorization": "Bearer canary"}
+        for address in (socket_url(url), shipping_url(url)):
+            for headers in ({}, wrong):
+                with pytest.raises(InvalidStatus):
+                    await connect(address, additional_headers=headers)
+        path = f"{API}/agent/jobs/job1/attempts/1/metrics?writer=x"
+        assert (await client.post(path, headers=wrong)).status_code == 401
+        assert (await client.post(path)).status_code == 401
+        join = {
+            "join_token": "thj_canary", "name": "n", "address": "a", "agent_version": "1",
+            "devices": [DEVICE],
+        }  # fmt: skip
+        assert (await client.post(f"{API}/agent/join", json=join)).status_code == 401
+        await client.delete(f"{API}/cluster/nodes/{node_id}")
+        assert (await client.post(path, headers=credential)).status_code == 410
+        rows = (await client.get(f"{API}/audit")).json()["items"]
+    assert "canary" not in str(rows)
+    refused = [row for row in rows if row["outcome"] != "done"]
+    assert {row["outcome"] for row in refused} == {"unauthenticated"}
+    assert [row["action"] for row in reversed(refused)] == [
+        "node.connect", "metrics.ship", "metrics.ship", "node.join", "metrics.ship"
+    ]  # fmt: skip
 
 
 async def test_stalled_viewer_is_dropped_without_blocking_others(url: str) -> None:

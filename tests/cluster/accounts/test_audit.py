@@ -2,6 +2,7 @@
 kept."""
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -105,6 +106,31 @@ async def test_refusals_of_many_addresses_are_bounded(
     assert len(rows) == audit.REFUSALS + audit.COUNTED_CALLERS + 1
     assert rows[-1].address is None
     assert rows[-1].detail == "3700 more refusals within a minute"
+
+
+async def test_refusals_of_agents_are_bounded_apart(
+    service: AuditService, database: Database, clock: SimulatedClock
+) -> None:
+    """An agent whose credential has ended tries again, for days."""
+    of_agent = replace(refusal(), action="node.connect", is_agent=True)
+    for _ in range(300):
+        service.refused(of_agent)
+        clock.advance(audit.MINUTE)
+        await service.housekeep()
+    service.refused(refusal())
+    await service.stop()
+    rows = [row.action for row in await rows_of(database)]
+    of_one = audit.REFUSALS_PER_CALLER
+    assert rows.count("node.connect") == 5 * of_one
+    assert rows.count("refused") == 5
+    assert rows.count("job.cancel") == 1
+
+
+async def test_node_of_a_refusal_is_named(service: AuditService, database: Database) -> None:
+    service.refused(replace(refusal(), is_agent=True, node="node1"))
+    await service.flush()
+    (row,) = await rows_of(database)
+    assert (row.user, row.how, row.credential) == (None, "node", "node1")
 
 
 async def test_old_rows_are_deleted(
