@@ -663,13 +663,13 @@ export type AuditRecord = {
     /**
      * How
      *
-     * Credential: token, session, or none.
+     * Credential: token, session, node (that of an agent), or none.
      */
     how: string;
     /**
      * Credential
      *
-     * Name of the API token, or id of the session.
+     * Name of the API token, or id of the session or node.
      */
     credential: string | null;
     /**
