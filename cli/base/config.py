@@ -33,7 +33,7 @@ SERVER_ONLY = (
     "alerts_private_targets", "smtp_url", "mail_from", "price_gpu_hour", "price_cpu_hour",
     "price_kwh", "currency", "public_ca", "trusted_proxies", "audit_days", "oidc", "projects",
 )  # fmt: skip
-OF_ONE_COMMAND = ("coordinator", "address", "pass_env", "run_as")
+OF_ONE_COMMAND = ("coordinator", "address", "pass_env", "run_as", "job_memory")
 
 
 class Command(Protocol):

@@ -200,6 +200,19 @@ RunAs = Annotated[
         show_default="the agent's user",
     ),
 ]
+JobMemory = Annotated[
+    float | None,
+    typer.Option(
+        "--job-memory",
+        envvar="TRAINHALL_JOB_MEMORY",
+        metavar="GIB",
+        min=0.0625,
+        max=2**20,
+        help="Memory that each attempt may use on this host, in GiB; what takes more is killed. "
+        "Needs control groups.",
+        show_default="nearly all of it",
+    ),
+]
 PassEnv = Annotated[
     list[str] | None,
     typer.Option(

@@ -13,6 +13,7 @@ from trainhall.cli.base.options import (
     DataDir,
     Host,
     Insecure,
+    JobMemory,
     Mock,
     PassEnv,
     Port,
@@ -103,6 +104,7 @@ def agent(
     slots: Slots = None,
     pass_env: PassEnv = None,
     run_as: RunAs = None,
+    job_memory: JobMemory = None,
     tls_ca: Annotated[
         str | None,
         typer.Option(
@@ -138,6 +140,7 @@ def agent(
             slots=slots,
             pass_env=tuple(pass_env or ()),
             run_as=run_as,
+            job_memory=int(job_memory * 2**30) if job_memory is not None else None,
             tls_ca=tls_ca,
             tls_own=tls_own,
             stop_ranks_on_exit=supervised,

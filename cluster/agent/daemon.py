@@ -24,7 +24,7 @@ from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
 from trainhall.cluster.agent.coordinator_link.trust import Trust
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.devices import Devices, host_use
-from trainhall.cluster.agent.job_settings import JobSettings
+from trainhall.cluster.agent.job_settings import JobSettings, check_limits
 from trainhall.cluster.agent.launch.job_environment import job_environment
 from trainhall.cluster.agent.launch.warm_client import WarmParent
 from trainhall.cluster.agent.options import (
@@ -81,6 +81,8 @@ def run_agent(options: AgentOptions) -> None:
             run_as.prepare_agent()
         else:
             logger.info("jobs_share_user", uid=os.geteuid(), separate="--run-as, as root")
+        if options.job_memory is not None:
+            check_limits(cgroups.find())
         asyncio.run(_main(options, data_dir, run_as))
 
 
@@ -105,7 +107,7 @@ class Agent:
         self._devices = Devices(options.slots)
         environment = job_environment(os.environ, options.pass_env)
         environment.setdefault("OMP_NUM_THREADS", str(self._devices.threads))
-        settings = JobSettings(environment, run_as, cgroups.find())
+        settings = JobSettings(environment, run_as, cgroups.find(), options.job_memory)
         self._warm = WarmParent(data_dir, environment)
         self._trust = Trust(options, data_dir.read_pin(options.coordinator))
         self._api = BatchedApi(options, self._trust)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trainhall.cluster.agent.options import AgentError
 from trainhall.cluster.agent.os_support.cgroups import Cgroups
 from trainhall.cluster.agent.run_as import RunAs
 from trainhall.training.link.folder import AttemptFolder
@@ -16,6 +17,21 @@ class JobSettings:
     """The users that they run as; None: the agent's."""
     cgroups: Cgroups | None = None
     """Control groups of attempts; None: none are delegated to the agent."""
+    memory: int | None = None
+    """Memory that an attempt may use on this host, in bytes; None: what the agent leaves of it."""
+
+
+def check_limits(cgroups: Cgroups | None) -> None:
+    """Check that attempts can be limited, as was asked for.
+
+    Raises:
+        AgentError: no control group is delegated to this agent, or not so that it sets limits.
+    """
+    if cgroups is None or not cgroups.has_limits:
+        raise AgentError(
+            "--job-memory needs control groups (v2) with limits: start the agent as a systemd unit "
+            "with Delegate=yes and DelegateSubgroup=agent (docs/security.md), or without the option"
+        )
 
 
 def cgroup_name(folder: AttemptFolder) -> str:

@@ -70,6 +70,9 @@ class AgentOptions:
     run_as: str | None = None
     """The user that jobs run as, or a range of user ids, one for each job (`run_as`); None: the
     agent's."""
+    job_memory: int | None = None
+    """Memory that an attempt may use on this host, in bytes; None: all but what the agent keeps
+    for itself and the system."""
     pass_env: tuple[str, ...] = ()
     """Names of variables of the agent's environment that jobs get beside the usual ones
     (`launch.job_environment`)."""

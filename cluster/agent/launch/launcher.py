@@ -25,7 +25,7 @@ from trainhall.cluster.agent.launch.warm_client import (
     WarmParent,
     WarmParentError,
 )
-from trainhall.cluster.agent.os_support import accounts, linux, processes
+from trainhall.cluster.agent.os_support import accounts, cgroups, linux, processes
 from trainhall.cluster.agent.os_support.accounts import Owner
 from trainhall.cluster.agent.run_as import NoFreeUserError
 from trainhall.cluster.agent.shim import folder_ipc, outcome
@@ -90,6 +90,7 @@ class Launcher:
         self._environment = settings.environment
         self._run_as = settings.run_as
         self._cgroups = settings.cgroups
+        self._memory = settings.memory
         self._preparing: dict[str, int] = {}
         """User ids of jobs whose folders are not theirs yet."""
         self._code = CodeCache(data_dir.code, api)
@@ -249,7 +250,8 @@ class Launcher:
         """Return the limits of an attempt, as JSON; empty: it has none."""
         found = Confinement()
         if self._cgroups is not None:
-            memory = psutil.virtual_memory().total
+            usable = cgroups.usable_memory(psutil.virtual_memory().total)
+            memory = min(self._memory or usable, usable)
             group = self._cgroups.make(cgroup_name(attempt.folder), memory)
             found.cgroup = str(group) if group is not None else None
         if self._run_as is not None:

@@ -32,7 +32,7 @@ class Cgroups:
         """Make the group of an attempt; None where that is not possible.
 
         Args:
-            memory: of the host, bytes.
+            memory: limit of the attempt, bytes (`usable_memory` of the host if none was set).
         """
         group = self.base / name
         try:
@@ -40,9 +40,8 @@ class Cgroups:
         except OSError:
             return None
         if self.has_limits:
-            reserved = max(RESERVED_BYTES, int(memory * RESERVED_SHARE))
             # One of them may be missing: a host need not have both controllers.
-            _write(group / "memory.max", str(max(memory - reserved, memory // 2)))
+            _write(group / "memory.max", str(memory))
             _write(group / "pids.max", str(MAX_PIDS))
         return group
 
@@ -68,6 +67,12 @@ class Cgroups:
         except OSError:
             return False
         return True
+
+
+def usable_memory(total: int) -> int:
+    """Return the memory that attempts may use of a host's total, bytes."""
+    reserved = max(RESERVED_BYTES, int(total * RESERVED_SHARE))
+    return max(total - reserved, total // 2)
 
 
 def find(root: Path = ROOT, own: Path = OWN) -> Cgroups | None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,7 +19,9 @@ from support.cluster.agent_process import launch_of, until
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.attempts import Attempts
 from trainhall.cluster.agent.data_dir import DataDir
-from trainhall.cluster.agent.job_settings import JobSettings, cgroup_name
+from trainhall.cluster.agent.job_settings import JobSettings, cgroup_name, check_limits
+from trainhall.cluster.agent.launch.launcher import Launcher
+from trainhall.cluster.agent.options import AgentError
 from trainhall.cluster.agent.os_support import cgroups
 from trainhall.cluster.agent.os_support.cgroups import Cgroups
 from trainhall.cluster.agent.reconcile import Stage
@@ -55,10 +58,43 @@ def test_agent_in_a_group_of_its_own_sets_limits(tree: Path) -> None:
     unit = tree / "system.slice/agent.service"
     assert found == Cgroups(unit, has_limits=True)
     assert (unit / "cgroup.subtree_control").read_text() == "+memory +pids"
-    group = found.make("job-a", 64 * GIB)
+    group = found.make("job-a", 48 * GIB)
     assert group == unit / "job-a"
-    assert 60 * GIB < int((group / "memory.max").read_text()) < 62 * GIB
+    assert int((group / "memory.max").read_text()) == 48 * GIB
     assert int((group / "pids.max").read_text()) == cgroups.MAX_PIDS
+
+
+def test_host_keeps_memory_for_itself() -> None:
+    assert 60 * GIB < cgroups.usable_memory(64 * GIB) < 62 * GIB
+    assert cgroups.usable_memory(GIB) == GIB // 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit"), [(None, 61), (48 * GIB, 48), (1000 * GIB, 61)], ids=["none", "less", "more"]
+)
+def test_memory_of_attempts_is_as_asked(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int | None, limit: int
+) -> None:
+    monkeypatch.setattr(
+        "psutil.virtual_memory", lambda: SimpleNamespace(total=64 * GIB + 512 * 2**20)
+    )
+    found = found_at(tree, "/system.slice/agent.service/agent")
+    launch = launch_of({"task": {"name": "digits"}})
+    data_dir = DataDir(tmp_path / "agent")
+    attempt = Attempt(launch.token, data_dir.attempt(launch.token), launch, Stage.READY)
+    nothing = cast(Any, None)
+    launcher = Launcher(data_dir, nothing, nothing, JobSettings({}, None, found, asked))
+    confinement = Confinement.model_validate_json(launcher._confinement(attempt))
+    assert confinement.cgroup is not None
+    group = Path(confinement.cgroup)
+    assert int((group / "memory.max").read_text()) // GIB == limit
+
+
+def test_limit_that_would_not_hold_is_refused(tree: Path) -> None:
+    check_limits(found_at(tree, "/system.slice/agent.service/agent"))
+    for found in (None, found_at(tree, "/system.slice/agent.service")):
+        with pytest.raises(AgentError, match="DelegateSubgroup=agent"):
+            check_limits(found)
 
 
 def test_agent_in_the_delegated_group_sets_no_limits(tree: Path) -> None:
