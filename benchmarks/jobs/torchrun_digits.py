@@ -12,8 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 
-def main() -> None:
-    dist.init_process_group("gloo")
+def train() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     images, labels = load_digits(return_X_y=True)
     x = torch.tensor(images / 16.0, dtype=torch.float32)
@@ -29,7 +28,13 @@ def main() -> None:
     optimizer.step()
     if rank == 0:
         print("first_step", time.time(), flush=True)
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    train()
     dist.barrier()
+    # The model must be gone by now: freeing it after its process group may hang the rank.
     dist.destroy_process_group()
 
 
